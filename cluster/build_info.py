@@ -6,7 +6,7 @@ import importlib.metadata
 from pathlib import Path
 
 
-def version() -> str:
+def installed_version() -> str:
     """Tell the version of the installed package; a checkout that was never installed says so."""
     try:
         return importlib.metadata.version("kiosk")

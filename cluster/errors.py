@@ -110,7 +110,7 @@ class Unavailable(HouseError):
     code = "unavailable"
 
 
-class Unready(Unavailable):
+class ColumnsNotReady(Unavailable):
     """It would take long to answer now; fact `keys` names the columns to prepare first. Never leaves its process."""
 
     code = "unready"
@@ -124,7 +124,7 @@ _CLASSES: dict[str, type[HouseError]] = {
     kind.code: kind
     for kind in (
         Invalid, Malformed, TooLarge, Unprocessable, FilterSyntax, ReadOnly, InvalidSetting, Unauthenticated,
-        Forbidden, NotFound, Conflict, TooMany, Unavailable, Unready, Fault,
+        Forbidden, NotFound, Conflict, TooMany, Unavailable, ColumnsNotReady, Fault,
     )
 }  # fmt: skip
 

@@ -1,7 +1,7 @@
 """Structured logging, and what may never stand in a log: keys, tokens, passwords, query strings.
 
 set_up_logging()   once per process, by whoever starts it
-strike_out(text)   the same rules for text that is not a log line
+redact(text)   the same rules for text that is not a log line
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any, TextIO
 
 import structlog
 
-STRUCK = "***"
+REDACTED = "***"
 
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"\b(ksk|kpk)_([a-z]{3})_[0-9A-Za-z]{8,}(?:_[0-9A-Za-z]+)?"), rf"\1_\2_{STRUCK}"),
-    (re.compile(r"(?<![0-9A-Za-z_-])eyJ[0-9A-Za-z_-]{4,}\.[0-9A-Za-z_.-]*"), STRUCK),
-    (re.compile(r"(?i)\b(bearer|basic)[ \t]{1,4}[0-9A-Za-z._~+/=-]{4,}"), rf"\1 {STRUCK}"),
-    (re.compile(r"(\b[a-z][a-z0-9+.-]{1,20}://)[^\s/@]*@"), rf"\1{STRUCK}@"),
-    (re.compile(r"(?<=\S)\?[^\s\"'#]+"), f"?{STRUCK}"),
+    (re.compile(r"\b(ksk|kpk)_([a-z]{3})_[0-9A-Za-z]{8,}(?:_[0-9A-Za-z]+)?"), rf"\1_\2_{REDACTED}"),
+    (re.compile(r"(?<![0-9A-Za-z_-])eyJ[0-9A-Za-z_-]{4,}\.[0-9A-Za-z_.-]*"), REDACTED),
+    (re.compile(r"(?i)\b(bearer|basic)[ \t]{1,4}[0-9A-Za-z._~+/=-]{4,}"), rf"\1 {REDACTED}"),
+    (re.compile(r"(\b[a-z][a-z0-9+.-]{1,20}://)[^\s/@]*@"), rf"\1{REDACTED}@"),
+    (re.compile(r"(?<=\S)\?[^\s\"'#]+"), f"?{REDACTED}"),
     (
         re.compile(r"(?i)\b(api_key|user_hash|jwt_token|password|requirepass)([\s\"'=:]{1,8})[^\s\"'&,}]+"),
-        rf"\1\2{STRUCK}",
+        rf"\1\2{REDACTED}",
     ),
 )
 "No pattern repeats a repetition, and each starts where a match is likely: hostile text costs linear time."
@@ -32,7 +32,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
 _SECRET_FIELD = re.compile(r"(?i)(secret|password|token|authorization|api_key|user_hash|cookie|url$)")
 
 
-def strike_out(text: str) -> str:
+def redact(text: str) -> str:
     """Replace everything that looks like a secret or a query string.
 
     Cost: linear in the text.
@@ -42,7 +42,7 @@ def strike_out(text: str) -> str:
     return text
 
 
-def strike_out_fields(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+def redact_fields(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Clean one log event (a structlog processor)."""
     for name, value in event.items():
         event[name] = _clean(name, value)
@@ -52,8 +52,8 @@ def strike_out_fields(_: Any, __: str, event: MutableMapping[str, Any]) -> Mutab
 def _clean(name: str, value: Any) -> Any:
     if isinstance(value, str):
         if _SECRET_FIELD.search(name) and value:
-            return STRUCK
-        return strike_out(value)
+            return REDACTED
+        return redact(value)
     if isinstance(value, Mapping):
         return {key: _clean(str(key), inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -63,11 +63,11 @@ def _clean(name: str, value: Any) -> Any:
     return value
 
 
-class _StrikingFilter(logging.Filter):
+class _RedactingFilter(logging.Filter):
     """Cleans lines of libraries that use the standard library's logging."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        record.msg = strike_out(record.getMessage())
+        record.msg = redact(record.getMessage())
         record.args = None
         return True
 
@@ -84,7 +84,7 @@ def set_up_logging(*, stream: TextIO | None = None, level: int = logging.INFO, p
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            strike_out_fields,
+            redact_fields,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
@@ -93,6 +93,6 @@ def set_up_logging(*, stream: TextIO | None = None, level: int = logging.INFO, p
         cache_logger_on_first_use=not people,
     )
     handler = logging.StreamHandler(target)
-    handler.addFilter(_StrikingFilter())
+    handler.addFilter(_RedactingFilter())
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=max(level, logging.WARNING), handlers=[handler], force=True)

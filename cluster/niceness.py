@@ -9,16 +9,16 @@ NICENESS = 10
 "Whoever serves comes first."
 
 
-def be_modest() -> None:
+def lower_priority() -> None:
     """Give way to whoever serves on this machine; holds for the rest of the process's life."""
     os.nice(max(0, NICENESS - os.nice(0)))  # a process that Ray started may be as modest already
 
 
-def step_aside() -> None:
+def use_idle_priority() -> None:
     """Run only where nobody else wants to: niceness shares a core, so that whoever serves may wait for its turn.
 
     For work nobody sits and waits for; it holds for this thread and those it starts.
     """
-    be_modest()
+    lower_priority()
     with contextlib.suppress(AttributeError, OSError):  # not every system knows it or allows it
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))

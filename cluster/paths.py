@@ -35,7 +35,7 @@ LONGEST_RUN_DIR = 28
 
 
 @dataclass(frozen=True)
-class Places:
+class InstallationPaths:
     """Paths of one installation; making the object touches nothing."""
 
     data_dir: Path
@@ -44,7 +44,7 @@ class Places:
     "Short, writable."
 
     @classmethod
-    def of(cls, data_dir: Path, temp_dir: Path | None = None) -> Places:
+    def from_data_dir(cls, data_dir: Path, temp_dir: Path | None = None) -> InstallationPaths:
         """Name the places of the installation that keeps its data there."""
         absolute = Path(os.path.abspath(data_dir.expanduser()))
         return cls(absolute) if temp_dir is None else cls(absolute, temp_dir)
@@ -93,11 +93,11 @@ class Places:
         return self.logs_dir / "supervisor.log"
 
     @property
-    def front_wrapper(self) -> Path:
+    def haproxy_wrapper(self) -> Path:
         return self.data_dir / "haproxy"
 
     @property
-    def front_wishes(self) -> Path:
+    def haproxy_options(self) -> Path:
         return self.data_dir / "haproxy.json"
 
     @property
@@ -105,7 +105,7 @@ class Places:
         return self.data_dir / "learners"
 
     @property
-    def adopted(self) -> Path:
+    def signing_marker(self) -> Path:
         return self.data_dir / "adopted"
 
     @property
@@ -117,7 +117,7 @@ class Places:
         return self.run_dir / "redis.sock"
 
     @property
-    def front_dir(self) -> Path:
+    def haproxy_dir(self) -> Path:
         return self.run_dir / "h"
 
     @property
@@ -154,7 +154,7 @@ class Places:
         try:
             self.run_dir.mkdir(exist_ok=True, mode=0o700)
             self._claim(self.run_dir)
-            self.front_dir.mkdir(exist_ok=True, mode=0o700)
+            self.haproxy_dir.mkdir(exist_ok=True, mode=0o700)
         except OSError as error:
             raise Fault(
                 f"{self.run_dir} can't be used ({error.strerror}); remove it and start again"
@@ -196,7 +196,7 @@ def read_private(path: Path) -> str | None:
         return file.read() if is_ours else None
 
 
-def hold_directory(path: Path) -> int:
+def lock_directory(path: Path) -> int:
     """Lock a directory and return its handle: what tidies /tmp leaves locked directories alone."""
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -194,7 +194,7 @@ class Settings(BaseSettings):
         return tuple(self.trusted_proxies.split(",")) if self.trusted_proxies else ()
 
     @cached_property
-    def shelf_dir(self) -> Path:
+    def artifact_dir(self) -> Path:
         """Where artefacts stand on one machine."""
         return self.data_dir / "shelf"
 
@@ -245,11 +245,13 @@ def _kinds(field: FieldInfo) -> set[Any]:
     return {field.annotation, *get_args(field.annotation)}
 
 
-_NO_KIND = {int: "no whole number", float: "no number", bool: "neither true nor false"}
+_WRONG_TYPE_TEXTS = {int: "no whole number", float: "no number", bool: "neither true nor false"}
 
 
 def _expected(field: FieldInfo) -> str:
-    kind = next((_NO_KIND[kind] for kind in _kinds(field) if kind in _NO_KIND), "not allowed")
+    kind = next(
+        (_WRONG_TYPE_TEXTS[kind] for kind in _kinds(field) if kind in _WRONG_TYPE_TEXTS), "not allowed"
+    )
     bounds = {
         name: getattr(rule, name)
         for rule in field.metadata

@@ -94,10 +94,10 @@ def allow_learners() -> Iterator[Callable[..., None]]:
     """Let classes be imported as learners for the length of a test; none is allowed before and after."""
 
     def allow(*learners: str) -> None:
-        ALLOWED.read_from(lambda: learners)
+        ALLOWED.set_source(lambda: learners)
 
     yield allow
-    ALLOWED.read_from(tuple)
+    ALLOWED.set_source(tuple)
 
 
 @pytest.fixture(scope="session")

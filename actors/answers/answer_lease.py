@@ -5,27 +5,27 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from actors.answers.render import shown_bytes
+from actors.answers.render import answer_to_json
 from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.records.question import Answer, Question
-from cluster.store.ports.stores import QuestionStore, Recorded
+from cluster.store.ports.stores import QuestionStore, StoredQuestion
 
 LEASE_MS = 6_000
 "How long a question is held without a sign of life."
-_PATIENCE_S = 30.0
+_FINISH_TIMEOUT_S = 30.0
 "How long the last revision is tried while the store is away; then somebody else goes on."
 _PAUSES_S = (0.05, 0.2, 0.5, 1.0, 2.0)
 
 
-class Lost(Exception):
+class LeaseLost(Exception):
     """The question is not ours any more: somebody took it over, or it is finished."""
 
 
-class InHand:
+class AnswerLease:
     """One question somebody works on."""
 
-    def __init__(self, store: QuestionStore, recorded: Recorded, holder: str, clock: Clock) -> None:
+    def __init__(self, store: QuestionStore, recorded: StoredQuestion, holder: str, clock: Clock) -> None:
         self.question: Question = recorded.question
         self.answer: Answer = recorded.answer
         self.attempts = recorded.attempts
@@ -35,11 +35,11 @@ class InHand:
         self._clock = clock
 
     @property
-    def left_s(self) -> float:
+    def remaining_s(self) -> float:
         """Seconds until the answer must be finished."""
         return (self.question.deadline_at - self._clock.now_ms()) / 1000
 
-    async def show(self, **changes: Any) -> None:
+    async def write_revision(self, **changes: Any) -> None:
         """Write a revision on the way; while the store is away it is skipped, the next one holds it too.
 
         Errors:
@@ -57,7 +57,7 @@ class InHand:
             Lost
             Unavailable: the store stayed away
         """
-        until_s = self._clock.monotonic_s() + _PATIENCE_S
+        until_s = self._clock.monotonic_s() + _FINISH_TIMEOUT_S
         for attempt in range(1_000):
             try:
                 return await self._write(changes)
@@ -81,8 +81,8 @@ class InHand:
         # kept before it is written: a write whose reply was lost is followed by a larger revision
         self.answer = self.answer.model_copy(update={**changes, "revision": self.answer.revision + 1})
         until_ms = self._clock.now_ms() + LEASE_MS
-        shown = shown_bytes(self.question, self.answer)
+        shown = answer_to_json(self.question, self.answer)
         if not await self._store.write(
             self.question, self.answer, shown, holder=self._holder, until_ms=until_ms
         ):
-            raise Lost
+            raise LeaseLost

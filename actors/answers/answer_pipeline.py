@@ -23,22 +23,26 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import orjson
 import structlog
 
-from actors.answers.answer_lease import InHand
+from actors.answers.answer_lease import AnswerLease
 from actors.answers.archive.client import ArchiveClient
 from actors.answers.archive.messages import ArchiveQuery, Snippet
 from actors.answers.draft import Draft
-from actors.answers.extractive.answer_composer import Composed, compose
-from actors.answers.extractive.followups import checked_rewriting, follow_up, related
-from actors.answers.extractive.injection_filter import cleaned
-from actors.answers.passage_filter import products_of, sift
-from actors.answers.pictures import picture_of
+from actors.answers.extractive.answer_composer import ComposedAnswer, compose_answer
+from actors.answers.extractive.followups import (
+    generate_related_questions,
+    resolve_followup,
+    validate_rewriting,
+)
+from actors.answers.extractive.injection_filter import clean_text
+from actors.answers.passage_filter import filter_passages, load_products
+from actors.answers.pictures import find_picture
 from actors.answers.render import (
-    composed_of,
-    excerpts_of,
-    kept_sentences,
-    only_cited,
-    passage_of,
-    snippet_of,
+    composed_from_answer,
+    drop_uncited,
+    excerpts_from_article,
+    passage_from_snippet,
+    sentences_from_composed,
+    snippet_from_passage,
 )
 from cluster.clock import Clock
 from cluster.errors import HouseError, Unavailable
@@ -47,13 +51,13 @@ from cluster.query.fields import Projection
 from cluster.records.question import FETCHING, GENERATING, VERIFYING, CitedPassage, Question
 from cluster.store.ports.stores import QuestionStore, RecordStore
 
-ROWS = 12
+PASSAGE_ROWS = 12
 "Passages an answer is made from."
-_SIEVED = 400
+_FILTERED_ROWS = 400
 "Passages looked at when a filter leaves few."
-_LOT = 24
+_BATCH = 24
 _RELATED = 5
-SAME_MS = 7 * 86_400_000
+REUSE_MS = 7 * 86_400_000
 _DAY_MS = 86_400_000
 _CHARS_A_TOKEN = 3
 "Of a prompt and of what is written, on the careful side: the provider's own count comes too late."
@@ -66,16 +70,16 @@ _REWRITE_S = 3.0
 "How long a model may take to rewrite a follow-up question."
 _REWRITE_TOKENS = 400
 "Tokens of rules and reply of a rewriting."
-_ALWAYS_THERE = frozenset({"title", "product_id", "snippet"})
+_STANDARD_FIELDS = frozenset({"title", "product_id", "snippet"})
 
 T = TypeVar("T")
 
 
-class ModelFailed(Exception):
+class LanguageModelError(Exception):
     """The language model gave no (more) text: late, broken, refused. The reason is safe to log."""
 
 
-class Writer(Protocol):
+class AnswerWriter(Protocol):
     """A language model that writes from passages."""
 
     @property
@@ -87,31 +91,31 @@ class Writer(Protocol):
         """Write an answer, in pieces as they arrive.
 
         Errors:
-            ModelFailed
+            LanguageModelError
         """
         ...
 
 
 @runtime_checkable
-class Rewriter(Protocol):
+class QuestionRewriter(Protocol):
     """A language model that rewrites follow-up questions as standalone ones."""
 
     async def rewrite(self, question: str, before: Sequence[str]) -> str:
         """Rewrite a question; `before` oldest first.
 
         Errors:
-            ModelFailed
+            LanguageModelError
         """
         ...
 
 
-def no_bound(app_id: str) -> int:
+def unlimited_tokens(app_id: str) -> int:
     """Let an app spend as much as it likes."""
     return 0
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
+class AnswerServices:
     """What answering works with."""
 
     questions: QuestionStore
@@ -119,20 +123,20 @@ class Tools:
     records: RecordStore
     clock: Clock
     meter: Meter
-    thinking: ThreadPoolExecutor
-    writer: Writer | None = None
-    tokens_of: Callable[[str], int] = no_bound
+    executor: ThreadPoolExecutor
+    writer: AnswerWriter | None = None
+    daily_token_limit: Callable[[str], int] = unlimited_tokens
     "App -> tokens of the model its answers may cost on a day; 0: no bound."
 
 
-class Answering:
+class AnswerPipeline:
     """Answers questions one at a time; holds nothing of them."""
 
-    def __init__(self, tools: Tools) -> None:
-        self._tools = tools
+    def __init__(self, tools: AnswerServices) -> None:
+        self._services = tools
         self._log = structlog.get_logger()
 
-    async def answer(self, hand: InHand) -> None:
+    async def answer(self, hand: AnswerLease) -> None:
         """Bring a question to its end.
 
         Errors:
@@ -140,70 +144,72 @@ class Answering:
             HouseError: it could not be answered now
         """
         question = hand.question
-        asked = await self._standalone(question) if question.before else question.text
-        rewritten = {"question": asked} if question.before and asked != cleaned(question.text) else {}
-        await hand.show(stage=FETCHING, **rewritten)
-        found = await self._fetch(question, asked)
-        await hand.show(stage=VERIFYING)
-        digest = digest_of(asked, question, found, self._tools.writer)
-        if await self._same(hand, digest, found):
+        asked = await self._rewrite_standalone(question) if question.before else question.text
+        rewritten = {"question": asked} if question.before and asked != clean_text(question.text) else {}
+        await hand.write_revision(stage=FETCHING, **rewritten)
+        found = await self._retrieve_with_retries(question, asked)
+        await hand.write_revision(stage=VERIFYING)
+        digest = compute_digest(asked, question, found, self._services.writer)
+        if await self._reuse_answer(hand, digest, found):
             return
-        composed = await self._think(
-            partial(compose, asked, found, language=question.language, now_ms=self._tools.clock.now_ms())
+        composed = await self._run_in_thread(
+            partial(
+                compose_answer, asked, found, language=question.language, now_ms=self._services.clock.now_ms()
+            )
         )
-        followups = await self._think(partial(related, asked, found))
+        followups = await self._run_in_thread(partial(generate_related_questions, asked, found))
         composer = "extractive"
-        if self._tools.writer is not None and found:
-            written = await self._paid(hand, asked, found, composed)
+        if self._services.writer is not None and found:
+            written = await self._write_within_budget(hand, asked, found, composed)
             composed, composer = (composed, composer) if written is None else (written, "model")
         await self._finish(hand, composed, found, followups, composer)
-        if composed.sentences and (self._tools.writer is None or composer == "model"):
-            await self._tools.questions.remember(
-                question.app_id, digest, question.question_id, ttl_ms=SAME_MS
+        if composed.sentences and (self._services.writer is None or composer == "model"):
+            await self._services.questions.remember(
+                question.app_id, digest, question.question_id, ttl_ms=REUSE_MS
             )
 
-    async def _standalone(self, question: Question) -> str:
+    async def _rewrite_standalone(self, question: Question) -> str:
         """Rewrite a follow-up so that it is understood without the questions before it.
 
         A model is asked only for a question that needs it, and what it writes must keep to the questions' words.
         """
-        asked, writer = follow_up(question.text, question.before), self._tools.writer
-        if not isinstance(writer, Rewriter) or asked == cleaned(question.text):
+        asked, writer = resolve_followup(question.text, question.before), self._services.writer
+        if not isinstance(writer, QuestionRewriter) or asked == clean_text(question.text):
             return asked
-        tools, app_id = self._tools, question.app_id
+        tools, app_id = self._services, question.app_id
         chars = len(question.text) + sum(map(len, question.before))
         tokens, day = chars // _CHARS_A_TOKEN + _REWRITE_TOKENS, tools.clock.now_ms() // _DAY_MS
-        if not await tools.questions.spend_tokens(app_id, day, tokens, most=tools.tokens_of(app_id)):
+        if not await tools.questions.spend_tokens(app_id, day, tokens, most=tools.daily_token_limit(app_id)):
             return asked
         tools.meter.count("kiosk_provider_tokens_total", tokens, app=app_id)
         try:
             written = await asyncio.wait_for(writer.rewrite(question.text, question.before), _REWRITE_S)
-        except (ModelFailed, asyncio.TimeoutError) as error:
+        except (LanguageModelError, asyncio.TimeoutError) as error:
             self._log.warning("question_not_rewritten", reason=str(error) or "too late")
             return asked
-        return checked_rewriting(written, question.text, question.before) or asked
+        return validate_rewriting(written, question.text, question.before) or asked
 
     async def retrieve(self, query: ArchiveQuery, fq: str, boost_fq: str) -> list[Snippet]:
         """Find passages, sieved by filters over their products."""
         if not fq.strip() and not boost_fq.strip():
-            return list((await self._tools.archive.ask(query)).snippets)
-        wide = await self._tools.archive.ask(replace(query, rows=max(_SIEVED, query.rows)))
+            return list((await self._services.archive.ask(query)).snippets)
+        wide = await self._services.archive.ask(replace(query, rows=max(_FILTERED_ROWS, query.rows)))
         kept: list[Snippet] = []
-        for start in range(0, len(wide.snippets), _LOT):
-            lot = wide.snippets[start : start + _LOT]
+        for start in range(0, len(wide.snippets), _BATCH):
+            lot = wide.snippets[start : start + _BATCH]
             ids = [one.product_id for one in lot]
-            products = await products_of(self._tools.records, query.app_id, ids)
-            kept += sift(lot, products, fq, boost_fq)
-            if len(kept) >= query.rows and (not boost_fq.strip() or start >= 3 * _LOT):
+            products = await load_products(self._services.records, query.app_id, ids)
+            kept += filter_passages(lot, products, fq, boost_fq)
+            if len(kept) >= query.rows and (not boost_fq.strip() or start >= 3 * _BATCH):
                 break
         kept.sort(key=lambda one: -one.score)
         return kept[: query.rows]
 
-    async def _fetch(self, question: Question, asked: str) -> list[Snippet]:
+    async def _retrieve_with_retries(self, question: Question, asked: str) -> list[Snippet]:
         query = ArchiveQuery(
             question.app_id,
             asked,
-            rows=ROWS,
+            rows=PASSAGE_ROWS,
             type=question.type,
             yearly_decay=question.yearly_decay,
             exclude=question.exclude,
@@ -216,25 +222,25 @@ class Answering:
                 await asyncio.sleep(pause_s)
         return await self.retrieve(query, question.fq, question.boost_fq)
 
-    async def _same(self, hand: InHand, digest: str, found: Sequence[Snippet]) -> bool:
+    async def _reuse_answer(self, hand: AnswerLease, digest: str, found: Sequence[Snippet]) -> bool:
         """Give the answer that was made of exactly this before."""
-        tools, app_id = self._tools, hand.question.app_id
+        tools, app_id = self._services, hand.question.app_id
         before = await tools.questions.recall(app_id, digest)
         recorded = await tools.questions.read(app_id, before) if before else None
         if recorded is None or recorded.answer.finish_reason != "success" or not recorded.answer.sentences:
             return False
-        snippets = [snippet_of(one) for one in recorded.answer.passages]
-        composed = composed_of(recorded.answer)
+        snippets = [snippet_from_passage(one) for one in recorded.answer.passages]
+        composed = composed_from_answer(recorded.answer)
         tools.meter.count("kiosk_answers_reused_total")
         await self._finish(hand, composed, [*snippets, *found], recorded.answer.followups, "reused")
         return True
 
-    async def _paid(
-        self, hand: InHand, asked: str, found: Sequence[Snippet], composed: Composed
-    ) -> Composed | None:
+    async def _write_within_budget(
+        self, hand: AnswerLease, asked: str, found: Sequence[Snippet], composed: ComposedAnswer
+    ) -> ComposedAnswer | None:
         """Let the model write within what the app may spend today; None when nothing is left, or nothing came of it."""
-        question, tools = hand.question, self._tools
-        day, most = tools.clock.now_ms() // _DAY_MS, tools.tokens_of(question.app_id)
+        question, tools = hand.question, self._services
+        day, most = tools.clock.now_ms() // _DAY_MS, tools.daily_token_limit(question.app_id)
         sources = sum(min(len(one.text), _MOST_SOURCE_CHARS) for one in found)
         prompt = (_RULES_CHARS + len(asked) + sources) // _CHARS_A_TOKEN
         if not await tools.questions.spend_tokens(question.app_id, day, prompt + _RESERVED, most=most):
@@ -243,81 +249,84 @@ class Answering:
             return None
         draft = Draft(found)
         try:
-            return await self._written(hand, asked, found, draft, composed)
+            return await self._write_with_model(hand, asked, found, draft, composed)
         finally:
             spare = _RESERVED - draft.chars // _CHARS_A_TOKEN
             tools.meter.count("kiosk_provider_tokens_total", prompt + _RESERVED - spare, app=question.app_id)
             with contextlib.suppress(HouseError):
                 await tools.questions.spend_tokens(question.app_id, day, -spare, most=0)
 
-    async def _written(
-        self, hand: InHand, asked: str, found: Sequence[Snippet], draft: Draft, composed: Composed
-    ) -> Composed | None:
+    async def _write_with_model(
+        self, hand: AnswerLease, asked: str, found: Sequence[Snippet], draft: Draft, composed: ComposedAnswer
+    ) -> ComposedAnswer | None:
         """Let the model write; None when what was composed is better than what came of it."""
-        assert self._tools.writer is not None
+        assert self._services.writer is not None
         first = True
-        await hand.show(stage=GENERATING)
+        await hand.write_revision(stage=GENERATING)
         try:
-            async with aclosing(self._tools.writer.write(asked, found)) as pieces:
+            async with aclosing(self._services.writer.write(asked, found)) as pieces:
                 async for piece in pieces:
-                    if await self._think(partial(draft.feed, piece)):
-                        await self._grow(hand, draft, found)
+                    if await self._run_in_thread(partial(draft.feed, piece)):
+                        await self._write_draft(hand, draft, found)
                         if first:
-                            self._took("kiosk_answer_first_sentence_ms", hand)
+                            self._record_duration("kiosk_answer_first_sentence_ms", hand)
                         first = False
                     if draft.is_full:
                         break
-        except ModelFailed as error:
+        except LanguageModelError as error:
             self._log.warning("model_failed", reason=str(error), sentences=len(draft.kept))
-            self._tools.meter.count("kiosk_model_failures_total")
-        if await self._think(draft.close):
-            await self._grow(hand, draft, found)
-        self._tools.meter.count("kiosk_model_sentences_dropped_total", draft.dropped)
+            self._services.meter.count("kiosk_model_failures_total")
+        if await self._run_in_thread(draft.close):
+            await self._write_draft(hand, draft, found)
+        self._services.meter.count("kiosk_model_sentences_dropped_total", draft.dropped)
         if draft.kept:
-            return Composed(tuple(draft.kept), refused=False, confidence=1.0)
-        return Composed() if draft.refused else None
+            return ComposedAnswer(tuple(draft.kept), refused=False, confidence=1.0)
+        return ComposedAnswer() if draft.refused else None
 
-    async def _grow(self, hand: InHand, draft: Draft, found: Sequence[Snippet]) -> None:
-        grown, cited = only_cited(Composed(tuple(draft.kept), refused=False, confidence=1.0), found)
-        await hand.show(sentences=kept_sentences(grown), passages=tuple(passage_of(one) for one in cited))
+    async def _write_draft(self, hand: AnswerLease, draft: Draft, found: Sequence[Snippet]) -> None:
+        grown, cited = drop_uncited(ComposedAnswer(tuple(draft.kept), refused=False, confidence=1.0), found)
+        await hand.write_revision(
+            sentences=sentences_from_composed(grown),
+            passages=tuple(passage_from_snippet(one) for one in cited),
+        )
 
     async def _finish(
         self,
-        hand: InHand,
-        composed: Composed,
+        hand: AnswerLease,
+        composed: ComposedAnswer,
         found: Sequence[Snippet],
         followups: Sequence[str],
         composer: str,
     ) -> None:
-        composed, cited = only_cited(composed, found)
+        composed, cited = drop_uncited(composed, found)
         form, app_id = hand.question.format, hand.question.app_id
-        products = await products_of(self._tools.records, app_id, [one.product_id for one in cited])
-        beside = await self._beside(hand.question, found, products)
+        products = await load_products(self._services.records, app_id, [one.product_id for one in cited])
+        beside = await self._select_related(hand.question, found, products)
         await hand.finish(
             finish_reason="success",
-            sentences=kept_sentences(composed),
-            passages=_filled(cited, products, form.source_fl, pictured=True),
-            related=await self.with_fields(app_id, beside, form.related_resource_fl),
+            sentences=sentences_from_composed(composed),
+            passages=_add_product_fields(cited, products, form.source_fl, pictured=True),
+            related=await self.add_fields(app_id, beside, form.related_resource_fl),
             followups=tuple(followups),
             composer=composer,
         )
-        self._took("kiosk_answer_ms", hand)
+        self._record_duration("kiosk_answer_ms", hand)
 
-    async def with_fields(
+    async def add_fields(
         self, app_id: str, snippets: Sequence[Snippet], names: Sequence[str], *, pictured: bool = False
     ) -> tuple[CitedPassage, ...]:
         """Keep passages with the fields of their products that the format asks for, and perhaps their pictures."""
-        if not pictured and set(names) <= _ALWAYS_THERE:
-            return tuple(passage_of(one) for one in snippets)
+        if not pictured and set(names) <= _STANDARD_FIELDS:
+            return tuple(passage_from_snippet(one) for one in snippets)
         ids = [one.product_id for one in snippets]
-        products = await products_of(self._tools.records, app_id, ids)
-        return _filled(snippets, products, names, pictured=pictured)
+        products = await load_products(self._services.records, app_id, ids)
+        return _add_product_fields(snippets, products, names, pictured=pictured)
 
-    async def related_ids(self, app_id: str, product_ids: Sequence[str]) -> list[str]:
+    async def list_related_ids(self, app_id: str, product_ids: Sequence[str]) -> list[str]:
         """Name what the `related_ids` of some products name, themselves left out."""
-        return _related_ids(await products_of(self._tools.records, app_id, product_ids))
+        return _collect_related_ids(await load_products(self._services.records, app_id, product_ids))
 
-    async def _beside(
+    async def _select_related(
         self, question: Question, found: Sequence[Snippet], cited: Mapping[str, Mapping[str, Any]]
     ) -> list[Snippet]:
         """Choose what is worth reading beside an answer: what its sources name as related, then what was found.
@@ -326,37 +335,39 @@ class Answering:
             only where sources name products that were not found: one read of those
         """
         others = {one.product_id: one for one in reversed(found) if one.product_id not in cited}
-        named = [one for one in _related_ids(cited) if one not in question.exclude][:_RELATED]
+        named = [one for one in _collect_related_ids(cited) if one not in question.exclude][:_RELATED]
         missing = [one for one in named if one not in others]
         if missing:
             with contextlib.suppress(HouseError):
-                others.update({one.product_id: one for one in await self._beginnings(question, missing)})
+                others.update({one.product_id: one for one in await self._load_excerpts(question, missing)})
         related = [others.pop(one) for one in named if one in others]
         return [*related, *sorted(others.values(), key=lambda one: -one.score)][:_RELATED]
 
-    async def _beginnings(self, question: Question, product_ids: Sequence[str]) -> Sequence[Snippet]:
+    async def _load_excerpts(self, question: Question, product_ids: Sequence[str]) -> Sequence[Snippet]:
         """Read how the texts of some products begin, as far as the question's filters let them through."""
-        tools, app_id = self._tools, question.app_id
+        tools, app_id = self._services, question.app_id
         articles = await asyncio.gather(*(tools.archive.article(app_id, one, 0) for one in product_ids))
-        snippets = [one for article in articles if article is not None for one in excerpts_of(article)[:1]]
-        products = await products_of(tools.records, app_id, product_ids)
+        snippets = [
+            one for article in articles if article is not None for one in excerpts_from_article(article)[:1]
+        ]
+        products = await load_products(tools.records, app_id, product_ids)
         if question.type is not None:
             products = {name: one for name, one in products.items() if one.get("type") == question.type}
-        return sift(snippets, products, question.fq, "")
+        return filter_passages(snippets, products, question.fq, "")
 
-    async def _think(self, thought: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._tools.thinking, thought)
+    async def _run_in_thread(self, thought: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._services.executor, thought)
 
-    def _took(self, name: str, hand: InHand) -> None:
-        self._tools.meter.time(name, (self._tools.clock.monotonic_s() - hand.began_s) * 1000)
+    def _record_duration(self, name: str, hand: AnswerLease) -> None:
+        self._services.meter.time(name, (self._services.clock.monotonic_s() - hand.began_s) * 1000)
 
 
-def _related_ids(products: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def _collect_related_ids(products: Mapping[str, Mapping[str, Any]]) -> list[str]:
     named = (name for product in products.values() for name in product.get("related_ids") or ())
     return [name for name in dict.fromkeys(named) if name not in products]
 
 
-def _filled(
+def _add_product_fields(
     snippets: Sequence[Snippet],
     products: Mapping[str, Mapping[str, Any]],
     names: Sequence[str],
@@ -367,12 +378,14 @@ def _filled(
     pick, found = Projection.of(names), []
     for one in snippets:
         product = products.get(one.product_id, {})
-        picture = picture_of(product) if pictured else None
-        found.append(passage_of(one, picture, **pick(product)))
+        picture = find_picture(product) if pictured else None
+        found.append(passage_from_snippet(one, picture, **pick(product)))
     return tuple(found)
 
 
-def digest_of(asked: str, question: Question, found: Sequence[Snippet], writer: Writer | None) -> str:
+def compute_digest(
+    asked: str, question: Question, found: Sequence[Snippet], writer: AnswerWriter | None
+) -> str:
     """Stand for everything an answer is made of: the question, the passages found, who writes."""
     made_of: list[Any] = [
         " ".join(asked.casefold().split()),
@@ -383,6 +396,6 @@ def digest_of(asked: str, question: Question, found: Sequence[Snippet], writer: 
     return hashlib.sha256(orjson.dumps(made_of)).hexdigest()
 
 
-def reason_of(error: BaseException) -> str:
+def loggable_reason(error: BaseException) -> str:
     """Say of a failure what may be logged."""
     return error.message if isinstance(error, HouseError) else type(error).__name__

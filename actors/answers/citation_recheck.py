@@ -21,27 +21,27 @@ import structlog
 
 from actors.answers.archive.messages import Snippet
 from actors.answers.archive.passages import Document, read_product
-from actors.answers.extractive.verify import SUPPORTED, supported
-from actors.answers.render import passage_of, shown_bytes, snippet_of
+from actors.answers.extractive.verify import MIN_SUPPORT, score_support
+from actors.answers.render import answer_to_json, passage_from_snippet, snippet_from_passage
 from cluster.clock import Clock
 from cluster.errors import HouseError
 from cluster.meter import Meter
 from cluster.records.question import ANSWER_WITHIN_MS, Answer, CitedPassage, CitedSentence
-from cluster.store.ports.stores import Change, Recorded, Stores
+from cluster.store.ports.stores import ChangeLogEntry, StoredQuestion, Stores
 
 LEASE = "answers-recheck"
 LEASE_MS = 15_000
 EVERY_S = 1.0
 LATE_MS = ANSWER_WITHIN_MS + 30_000
 _READ = 32
-_MOST_TURNS = 20
+_MAX_CHANGES = 20
 _TRIES = 3
 _NOTE_EVERY_MS = 30_000
 
-Now = Mapping[str, "Document | None"]
+CurrentDocuments = Mapping[str, "Document | None"]
 
 
-class Rechecker:
+class CitationRechecker:
     """Follows the products of all apps and checks what cites them."""
 
     def __init__(
@@ -69,43 +69,45 @@ class Rechecker:
             await asyncio.sleep(EVERY_S)
             try:
                 if await self._stores.leases.hold(LEASE, self._name, LEASE_MS):
-                    await self.turn()
+                    await self.run_once()
             except HouseError:
                 continue
             except Exception:  # noqa: BLE001  whatever is wrong with one answer, the others must be checked
                 self._log.exception("recheck_failed")
                 self._meter.count("kiosk_answer_recheck_failures_total")
 
-    async def turn(self) -> int:
+    async def run_once(self) -> int:
         """Check what changed since the last turn; how many answers were revised."""
         revised = 0
         for app_id in await self._app_ids():
             for checker, delay_ms in (("now", 0), ("late", LATE_MS)):
-                for _ in range(_MOST_TURNS):
-                    changes = await self._changes(app_id, checker, delay_ms)
+                for _ in range(_MAX_CHANGES):
+                    changes = await self._read_changes(app_id, checker, delay_ms)
                     if not changes:
                         break
                     for change in changes:
                         revised += await self._check(app_id, change)
-                    await self._stores.questions.note_checked(app_id, checker, changes[-1].offset)
+                    await self._stores.questions.record_checked_offset(app_id, checker, changes[-1].offset)
         return revised
 
-    async def _changes(self, app_id: str, checker: str, delay_ms: int) -> list[Change]:
+    async def _read_changes(self, app_id: str, checker: str, delay_ms: int) -> list[ChangeLogEntry]:
         """Read the next changes that are old enough; begin at the end of the log."""
         log, now_ms = self._stores.changes, self._clock.now_ms()
-        offset = await self._stores.questions.checked_up_to(app_id, checker)
+        offset = await self._stores.questions.checked_offset(app_id, checker)
         if not offset:
-            await self._stores.questions.note_checked(app_id, checker, await log.last(app_id, "product"))
+            await self._stores.questions.record_checked_offset(
+                app_id, checker, await log.last(app_id, "product")
+            )
             return []
         if now_ms - self._noted.get((app_id, checker), 0) >= _NOTE_EVERY_MS:
-            await log.note_follower(app_id, f"{LEASE}-{checker}", {"product": offset}, now_ms)
+            await log.record_follower(app_id, f"{LEASE}-{checker}", {"product": offset}, now_ms)
             self._noted[app_id, checker] = now_ms
         changes = await log.read(app_id, {"product": offset}, count=_READ, block_ms=0)
         if not delay_ms:
             return changes
         return [change for change in changes if int(change.offset.partition("-")[0]) <= now_ms - delay_ms]
 
-    async def _check(self, app_id: str, change: Change) -> int:
+    async def _check(self, app_id: str, change: ChangeLogEntry) -> int:
         """Check what cites the products of one change."""
         items: list[Any] = orjson.loads(change.payload)
         now: dict[str, Document | None] = {}
@@ -115,31 +117,31 @@ class Rechecker:
             elif change.op == "remove":
                 now[str(item)] = None
         store = self._stores.questions
-        citing = await asyncio.gather(*(store.citing(app_id, one) for one in now))
+        citing = await asyncio.gather(*(store.list_citing(app_id, one) for one in now))
         question_ids = dict.fromkeys(one for found in citing for one in found)
-        return sum([await self._revised(app_id, one, now) for one in question_ids])
+        return sum([await self._revise(app_id, one, now) for one in question_ids])
 
-    async def _revised(self, app_id: str, question_id: str, now: Now) -> bool:
+    async def _revise(self, app_id: str, question_id: str, now: CurrentDocuments) -> bool:
         store = self._stores.questions
         for _ in range(_TRIES):
             recorded = await store.read(app_id, question_id)
             if recorded is None or not recorded.answer.finished:
                 return False
-            revise = partial(recheck, recorded.answer, now)
+            revise = partial(recheck_answer, recorded.answer, now)
             answer = await asyncio.get_running_loop().run_in_executor(self._thinking, revise)
             if answer is None:
                 return False
             if await store.revise(
                 recorded.question,
                 answer,
-                shown_bytes(recorded.question, answer),
+                answer_to_json(recorded.question, answer),
                 since=recorded.answer.revision,
             ):
-                self._note(recorded, answer)
+                self._record_revision(recorded, answer)
                 return True
         return False
 
-    def _note(self, recorded: Recorded, answer: Answer) -> None:
+    def _record_revision(self, recorded: StoredQuestion, answer: Answer) -> None:
         withdrawn = not answer.sentences and bool(recorded.answer.sentences)
         self._meter.count("kiosk_answers_withdrawn_total" if withdrawn else "kiosk_answers_revised_total")
         self._log.info(
@@ -148,7 +150,7 @@ class Rechecker:
         )  # fmt: skip
 
 
-def recheck(answer: Answer, now: Now) -> Answer | None:
+def recheck_answer(answer: Answer, now: CurrentDocuments) -> Answer | None:
     """Hold an answer against products as they are now; None when nothing about it changes.
 
     Cost:
@@ -158,7 +160,7 @@ def recheck(answer: Answer, now: Now) -> Answer | None:
     passages: list[CitedPassage] = []
     sentences: list[CitedSentence] = []
     for sentence in answer.sentences:
-        found = _held(sentence, answer.passages[sentence.passage], now)
+        found = _find_support(sentence, answer.passages[sentence.passage], now)
         if found is None:
             continue
         passage, start, end, support = found
@@ -178,8 +180,8 @@ def recheck(answer: Answer, now: Now) -> Answer | None:
     return revised.model_copy(update={"revision": answer.revision + 1})
 
 
-def _held(
-    sentence: CitedSentence, passage: CitedPassage, now: Now
+def _find_support(
+    sentence: CitedSentence, passage: CitedPassage, now: CurrentDocuments
 ) -> tuple[CitedPassage, int, int, float] | None:
     """Find what holds a sentence now; None when its article is gone or says something else."""
     if passage.product_id not in now:
@@ -190,21 +192,21 @@ def _held(
     texts = [document.text[one.start : one.end] for one in document.passages]
     order = sorted(range(len(texts)), key=lambda at: (texts[at] != passage.text, abs(at - passage.position)))
     for at in order:
-        support = sentence.support if texts[at] == passage.text else supported(sentence.text, texts[at])
-        if support >= SUPPORTED:
+        support = sentence.support if texts[at] == passage.text else score_support(sentence.text, texts[at])
+        if support >= MIN_SUPPORT:
             quoted = passage.text[sentence.start : sentence.end]
             start = texts[at].find(quoted)
             end = start + len(quoted) if start >= 0 else min(len(texts[at]), 200)
-            return _renewed(passage, document, at), max(start, 0), end, support
+            return _refresh_passage(passage, document, at), max(start, 0), end, support
     return None
 
 
-def _renewed(passage: CitedPassage, document: Document, position: int) -> CitedPassage:
+def _refresh_passage(passage: CitedPassage, document: Document, position: int) -> CitedPassage:
     """Write down a passage as it is now, with picture and fields that were asked for as they were."""
     place = document.passages[position]
     section = document.sections[place.section]
     snippet: Snippet = replace(
-        snippet_of(passage),
+        snippet_from_passage(passage),
         position=position,
         text=document.text[place.start : place.end],
         title=document.title,
@@ -216,4 +218,4 @@ def _renewed(passage: CitedPassage, document: Document, position: int) -> CitedP
         licence=document.licence,
         start=place.start,
     )
-    return passage_of(snippet, passage.picture, **passage.fields)
+    return passage_from_snippet(snippet, passage.picture, **passage.fields)

@@ -12,10 +12,10 @@ import re
 from collections.abc import Sequence
 
 from actors.answers.archive.messages import Snippet
-from actors.answers.extractive.answer_composer import Cited
-from actors.answers.extractive.injection_filter import cleaned, gives_orders
-from actors.answers.extractive.sentences import sentences
-from actors.answers.extractive.verify import SUPPORTED, supported
+from actors.answers.extractive.answer_composer import AnswerSentence
+from actors.answers.extractive.injection_filter import clean_text, has_instructions
+from actors.answers.extractive.sentences import split_sentences
+from actors.answers.extractive.verify import MIN_SUPPORT, score_support
 
 NO_ANSWER = "NO_ANSWER"
 "What the model is told to say when the passages do not hold the answer."
@@ -26,7 +26,7 @@ MOST_SENTENCES = 12
 _CITATION = re.compile(r"\s{0,3}\[(\d{1,3}(?: ?, ?\d{1,3}){0,8})\]")
 _END = re.compile(r"[.!?…]['\"”’)]{0,3}(?:\s{0,3}\[[\d, ]{1,40}\]){0,4}(?=\s{1,4}[^\s\[])|\n")
 "What follows must have begun: a citation may still stand behind the full stop."
-_TO_THE_WRITER = re.compile(
+_WRITER_NOTES = re.compile(
     r"^(?:please,? )?(?:assistant|language model|chatbot|ai)[,:]|\b(?:assistant|language model|chatbot),"
     r"|\b(?:do not|instead of|stop) (?:answer|summari[sz])\w{0,6}\b|\bfrom now on,? you\b"
     r"|\byour task (?:has changed|is)\b|\bwhen you answer\b|\bsystem prompt\b"
@@ -46,7 +46,7 @@ class Draft:
         self._rest = ""
         self._read = 0
         self._seen: set[str] = set()
-        self.kept: list[Cited] = []
+        self.kept: list[AnswerSentence] = []
         self.dropped = 0
         self.refused = False
         "The model says the passages do not hold the answer."
@@ -69,8 +69,8 @@ class Draft:
         self._rest += piece
         at = 0
         for end in _END.finditer(self._rest):
-            if _is_whole(self._rest[at : end.end()]):
-                self._take(self._rest[at : end.end()])
+            if _ends_sentence(self._rest[at : end.end()]):
+                self._take_sentences(self._rest[at : end.end()])
                 at = end.end()
         self._rest = self._rest[at:]
         return len(self.kept) > before
@@ -80,52 +80,56 @@ class Draft:
         before, rest = len(self.kept), self._rest.strip()
         self._rest = ""
         if rest and (_CLOSED.search(rest) or NO_ANSWER in rest):
-            self._take(rest)
+            self._take_sentences(rest)
         return len(self.kept) > before
 
-    def _take(self, text: str) -> None:
+    def _take_sentences(self, text: str) -> None:
         if NO_ANSWER in text:
             self.refused = not self.kept
             return
         numbers = [int(one) for group in _CITATION.findall(text) for one in re.findall(r"\d+", group)]
         bare = _CITATION.sub("", text)
-        plain = cleaned(_BULLET.sub("", " ".join(bare.split())))
+        plain = clean_text(_BULLET.sub("", " ".join(bare.split())))
         if not plain or len(self.kept) >= MOST_SENTENCES:
             return
-        if gives_orders(bare) or _TO_THE_WRITER.search(plain):
+        if has_instructions(bare) or _WRITER_NOTES.search(plain):
             # a passage may well hold it; it still is no answer
             self.dropped += 1
             return
-        best = self._best(plain, numbers)
+        best = self._find_best_passage(plain, numbers)
         if best is None or plain in self._seen:
             self.dropped += 1
             return
         self._seen.add(plain)
         self.kept.append(best)
 
-    def _best(self, plain: str, numbers: Sequence[int]) -> Cited | None:
-        found: Cited | None = None
+    def _find_best_passage(self, plain: str, numbers: Sequence[int]) -> AnswerSentence | None:
+        found: AnswerSentence | None = None
         for number in dict.fromkeys(numbers):
             if not 1 <= number <= len(self._snippets):
                 continue
             passage = self._snippets[number - 1].text
-            support = supported(plain, passage)
-            if support >= SUPPORTED and (found is None or support > found.support):
-                start, end = _nearest(plain, passage)
-                found = Cited(plain, number - 1, start, end, support)
+            support = score_support(plain, passage)
+            if support >= MIN_SUPPORT and (found is None or support > found.support):
+                start, end = _find_nearest_sentence(plain, passage)
+                found = AnswerSentence(plain, number - 1, start, end, support)
         return found
 
 
-def _is_whole(text: str) -> bool:
+def _ends_sentence(text: str) -> bool:
     """Does a sentence end here, or is it an abbreviation? A line's end or a citation leave no doubt."""
-    return text.endswith("\n") or bool(_CITATION.search(text)) or len(sentences(text.strip() + " Next")) > 1
+    return (
+        text.endswith("\n")
+        or bool(_CITATION.search(text))
+        or len(split_sentences(text.strip() + " Next")) > 1
+    )
 
 
-def _nearest(plain: str, passage: str) -> tuple[int, int]:
+def _find_nearest_sentence(plain: str, passage: str) -> tuple[int, int]:
     """Find the sentence of a passage that shares most words with one: what a reader should look at."""
     words = set(plain.lower().split())
     best, place = 0, (0, min(len(passage), 200))
-    for one in sentences(passage):
+    for one in split_sentences(passage):
         text = passage[one.start : one.end]
         shared = len(words & set(text.lower().split()))
         if shared > best:

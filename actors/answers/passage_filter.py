@@ -13,11 +13,11 @@ from cluster.query.columnar.compile import matches
 from cluster.query.language.parser import parse
 from cluster.store.ports.stores import RecordStore
 
-PREFERRED = 1.5
+BOOST_FACTOR = 1.5
 "Factor on the score of a passage whose product `boost_fq` matches."
 
 
-async def products_of(
+async def load_products(
     records: RecordStore, app_id: str, product_ids: Sequence[str]
 ) -> dict[str, Mapping[str, Any]]:
     """Read products by id; what is gone is absent."""
@@ -28,7 +28,7 @@ async def products_of(
     }
 
 
-def sift(
+def filter_passages(
     snippets: Sequence[Snippet], products: Mapping[str, Mapping[str, Any]], fq: str, boost_fq: str
 ) -> tuple[Snippet, ...]:
     """Leave out what the filter does not let through and put what is preferred forward.
@@ -43,7 +43,7 @@ def sift(
         if product is None or (wanted is not None and not matches(wanted, product)):
             continue
         if preferred is not None:
-            factor = PREFERRED if matches(preferred, product) else 1.0
-            snippet = replace(snippet, score=snippet.score * factor / PREFERRED)
+            factor = BOOST_FACTOR if matches(preferred, product) else 1.0
+            snippet = replace(snippet, score=snippet.score * factor / BOOST_FACTOR)
         kept.append(snippet)
     return tuple(sorted(kept, key=lambda one: -one.score)) if preferred is not None else tuple(kept)

@@ -13,17 +13,17 @@ _ADDRESSES = ("image_src", "src", "url")
 _WORDS = ("image_alt", "alt", "title")
 
 
-def picture_of(product: Mapping[str, Any]) -> Picture | None:
+def find_picture(product: Mapping[str, Any]) -> Picture | None:
     """Find a product's picture; only one with an address on the web is shown."""
     images = product.get("images")
     for found in (product.get("cover_image"), *(images if isinstance(images, list) else ())):
         written = found if isinstance(found, Mapping) else {"src": found}
-        address = _first(written, _ADDRESSES)
+        address = _first_valid(written, _ADDRESSES)
         if _WEB.match(address):
-            return Picture(src=address, alt=_first(written, _WORDS))
+            return Picture(src=address, alt=_first_valid(written, _WORDS))
     return None
 
 
-def _first(written: Mapping[str, Any], names: tuple[str, ...]) -> str:
+def _first_valid(written: Mapping[str, Any], names: tuple[str, ...]) -> str:
     texts = (written.get(name) for name in names)
     return next((text.strip() for text in texts if isinstance(text, str) and text.strip()), "")

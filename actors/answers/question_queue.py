@@ -15,41 +15,41 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
-from actors.answers.answer_lease import LEASE_MS, InHand, Lost
-from actors.answers.answer_pipeline import Answering, reason_of
-from actors.answers.render import shown_bytes
+from actors.answers.answer_lease import LEASE_MS, AnswerLease, LeaseLost
+from actors.answers.answer_pipeline import AnswerPipeline, loggable_reason
+from actors.answers.render import answer_to_json
 from cluster.clock import Clock
 from cluster.errors import HouseError, Unavailable
 from cluster.meter import Meter
 from cluster.records.question import GENERATED, Answer, Question
-from cluster.store.ports.stores import QuestionStore, Recorded
+from cluster.store.ports.stores import QuestionStore, StoredQuestion
 
-MOST_IN_HAND = 32
+MAX_ACTIVE = 32
 "Questions one process works on; more wait in the store for whoever has room."
-MOST_ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 "A question that took so many workers with it is given up."
-BEAT_S = 2.0
+RENEW_S = 2.0
 SWEEP_S = 1.0
 
 AppIds = Callable[[], Awaitable[Sequence[str]]]
-Begun = Callable[[Question], Awaitable[None]]
+OnTakenOver = Callable[[Question], Awaitable[None]]
 "Hears of questions taken over: whoever took them may have died before they stood in the reader's history."
 
 
-class AnswerDesk:
+class QuestionQueue:
     """One process's share of the questions."""
 
     def __init__(
         self,
         store: QuestionStore,
-        answering: Answering,
+        answering: AnswerPipeline,
         clock: Clock,
         meter: Meter,
         *,
         name: str,
         app_ids: AppIds,
-        begun: Begun | None = None,
-        most_in_hand: int = MOST_IN_HAND,
+        begun: OnTakenOver | None = None,
+        most_in_hand: int = MAX_ACTIVE,
         sweep_s: float = SWEEP_S,
     ) -> None:
         self._store = store
@@ -61,7 +61,7 @@ class AnswerDesk:
         self._begun = begun
         self._most = most_in_hand
         self._sweep_s = sweep_s
-        self._hands: dict[str, InHand] = {}
+        self._hands: dict[str, AnswerLease] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
         self._log = structlog.get_logger()
@@ -70,8 +70,8 @@ class AnswerDesk:
         """Begin to beat and to sweep."""
         loop = asyncio.get_running_loop()
         self._loops = [
-            loop.create_task(self._for_ever(BEAT_S, self._beat)),
-            loop.create_task(self._for_ever(self._sweep_s, self.sweep)),
+            loop.create_task(self._repeat(RENEW_S, self._renew_leases)),
+            loop.create_task(self._repeat(self._sweep_s, self.sweep)),
         ]
 
     async def close(self) -> None:
@@ -85,11 +85,11 @@ class AnswerDesk:
         await asyncio.gather(*left, return_exceptions=True)
 
     @property
-    def in_hand(self) -> int:
+    def active_count(self) -> int:
         """Count the questions worked on here."""
         return len(self._hands)
 
-    async def take(self, question: Question) -> bool:
+    async def submit(self, question: Question) -> bool:
         """Write a question down and begin to answer it; False when it was there before.
 
         Errors:
@@ -99,16 +99,16 @@ class AnswerDesk:
         until_ms = self._clock.now_ms() + LEASE_MS if has_room else 0
         holder, answer = self._name if has_room else "", Answer()
         new = await self._store.ask(
-            question, answer, shown_bytes(question, answer), holder=holder, until_ms=until_ms
+            question, answer, answer_to_json(question, answer), holder=holder, until_ms=until_ms
         )
         if new and has_room:
-            self._begin(Recorded(question, answer, 1))
+            self._begin(StoredQuestion(question, answer, 1))
         return new
 
     async def refuse(self, question: Question, reason: str) -> bool:
         """Write a question down whose reader may not ask (any more): finished, `forbidden`."""
         answer = Answer(finish_reason="forbidden", blocked_reason=reason)
-        shown = shown_bytes(question, answer)
+        shown = answer_to_json(question, answer)
         return await self._store.ask(question, answer, shown, holder="", until_ms=0)
 
     async def sweep(self) -> None:
@@ -118,47 +118,47 @@ class AnswerDesk:
             if room <= 0:
                 return
             now_ms = self._clock.now_ms()
-            for question_id in await self._store.due(app_id, now_ms=now_ms, count=room):
+            for question_id in await self._store.list_due(app_id, now_ms=now_ms, count=room):
                 claimed = await self._store.claim(
                     app_id, question_id, holder=self._name, now_ms=now_ms, until_ms=now_ms + LEASE_MS
                 )
                 if claimed is not None:
                     self._meter.count("kiosk_answers_taken_over_total")
                     self._begin(claimed)
-                    await self._tell(claimed.question)
+                    await self._notify_taken_over(claimed.question)
 
-    async def settle(self) -> None:
+    async def wait_idle(self) -> None:
         """Wait until nothing is in hand."""
         while self._tasks:
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    async def _tell(self, question: Question) -> None:
+    async def _notify_taken_over(self, question: Question) -> None:
         if self._begun is not None and question.logged and not question.metadata.get(GENERATED):
             with contextlib.suppress(HouseError):
                 await self._begun(question)
 
-    def _begin(self, recorded: Recorded) -> None:
+    def _begin(self, recorded: StoredQuestion) -> None:
         question_id = recorded.question.question_id
-        hand = InHand(self._store, recorded, self._name, self._clock)
+        hand = AnswerLease(self._store, recorded, self._name, self._clock)
         self._hands[question_id] = hand
-        task = asyncio.get_running_loop().create_task(self._work(hand))
+        task = asyncio.get_running_loop().create_task(self._process(hand))
         self._tasks[question_id] = task
-        task.add_done_callback(lambda _: self._done(question_id, task))
+        task.add_done_callback(lambda _: self._remove_task(question_id, task))
 
-    def _done(self, question_id: str, task: asyncio.Task[None]) -> None:
+    def _remove_task(self, question_id: str, task: asyncio.Task[None]) -> None:
         if self._tasks.get(question_id) is task:
             del self._tasks[question_id]
 
-    async def _work(self, hand: InHand) -> None:
+    async def _process(self, hand: AnswerLease) -> None:
         """Answer a question, or end it; what can't even be ended now stays for the next sweep."""
         question_id = hand.question.question_id
         try:
-            reason = await self._answered(hand)
+            reason = await self._answer_in_time(hand)
             if reason:
                 self._log.warning("answer_failed", question_id=question_id, reason=reason)
                 self._meter.count("kiosk_answers_failed_total")
                 await hand.finish(finish_reason="error", sentences=(), passages=())
-        except Lost:
+        except LeaseLost:
             self._meter.count("kiosk_answers_lost_total")
         except Unavailable as error:
             self._log.warning("answer_left", question_id=question_id, reason=error.message)
@@ -168,33 +168,33 @@ class AnswerDesk:
             self._log.exception("answer_left", question_id=question_id)
         self._hands.pop(question_id, None)
 
-    async def _answered(self, hand: InHand) -> str:
+    async def _answer_in_time(self, hand: AnswerLease) -> str:
         """Answer within the question's deadline; the reason when that failed."""
-        if hand.left_s <= 0:
+        if hand.remaining_s <= 0:
             return "too late"
-        if hand.attempts > MOST_ATTEMPTS:
+        if hand.attempts > MAX_ATTEMPTS:
             return "too many attempts"
         try:
-            await asyncio.wait_for(self._answering.answer(hand), hand.left_s)
+            await asyncio.wait_for(self._answering.answer(hand), hand.remaining_s)
         except asyncio.TimeoutError:
             return "too late"
-        except (Lost, asyncio.CancelledError):
+        except (LeaseLost, asyncio.CancelledError):
             raise
         except HouseError as error:
             return error.message or error.code
         except Exception as error:  # noqa: BLE001  told to the asker as an answer that failed
             self._log.exception("answering_failed", question_id=hand.question.question_id)
-            return reason_of(error)
+            return loggable_reason(error)
         return ""
 
-    async def _beat(self) -> None:
+    async def _renew_leases(self) -> None:
         for question_id, hand in list(self._hands.items()):
             task = self._tasks.get(question_id)
             if task is not None and not await hand.renew() and not hand.answer.finished:
                 task.cancel()
                 self._hands.pop(question_id, None)
 
-    async def _for_ever(self, every_s: float, step: Callable[[], Awaitable[None]]) -> None:
+    async def _repeat(self, every_s: float, step: Callable[[], Awaitable[None]]) -> None:
         while True:
             await asyncio.sleep(every_s)
             try:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from actors.answers.render import show, shown_bytes
+from actors.answers.render import answer_to_json, render_answer
 from cluster.clock import Clock
 from cluster.records.question import ANSWER_WITHIN_MS, GENERATED, Answer, Question
 from cluster.store.ports.stores import QuestionStore
@@ -16,7 +16,7 @@ UPDATE_MONITOR = "answer_update_monitor"
 
 
 @dataclass(frozen=True, slots=True)
-class AskedAgain:
+class RepeatedQuestion:
     """A reader's question, asked once more because something new arrived."""
 
     app_id: str
@@ -30,7 +30,7 @@ class AskedAgain:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class AnswerOutcome:
     """How far an answer is."""
 
     finished: bool
@@ -41,10 +41,10 @@ class Outcome:
     answer: str = ""
 
 
-class Asking(Protocol):
+class QuestionSubmitter(Protocol):
     """Puts questions; their answers are made in the background by whoever answers."""
 
-    async def ask(self, asked: AskedAgain) -> str:
+    async def ask(self, asked: RepeatedQuestion) -> str:
         """Accept a question and return its id at once.
 
         Errors:
@@ -53,12 +53,12 @@ class Asking(Protocol):
         """
         ...
 
-    async def outcome(self, app_id: str, question_id: str) -> Outcome | None:
+    async def get_outcome(self, app_id: str, question_id: str) -> AnswerOutcome | None:
         """Say how far the answer is; None when there is no such question."""
         ...
 
 
-class StoreAsking:
+class StoreQuestionSubmitter:
     """`Asking` by way of the store: whoever answers finds the question there within a second."""
 
     def __init__(self, store: QuestionStore, clock: Clock, new_question_id: Callable[[], str]) -> None:
@@ -66,7 +66,7 @@ class StoreAsking:
         self._clock = clock
         self._new_question_id = new_question_id
 
-    async def ask(self, asked: AskedAgain) -> str:
+    async def ask(self, asked: RepeatedQuestion) -> str:
         parent = await self._store.read(asked.app_id, asked.parent_question_id)
         now_ms = self._clock.now_ms()
         before = () if parent is None else parent.question.before
@@ -83,13 +83,13 @@ class StoreAsking:
             metadata={GENERATED: asked.generated_by},
         )
         answer = Answer()
-        await self._store.ask(question, answer, shown_bytes(question, answer), holder="", until_ms=0)
+        await self._store.ask(question, answer, answer_to_json(question, answer), holder="", until_ms=0)
         return question.question_id
 
-    async def outcome(self, app_id: str, question_id: str) -> Outcome | None:
+    async def get_outcome(self, app_id: str, question_id: str) -> AnswerOutcome | None:
         recorded = await self._store.read(app_id, question_id)
         if recorded is None:
             return None
-        answer, shown = recorded.answer, show(recorded.question, recorded.answer)
+        answer, shown = recorded.answer, render_answer(recorded.question, recorded.answer)
         sources = tuple(str(source["product_id"]) for source in shown["sources"])
-        return Outcome(answer.finished, answer.finish_reason, sources, str(shown["answer"]))
+        return AnswerOutcome(answer.finished, answer.finish_reason, sources, str(shown["answer"]))

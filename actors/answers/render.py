@@ -12,9 +12,9 @@ from typing import Any
 
 import orjson
 
-from actors.answers.archive.messages import Article, Snippet
-from actors.answers.extractive.answer_composer import Cited, Composed
-from actors.answers.extractive.markdown import as_markdown, cited_products
+from actors.answers.archive.messages import ArchiveArticle, Snippet
+from actors.answers.extractive.answer_composer import AnswerSentence, ComposedAnswer
+from actors.answers.extractive.markdown import list_cited_products, render_markdown
 from cluster.clock import iso_ms
 from cluster.records.question import (
     CLAIMS_MARK,
@@ -26,24 +26,24 @@ from cluster.records.question import (
     Question,
 )
 
-NOTHING_FOUND = "The available content holds no answer to this question."
+NO_ANSWER_TEXT = "The available content holds no answer to this question."
 WITHDRAWN = "The content this answer was taken from has changed or is gone."
 FAILED = "No answer could be made in time. Please ask again."
 SNIPPET_CHARS = 320
 _EXCERPT_CHARS = 900
 _MOST_EXCERPTS = 8
 
-_KEPT_BESIDE = ("fields", "picture")
+_NOT_IN_SNIPPET = ("fields", "picture")
 _WORD = re.compile(r"\w+")
 _MOST_MARKS = 40
 
 Span = tuple[int, int]
 
 
-def show(question: Question, answer: Answer, format: Format | None = None) -> dict[str, Any]:
+def render_answer(question: Question, answer: Answer, format: Format | None = None) -> dict[str, Any]:
     """Write the public record; `format` shows it otherwise than the question asked for."""
     form = format or question.format
-    composed, snippets = composed_of(answer), [snippet_of(one) for one in answer.passages]
+    composed, snippets = composed_from_answer(answer), [snippet_from_passage(one) for one in answer.passages]
     return {
         "question": answer.question or question.text,
         "question_id": question.question_id,
@@ -51,34 +51,34 @@ def show(question: Question, answer: Answer, format: Format | None = None) -> di
         "answer_stage": answer.stage,
         "finished": answer.finished,
         "finish_reason": answer.finish_reason,
-        "answer": _text(answer, composed, snippets, form),
-        "sources": _sources(answer, composed, snippets),
-        "related_resources": [_resource(question, one) for one in answer.related],
+        "answer": _render_text(answer, composed, snippets, form),
+        "sources": _render_sources(answer, composed, snippets),
+        "related_resources": [_render_resource(question, one) for one in answer.related],
         "followup_questions": list(answer.followups),
         "affiliation_products": [],
         "revision": answer.revision,
         "datetime": iso_ms(question.asked_at),
         "metadata": dict(question.metadata),
-        **({"images": images} if (images := _images(answer, composed, snippets)) else {}),
+        **({"images": images} if (images := _render_images(answer, composed, snippets)) else {}),
         **({"blocked_reason": answer.blocked_reason} if answer.blocked_reason else {}),
     }
 
 
-def shown_bytes(question: Question, answer: Answer) -> bytes:
+def answer_to_json(question: Question, answer: Answer) -> bytes:
     """Write the public record as JSON."""
-    shown = orjson.dumps(show(question, answer))
+    shown = orjson.dumps(render_answer(question, answer))
     return shown[:-1] + CLAIMS_MARK if question.claims else shown
 
 
-def composed_of(answer: Answer) -> Composed:
+def composed_from_answer(answer: Answer) -> ComposedAnswer:
     """Read an answer's sentences back as they were composed."""
     sentences = tuple(
-        Cited(one.text, one.passage, one.start, one.end, one.support) for one in answer.sentences
+        AnswerSentence(one.text, one.passage, one.start, one.end, one.support) for one in answer.sentences
     )
-    return Composed(sentences, refused=not sentences, confidence=1.0 if sentences else 0.0)
+    return ComposedAnswer(sentences, refused=not sentences, confidence=1.0 if sentences else 0.0)
 
 
-def passage_of(snippet: Snippet, picture: Picture | None = None, /, **fields: Any) -> CitedPassage:
+def passage_from_snippet(snippet: Snippet, picture: Picture | None = None, /, **fields: Any) -> CitedPassage:
     """Keep a passage beside the answer that cites it."""
     return CitedPassage(
         product_id=snippet.product_id,
@@ -98,13 +98,15 @@ def passage_of(snippet: Snippet, picture: Picture | None = None, /, **fields: An
     )
 
 
-def snippet_of(passage: CitedPassage) -> Snippet:
+def snippet_from_passage(passage: CitedPassage) -> Snippet:
     """Read a kept passage back."""
-    kept = {name: getattr(passage, name) for name in type(passage).model_fields if name not in _KEPT_BESIDE}
+    kept = {
+        name: getattr(passage, name) for name in type(passage).model_fields if name not in _NOT_IN_SNIPPET
+    }
     return Snippet(**kept)
 
 
-def marked(text: str, spans: Iterable[Span], *, most_chars: int = SNIPPET_CHARS) -> str:
+def highlight(text: str, spans: Iterable[Span], *, most_chars: int = SNIPPET_CHARS) -> str:
     """Cut a passage around what matters: HTML-escaped, with `<mark>` around the spans."""
     inside = ((max(start, 0), min(end, len(text))) for start, end in spans)
     wanted = sorted((start, end) for start, end in inside if start < end)
@@ -126,24 +128,27 @@ def marked(text: str, spans: Iterable[Span], *, most_chars: int = SNIPPET_CHARS)
     return ("… " if begin else "") + "".join(parts).strip() + (" …" if end < len(text) else "")
 
 
-def words_in(text: str, question: str) -> list[Span]:
+def find_question_words(text: str, question: str) -> list[Span]:
     """Find the words of a question in a text, short ones aside."""
     wanted = {word.lower() for word in _WORD.findall(question) if len(word) > 3}
     spans = [found.span() for found in _WORD.finditer(text) if found.group().lower() in wanted]
     return spans[:_MOST_MARKS]
 
 
-def only_cited(composed: Composed, snippets: Sequence[Snippet]) -> tuple[Composed, list[Snippet]]:
+def drop_uncited(
+    composed: ComposedAnswer, snippets: Sequence[Snippet]
+) -> tuple[ComposedAnswer, list[Snippet]]:
     """Leave out the passages no sentence cites."""
     used = sorted({one.snippet for one in composed.sentences})
     places = {before: after for after, before in enumerate(used)}
     sentences = tuple(
-        Cited(one.text, places[one.snippet], one.start, one.end, one.support) for one in composed.sentences
+        AnswerSentence(one.text, places[one.snippet], one.start, one.end, one.support)
+        for one in composed.sentences
     )
-    return Composed(sentences, composed.refused, composed.confidence), [snippets[at] for at in used]
+    return ComposedAnswer(sentences, composed.refused, composed.confidence), [snippets[at] for at in used]
 
 
-def kept_sentences(composed: Composed) -> tuple[CitedSentence, ...]:
+def sentences_from_composed(composed: ComposedAnswer) -> tuple[CitedSentence, ...]:
     """Keep composed sentences with the answer."""
     return tuple(
         CitedSentence(text=one.text, passage=one.snippet, start=one.start, end=one.end, support=one.support)
@@ -151,11 +156,11 @@ def kept_sentences(composed: Composed) -> tuple[CitedSentence, ...]:
     )
 
 
-def _text(answer: Answer, composed: Composed, snippets: Sequence[Snippet], form: Format) -> str:
+def _render_text(answer: Answer, composed: ComposedAnswer, snippets: Sequence[Snippet], form: Format) -> str:
     if answer.finish_reason == "forbidden":
         return ""
     if composed.sentences:
-        return as_markdown(
+        return render_markdown(
             composed, snippets, cite_start=form.cite_start, cite_end=form.cite_end, cite_link=form.cite_link,
             term_link=form.wiki_link_template,
         )  # fmt: skip
@@ -163,12 +168,14 @@ def _text(answer: Answer, composed: Composed, snippets: Sequence[Snippet], form:
         return answer.stage + " ..."
     if answer.finish_reason == "error":
         return FAILED
-    return WITHDRAWN if answer.composer == "withdrawn" else NOTHING_FOUND
+    return WITHDRAWN if answer.composer == "withdrawn" else NO_ANSWER_TEXT
 
 
-def _sources(answer: Answer, composed: Composed, snippets: Sequence[Snippet]) -> list[dict[str, Any]]:
+def _render_sources(
+    answer: Answer, composed: ComposedAnswer, snippets: Sequence[Snippet]
+) -> list[dict[str, Any]]:
     found = []
-    for product_id in cited_products(composed, snippets):
+    for product_id in list_cited_products(composed, snippets):
         at = next(at for at, one in enumerate(snippets) if one.product_id == product_id)
         passage = answer.passages[at]
         spans = [(one.start, one.end) for one in composed.sentences if one.snippet == at]
@@ -177,15 +184,17 @@ def _sources(answer: Answer, composed: Composed, snippets: Sequence[Snippet]) ->
             source["child_id"] = passage.child_id
         if passage.child_title:
             source["child_title"] = passage.child_title
-        source["snippet"] = marked(passage.text, spans)
+        source["snippet"] = highlight(passage.text, spans)
         found.append(source)
     return found
 
 
-def _images(answer: Answer, composed: Composed, snippets: Sequence[Snippet]) -> list[dict[str, Any]]:
+def _render_images(
+    answer: Answer, composed: ComposedAnswer, snippets: Sequence[Snippet]
+) -> list[dict[str, Any]]:
     """Show the pictures of cited products, in the order of their numbers."""
     found = []
-    for product_id in cited_products(composed, snippets):
+    for product_id in list_cited_products(composed, snippets):
         passage = next(one for one in answer.passages if one.product_id == product_id)
         if passage.picture is None:
             continue
@@ -202,16 +211,16 @@ def _images(answer: Answer, composed: Composed, snippets: Sequence[Snippet]) -> 
     return found
 
 
-def _resource(question: Question, passage: CitedPassage) -> dict[str, Any]:
+def _render_resource(question: Question, passage: CitedPassage) -> dict[str, Any]:
     return {
         **passage.fields,
         "product_id": passage.product_id,
         "title": passage.title,
-        "snippet": marked(passage.text, words_in(passage.text, question.text)),
+        "snippet": highlight(passage.text, find_question_words(passage.text, question.text)),
     }
 
 
-def excerpts_of(article: Article) -> list[Snippet]:
+def excerpts_from_article(article: ArchiveArticle) -> list[Snippet]:
     """Cut the beginning of an article into passages."""
     texts = [
         article.content[at : at + _EXCERPT_CHARS] for at in range(0, len(article.content), _EXCERPT_CHARS)

@@ -7,20 +7,26 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from actors.answers.answer_pipeline import Answering, Tools, Writer, no_bound
+from actors.answers.answer_pipeline import AnswerPipeline, AnswerServices, AnswerWriter, unlimited_tokens
 from actors.answers.archive.client import ArchiveClient
 from actors.answers.archive.messages import ArchiveQuery, Snippet
-from actors.answers.citation_recheck import Rechecker
-from actors.answers.extractive.followups import related
-from actors.answers.llm.model_config import ModelTerms
+from actors.answers.citation_recheck import CitationRechecker
+from actors.answers.extractive.followups import generate_related_questions
+from actors.answers.llm.model_config import ModelConfig
 from actors.answers.llm.writer import ModelWriter
-from actors.answers.question_queue import AnswerDesk, Begun
-from actors.answers.render import excerpts_of, marked, show, snippet_of, words_in
+from actors.answers.question_queue import OnTakenOver, QuestionQueue
+from actors.answers.render import (
+    excerpts_from_article,
+    find_question_words,
+    highlight,
+    render_answer,
+    snippet_from_passage,
+)
 from cluster.clock import Clock
 from cluster.ids import new_request_id
 from cluster.meter import Meter
 from cluster.records.question import Answer, Format, Question
-from cluster.store.ports.stores import Recorded, Stores
+from cluster.store.ports.stores import StoredQuestion, Stores
 
 _READ = 24
 "Passages read for what could be asked."
@@ -28,29 +34,29 @@ _MOST_RELATED = 3
 "Related products whose texts are read when a product's own holds too few questions."
 
 
-class LocalQuestions:
+class LocalQuestionClient:
     """`QuestionClient` in the process whose desk answers."""
 
     def __init__(
         self,
-        answering: Answering,
+        answering: AnswerPipeline,
         archive: ArchiveClient,
-        desk: AnswerDesk,
-        rechecker: Rechecker,
+        desk: QuestionQueue,
+        rechecker: CitationRechecker,
         thinking: ThreadPoolExecutor,
-        writer: Writer | None = None,
+        writer: AnswerWriter | None = None,
     ) -> None:
         self._answering = answering
         self._archive = archive
         self._writer = writer
         self._thinking = thinking
-        self.desk = desk
+        self.queue = desk
         self.rechecker = rechecker
         self._rechecking: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Begin to look for questions nobody holds."""
-        await self.desk.start()
+        await self.queue.start()
         self._rechecking = asyncio.get_running_loop().create_task(self.rechecker.follow())
 
     async def close(self) -> None:
@@ -58,88 +64,98 @@ class LocalQuestions:
         if self._rechecking is not None:
             self._rechecking.cancel()
             await asyncio.gather(self._rechecking, return_exceptions=True)
-        await self.desk.close()
+        await self.queue.close()
         if isinstance(self._writer, ModelWriter):
             await self._writer.close()
         self._thinking.shutdown(wait=False, cancel_futures=True)
 
-    async def take(self, question: Question) -> bool:
-        return await self.desk.take(question)
+    async def submit(self, question: Question) -> bool:
+        return await self.queue.submit(question)
 
     async def refuse(self, question: Question, reason: str) -> bool:
-        return await self.desk.refuse(question, reason)
+        return await self.queue.refuse(question, reason)
 
-    async def formatted(self, recorded: Recorded, form: Format) -> dict[str, Any]:
+    async def render_answer(self, recorded: StoredQuestion, form: Format) -> dict[str, Any]:
         question, answer = recorded.question, recorded.answer
         if form.source_fl != question.format.source_fl:
-            answer = await self._filled(question, answer, "passages", form.source_fl)
+            answer = await self._add_fields(question, answer, "passages", form.source_fl)
         if form.related_resource_fl != question.format.related_resource_fl:
-            answer = await self._filled(question, answer, "related", form.related_resource_fl)
-        return show(question, answer, form)
+            answer = await self._add_fields(question, answer, "related", form.related_resource_fl)
+        return render_answer(question, answer, form)
 
     async def retrieve(self, query: ArchiveQuery, fq: str = "", boost_fq: str = "") -> list[Snippet]:
         return await self._answering.retrieve(query, fq, boost_fq)
 
-    async def suggested(self, app_id: str, text: str, rows: int) -> list[str]:
+    async def suggest_questions(self, app_id: str, text: str, rows: int) -> list[str]:
         found = await self._answering.retrieve(ArchiveQuery(app_id, text, rows=_READ, type=None), "", "")
         return await self._related(text, found, rows)
 
-    async def about(self, app_id: str, product_id: str, rows: int) -> list[str]:
-        found = await self._answered_by(app_id, product_id, rows)
+    async def suggest_product_questions(self, app_id: str, product_id: str, rows: int) -> list[str]:
+        found = await self._questions_answered_by(app_id, product_id, rows)
         if len(found) < rows:
-            named = await self._answering.related_ids(app_id, [product_id])
+            named = await self._answering.list_related_ids(app_id, [product_id])
             for other in named[:_MOST_RELATED]:
-                found += await self._answered_by(app_id, other, rows)
+                found += await self._questions_answered_by(app_id, other, rows)
         return list(dict.fromkeys(found))[:rows]
 
-    def excerpt(self, text: str, question: str, most_chars: int) -> str:
-        return marked(text, words_in(text, question), most_chars=most_chars)
+    def highlight_excerpt(self, text: str, question: str, most_chars: int) -> str:
+        return highlight(text, find_question_words(text, question), most_chars=most_chars)
 
-    async def _answered_by(self, app_id: str, product_id: str, rows: int) -> list[str]:
+    async def _questions_answered_by(self, app_id: str, product_id: str, rows: int) -> list[str]:
         """Name questions that the text of one product answers."""
         article = await self._archive.article(app_id, product_id, 0)
-        return [] if article is None else await self._related(article.title, excerpts_of(article), rows)
+        return (
+            []
+            if article is None
+            else await self._related(article.title, excerpts_from_article(article), rows)
+        )
 
     async def _related(self, text: str, snippets: Sequence[Snippet], rows: int) -> list[str]:
         loop = asyncio.get_running_loop()
-        return list(await loop.run_in_executor(self._thinking, related, text, snippets, _READ))[:rows]
+        return list(
+            await loop.run_in_executor(self._thinking, generate_related_questions, text, snippets, _READ)
+        )[:rows]
 
-    async def _filled(self, question: Question, answer: Answer, name: str, fields: Sequence[str]) -> Answer:
-        snippets = [snippet_of(one) for one in getattr(answer, name)]
-        filled = await self._answering.with_fields(
+    async def _add_fields(
+        self, question: Question, answer: Answer, name: str, fields: Sequence[str]
+    ) -> Answer:
+        snippets = [snippet_from_passage(one) for one in getattr(answer, name)]
+        filled = await self._answering.add_fields(
             question.app_id, snippets, fields, pictured=name == "passages"
         )
         return answer.model_copy(update={name: filled})
 
 
-def open_questions(
+def open_question_client(
     stores: Stores,
     archive: ArchiveClient,
     clock: Clock,
     meter: Meter,
     *,
     app_ids: Callable[[], Sequence[str]],
-    begun: Begun | None = None,
+    begun: OnTakenOver | None = None,
     llm: Mapping[str, Any] | None = None,
-    writer: Writer | None = None,
-    tokens_of: Callable[[str], int] = no_bound,
-) -> LocalQuestions:
-    """Put everything together; nothing runs before `start`. `llm` holds the fields of `ModelTerms`; without it no
-    language model is asked. `tokens_of` bounds what its answers may cost an app on a day.
+    writer: AnswerWriter | None = None,
+    tokens_of: Callable[[str], int] = unlimited_tokens,
+) -> LocalQuestionClient:
+    """Put everything together; nothing runs before `start`. `llm` holds the fields of `ModelConfig`; without it no
+    language model is asked. `daily_token_limit` bounds what its answers may cost an app on a day.
 
     Errors:
         Invalid: the terms make no sense
     """
     if llm is not None:
-        writer = ModelWriter(ModelTerms(**llm), clock, meter)
+        writer = ModelWriter(ModelConfig(**llm), clock, meter)
 
     async def apps() -> Sequence[str]:
         return app_ids()
 
     thinking = ThreadPoolExecutor(1, thread_name_prefix="answers")
-    tools = Tools(stores.questions, archive, stores.records, clock, meter, thinking, writer, tokens_of)
-    answering = Answering(tools)
+    tools = AnswerServices(
+        stores.questions, archive, stores.records, clock, meter, thinking, writer, tokens_of
+    )
+    answering = AnswerPipeline(tools)
     name = f"answers-{new_request_id()}"
-    desk = AnswerDesk(stores.questions, answering, clock, meter, name=name, app_ids=apps, begun=begun)
-    rechecker = Rechecker(stores, clock, meter, thinking, name=name, app_ids=apps)
-    return LocalQuestions(answering, archive, desk, rechecker, thinking, writer)
+    desk = QuestionQueue(stores.questions, answering, clock, meter, name=name, app_ids=apps, begun=begun)
+    rechecker = CitationRechecker(stores, clock, meter, thinking, name=name, app_ids=apps)
+    return LocalQuestionClient(answering, archive, desk, rechecker, thinking, writer)

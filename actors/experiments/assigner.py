@@ -5,23 +5,23 @@ choose by hash -> get or set in the store, one step -> what stands there is what
 
 from __future__ import annotations
 
-from actors.experiments.cache import KnownExperiments
+from actors.experiments.cache import ExperimentCache
 from actors.experiments.messages import Assignment, ExperimentEvent
-from actors.experiments.variant_choice import choose
+from actors.experiments.variant_choice import choose_variant
 from cluster.clock import Clock
 from cluster.errors import HouseError, NotFound, Refusal, messages
 from cluster.records.experiment import Experiment
 from cluster.records.exposure import Exposure
-from cluster.store.ports.stores import ExperimentStore, Mode
+from cluster.store.ports.stores import AssignMode, ExperimentStore
 
 
 class ExperimentAssigner:
     """Assigns readers to variants."""
 
-    def __init__(self, store: ExperimentStore, clock: Clock, known: KnownExperiments | None = None) -> None:
+    def __init__(self, store: ExperimentStore, clock: Clock, known: ExperimentCache | None = None) -> None:
         self._store = store
         self._clock = clock
-        self._known = known or KnownExperiments(store, clock)
+        self._cache = known or ExperimentCache(store, clock)
 
     async def record(self, event: ExperimentEvent) -> Assignment | Refusal:
         """Record an event and say what its reader gets; an expected "no" comes back as a refusal.
@@ -29,36 +29,36 @@ class ExperimentAssigner:
         Doing it again gives the same answer and changes nothing.
         """
         try:
-            experiment = await self._known.find(event.app_id, event.named)
+            experiment = await self._cache.find(event.app_id, event.named)
             if experiment is None:
                 raise NotFound(messages.EXPERIMENT_NOT_FOUND)
-            return await self._assigned(experiment, event)
+            return await self._assign(experiment, event)
         except HouseError as error:
             return Refusal.of(error)
 
-    async def _assigned(self, experiment: Experiment, event: ExperimentEvent) -> Assignment:
+    async def _assign(self, experiment: Experiment, event: ExperimentEvent) -> Assignment:
         now_ms, readers, named = self._clock.now_ms(), event.readers, event.variant_name
-        fresh = choose(experiment, readers, {}, now_ms=now_ms, variant_name=named)
+        fresh = choose_variant(experiment, readers, {}, now_ms=now_ms, variant_name=named)
         if fresh.forced:
             if fresh.in_experiment:
-                at_ms = _moment(experiment, event, now_ms)
+                at_ms = _exposure_time(experiment, event, now_ms)
                 met = Exposure(fresh.variant.variant_id, at_ms, forced=True, device=event.device)
                 await self._store.assign(experiment, readers, met, "force", event.writer)
             return Assignment(fresh.in_experiment, fresh.variant)
         proposed = None
         if fresh.remember:
             proposed = Exposure(
-                fresh.variant.variant_id, _moment(experiment, event, now_ms), device=event.device
+                fresh.variant.variant_id, _exposure_time(experiment, event, now_ms), device=event.device
             )
-        mode: Mode = "take" if experiment.runs(now_ms) else "read"
+        mode: AssignMode = "take" if experiment.is_running_at(now_ms) else "read"
         held = await self._store.assign(experiment, readers, proposed, mode, event.writer)
         if held is None:
             return Assignment(fresh.in_experiment, fresh.variant)
-        final = choose(experiment, readers, {readers[0]: held.variant_id}, now_ms=now_ms)
+        final = choose_variant(experiment, readers, {readers[0]: held.variant_id}, now_ms=now_ms)
         return Assignment(final.in_experiment, final.variant)
 
 
-def _moment(experiment: Experiment, event: ExperimentEvent, now_ms: int) -> int:
+def _exposure_time(experiment: Experiment, event: ExperimentEvent, now_ms: int) -> int:
     """Take the event's own time, unless it lies in the future or before the experiment began."""
     at_ms = now_ms if event.at_ms is None else event.at_ms
     return at_ms if max(experiment.starts_at, 0) <= at_ms <= now_ms else now_ms

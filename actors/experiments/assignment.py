@@ -19,7 +19,7 @@ from cluster.records.experiment import Experiment, Variant
 _BITS = 53
 
 
-def place(salt: str, reader: str) -> float:
+def hash_position(salt: str, reader: str) -> float:
     """Give a reader's place in [0, 1) under a salt.
 
     Cost:
@@ -29,23 +29,23 @@ def place(salt: str, reader: str) -> float:
     return (int.from_bytes(digest[:8], "big") >> (64 - _BITS)) / (1 << _BITS)
 
 
-def takes_part(experiment: Experiment, reader: str) -> bool:
+def is_eligible(experiment: Experiment, reader: str) -> bool:
     """Is a reader in the experiment's slice of its layer, and in its share of the traffic?"""
     if experiment.layer:
         first, last = experiment.slice
-        if not first <= place(f"layer {experiment.app_id} {experiment.layer}", reader) < last:
+        if not first <= hash_position(f"layer {experiment.app_id} {experiment.layer}", reader) < last:
             return False
-    return place(experiment.entry_salt, reader) < experiment.traffic
+    return hash_position(experiment.entry_salt, reader) < experiment.traffic
 
 
-def variant_for(experiment: Experiment, reader: str) -> Variant:
+def select_variant(experiment: Experiment, reader: str) -> Variant:
     """Give the variant a reader falls on, among those that take somebody new; the control when there is none."""
     open_variants = [
         variant for variant in experiment.variants if variant.status == "Active" and variant.weight > 0
     ]
     if not open_variants:
         return experiment.variants[0]
-    at = place(experiment.variant_salt, reader) * sum(variant.weight for variant in open_variants)
+    at = hash_position(experiment.variant_salt, reader) * sum(variant.weight for variant in open_variants)
     for variant in open_variants:
         at -= variant.weight
         if at < 0:

@@ -14,37 +14,37 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from actors.experiments.assigner import ExperimentAssigner
-from actors.experiments.cache import KnownExperiments
-from actors.experiments.drafts import drafts_in
-from actors.experiments.experiment_json import told
-from actors.experiments.lifecycle import ExperimentDesk
-from actors.experiments.messages import Assignment, Edit, ExperimentEvent, Step
-from actors.experiments.report_data import check_snapshots, gather
-from actors.experiments.treatments import Treatments
-from cluster.artifacts.artifact_store import Shelf
+from actors.experiments.cache import ExperimentCache
+from actors.experiments.drafts import parse_drafts
+from actors.experiments.experiment_json import experiment_to_dict
+from actors.experiments.lifecycle import ExperimentLifecycle
+from actors.experiments.messages import Assignment, ExperimentEvent, ExperimentUpdate, LifecycleStep
+from actors.experiments.report_data import load_report, validate_snapshots
+from actors.experiments.treatments import TreatmentAssigner
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.errors import Invalid, NotFound, Refusal, Unavailable, messages
 from cluster.meter import Meter, SilentMeter
 from cluster.records.experiment import Experiment
 from cluster.store.ports.stores import ExperimentStore, Stores
 
-PATIENCE_S = 0.25
+ACTOR_TIMEOUT_S = 0.25
 "How long the actor may take; then it is done here."
-LOOK_S = 2.0
+ACTOR_RETRY_S = 2.0
 "How long an actor that was not there, or did not answer, is left alone."
 
-MOST_DRAFTS = 100
+MAX_DRAFTS = 100
 "Experiments made at once."
 
-Find = Callable[[], Awaitable[Any]]
-Told = dict[str, Any]
+FindActor = Callable[[], Awaitable[Any]]
+ExperimentDict = dict[str, Any]
 "An experiment as JSON."
 
 
 class ExperimentClient(Protocol):
     """Records experiment events and treats readers; the same behaviour over every placement."""
 
-    treatments: Treatments
+    treatments: TreatmentAssigner
 
     async def record(self, event: ExperimentEvent) -> Assignment:
         """Record an event and say what its reader gets.
@@ -60,9 +60,9 @@ class LocalExperimentClient:
     """The assigner lives in this process."""
 
     def __init__(self, store: ExperimentStore, clock: Clock, meter: Meter | None = None) -> None:
-        known = KnownExperiments(store, clock)
+        known = ExperimentCache(store, clock)
         self._assigner = ExperimentAssigner(store, clock, known)
-        self.treatments = Treatments(store, known, clock, meter)
+        self.treatments = TreatmentAssigner(store, known, clock, meter)
 
     async def record(self, event: ExperimentEvent) -> Assignment:
         return _unwrap(await self._assigner.record(event))
@@ -73,50 +73,50 @@ class ActorExperimentClient:
 
     def __init__(
         self,
-        find: Find,
+        find: FindActor,
         here: LocalExperimentClient,
         clock: Clock,
         *,
         lost: tuple[type[Exception], ...] = (),
         meter: Meter | None = None,
-        patience_s: float = PATIENCE_S,
+        patience_s: float = ACTOR_TIMEOUT_S,
         here_first: bool = False,
     ) -> None:
         self._find = find
-        self._here = here
+        self._local = here
         self._clock = clock
         self._lost: tuple[type[Exception], ...] = (asyncio.TimeoutError, *lost)
         self._meter = meter or SilentMeter()
         self._patience_s = patience_s
-        self._here_first = here_first
+        self._local_first = here_first
         self._handle: Any = None
         self._again_s = 0.0
         self._looking: asyncio.Task[None] | None = None
         self.treatments = here.treatments
 
     async def record(self, event: ExperimentEvent) -> Assignment:
-        if not self._here_first:
-            return await self._by_actor(event) or await self._here.record(event)
+        if not self._local_first:
+            return await self._record_by_actor(event) or await self._local.record(event)
         try:
-            return await self._here.record(event)
+            return await self._local.record(event)
         except Unavailable:
             # the store may be away from here only
-            found = await self._by_actor(event)
+            found = await self._record_by_actor(event)
             if found is None:
                 raise
             return found
 
-    async def _by_actor(self, event: ExperimentEvent) -> Assignment | None:
+    async def _record_by_actor(self, event: ExperimentEvent) -> Assignment | None:
         """Ask the actor; None while it is away."""
         if self._clock.monotonic_s() >= self._again_s:
             if self._handle is not None:
                 try:
-                    return _unwrap(await self._asked(event))
+                    return _unwrap(await self._call_actor(event))
                 except self._lost:
-                    self._leave_alone()
+                    self._delay_retry()
                     self._handle = None
             elif self._looking is None or self._looking.done():
-                self._looking = asyncio.get_running_loop().create_task(self._look())
+                self._looking = asyncio.get_running_loop().create_task(self._find_actor())
         self._meter.count("kiosk_assigner_misses_total")
         return None
 
@@ -126,19 +126,19 @@ class ActorExperimentClient:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
 
-    async def _asked(self, event: ExperimentEvent) -> Assignment | Refusal:
+    async def _call_actor(self, event: ExperimentEvent) -> Assignment | Refusal:
         reply: Assignment | Refusal = await asyncio.wait_for(
             _awaited(self._handle.record.remote(event)), self._patience_s
         )
         return reply
 
-    async def _look(self) -> None:
+    async def _find_actor(self) -> None:
         self._handle = await self._find()
         if self._handle is None:
-            self._leave_alone()
+            self._delay_retry()
 
-    def _leave_alone(self) -> None:
-        self._again_s = self._clock.monotonic_s() + LOOK_S
+    def _delay_retry(self) -> None:
+        self._again_s = self._clock.monotonic_s() + ACTOR_RETRY_S
 
 
 class LocalExperimentAdmin:
@@ -147,79 +147,79 @@ class LocalExperimentAdmin:
     Every call but `create` and `list` may find nothing by the name given: NotFound.
     """
 
-    def __init__(self, stores: Stores, shelf: Shelf | None, clock: Clock) -> None:
+    def __init__(self, stores: Stores, shelf: ArtifactStore | None, clock: Clock) -> None:
         self._stores = stores
         self._shelf = shelf
         self._clock = clock
-        self._desk = ExperimentDesk(stores, clock)
+        self._lifecycle = ExperimentLifecycle(stores, clock)
 
-    async def create(self, app_id: str, written: Any) -> list[Told]:
+    async def create(self, app_id: str, written: Any) -> list[ExperimentDict]:
         """Make drafts of one experiment, an array of them, or an object with `experiments`; all or none.
 
         Errors:
             Invalid: a draft makes no sense; Conflict: a slug is taken
         """
-        drafts = drafts_in(written)
+        drafts = parse_drafts(written)
         if drafts is None:
             raise Invalid('one experiment, an array of them, or {"experiments": [...]} is expected')
-        if len(drafts) > MOST_DRAFTS:
-            raise Invalid(f"at most {MOST_DRAFTS} experiments are made at once")
-        return [self._told(one) for one in await self._desk.create(app_id, drafts)]
+        if len(drafts) > MAX_DRAFTS:
+            raise Invalid(f"at most {MAX_DRAFTS} experiments are made at once")
+        return [self._to_dict(one) for one in await self._lifecycle.create(app_id, drafts)]
 
-    async def list(self, app_id: str) -> list[Told]:
+    async def list(self, app_id: str) -> list[ExperimentDict]:
         """List the experiments of an app, oldest first."""
-        return [self._told(one) for one in await self._desk.all(app_id)]
+        return [self._to_dict(one) for one in await self._lifecycle.list_experiments(app_id)]
 
-    async def show(self, app_id: str, named: str) -> Told:
+    async def show(self, app_id: str, named: str) -> ExperimentDict:
         """Show one."""
-        return self._told(await self._found(app_id, named))
+        return self._to_dict(await self._get(app_id, named))
 
-    async def edit(self, app_id: str, named: str, wanted: Edit) -> Told:
+    async def edit(self, app_id: str, named: str, wanted: ExperimentUpdate) -> ExperimentDict:
         """Change one where it stands.
 
         Errors:
             Invalid: it stands where this can't be changed, or makes no sense; NotFound: no such variant
         """
-        found = await self._found(app_id, named)
-        return self._told(await self._desk.edit(app_id, found.experiment_id, wanted))
+        found = await self._get(app_id, named)
+        return self._to_dict(await self._lifecycle.edit(app_id, found.experiment_id, wanted))
 
-    async def step(self, app_id: str, named: str, step: Step) -> Told:
+    async def step(self, app_id: str, named: str, step: LifecycleStep) -> ExperimentDict:
         """Take a step of its life.
 
         Errors:
             Invalid, NotFound, Conflict: as the desk says
         """
-        found = await self._found(app_id, named)
+        found = await self._get(app_id, named)
         if step == "start":
-            check_snapshots(found, self._shelf)
+            validate_snapshots(found, self._shelf)
         take = {
-            "start": self._desk.start, "pause": self._desk.pause, "complete": self._desk.complete,
-            "archive": self._desk.archive,
+            "start": self._lifecycle.start, "pause": self._lifecycle.pause, "complete": self._lifecycle.complete,
+            "archive": self._lifecycle.archive,
         }[step]  # fmt: skip
-        return self._told(await take(app_id, found.experiment_id))
+        return self._to_dict(await take(app_id, found.experiment_id))
 
-    async def schedule(self, app_id: str, named: str, starts_at: int, ends_at: int | None) -> Told:
+    async def schedule(self, app_id: str, named: str, starts_at: int, ends_at: int | None) -> ExperimentDict:
         """Let it run from a moment on, perhaps until another.
 
         Errors:
             Invalid, NotFound, Conflict: as the desk says
         """
-        found = await self._found(app_id, named)
-        check_snapshots(found, self._shelf)
-        return self._told(await self._desk.schedule(app_id, found.experiment_id, starts_at, ends_at))
+        found = await self._get(app_id, named)
+        validate_snapshots(found, self._shelf)
+        return self._to_dict(await self._lifecycle.schedule(app_id, found.experiment_id, starts_at, ends_at))
 
-    async def report(self, app_id: str, named: str) -> Told:
+    async def report(self, app_id: str, named: str) -> ExperimentDict:
         """Say what came of it."""
-        return (await gather(self._stores, self._shelf, await self._found(app_id, named))).told()
+        return (await load_report(self._stores, self._shelf, await self._get(app_id, named))).to_dict()
 
-    async def _found(self, app_id: str, named: str) -> Experiment:
-        found = (await self._stores.experiments.book(app_id)).find(named)
+    async def _get(self, app_id: str, named: str) -> Experiment:
+        found = (await self._stores.experiments.read_all(app_id)).find(named)
         if found is None:
             raise NotFound(messages.EXPERIMENT_NOT_FOUND)
         return found
 
-    def _told(self, experiment: Experiment) -> Told:
-        return told(experiment, self._clock.now_ms())
+    def _to_dict(self, experiment: Experiment) -> ExperimentDict:
+        return experiment_to_dict(experiment, self._clock.now_ms())
 
 
 async def _awaited(reference: Any) -> Any:

@@ -17,18 +17,27 @@ from cluster.errors import Invalid
 from cluster.records.experiment import Experiment
 from cluster.records.interaction import INTERACTION_TYPES
 
-_OURS = ("app_id", "experiment_id", "status", "starts_at", "ends_at", "created_at", "weights_at", "revision")
+_SERVER_FIELDS = (
+    "app_id",
+    "experiment_id",
+    "status",
+    "starts_at",
+    "ends_at",
+    "created_at",
+    "weights_at",
+    "revision",
+)
 "What a draft may not say: it is given, or a step of the experiment's life."
 
 
-def drafts_in(written: Any) -> list[Any] | None:
+def parse_drafts(written: Any) -> list[Any] | None:
     """List the drafts of a document: one, an array, or an object with `experiments`; None when there are none."""
     if isinstance(written, Mapping):
         written = written["experiments"] if "experiments" in written and "name" not in written else [written]
     return list(written) if isinstance(written, list) and written else None
 
 
-def read_drafts(
+def build_experiments(
     items: Sequence[Any], app_id: str, *, now_ms: int, new_id: Callable[[], str], new_salt: Callable[[], str]
 ) -> list[Experiment]:
     """Read drafts; ids, salts and missing slugs are made up.
@@ -37,7 +46,7 @@ def read_drafts(
         Invalid: says which draft, which field, and what is wrong
     """
     found = [
-        _read(at, item, app_id, now_ms=now_ms, new_id=new_id, new_salt=new_salt)
+        _build_experiment(at, item, app_id, now_ms=now_ms, new_id=new_id, new_salt=new_salt)
         for at, item in enumerate(items)
     ]
     slugs = [experiment.slug for experiment in found]
@@ -47,43 +56,43 @@ def read_drafts(
     return found
 
 
-def slug_of(name: str) -> str:
+def slug_from_name(name: str) -> str:
     """Make a slug of a name; empty when nothing of it can stand in one."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9_]+", "-", plain).strip("-_")[:63].rstrip("-_")
 
 
-def _read(
+def _build_experiment(
     at: int, item: Any, app_id: str, *, now_ms: int, new_id: Callable[[], str], new_salt: Callable[[], str]
 ) -> Experiment:
     if not isinstance(item, Mapping):
         raise Invalid(f"experiments.{at} is invalid. An experiment is an object")
-    for name in _OURS:
+    for name in _SERVER_FIELDS:
         if name in item:
             raise Invalid(f"experiments.{at}.{name} is invalid. It is not for a draft to say")
     written: dict[str, Any] = {"entry_salt": new_salt(), "variant_salt": new_salt(), **item}
     written |= {"app_id": app_id, "experiment_id": new_id(), "created_at": now_ms + at}
-    written.setdefault("slug", slug_of(str(item.get("name", ""))))
+    written.setdefault("slug", slug_from_name(str(item.get("name", ""))))
     variants = item.get("variants", ())
     if isinstance(variants, Sequence) and not isinstance(variants, str):
-        written["variants"] = [_variant(variant, new_id) for variant in variants]
+        written["variants"] = [_build_variant(variant, new_id) for variant in variants]
     try:
         experiment = Experiment.model_validate(written)
     except ValidationError as error:
-        raise Invalid(_sentence(at, error)) from None
+        raise Invalid(_error_message(at, error)) from None
     for kind in experiment.goal:
         if kind not in INTERACTION_TYPES:
             raise Invalid(f"experiments.{at}.goal is invalid. There is no interaction of type {kind!r}")
     return experiment
 
 
-def _variant(written: Any, new_id: Callable[[], str]) -> Any:
+def _build_variant(written: Any, new_id: Callable[[], str]) -> Any:
     if not isinstance(written, Mapping):
         return written
-    return {"variant_id": new_id(), "slug": slug_of(str(written.get("name", ""))), **written}
+    return {"variant_id": new_id(), "slug": slug_from_name(str(written.get("name", ""))), **written}
 
 
-def _sentence(at: int, error: ValidationError) -> str:
+def _error_message(at: int, error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part) for part in ("experiments", at, *first["loc"]))
     return f"{place} is invalid. {first['msg'].removeprefix('Value error, ').capitalize()}"

@@ -16,28 +16,28 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from actors.experiments.messages import Edit
+from actors.experiments.messages import ExperimentUpdate
 from cluster.clock import iso_ms
 from cluster.errors import Invalid, NotFound
 from cluster.records.experiment import Experiment
 from cluster.records.interaction import INTERACTION_TYPES
 
-_WHY_NOT = {
+_REFUSALS = {
     "goal": "what counts as a conversion can't change once readers met it",
     "layer": "its readers would change places",
     "slice": "its readers would change places",
 }
 
 
-def edited(experiment: Experiment, edit: Edit, now_ms: int) -> Experiment:
+def apply_edit(experiment: Experiment, edit: ExperimentUpdate, now_ms: int) -> Experiment:
     """Change an experiment.
 
     Errors:
         Invalid: it stands where this can't be changed, or makes no sense; NotFound: no such variant
     """
-    stands = experiment.standing(now_ms)
-    changes = _changes(experiment, edit)
-    for name, why in _WHY_NOT.items():
+    stands = experiment.status_at(now_ms)
+    changes = _list_changes(experiment, edit)
+    for name, why in _REFUSALS.items():
         if stands != "Draft" and name in changes:
             raise Invalid(f"{experiment.slug} is {stands}; {why}. Complete it and make another one")
     if stands in ("Completed", "Archived") and set(changes) - {"name"}:
@@ -63,7 +63,7 @@ def edited(experiment: Experiment, edit: Edit, now_ms: int) -> Experiment:
         raise Invalid(f"{place}: {words}" if place else words) from None
 
 
-def _changes(experiment: Experiment, edit: Edit) -> dict[str, Any]:
+def _list_changes(experiment: Experiment, edit: ExperimentUpdate) -> dict[str, Any]:
     """List what really changes; what stays as it is, is no change and is refused nowhere."""
     goal = edit.goal
     if goal is not None:
@@ -72,7 +72,7 @@ def _changes(experiment: Experiment, edit: Edit) -> dict[str, Any]:
                 raise Invalid(f"goal: there is no interaction of type {kind!r}")
     wanted = {
         "name": edit.name, "traffic": edit.traffic, "ends_at": edit.ends_at, "goal": goal, "layer": edit.layer,
-        "slice": edit.slice, "variants": _weighed(experiment, edit.weights),
+        "slice": edit.slice, "variants": _apply_weights(experiment, edit.weights),
     }  # fmt: skip
     return {
         name: value
@@ -81,7 +81,7 @@ def _changes(experiment: Experiment, edit: Edit) -> dict[str, Any]:
     }
 
 
-def _weighed(experiment: Experiment, weights: Mapping[str, float]) -> tuple[Any, ...] | None:
+def _apply_weights(experiment: Experiment, weights: Mapping[str, float]) -> tuple[Any, ...] | None:
     if not weights:
         return None
     by_id: dict[str, float] = {}

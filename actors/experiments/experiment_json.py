@@ -8,12 +8,12 @@ from cluster.clock import iso_ms
 from cluster.records.experiment import Experiment
 
 
-def told(experiment: Experiment, now_ms: int) -> dict[str, Any]:
+def experiment_to_dict(experiment: Experiment, now_ms: int) -> dict[str, Any]:
     """Say an experiment; `status` is where it stands now."""
     ends_at = experiment.ends_at
     return {
         **experiment.model_dump(mode="json"),
-        "status": experiment.standing(now_ms),
+        "status": experiment.status_at(now_ms),
         "starts_at": iso_ms(experiment.starts_at) if experiment.starts_at else None,
         "ends_at": iso_ms(ends_at) if ends_at is not None else None,
         "created_at": iso_ms(experiment.created_at),

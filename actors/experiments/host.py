@@ -28,21 +28,21 @@ class AssignerHost:
         set_up_logging()
         self._connect = connect
         self._opening: asyncio.Future[ExperimentAssigner] | None = None
-        self._tally: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
 
     async def record(self, event: ExperimentEvent) -> Assignment | Refusal:
         """Record one event."""
         if self._opening is None:
-            self._opening = asyncio.ensure_future(self._opened())
+            self._opening = asyncio.ensure_future(self._open_assigner())
         reply = await (await asyncio.shield(self._opening)).record(event)
-        self._tally["refused" if isinstance(reply, Refusal) else "recorded"] += 1
+        self._counts["refused" if isinstance(reply, Refusal) else "recorded"] += 1
         return reply
 
     async def health(self) -> dict[str, Any]:
         """Say how it is: process and tallies since it began."""
-        return {"alive": True, "pid": os.getpid(), **self._tally}
+        return {"alive": True, "pid": os.getpid(), **self._counts}
 
-    async def _opened(self) -> ExperimentAssigner:
+    async def _open_assigner(self) -> ExperimentAssigner:
         stores = await self._connect()
         structlog.get_logger().info("assigner_started", pid=os.getpid())
         return ExperimentAssigner(stores.experiments, SystemClock())

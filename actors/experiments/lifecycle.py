@@ -1,6 +1,6 @@
 """What an administrator may do with experiments: make, find, and lead them through their lives.
 
-    desk = ExperimentDesk(stores, SystemClock())
+    desk = ExperimentLifecycle(stores, SystemClock())
     await desk.create("production", [{"name": "Blue", "variants": [{"name": "now"}, {"name": "blue"}]}])
     await desk.start("production", "blue")
 
@@ -16,17 +16,17 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
-from actors.experiments.drafts import read_drafts
-from actors.experiments.edits import edited
-from actors.experiments.messages import Edit
+from actors.experiments.drafts import build_experiments
+from actors.experiments.edits import apply_edit
+from actors.experiments.messages import ExperimentUpdate
 from cluster.clock import Clock, iso_ms
 from cluster.errors import Conflict, Invalid, NotFound
-from cluster.records.experiment import STEPS, Experiment, Status, overlaps
+from cluster.records.experiment import STEPS, Experiment, Status, can_overlap
 from cluster.store.ports.stores import ExperimentBook, Stores
 
 _TRIES = 8
 
-Change = Callable[[Experiment, int], dict[str, Any]]
+ExperimentChange = Callable[[Experiment, int], dict[str, Any]]
 
 
 def _new_id() -> str:
@@ -37,7 +37,7 @@ def _new_salt() -> str:
     return secrets.token_hex(12)
 
 
-class ExperimentDesk:
+class ExperimentLifecycle:
     """Makes experiments and changes their status. In force at every door within a second."""
 
     def __init__(
@@ -60,8 +60,8 @@ class ExperimentDesk:
             Invalid: a draft makes no sense; Conflict: a slug is taken
         """
         now_ms = self._clock.now_ms()
-        made = read_drafts(drafts, app_id, now_ms=now_ms, new_id=self._new_id, new_salt=self._new_salt)
-        book = await self._stores.experiments.book(app_id)
+        made = build_experiments(drafts, app_id, now_ms=now_ms, new_id=self._new_id, new_salt=self._new_salt)
+        book = await self._stores.experiments.read_all(app_id)
         for experiment in made:
             if book.find(experiment.slug) is not None:
                 raise Conflict(
@@ -69,9 +69,9 @@ class ExperimentDesk:
                 )
         return [await self._add(experiment) for experiment in made]
 
-    async def all(self, app_id: str) -> list[Experiment]:
+    async def list_experiments(self, app_id: str) -> list[Experiment]:
         """List the experiments of an app, oldest first."""
-        return list((await self._stores.experiments.book(app_id)).experiments)
+        return list((await self._stores.experiments.read_all(app_id)).experiments)
 
     async def get(self, app_id: str, named: str) -> Experiment:
         """Find an experiment by id or slug.
@@ -79,7 +79,7 @@ class ExperimentDesk:
         Errors:
             NotFound: there is none
         """
-        return _found(await self._stores.experiments.book(app_id), app_id, named)
+        return _get_experiment(await self._stores.experiments.read_all(app_id), app_id, named)
 
     async def start(self, app_id: str, named: str) -> Experiment:
         """Let it run from now on; also one that was paused.
@@ -88,8 +88,8 @@ class ExperimentDesk:
             NotFound: no such experiment; or an engine or a rule of its variants is not there
             Conflict: another one has its part of the layer; Invalid: it can't be started from where it stands
         """
-        return await self._step(
-            app_id, named, "Active", lambda one, now: {"starts_at": now, "ends_at": _later(one, now)}
+        return await self._change_status(
+            app_id, named, "Active", lambda one, now: {"starts_at": now, "ends_at": _future_end(one, now)}
         )
 
     async def schedule(
@@ -105,68 +105,74 @@ class ExperimentDesk:
             raise Invalid(f"{iso_ms(starts_at)} is past; `start` begins at once")
         if ends_at is not None and ends_at <= starts_at:
             raise Invalid("the end has to be after the start")
-        return await self._step(
+        return await self._change_status(
             app_id, named, "Scheduled", lambda one, now: {"starts_at": starts_at, "ends_at": ends_at}
         )
 
     async def pause(self, app_id: str, named: str) -> Experiment:
         """Stop it for now: nobody new enters, everybody sees the first variant until it is started again."""
-        return await self._step(app_id, named, "Scheduled", lambda one, now: {"starts_at": 0}, pausing=True)
+        return await self._change_status(
+            app_id, named, "Scheduled", lambda one, now: {"starts_at": 0}, pausing=True
+        )
 
     async def complete(self, app_id: str, named: str) -> Experiment:
         """End it for good."""
-        return await self._step(
+        return await self._change_status(
             app_id, named, "Completed", lambda one, now: {"ends_at": max(now, one.starts_at + 1)}
         )
 
     async def archive(self, app_id: str, named: str) -> Experiment:
         """Put it away."""
-        return await self._step(app_id, named, "Archived", lambda one, now: {})
+        return await self._change_status(app_id, named, "Archived", lambda one, now: {})
 
-    async def edit(self, app_id: str, named: str, edit: Edit) -> Experiment:
+    async def edit(self, app_id: str, named: str, edit: ExperimentUpdate) -> Experiment:
         """Change an experiment where it stands; nobody who has a variant gets another one.
 
         Errors:
             NotFound: no such experiment or variant; Invalid: `edits` says what may be changed when
         """
         for _ in range(_TRIES):
-            book = await self._stores.experiments.book(app_id)
-            before = _found(book, app_id, named)
-            after = edited(before, edit, self._clock.now_ms())
-            written = before if after == before else await self._stores.experiments.swap(after, book.version)
+            book = await self._stores.experiments.read_all(app_id)
+            before = _get_experiment(book, app_id, named)
+            after = apply_edit(before, edit, self._clock.now_ms())
+            written = (
+                before
+                if after == before
+                else await self._stores.experiments.compare_and_set(after, book.version)
+            )
             if written is not None:
                 return written
         raise Conflict(f"experiments of {app_id} are being changed by others; try again")
 
     async def _add(self, experiment: Experiment) -> Experiment:
         for _ in range(_TRIES):
-            book = await self._stores.experiments.book(experiment.app_id)
+            book = await self._stores.experiments.read_all(experiment.app_id)
             if book.find(experiment.slug) is not None:
                 break
-            written = await self._stores.experiments.swap(experiment, book.version)
+            written = await self._stores.experiments.compare_and_set(experiment, book.version)
             if written is not None:
                 return written
         raise Conflict(f"experiment {experiment.slug!r} was made by somebody else just now")
 
-    async def _step(
-        self, app_id: str, named: str, target: Status, change: Change, *, pausing: bool = False
+    async def _change_status(
+        self, app_id: str, named: str, target: Status, change: ExperimentChange, *, pausing: bool = False
     ) -> Experiment:
         for _ in range(_TRIES):
-            book = await self._stores.experiments.book(app_id)
-            before, now_ms = _found(book, app_id, named), self._clock.now_ms()
-            _check_step(before, target, now_ms, pausing)
+            book = await self._stores.experiments.read_all(app_id)
+            before, now_ms = _get_experiment(book, app_id, named), self._clock.now_ms()
+            _validate_step(before, target, now_ms, pausing)
             after = Experiment.model_validate(
                 {**before.model_dump(), "status": target, **change(before, now_ms)}
             )
             if target in ("Active", "Scheduled") and not pausing:
-                await self._check_parts(after)
-                _check_layer(after, book, now_ms)
-            written = await self._stores.experiments.swap(after, book.version)
+                await self._validate_variants(after)
+                _validate_layer(after, book, now_ms)
+            written = await self._stores.experiments.compare_and_set(after, book.version)
             if written is not None:
                 return written
         raise Conflict(f"experiments of {app_id} are being changed by others; try again")
 
-    async def _check_parts(self, experiment: Experiment) -> None:
+    async def _validate_variants(self, experiment: Experiment) -> None:
         """Refuse to start what would fail for every reader of a variant."""
         app_id = experiment.app_id
         rules = {rule.name for rule in await self._stores.boost_rules.all(app_id)}
@@ -179,20 +185,20 @@ class ExperimentDesk:
                 )
 
 
-def _found(book: ExperimentBook, app_id: str, named: str) -> Experiment:
+def _get_experiment(book: ExperimentBook, app_id: str, named: str) -> Experiment:
     experiment = book.find(named)
     if experiment is None:
         raise NotFound(f"app {app_id} has no experiment {named!r}; see `kiosk experiments list {app_id}`")
     return experiment
 
 
-def _later(experiment: Experiment, now_ms: int) -> int | None:
+def _future_end(experiment: Experiment, now_ms: int) -> int | None:
     ends_at = experiment.ends_at
     return ends_at if ends_at is not None and ends_at > now_ms else None
 
 
-def _check_step(experiment: Experiment, target: Status, now_ms: int, pausing: bool) -> None:
-    stands = experiment.standing(now_ms)
+def _validate_step(experiment: Experiment, target: Status, now_ms: int, pausing: bool) -> None:
+    stands = experiment.status_at(now_ms)
     if pausing and stands != "Active":
         raise Invalid(f"{experiment.slug} is {stands}; only what is Active can be paused")
     if stands == "Active" and target == "Scheduled" and not pausing:
@@ -203,24 +209,24 @@ def _check_step(experiment: Experiment, target: Status, now_ms: int, pausing: bo
         raise Invalid(f"{experiment.slug} is {stands}; from there it can become {ways}, not {target}")
 
 
-def _check_layer(experiment: Experiment, book: ExperimentBook, now_ms: int) -> None:
-    begin, end = _window(experiment, now_ms)
+def _validate_layer(experiment: Experiment, book: ExperimentBook, now_ms: int) -> None:
+    begin, end = _active_window(experiment, now_ms)
     for other in book.experiments:
-        if other.standing(now_ms) not in ("Active", "Scheduled") or not overlaps(experiment, other):
+        if other.status_at(now_ms) not in ("Active", "Scheduled") or not can_overlap(experiment, other):
             continue
-        others_begin, others_end = _window(other, now_ms)
+        others_begin, others_end = _active_window(other, now_ms)
         if begin < others_end and others_begin < end:
             raise Conflict(
-                f"{experiment.slug} and {other.slug} ({other.standing(now_ms)}) would share readers: in layer "
-                f"{experiment.layer} one has {_part(experiment)} and the other {_part(other)}"
+                f"{experiment.slug} and {other.slug} ({other.status_at(now_ms)}) would share readers: in layer "
+                f"{experiment.layer} one has {_format_slice(experiment)} and the other {_format_slice(other)}"
             )
 
 
-def _window(experiment: Experiment, now_ms: int) -> tuple[float, float]:
+def _active_window(experiment: Experiment, now_ms: int) -> tuple[float, float]:
     """Say from when to when it holds its part of the layer; one that is paused holds it."""
     begin = max(experiment.starts_at, now_ms) if experiment.status == "Scheduled" else now_ms
     return begin, inf if experiment.ends_at is None else experiment.ends_at
 
 
-def _part(experiment: Experiment) -> str:
+def _format_slice(experiment: Experiment) -> str:
     return f"{experiment.slice[0]:g} to {experiment.slice[1]:g}"

@@ -9,7 +9,7 @@ from typing import Literal
 from cluster.records.experiment import Variant
 from cluster.store.ports.stores import BrowserWriter
 
-Step = Literal["start", "pause", "complete", "archive"]
+LifecycleStep = Literal["start", "pause", "complete", "archive"]
 "A step of an experiment's life that needs nothing but its name."
 
 
@@ -47,7 +47,7 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class Treatment:
+class ExperimentTreatment:
     """A variant that a reader of ours met while we served them."""
 
     app_id: str
@@ -56,7 +56,7 @@ class Treatment:
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
+class ExperimentUpdate:
     """What is to be changed; None or empty: nothing of that kind."""
 
     name: str | None = None

@@ -14,7 +14,13 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Final
 
-from actors.experiments.statistics import Arm, Difference, SplitCheck, check_split, difference
+from actors.experiments.statistics import (
+    EffectEstimate,
+    SplitCheck,
+    VariantSample,
+    check_split_ratio,
+    compare_samples,
+)
 from cluster.clock import from_ms
 from cluster.records.experiment import LATENCY_MS, Experiment, Variant
 from cluster.records.exposure import Exposure
@@ -25,7 +31,7 @@ _MOST_SLICES: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServingCounts:
     """How treated requests of a variant went."""
 
     requests: int = 0
@@ -42,7 +48,7 @@ class Served:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class VariantReport:
     """One variant."""
 
     variant: Variant
@@ -52,11 +58,11 @@ class Line:
     converted: int
     conversions: int
     forced: int
-    served: Served
-    lift: Difference | None = None
+    served: ServingCounts
+    lift: EffectEstimate | None = None
     "Converted people against the control's; none for the control."
-    failures: Difference | None = None
-    slowness: Difference | None = None
+    failures: EffectEstimate | None = None
+    slowness: EffectEstimate | None = None
 
     @property
     def rate(self) -> float:
@@ -73,24 +79,24 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ExperimentReport:
     """All of it."""
 
     experiment: Experiment
-    lines: tuple[Line, ...]
+    lines: tuple[VariantReport, ...]
     split: SplitCheck
     days: dict[str, dict[str, int]] = field(default_factory=dict)
     "Day (UTC) -> variant id -> people who met it that day."
     settling: int = 0
     "Conversions that were accepted a moment ago and are not counted yet."
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Say it as JSON; an endless interval has null ends."""
         return {
             "experiment_id": self.experiment.experiment_id,
             "slug": self.experiment.slug,
             "goal": list(self.experiment.goal),
-            "variants": [_told(line) for line in self.lines],
+            "variants": [_variant_to_dict(line) for line in self.lines],
             "split": {
                 "p_value": self.split.p_value,
                 "mismatch": self.split.mismatch,
@@ -102,7 +108,7 @@ class Report:
         }
 
 
-def report(
+def build_report(
     experiment: Experiment,
     exposures: Iterable[tuple[str, Exposure]],
     did: Iterable[tuple[str, int]],
@@ -110,7 +116,7 @@ def report(
     links: Mapping[str, str],
     served: Mapping[str, int],
     settling: Iterable[tuple[str, int]] = (),
-) -> Report:
+) -> ExperimentReport:
     """Put a report together.
 
     `did` are readers (`u:`, `a:`) and moments of interactions of the goal's types; `links` say which user a visitor
@@ -120,10 +126,10 @@ def report(
     Cost:
         1,000,000 people and as many conversions: some 5 s
     """
-    met, person_of = _people(exposures, links)
+    met, person_of = _collect_people(exposures, links)
     # before a change of weights another split was meant, and people of both times are not alike
     met = {person: exposure for person, exposure in met.items() if exposure.at_ms >= experiment.weights_at}
-    converted, conversions = _conversions(experiment, met, person_of, did)
+    converted, conversions = _count_conversions(experiment, met, person_of, did)
     variants = experiment.variants
     rows: dict[str, list[str]] = defaultdict(list)
     forced: Counter[str] = Counter()
@@ -133,32 +139,34 @@ def report(
         else:
             rows[exposure.variant_id].append(person)
     whole = sum(variant.weight for variant in variants)
-    lines: list[Line] = []
+    lines: list[VariantReport] = []
     alpha = ALPHA / max(len(variants) - 1, 1)
     for variant in variants:
         people = rows[variant.variant_id]
-        line = Line(
+        line = VariantReport(
             variant, variant.weight / whole, len(people), sum(person in converted for person in people),
             sum(conversions[person] for person in people), forced[variant.variant_id],
-            served_of(served, variant.variant_id),
+            serving_counts_from(served, variant.variant_id),
         )  # fmt: skip
-        lines.append(_compared(line, lines[0], alpha) if lines else line)
+        lines.append(_compare_with_control(line, lines[0], alpha) if lines else line)
     fair = [exposure for exposure in met.values() if not exposure.forced]
-    _, late = _conversions(experiment, met, person_of, settling)
-    return Report(experiment, tuple(lines), _split(experiment, met), _days(fair), late.total())
+    _, late = _count_conversions(experiment, met, person_of, settling)
+    return ExperimentReport(
+        experiment, tuple(lines), _check_split(experiment, met), _count_days(fair), late.total()
+    )
 
 
-def served_of(counts: Mapping[str, int], variant_id: str) -> Served:
+def serving_counts_from(counts: Mapping[str, int], variant_id: str) -> ServingCounts:
     """Read a variant's counters."""
     classes = [counts.get(f"{variant_id}:{bound}", 0) for bound in LATENCY_MS]
     over, failed = counts.get(f"{variant_id}:over", 0), counts.get(f"{variant_id}:failed", 0)
     answered = sum(classes) + over
     slow = over + sum(n for bound, n in zip(LATENCY_MS, classes, strict=True) if bound > SLOW_MS)
-    p50, p95 = (_quantile(classes, answered, part) for part in (0.5, 0.95))
-    return Served(answered + failed, failed, slow, p50, p95)
+    p50, p95 = (_latency_quantile(classes, answered, part) for part in (0.5, 0.95))
+    return ServingCounts(answered + failed, failed, slow, p50, p95)
 
 
-def _people(
+def _collect_people(
     exposures: Iterable[tuple[str, Exposure]], links: Mapping[str, str]
 ) -> tuple[dict[str, Exposure], dict[str, str]]:
     """Gather persons with their exposure, and who stands behind every reader id."""
@@ -174,7 +182,7 @@ def _people(
     return met, person_of
 
 
-def _conversions(
+def _count_conversions(
     experiment: Experiment,
     met: Mapping[str, Exposure],
     person_of: Mapping[str, str],
@@ -192,12 +200,14 @@ def _conversions(
     return converted, conversions
 
 
-def _compared(line: Line, control: Line, alpha: float) -> Line:
-    def against(ours: tuple[int, int], theirs: tuple[int, int]) -> Difference:
-        return difference(Arm.of_conversions(*theirs), Arm.of_conversions(*ours), alpha=alpha)
+def _compare_with_control(line: VariantReport, control: VariantReport, alpha: float) -> VariantReport:
+    def against(ours: tuple[int, int], theirs: tuple[int, int]) -> EffectEstimate:
+        return compare_samples(
+            VariantSample.from_conversions(*theirs), VariantSample.from_conversions(*ours), alpha=alpha
+        )
 
     ours, theirs = line.served, control.served
-    return Line(
+    return VariantReport(
         line.variant, line.share, line.people, line.converted, line.conversions, line.forced, ours,
         against((line.people, line.converted), (control.people, control.converted)),
         # one bad request more for both, so that a control without any can be compared with
@@ -206,7 +216,7 @@ def _compared(line: Line, control: Line, alpha: float) -> Line:
     )  # fmt: skip
 
 
-def _split(experiment: Experiment, met: Mapping[str, Exposure]) -> SplitCheck:
+def _check_split(experiment: Experiment, met: Mapping[str, Exposure]) -> SplitCheck:
     place = {variant.variant_id: at for at, variant in enumerate(experiment.variants)}
     shares = [variant.weight for variant in experiment.variants]
     counts = [0] * len(shares)
@@ -216,14 +226,14 @@ def _split(experiment: Experiment, met: Mapping[str, Exposure]) -> SplitCheck:
         if at is None or exposure.forced:
             continue
         counts[at] += 1
-        for name in _slices_of(person, exposure):
+        for name in _slice_names(person, exposure):
             slices.setdefault(name, [0] * len(shares))[at] += 1
     # a slice of a few people shows nothing, and every further one makes the others harder to see
     largest = sorted(slices.items(), key=lambda item: -sum(item[1]))[:_MOST_SLICES]
-    return check_split(counts, shares, dict(largest))
+    return check_split_ratio(counts, shares, dict(largest))
 
 
-def _slices_of(person: str, exposure: Exposure) -> tuple[str, ...]:
+def _slice_names(person: str, exposure: Exposure) -> tuple[str, ...]:
     who = "user" if person.startswith("u:") else "visitor"
     day = f"{from_ms(exposure.at_ms):%Y-%m-%d}"
     return (
@@ -234,14 +244,14 @@ def _slices_of(person: str, exposure: Exposure) -> tuple[str, ...]:
     )
 
 
-def _days(exposures: Sequence[Exposure]) -> dict[str, dict[str, int]]:
+def _count_days(exposures: Sequence[Exposure]) -> dict[str, dict[str, int]]:
     days: dict[str, Counter[str]] = defaultdict(Counter)
     for exposure in exposures:
         days[f"{from_ms(exposure.at_ms):%Y-%m-%d}"][exposure.variant_id] += 1
     return {day: dict(sorted(counts.items())) for day, counts in sorted(days.items())}
 
 
-def _quantile(classes: Sequence[int], answered: int, part: float) -> int | None:
+def _latency_quantile(classes: Sequence[int], answered: int, part: float) -> int | None:
     passed = 0
     for bound, count in zip(LATENCY_MS, classes, strict=True):
         passed += count
@@ -250,7 +260,7 @@ def _quantile(classes: Sequence[int], answered: int, part: float) -> int | None:
     return None
 
 
-def _told(line: Line) -> dict[str, Any]:
+def _variant_to_dict(line: VariantReport) -> dict[str, Any]:
     served = line.served
     return {
         "variant_id": line.variant.variant_id,
@@ -262,17 +272,17 @@ def _told(line: Line) -> dict[str, Any]:
         "conversions": line.conversions,
         "rate": line.rate,
         "forced": line.forced,
-        "lift": _difference(line.lift),
+        "lift": _effect_to_dict(line.lift),
         "served": {
             "requests": served.requests, "failed": served.failed, "slow": served.slow,
             "p50_ms": served.p50_ms, "p95_ms": served.p95_ms,
         },
-        "guardrails": {"errors": _difference(line.failures), "latency": _difference(line.slowness)},
+        "guardrails": {"errors": _effect_to_dict(line.failures), "latency": _effect_to_dict(line.slowness)},
         "broken": line.broken,
     }  # fmt: skip
 
 
-def _difference(found: Difference | None) -> dict[str, Any] | None:
+def _effect_to_dict(found: EffectEstimate | None) -> dict[str, Any] | None:
     if found is None:
         return None
     return {

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import asyncio
 
-from actors.experiments.report import Report, report
-from actors.hosting.uncompacted_interactions import read_unsettled
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.snapshots import SnapshotShelf
+from actors.experiments.report import ExperimentReport, build_report
+from actors.hosting.uncompacted_interactions import read_uncompacted
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import NotFound
 from cluster.records.experiment import Experiment
 from cluster.store.ports.stores import Stores
 
 
-def check_snapshots(experiment: Experiment, shelf: Shelf | None) -> None:
+def validate_snapshots(experiment: Experiment, shelf: ArtifactStore | None) -> None:
     """Refuse versions that are not on the shelf: their readers would get what everybody gets.
 
     Errors:
@@ -28,14 +28,16 @@ def check_snapshots(experiment: Experiment, shelf: Shelf | None) -> None:
         if not variant.snapshot:
             continue
         for engine_id in (variant.engine_id,) if variant.engine_id else experiment.engines:
-            if variant.snapshot not in _versions(shelf, experiment.app_id, engine_id):
+            if variant.snapshot not in _snapshot_versions(shelf, experiment.app_id, engine_id):
                 raise NotFound(
                     f"variant {variant.slug}: engine {engine_id} has no snapshot {variant.snapshot!r}; "
                     "see `kiosk engines history`"
                 )
 
 
-async def gather(stores: Stores, shelf: Shelf | None, experiment: Experiment) -> Report:
+async def load_report(
+    stores: Stores, shelf: ArtifactStore | None, experiment: Experiment
+) -> ExperimentReport:
     """Read everything and put the report together, in a thread of its own; without a shelf nobody converted.
 
     Errors:
@@ -44,27 +46,29 @@ async def gather(stores: Stores, shelf: Shelf | None, experiment: Experiment) ->
     app_id, name = experiment.app_id, experiment.experiment_id
     exposures = [row async for row in stores.experiments.exposures(app_id, name)]
     since_ms = min((exposure.at_ms for _, exposure in exposures), default=0)
-    did, after = await asyncio.to_thread(_did, shelf, experiment, since_ms)
-    late = await read_unsettled(stores.changes, app_id, after, experiment.goal) if exposures else []
+    did, after = await asyncio.to_thread(_read_conversions, shelf, experiment, since_ms)
+    late = await read_uncompacted(stores.changes, app_id, after, experiment.goal) if exposures else []
     visitors = [reader[2:] for reader, _ in exposures if reader.startswith("a:")]
     links = await stores.interactions.links(app_id, visitors)
     served = await stores.experiments.served(app_id, name)
     settling = [(one.reader_id, one.at_ms) for one in late]
     return await asyncio.to_thread(
-        report, experiment, exposures, did, links=links, served=served, settling=settling
+        build_report, experiment, exposures, did, links=links, served=served, settling=settling
     )
 
 
-def _versions(shelf: Shelf | None, app_id: str, engine_id: str) -> set[str]:
-    return {one.version for one in SnapshotShelf(shelf).versions(app_id, engine_id)} if shelf else set()
+def _snapshot_versions(shelf: ArtifactStore | None, app_id: str, engine_id: str) -> set[str]:
+    return {one.version for one in SnapshotStore(shelf).versions(app_id, engine_id)} if shelf else set()
 
 
-def _did(shelf: Shelf | None, experiment: Experiment, since_ms: int) -> tuple[list[tuple[str, int]], str]:
+def _read_conversions(
+    shelf: ArtifactStore | None, experiment: Experiment, since_ms: int
+) -> tuple[list[tuple[str, int]], str]:
     """Read the settled conversions and up to which offset they are settled."""
     if shelf is None:
         return [], "0"
-    segments = SegmentShelf(shelf)
+    segments = SegmentStore(shelf)
     # what settles between the two reads is counted, and announced once too often
     after = segments.offsets(experiment.app_id).get("interaction", "0")
-    table = segments.did(experiment.app_id, experiment.goal, since_ms)
+    table = segments.load_interaction_times(experiment.app_id, experiment.goal, since_ms)
     return list(zip(table["reader"].to_pylist(), table["at_ms"].to_pylist(), strict=True)), after

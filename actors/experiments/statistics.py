@@ -18,14 +18,14 @@ from math import exp, inf, lgamma, log, sqrt
 _ENOUGH = 100
 "Readers per variant before an interval is given: below that the mean's distribution isn't normal enough."
 _ENOUGH_CONVERSIONS = 10
-_LOOKED_AT = 5_000
+_TUNED_FOR_READERS = 5_000
 "Readers at which the intervals are narrowest."
 _PRIOR = 100.0
 "How firmly the intended split is believed before the first reader; larger finds small deviations sooner."
 
 
 @dataclass(frozen=True, slots=True)
-class Arm:
+class VariantSample:
     """What the readers of one variant did.
 
     Units:
@@ -37,7 +37,7 @@ class Arm:
     squares: float
 
     @classmethod
-    def of_conversions(cls, readers: int, converted: int) -> Arm:
+    def from_conversions(cls, readers: int, converted: int) -> VariantSample:
         """Count readers who converted."""
         return cls(readers, float(converted), float(converted))
 
@@ -55,7 +55,7 @@ class Arm:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class EffectEstimate:
     """How much more a variant's readers do than the control's."""
 
     value: float
@@ -70,7 +70,13 @@ class Difference:
     "Always valid; 1 before there is enough to say anything."
 
 
-def difference(control: Arm, treated: Arm, *, alpha: float = 0.05, looked_at: int = _LOOKED_AT) -> Difference:
+def compare_samples(
+    control: VariantSample,
+    treated: VariantSample,
+    *,
+    alpha: float = 0.05,
+    looked_at: int = _TUNED_FOR_READERS,
+) -> EffectEstimate:
     """Compare a variant with the control.
 
     Errors:
@@ -82,12 +88,12 @@ def difference(control: Arm, treated: Arm, *, alpha: float = 0.05, looked_at: in
     shown = min(control.squares, treated.squares) > 0 and control.total + treated.total >= _ENOUGH_CONVERSIONS
     count = control.readers + treated.readers
     if not enough or not shown:
-        return Difference(value, -inf, inf, relative, False, 1.0)
+        return EffectEstimate(value, -inf, inf, relative, False, 1.0)
     spread = sqrt(treated.variance / (treated.readers / count) + control.variance / (control.readers / count))
-    tuned = _tuned(alpha, looked_at)
-    half = spread * _half_width(count, alpha, tuned)
-    p_value = _p_value(count, value / spread, tuned) if spread else 1.0
-    return Difference(value, value - half, value + half, relative, abs(value) > half, p_value)
+    tuned = _tuning_parameter(alpha, looked_at)
+    half = spread * _interval_half_width(count, alpha, tuned)
+    p_value = _compute_p_value(count, value / spread, tuned) if spread else 1.0
+    return EffectEstimate(value, value - half, value + half, relative, abs(value) > half, p_value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +108,7 @@ class SplitCheck:
     slice_p_value: float = 1.0
 
 
-def check_split(
+def check_split_ratio(
     counts: Sequence[int],
     shares: Sequence[float],
     slices: Mapping[str, Sequence[int]] | None = None,
@@ -110,18 +116,18 @@ def check_split(
     alpha: float = 0.001,
 ) -> SplitCheck:
     """Compare the readers of each variant with the intended shares, and look for the slice that causes a mismatch."""
-    p_value = _split_p_value(counts, shares)
+    p_value = _compute_split_p_value(counts, shares)
     worst, worst_p = "", 1.0
     many = max(len(slices or {}), 1)
     for name, own in (slices or {}).items():
-        own_p = min(_split_p_value(own, shares) * many, 1.0)
+        own_p = min(_compute_split_p_value(own, shares) * many, 1.0)
         if own_p < worst_p:
             worst, worst_p = name, own_p
     mismatch = p_value < alpha or worst_p < alpha
     return SplitCheck(p_value, mismatch, worst if mismatch else "", worst_p if mismatch else 1.0)
 
 
-def _split_p_value(counts: Sequence[int], shares: Sequence[float]) -> float:
+def _compute_split_p_value(counts: Sequence[int], shares: Sequence[float]) -> float:
     """Weigh all other splits, near the intended one, against it: the inverse of that Bayes factor is a p-value."""
     whole = sum(shares)
     evidence = lgamma(_PRIOR) - lgamma(_PRIOR + sum(counts))
@@ -135,16 +141,16 @@ def _split_p_value(counts: Sequence[int], shares: Sequence[float]) -> float:
     return exp(min(-evidence, 0.0))
 
 
-def _half_width(count: int, alpha: float, tuned: float) -> float:
+def _interval_half_width(count: int, alpha: float, tuned: float) -> float:
     scaled = count * tuned**2
     return sqrt(2 * (scaled + 1) / (count * scaled) * log(sqrt(scaled + 1) / alpha))
 
 
-def _p_value(count: int, effect: float, tuned: float) -> float:
+def _compute_p_value(count: int, effect: float, tuned: float) -> float:
     """Give the alpha at which the interval would just touch 0."""
     scaled = count * tuned**2
     return min(sqrt(scaled + 1) * exp(-(effect**2) * count * scaled / (2 * (scaled + 1))), 1.0)
 
 
-def _tuned(alpha: float, looked_at: int) -> float:
+def _tuning_parameter(alpha: float, looked_at: int) -> float:
     return sqrt((-2 * log(alpha) + log(-2 * log(alpha)) + 1) / looked_at)

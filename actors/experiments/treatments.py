@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from actors.experiments.cache import KnownExperiments
-from actors.experiments.messages import Treatment
-from actors.experiments.variant_choice import Choice, choose
+from actors.experiments.cache import ExperimentCache
+from actors.experiments.messages import ExperimentTreatment
+from actors.experiments.variant_choice import VariantChoice, choose_variant
 from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.meter import Meter, SilentMeter
@@ -25,23 +25,23 @@ from cluster.store.ports.stores import BrowserWriter, ExperimentStore
 _OVER: Final = "over"
 
 
-def _no_bounds() -> BrowserWriter | None:
+def _no_writer() -> BrowserWriter | None:
     return None
 
 
-class Treatments:
+class TreatmentAssigner:
     """Finds, records and counts the variants that readers are served."""
 
     def __init__(
-        self, store: ExperimentStore, known: KnownExperiments, clock: Clock, meter: Meter | None = None
+        self, store: ExperimentStore, known: ExperimentCache, clock: Clock, meter: Meter | None = None
     ) -> None:
         self._store = store
-        self._known = known
+        self._cache = known
         self._clock = clock
         self._meter = meter or SilentMeter()
         self._counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
 
-    async def meet(
+    async def assign(
         self,
         app_id: str,
         engine_id: str,
@@ -49,8 +49,8 @@ class Treatments:
         *,
         through: str,
         device: str = "",
-        writer: Callable[[], BrowserWriter | None] = _no_bounds,
-    ) -> tuple[Treatment, ...]:
+        writer: Callable[[], BrowserWriter | None] = _no_writer,
+    ) -> tuple[ExperimentTreatment, ...]:
         """Find the variants of a reader who asks an engine, oldest experiment first; the meeting is remembered.
 
         `writer` is asked, when there is something to remember, how many new readers the caller may add.
@@ -64,21 +64,21 @@ class Treatments:
         if not readers:
             return ()
         try:
-            serving = await self._known.serving(app_id)
+            serving = await self._cache.list_serving(app_id)
         except Unavailable:
             return ()
         if not serving:
             return ()
         now_ms, found = self._clock.now_ms(), []
         for experiment in serving:
-            if engine_id in experiment.engines and experiment.runs(now_ms):
+            if engine_id in experiment.engines and experiment.is_running_at(now_ms):
                 met = Exposure("", now_ms, through=through, device=device)
-                choice = await self._choice(experiment, tuple(readers), met, writer())
+                choice = await self._choose(experiment, tuple(readers), met, writer())
                 if choice.in_experiment:
-                    found.append(Treatment(app_id, experiment.experiment_id, choice.variant))
+                    found.append(ExperimentTreatment(app_id, experiment.experiment_id, choice.variant))
         return tuple(found)
 
-    def note(self, treatments: Sequence[Treatment], took_ms: float, *, failed: bool) -> None:
+    def record(self, treatments: Sequence[ExperimentTreatment], took_ms: float, *, failed: bool) -> None:
         """Count how a treated request went."""
         at = bisect_left(LATENCY_MS, took_ms)
         bucket = str(LATENCY_MS[at]) if at < len(LATENCY_MS) else _OVER
@@ -91,16 +91,16 @@ class Treatments:
         for name, counts in list(self._counts.items()):
             del self._counts[name]
             try:
-                await self._store.note_served(*name, counts)
+                await self._store.record_served(*name, counts)
             except Unavailable:
                 self._counts[name].update(counts)
                 return
 
-    async def _choice(
+    async def _choose(
         self, experiment: Experiment, readers: tuple[str, ...], met: Exposure, writer: BrowserWriter | None
-    ) -> Choice:
+    ) -> VariantChoice:
         now_ms = met.at_ms
-        fresh = choose(experiment, readers, {}, now_ms=now_ms)
+        fresh = choose_variant(experiment, readers, {}, now_ms=now_ms)
         proposed = replace(met, variant_id=fresh.variant.variant_id) if fresh.remember else None
         try:
             held = await self._store.assign(experiment, readers, proposed, "take", writer)
@@ -109,4 +109,4 @@ class Treatments:
             return fresh
         if held is None:
             return fresh
-        return choose(experiment, readers, {readers[0]: held.variant_id}, now_ms=now_ms)
+        return choose_variant(experiment, readers, {readers[0]: held.variant_id}, now_ms=now_ms)

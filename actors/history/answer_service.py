@@ -7,18 +7,18 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class NewAnswer:
+class ThreadAnswer:
     """How far an answer is."""
 
     finished: bool
-    good: bool = False
+    has_answer: bool = False
     "It answers the question out of the archive."
     sources: tuple[str, ...] = ()
     "Product ids it cites."
     text: str = ""
 
 
-class Answering(Protocol):
+class AnswerService(Protocol):
     """Asks questions on a reader's behalf."""
 
     async def ask(self, app_id: str, user_id: str, text: str, parent_id: str, question_id: str) -> None:
@@ -29,6 +29,6 @@ class Answering(Protocol):
         """
         ...
 
-    async def answer(self, app_id: str, question_id: str) -> NewAnswer | None:
+    async def answer(self, app_id: str, question_id: str) -> ThreadAnswer | None:
         """Say how far an answer is; None when there is no such question."""
         ...

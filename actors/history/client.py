@@ -5,10 +5,10 @@ await history.asked(app_id, user_id, question_id, "How deep do I plant tulips?",
 
 from __future__ import annotations
 
-from actors.history.answer_service import Answering
-from actors.history.messages import Change, Changed, Generate, Generated
-from actors.history.threads import Page, QuestionPage, listed, questions
-from actors.history.tracker import Tracker
+from actors.history.answer_service import AnswerService
+from actors.history.messages import GenerateUpdate, GenerateUpdateResult, ThreadChange, ThreadChangeResult
+from actors.history.threads import QuestionPage, ThreadPage, list_questions, list_threads
+from actors.history.tracker import ThreadTracker
 from cluster.clock import Clock
 from cluster.errors import Refusal
 from cluster.store.ports.stores import Stores
@@ -22,11 +22,11 @@ class LocalHistoryClient:
     whole change was, and making it again is safe.
     """
 
-    def __init__(self, stores: Stores, clock: Clock, answering: Answering | None = None) -> None:
+    def __init__(self, stores: Stores, clock: Clock, answering: AnswerService | None = None) -> None:
         self._store = stores.threads
-        self._tracker = Tracker(stores.threads, stores.changes, clock, answering)
+        self._tracker = ThreadTracker(stores.threads, stores.changes, clock, answering)
 
-    async def asked(
+    async def add_question(
         self, app_id: str, user_id: str, question_id: str, text: str, parent_id: str | None = None
     ) -> None:
         """Add a question of an authenticated reader: it joins the thread of its parent, or begins one.
@@ -34,10 +34,10 @@ class LocalHistoryClient:
         Adding it again changes nothing.
         """
         await self.change(
-            Change(app_id, user_id, "asked", text=text, question_id=question_id, parent_id=parent_id)
+            ThreadChange(app_id, user_id, "asked", text=text, question_id=question_id, parent_id=parent_id)
         )
 
-    async def change(self, change: Change) -> Changed:
+    async def change(self, change: ThreadChange) -> ThreadChangeResult:
         """Change a reader's threads; when it returns the change is there for every later read.
 
         Errors:
@@ -52,14 +52,14 @@ class LocalHistoryClient:
         """Is the account's indicator on? One short read of the store."""
         return await self._store.has_new(app_id, user_id)
 
-    async def threads(
+    async def list_threads(
         self, app_id: str, user_id: str, *, rows: int, start: int, before_ms: int | None = None
-    ) -> Page:
+    ) -> ThreadPage:
         """List threads, latest activity first."""
         known = await self._store.read(app_id, user_id)
-        return listed(known, rows=rows, start=start, before_ms=before_ms)
+        return list_threads(known, rows=rows, start=start, before_ms=before_ms)
 
-    async def questions(
+    async def list_questions(
         self,
         app_id: str,
         user_id: str,
@@ -75,16 +75,16 @@ class LocalHistoryClient:
             NotFound: the thread is not this reader's
         """
         known = await self._store.read(app_id, user_id)
-        return questions(known, thread_id, rows=rows, descending=descending, after=after)
+        return list_questions(known, thread_id, rows=rows, descending=descending, after=after)
 
-    async def generate(self, wanted: Generate) -> Generated:
+    async def generate_update(self, wanted: GenerateUpdate) -> GenerateUpdateResult:
         """Ask a thread's question again now and append the answer as an update.
 
         Errors:
             NotFound: the thread is not this reader's
             Unavailable: nobody is there who could answer
         """
-        reply = await self._tracker.generate(wanted)
+        reply = await self._tracker.generate_update(wanted)
         if isinstance(reply, Refusal):
             raise reply.error()
         return reply

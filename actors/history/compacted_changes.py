@@ -7,20 +7,22 @@ from __future__ import annotations
 
 from collections import deque
 
-from cluster.artifacts.segments import SegmentShelf
-from cluster.store.ports.stores import Change
+from cluster.artifacts.segments import SegmentStore
+from cluster.store.ports.stores import ChangeLogEntry
 
 
-def missed_changes(segments: SegmentShelf, app_id: str, after: str, until: str) -> deque[Change]:
+def read_compacted_changes(
+    segments: SegmentStore, app_id: str, after: str, until: str
+) -> deque[ChangeLogEntry]:
     """Read what settled behind one offset up to another; the last change says that it ends there, and holds nothing.
 
     Errors:
         Fault: the manifest of the segments is damaged
     """
     found = deque(
-        Change("product", offset, "put", b"[" + b",".join(records) + b"]")
-        for offset, records in segments.between(app_id, "product", after, until)
+        ChangeLogEntry("product", offset, "put", b"[" + b",".join(records) + b"]")
+        for offset, records in segments.load_records_between(app_id, "product", after, until)
     )
     if not found or found[-1].offset != until:
-        found.append(Change("product", until, "put", b"[]"))
+        found.append(ChangeLogEntry("product", until, "put", b"[]"))
     return found

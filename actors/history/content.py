@@ -14,14 +14,14 @@ from typing import Any
 import mmh3
 import numpy as np
 
-from actors.language.tokens import words
+from actors.language.tokens import tokenize
 
 SKETCH_BITS = 128
 _MOST_WORDS = 1_500
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class UploadedArticle:
     """One article that was uploaded."""
 
     product_id: str
@@ -33,17 +33,17 @@ class Content:
     published_ms: int | None = None
 
 
-Read = Callable[[Mapping[str, Any]], Content | None]
+ReadArticle = Callable[[Mapping[str, Any]], UploadedArticle | None]
 "Reads a stored product; None when it is nothing that could be news."
 
 
-def sketch(passages: Sequence[str]) -> str:
+def compute_sketch(passages: Sequence[str]) -> str:
     """Sketch a text: 128 signs, written as 32 hex digits; empty when it has no words.
 
     Cost:
         1 ms for 1,000 words
     """
-    found = words(" ".join(passages)[: _MOST_WORDS * 8])[:_MOST_WORDS]
+    found = tokenize(" ".join(passages)[: _MOST_WORDS * 8])[:_MOST_WORDS]
     if not found:
         return ""
     pairs = {f"{one} {other}" for one, other in itertools.pairwise(found)} or set(found)
@@ -52,7 +52,7 @@ def sketch(passages: Sequence[str]) -> str:
     return np.packbits(bits.sum(axis=0) * 2 > len(pairs)).tobytes().hex()
 
 
-def likeness(one: str, other: str) -> float:
+def estimate_similarity(one: str, other: str) -> float:
     """Estimate how alike two sketched texts are.
 
     Units:

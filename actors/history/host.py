@@ -5,8 +5,8 @@ Its monitor lives in a thread with an event loop of its own; one that ends by it
 down, so that Ray starts another. Changes of threads are answered on the actor's own loop, for programs that are no
 doors: doors decide by themselves.
 
-    kind, means = "actors.history.host:TrackerHost", "package.module:open_means"
-    roster.find_or_create("tracker", release, kind, connect, means, open_shelf)
+    kind, means = "actors.history.host:TrackerHost", "package.module:open_tracker_services"
+    roster.find_or_create("tracker", release, kind, connect, means, open_artifact_store)
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Any
 
 import structlog
 
-from actors.history.answer_service import Answering
+from actors.history.answer_service import AnswerService
 from actors.history.loop import TrackerLoop
-from actors.history.messages import Change, Changed, Generate, Generated
-from actors.history.monitor import Judges
-from actors.history.tracker import Tracker
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.segments import SegmentShelf
+from actors.history.messages import GenerateUpdate, GenerateUpdateResult, ThreadChange, ThreadChangeResult
+from actors.history.monitor import SignificanceConfig
+from actors.history.tracker import ThreadTracker
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
 from cluster.errors import Refusal
 from cluster.ids import new_request_id
@@ -38,9 +38,9 @@ from cluster.store.ports.stores import Stores
 
 STANDSTILL_S = 120.0
 "Without a sign of life for this long the process is ended."
-_LOOK_S = 5.0
+_POLL_S = 5.0
 
-Means = Callable[[Stores], "tuple[Judges, Answering]"]
+OpenServices = Callable[[Stores], "tuple[SignificanceConfig, AnswerService]"]
 
 
 class TrackerHost:
@@ -50,7 +50,7 @@ class TrackerHost:
         self,
         connect: Callable[[], OpenStores],
         means: str,
-        open_shelf: Callable[[], Shelf] | None = None,
+        open_shelf: Callable[[], ArtifactStore] | None = None,
         *,
         meter: Callable[[], Meter] = SilentMeter,
         end_process: Callable[[int], None] = os._exit,
@@ -58,43 +58,43 @@ class TrackerHost:
         set_up_logging()
         self._connect = connect
         module, _, name = means.partition(":")
-        self._means: Means = getattr(importlib.import_module(module), name)
-        self._segments = SegmentShelf(open_shelf()) if open_shelf is not None else None
+        self._open_services: OpenServices = getattr(importlib.import_module(module), name)
+        self._segments = SegmentStore(open_shelf()) if open_shelf is not None else None
         self._meter = meter
         self._end_process = end_process
         self._clock = SystemClock()
         self._born_s = self._clock.monotonic_s()
         self._log = structlog.get_logger()
         self._loop: TrackerLoop | None = None
-        self._opening: asyncio.Future[Tracker] | None = None
-        threading.Thread(target=self._live, name="tracker", daemon=True).start()
+        self._opening: asyncio.Future[ThreadTracker] | None = None
+        threading.Thread(target=self._run_thread, name="tracker", daemon=True).start()
         threading.Thread(target=self._guard, name="tracker-guard", daemon=True).start()
 
-    async def change(self, change: Change) -> Changed | Refusal:
+    async def change(self, change: ThreadChange) -> ThreadChangeResult | Refusal:
         """Change a reader's threads."""
         return await (await self._tracker()).change(change)
 
-    async def generate(self, wanted: Generate) -> Generated | Refusal:
+    async def generate(self, wanted: GenerateUpdate) -> GenerateUpdateResult | Refusal:
         """Ask a thread's question again now and append the answer."""
-        return await (await self._tracker()).generate(wanted)
+        return await (await self._tracker()).generate_update(wanted)
 
     async def health(self) -> dict[str, Any]:
         """Say how it is: process, and the monitor's counters since it began."""
         loop = self._loop
         state = {} if loop is None else asdict(loop.state())
-        return {"alive": True, "pid": os.getpid(), "still_s": self._still_s(), **state}
+        return {"alive": True, "pid": os.getpid(), "still_s": self._idle_s(), **state}
 
-    async def _tracker(self) -> Tracker:
+    async def _tracker(self) -> ThreadTracker:
         if self._opening is None:
-            self._opening = asyncio.ensure_future(self._opened())
+            self._opening = asyncio.ensure_future(self._open_tracker())
         return await asyncio.shield(self._opening)
 
-    async def _opened(self) -> Tracker:
+    async def _open_tracker(self) -> ThreadTracker:
         stores = await self._connect()
-        _, answering = self._means(stores)
-        return Tracker(stores.threads, stores.changes, self._clock, answering)
+        _, answering = self._open_services(stores)
+        return ThreadTracker(stores.threads, stores.changes, self._clock, answering)
 
-    def _live(self) -> None:
+    def _run_thread(self) -> None:
         try:
             asyncio.run(self._watch())
         except BaseException as error:
@@ -104,7 +104,7 @@ class TrackerHost:
 
     async def _watch(self) -> None:
         async with self._connect() as stores:
-            judges, answering = self._means(stores)
+            judges, answering = self._open_services(stores)
             owner = f"{os.getpid()} {new_request_id()}"
             self._loop = TrackerLoop(
                 stores, judges, answering, self._clock, self._meter(), owner=owner, segments=self._segments
@@ -112,14 +112,14 @@ class TrackerHost:
             self._log.info("tracker_started", pid=os.getpid())
             await self._loop.run()
 
-    def _still_s(self) -> float:
+    def _idle_s(self) -> float:
         progress_s = 0.0 if self._loop is None else self._loop.state().progress_s
         return self._clock.monotonic_s() - max(progress_s, self._born_s)
 
     def _guard(self) -> None:
         """End the process when the monitor stands still: a library that never returns is a kind of crash."""
         resting = threading.Event()
-        while not resting.wait(_LOOK_S):
-            if self._still_s() > STANDSTILL_S:
-                self._log.error("tracker_stuck", still_s=round(self._still_s()))
+        while not resting.wait(_POLL_S):
+            if self._idle_s() > STANDSTILL_S:
+                self._log.error("tracker_stuck", still_s=round(self._idle_s()))
                 self._end_process(1)

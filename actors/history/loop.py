@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from actors.history.answer_service import Answering
-from actors.history.monitor import LAG_MS, AppMonitor, Judges
-from cluster.artifacts.segments import SegmentShelf
+from actors.history.answer_service import AnswerService
+from actors.history.monitor import LAG_MS, AppMonitor, SignificanceConfig
+from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.meter import Meter
@@ -24,8 +24,8 @@ LEASE = "tracker"
 _LEASE_MS = 6_000
 _PAUSE_S = 0.4
 _APPS_S = 1.0
-_AWAY_S = 0.5
-_REST_S = 5.0
+_UNAVAILABLE_PAUSE_S = 0.5
+_FAILURE_PAUSE_S = 5.0
 "How long an app is left alone after a failure."
 
 
@@ -49,16 +49,16 @@ class TrackerState:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _MonitoredApp:
     monitor: AppMonitor
-    until_s: float = 0.0
+    paused_until_s: float = 0.0
     "Left alone until then."
 
 
 @dataclass(slots=True)
 class _Lease:
-    renew_s: float = float("-inf")
-    held: bool = False
+    renew_at_s: float = float("-inf")
+    is_owned: bool = False
 
 
 class TrackerLoop:
@@ -67,14 +67,14 @@ class TrackerLoop:
     def __init__(
         self,
         stores: Stores,
-        judges: Judges,
-        answering: Answering,
+        judges: SignificanceConfig,
+        answering: AnswerService,
         clock: Clock,
         meter: Meter,
         *,
         owner: str,
         lag_ms: int = LAG_MS,
-        segments: SegmentShelf | None = None,
+        segments: SegmentStore | None = None,
     ) -> None:
         self._stores = stores
         self._judges = judges
@@ -84,7 +84,7 @@ class TrackerLoop:
         self._owner = owner
         self._lag_ms = lag_ms
         self._segments = segments
-        self._kept: dict[str, _Kept] = {}
+        self._monitored: dict[str, _MonitoredApp] = {}
         self._apps_s = float("-inf")
         self._version = -1
         self._lease = _Lease()
@@ -97,72 +97,72 @@ class TrackerLoop:
         while not self._stopping.is_set():
             pause_s = _PAUSE_S
             try:
-                if await self.round():
+                if await self.run_once():
                     pause_s = 0.0
             except Unavailable as error:
                 self._state.away += 1
                 self._log.warning("store_away", duty="tracker", reason=error.message)
-                pause_s = _AWAY_S
+                pause_s = _UNAVAILABLE_PAUSE_S
             except Exception:  # noqa: BLE001  the tracker must outlive whatever happens in one of its rounds
                 self._state.failures += 1
                 self._log.exception("tracker_round_failed")
-                pause_s = _AWAY_S
+                pause_s = _UNAVAILABLE_PAUSE_S
             await self._pause(pause_s)
 
     def stop(self) -> None:
         """End `run` after the round at hand."""
         self._stopping.set()
 
-    async def round(self) -> bool:
+    async def run_once(self) -> bool:
         """Let every app have its turn; say whether one has more to do at once.
 
         Errors:
             Unavailable: the store is away
         """
-        self._alive()
-        if not await self._hold():
+        self._record_progress()
+        if not await self._renew_lease():
             return False
         await self._find_apps()
         more = False
-        for app_id, kept in list(self._kept.items()):
-            if self._clock.monotonic_s() >= kept.until_s:
-                more = await self._turn(app_id, kept) or more
-            self._alive()
+        for app_id, kept in list(self._monitored.items()):
+            if self._clock.monotonic_s() >= kept.paused_until_s:
+                more = await self._run_app(app_id, kept) or more
+            self._record_progress()
         self._state.rounds += 1
         return more
 
     def state(self) -> TrackerState:
         """Look at the counters."""
-        lists = [kept.monitor.watchlist for kept in list(self._kept.values())]
+        lists = [kept.monitor.watchlist for kept in list(self._monitored.values())]
         return replace(
             self._state,
-            working=self._lease.held,
-            apps=len(self._kept),
+            working=self._lease.is_owned,
+            apps=len(self._monitored),
             watched=sum(map(len, lists)),
-            waiting=sum(len(one.waiting()) for one in lists),
+            waiting=sum(len(one.list_waiting()) for one in lists),
         )
 
-    def _alive(self) -> None:
+    def _record_progress(self) -> None:
         self._state.progress_s = self._clock.monotonic_s()
 
-    async def _turn(self, app_id: str, kept: _Kept) -> bool:
+    async def _run_app(self, app_id: str, kept: _MonitoredApp) -> bool:
         try:
-            return await kept.monitor.round()
+            return await kept.monitor.run_once()
         except Unavailable:
             raise
         except Exception:  # noqa: BLE001  one app's trouble is not the others'
             self._state.failures += 1
             self._meter.count("kiosk_tracker_failures_total")
             self._log.exception("tracker_app_failed", app=app_id)
-            kept.until_s = self._clock.monotonic_s() + _REST_S
+            kept.paused_until_s = self._clock.monotonic_s() + _FAILURE_PAUSE_S
             return False
 
-    async def _hold(self) -> bool:
+    async def _renew_lease(self) -> bool:
         now_s = self._clock.monotonic_s()
-        if now_s >= self._lease.renew_s:
-            self._lease.held = await self._stores.leases.hold(LEASE, self._owner, _LEASE_MS)
-            self._lease.renew_s = now_s + _LEASE_MS / 3000
-        return self._lease.held
+        if now_s >= self._lease.renew_at_s:
+            self._lease.is_owned = await self._stores.leases.hold(LEASE, self._owner, _LEASE_MS)
+            self._lease.renew_at_s = now_s + _LEASE_MS / 3000
+        return self._lease.is_owned
 
     async def _find_apps(self) -> None:
         now_s = self._clock.monotonic_s()
@@ -172,24 +172,24 @@ class TrackerLoop:
         version = await self._stores.access.version()
         if version == self._version:
             return
-        book = await self._stores.access.book()
+        book = await self._stores.access.read_all()
         self._version = book.version
-        self._keep(list(book.apps.values()))
+        self._replace_apps(list(book.apps.values()))
 
-    def _keep(self, apps: Sequence[App]) -> None:
-        for app_id in set(self._kept) - {app.app_id for app in apps}:
-            del self._kept[app_id]
+    def _replace_apps(self, apps: Sequence[App]) -> None:
+        for app_id in set(self._monitored) - {app.app_id for app in apps}:
+            del self._monitored[app_id]
         for app in apps:
             judges = replace(self._judges, threshold=app.settings.update_significance)
-            kept = self._kept.get(app.app_id)
+            kept = self._monitored.get(app.app_id)
             if kept is not None:
-                kept.monitor.judges = judges
+                kept.monitor.significance = judges
                 continue
             monitor = AppMonitor(
                 app.app_id, self._stores, judges, self._answering, self._clock, self._meter, lag_ms=self._lag_ms,
-                languages=(app.settings.primary_language,), segments=self._segments, alive=self._alive,
+                languages=(app.settings.primary_language,), segments=self._segments, alive=self._record_progress,
             )  # fmt: skip
-            self._kept[app.app_id] = _Kept(monitor)
+            self._monitored[app.app_id] = _MonitoredApp(monitor)
 
     async def _pause(self, for_s: float) -> None:
         if for_s <= 0:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Verb = Literal[
+ThreadVerb = Literal[
     "asked", "rename", "delete", "delete_all", "subscribe", "unsubscribe", "dismiss_thread", "dismiss_overall",
     "touch",
 ]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ThreadChange:
     """One change of one reader's threads; making it again changes nothing more."""
 
     app_id: str
     user_id: str
-    verb: Verb
+    verb: ThreadVerb
     thread_ids: tuple[str, ...] = ()
     "Which threads, by any question of theirs; `delete` takes roots only. Empty for what concerns all of them."
     text: str = ""
@@ -31,7 +31,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ThreadChangeResult:
     """What a change came to."""
 
     thread_id: str = ""
@@ -42,7 +42,7 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
-class Generate:
+class GenerateUpdate:
     """Ask a thread's question again now and append the answer, significant or not: for tests and operations."""
 
     app_id: str
@@ -51,7 +51,7 @@ class Generate:
 
 
 @dataclass(frozen=True, slots=True)
-class Generated:
+class GenerateUpdateResult:
     """What came of it."""
 
     thread_id: str

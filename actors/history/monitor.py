@@ -24,43 +24,50 @@ import orjson
 import structlog
 
 from actors.history import threads as rules
-from actors.history.answer_service import Answering
-from actors.history.compacted_changes import missed_changes
-from actors.history.content import Content, Read
-from actors.history.notifier import Telling
-from actors.history.significance import THRESHOLD, Frequencies, Meanings, Verdict, cut, judge
-from actors.history.tracker import Tracker, new_question_id
-from actors.history.watchlist import Name, Watchlist
+from actors.history.answer_service import AnswerService
+from actors.history.compacted_changes import read_compacted_changes
+from actors.history.content import ReadArticle, UploadedArticle
+from actors.history.notifier import UpdateNotifier
+from actors.history.significance import (
+    THRESHOLD,
+    QuestionEmbeddings,
+    Significance,
+    TermFrequencies,
+    extract_terms,
+    score_significance,
+)
+from actors.history.tracker import ThreadTracker, new_question_id
+from actors.history.watchlist import ThreadKey, Watchlist
 from actors.language.analysis import Analyzers
 from actors.language.embedder import Embedder
-from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock
 from cluster.errors import Fault
 from cluster.meter import Meter
 from cluster.records.thread import News
-from cluster.store.ports.stores import Change, Stores
+from cluster.store.ports.stores import ChangeLogEntry, Stores
 
 LAG_MS = 2_500
 "Age a change must have. Longer than any write of a subscription may take."
-AT_A_TIME = 4
+MAX_CHANGES = 4
 "Changes read at a time; an upload is one, of some hundred articles at most."
-_LOT = 25
+_BATCH = 25
 "Articles judged between two signs of life."
 _PAGE = 200
-_ALL_AGAIN_S = 600.0
-_NOTE_S = 3.0
+_FULL_RELOAD_S = 600.0
+_REPORT_S = 3.0
 _FOLLOWER = "tracker"
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 "What reading a poisonous record may raise; it must not stop the others."
 
-Found = dict[Name, list[tuple[Verdict, Content]]]
+Findings = dict[ThreadKey, list[tuple[Significance, UploadedArticle]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Judges:
+class SignificanceConfig:
     """What judging needs beside the threads."""
 
-    read: Read
+    read_article: ReadArticle
     embedder: Embedder
     threshold: float = THRESHOLD
 
@@ -72,67 +79,67 @@ class AppMonitor:
         self,
         app_id: str,
         stores: Stores,
-        judges: Judges,
-        answering: Answering,
+        judges: SignificanceConfig,
+        answering: AnswerService,
         clock: Clock,
         meter: Meter,
         *,
         lag_ms: int = LAG_MS,
         languages: tuple[str, ...] = ("en",),
-        segments: SegmentShelf | None = None,
+        segments: SegmentStore | None = None,
         alive: Callable[[], None] = lambda: None,
         new_id: Callable[[], str] = new_question_id,
     ) -> None:
         self._app_id = app_id
         self._stores = stores
-        self.judges = judges
+        self.significance = judges
         self._clock = clock
         self._meter = meter
         self._lag_ms = lag_ms
         self._new_id = new_id
         self._segments = segments
-        self._missed: deque[Change] = deque()
+        self._compacted_changes: deque[ChangeLogEntry] = deque()
         "Read from the shelf and not judged yet; then the log goes on."
         self._alive = alive
-        self._tracker = Tracker(stores.threads, stores.changes, clock)
+        self._tracker = ThreadTracker(stores.threads, stores.changes, clock)
         self._analyzers = Analyzers()
-        self._common = Frequencies()
-        self._meanings = Meanings(judges.embedder)
+        self._frequencies = TermFrequencies()
+        self._embeddings = QuestionEmbeddings(judges.embedder)
         self.watchlist = Watchlist(self._analyzers, languages)
-        self._telling = Telling(app_id, self._tracker, answering, self.watchlist, clock, meter)
+        self._notifier = UpdateNotifier(app_id, self._tracker, answering, self.watchlist, clock, meter)
         self._version = 0
         self._loaded_s = float("-inf")
         self._noted_s = float("-inf")
         self._offset = ""
         self._log = structlog.get_logger().bind(app=app_id)
 
-    async def round(self) -> bool:
+    async def run_once(self) -> bool:
         """Bring watchers up to date, judge a few changes, take a step with what waits; say whether more is to be done
         at once.
 
         Errors:
             Unavailable: the store is away
         """
-        await self._look_who_watches()
+        await self._refresh_watchlist()
         if not len(self.watchlist):
             self._offset = ""
-            self._missed.clear()
+            self._compacted_changes.clear()
             return False
-        more = await self._judge_some()
-        await self._telling.round()
+        more = await self._judge_changes()
+        await self._notifier.run_once()
         return more
 
     # --- who watches ----------------------------------------------------------------------------------------
 
-    async def _look_who_watches(self) -> None:
+    async def _refresh_watchlist(self) -> None:
         now_s = self._clock.monotonic_s()
-        if now_s - self._loaded_s >= _ALL_AGAIN_S:
+        if now_s - self._loaded_s >= _FULL_RELOAD_S:
             self._loaded_s = now_s
-            self.watchlist.keep_only(set(await self._bring_in(0)))
+            self.watchlist.keep_only(set(await self._load_watchers(0)))
         else:
-            await self._bring_in(self._version)
+            await self._load_watchers(self._version)
 
-    async def _bring_in(self, after: int) -> list[str]:
+    async def _load_watchers(self, after: int) -> list[str]:
         """Read what readers watch who changed it since a version."""
         names: list[str] = []
         while True:
@@ -149,40 +156,40 @@ class AppMonitor:
 
     # --- judging --------------------------------------------------------------------------------------------
 
-    async def _judge_some(self) -> bool:
-        offset = await self._standing()
-        changes = list(islice(self._missed, AT_A_TIME)) or await self._stores.changes.read(
-            self._app_id, {"product": offset}, count=AT_A_TIME, block_ms=0
+    async def _judge_changes(self) -> bool:
+        offset = await self._next_offset()
+        changes = list(islice(self._compacted_changes, MAX_CHANGES)) or await self._stores.changes.read(
+            self._app_id, {"product": offset}, count=MAX_CHANGES, block_ms=0
         )
         ripe = [change for change in changes if self._is_ripe(change)]
         if not ripe:
             return False
         for change in ripe:
-            for name, lot in (await self._judged(change)).items():
-                await self._note(name, change.offset, lot)
+            for name, lot in (await self._judge_change(change)).items():
+                await self._record_news(name, change.offset, lot)
                 self._alive()
             self._offset = change.offset
-            if self._missed and self._missed[0] is change:
-                self._missed.popleft()
-        await self._stores.threads.note_judged(self._app_id, self._offset)
-        return len(ripe) == AT_A_TIME
+            if self._compacted_changes and self._compacted_changes[0] is change:
+                self._compacted_changes.popleft()
+        await self._stores.threads.record_judged_offset(self._app_id, self._offset)
+        return len(ripe) == MAX_CHANGES
 
-    async def _standing(self) -> str:
+    async def _next_offset(self) -> str:
         """Say where to read on: where the app was judged up to, but nothing that is older than every subscription."""
         changes, app_id = self._stores.changes, self._app_id
         if not self._offset:
             first_wanted = min(
-                (subject.judged or "0" for subject in self.watchlist.subjects), key=rules.place
+                (subject.judged_offset or "0" for subject in self.watchlist.subjects), key=rules.parse_offset
             )
             self._offset = max(
-                await self._stores.threads.judged(app_id) or "0", first_wanted, key=rules.place
+                await self._stores.threads.judged_offset(app_id) or "0", first_wanted, key=rules.parse_offset
             )
         now_s = self._clock.monotonic_s()
-        if now_s - self._noted_s >= _NOTE_S:
+        if now_s - self._noted_s >= _REPORT_S:
             first = await changes.first(app_id, "product")
-            if not self._missed and rules.is_after(first, self._offset):
+            if not self._compacted_changes and rules.is_after(first, self._offset):
                 await self._fill_gap(first)
-            await changes.note_follower(app_id, _FOLLOWER, {"product": self._offset}, self._clock.now_ms())
+            await changes.record_follower(app_id, _FOLLOWER, {"product": self._offset}, self._clock.now_ms())
             self._noted_s = now_s
         return self._offset
 
@@ -192,56 +199,62 @@ class AppMonitor:
         try:
             if self._segments is None:
                 raise Fault("there is no shelf to read from")
-            self._missed = await asyncio.to_thread(
-                missed_changes, self._segments, self._app_id, self._offset, first
+            self._compacted_changes = await asyncio.to_thread(
+                read_compacted_changes, self._segments, self._app_id, self._offset, first
             )
         except Fault as error:
             self._log.error("thread_news_missed", offset=self._offset, reason=error.message)
             self._meter.count("kiosk_thread_gaps_total")
             self._offset = first
 
-    def _is_ripe(self, change: Change) -> bool:
-        return rules.place(change.offset)[0] + self._lag_ms <= self._clock.now_ms()
+    def _is_ripe(self, change: ChangeLogEntry) -> bool:
+        return rules.parse_offset(change.offset)[0] + self._lag_ms <= self._clock.now_ms()
 
-    async def _judged(self, change: Change) -> Found:
+    async def _judge_change(self, change: ChangeLogEntry) -> Findings:
         """Judge all articles of a change for all threads they may concern; the best first."""
-        found: Found = defaultdict(list)
-        contents = await asyncio.to_thread(list, self._contents(change))
-        for start in range(0, len(contents), _LOT):
-            await asyncio.to_thread(self._judge, contents[start : start + _LOT], change.offset, found)
+        found: Findings = defaultdict(list)
+        contents = await asyncio.to_thread(list, self._read_articles(change))
+        for start in range(0, len(contents), _BATCH):
+            await asyncio.to_thread(
+                self._judge_articles, contents[start : start + _BATCH], change.offset, found
+            )
             self._alive()
         for lot in found.values():
             lot.sort(key=lambda one: (-one[0].score, one[1].product_id))
         return found
 
-    def _judge(self, contents: Sequence[Content], offset: str, found: Found) -> None:
-        threshold = self.judges.threshold
+    def _judge_articles(self, contents: Sequence[UploadedArticle], offset: str, found: Findings) -> None:
+        threshold = self.significance.threshold
         for content in contents:
-            article = cut(content, self._analyzers)
-            self._common.add(article.places)
-            for subject in self.watchlist.candidates(article, self._common, threshold):
-                if not rules.is_after(offset, subject.judged):
+            article = extract_terms(content, self._analyzers)
+            self._frequencies.add(article.places)
+            for subject in self.watchlist.find_candidates(article, self._frequencies, threshold):
+                if not rules.is_after(offset, subject.judged_offset):
                     continue
-                verdict = judge(subject, article, self._common, self._meanings, threshold=threshold)
+                verdict = score_significance(
+                    subject, article, self._frequencies, self._embeddings, threshold=threshold
+                )
                 self._meter.count("kiosk_thread_judgements_total")
                 if verdict.score >= threshold:
                     found[subject.user_id, subject.thread_id].append((verdict, content))
 
-    def _contents(self, change: Change) -> Iterator[Content]:
+    def _read_articles(self, change: ChangeLogEntry) -> Iterator[UploadedArticle]:
         if change.op != "put":
             return
         records: Any = orjson.loads(change.payload)
         for record in records:
             try:
-                content = self.judges.read(record)
+                content = self.significance.read_article(record)
             except _UNREADABLE:
                 self._log.exception("content_failed", offset=change.offset)
                 continue
             if content is not None:
                 yield content
 
-    async def _note(self, name: Name, offset: str, lot: Sequence[tuple[Verdict, Content]]) -> None:
-        subject = self.watchlist.subject(name)
+    async def _record_news(
+        self, name: ThreadKey, offset: str, lot: Sequence[tuple[Significance, UploadedArticle]]
+    ) -> None:
+        subject = self.watchlist.get_subject(name)
         if subject is None:
             return
         verdict, best = lot[0]
@@ -249,7 +262,7 @@ class AppMonitor:
         news = News(
             question_id=self._new_id(),
             offset=offset,
-            product_ids=tuple(content.product_id for _, content in lot[: rules.MOST_NAMED]),
+            product_ids=tuple(content.product_id for _, content in lot[: rules.MAX_PRODUCTS]),
             score=round(verdict.score, 4),
             reason=f"{verdict.reason}: {best.title[:120]}",
             sketch=verdict.sketch,
@@ -258,7 +271,7 @@ class AppMonitor:
         )
         user_id, thread_id = name
         known = await self._tracker.apply(
-            self._app_id, user_id, lambda before: rules.noted(before, thread_id, news)
+            self._app_id, user_id, lambda before: rules.add_news(before, thread_id, news)
         )
         self.watchlist.put(user_id, known)
         self._meter.count("kiosk_thread_news_total")

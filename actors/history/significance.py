@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 
-from actors.history.content import Content, likeness, sketch
+from actors.history.content import UploadedArticle, compute_sketch, estimate_similarity
 from actors.language.analysis import Analyzers
 from actors.language.embedder import Embedder, Vectors
 
@@ -23,7 +23,7 @@ THRESHOLD = 0.5
 "From this score on content is significant, unless the app says otherwise."
 OLD_MS = 7 * 86_400_000
 "Published so long before the thread's last activity, it is no news to its reader."
-ALIKE = 0.8
+DUPLICATE_SIMILARITY = 0.8
 "From this likeness on it is the same news in other words."
 _ABOUT, _MEANING = 0.3, 0.2
 _SEVERAL = 3
@@ -35,7 +35,7 @@ _MOST_QUESTIONS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class ThreadSubject:
     """What a thread is about and what its reader already had."""
 
     user_id: str
@@ -43,14 +43,14 @@ class Subject:
     text: str
     words: tuple[tuple[int, ...], ...]
     "Each word of the question as its terms in the languages it may be written in."
-    judged: str = ""
+    judged_offset: str = ""
     since_ms: int = 0
     "The thread's last activity."
     sketches: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Significance:
     """How significant some content is for a thread."""
 
     score: float
@@ -58,7 +58,7 @@ class Verdict:
     sketch: str = ""
 
 
-class Frequencies:
+class TermFrequencies:
     """How common terms are in what came lately."""
 
     def __init__(self) -> None:
@@ -94,16 +94,16 @@ class Frequencies:
         return weight
 
 
-class Meanings:
+class QuestionEmbeddings:
     """Vectors of questions and passages, each made once."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
         self._questions: dict[str, Vectors] = {}
         self._passages: dict[int, Vectors] = {}
-        self._of: Content | None = None
+        self._of: UploadedArticle | None = None
 
-    def likeness(self, question: str, content: Content, passage: int) -> float:
+    def similarity(self, question: str, content: UploadedArticle, passage: int) -> float:
         """Compare a question with a passage of the content at hand.
 
         Units:
@@ -123,10 +123,10 @@ class Meanings:
 
 
 @dataclass(slots=True)
-class Cut:
+class ArticleTerms:
     """Content cut into terms, passage by passage."""
 
-    content: Content
+    article: UploadedArticle
     places: Mapping[int, Sequence[int]]
     "Term -> the passages it stands in."
     lead: frozenset[int]
@@ -137,62 +137,69 @@ class Cut:
     def sketch(self) -> str:
         """Its sketch, made when first asked for."""
         if self._sketch is None:
-            self._sketch = sketch(self.content.passages)
+            self._sketch = compute_sketch(self.article.passages)
         return self._sketch
 
 
-def cut(content: Content, analyzers: Analyzers) -> Cut:
+def extract_terms(content: UploadedArticle, analyzers: Analyzers) -> ArticleTerms:
     """Cut content into terms.
 
     Cost:
         0.2 ms for 1,000 words that were seen before
     """
     head = content.passages[0] if content.passages else ""
-    analyzer = analyzers.of(content.language or analyzers.guess(head[:2_000]))
+    analyzer = analyzers.get(content.language or analyzers.detect_language(head[:2_000]))
     passages = tuple(frozenset(analyzer.terms(passage)) for passage in content.passages)
     title = frozenset(analyzer.terms(content.title))
     places: dict[int, list[int]] = {term: [] for term in title}
     for at, terms in enumerate(passages):
         for term in terms:
             places.setdefault(term, []).append(at)
-    return Cut(content, places, title | (passages[0] if passages else frozenset()))
+    return ArticleTerms(content, places, title | (passages[0] if passages else frozenset()))
 
 
-def judge(
-    subject: Subject, article: Cut, common: Frequencies, meanings: Meanings, *, threshold: float = THRESHOLD
-) -> Verdict:
+def score_significance(
+    subject: ThreadSubject,
+    article: ArticleTerms,
+    common: TermFrequencies,
+    meanings: QuestionEmbeddings,
+    *,
+    threshold: float = THRESHOLD,
+) -> Significance:
     """Judge one article for one thread."""
     weights = [common.weight(word) for word in subject.words]
     whole = sum(weights)
-    shares = _shares(subject, weights, article)
+    shares = _passage_weights(subject, weights, article)
     if not whole or not shares:
-        return Verdict(0.0, "there is nothing to compare")
+        return Significance(0.0, "there is nothing to compare")
     best = max(shares, key=lambda at: (shares[at], -at))
     held = shares[best] / whole
     if held < threshold:  # the rest can only lower it
-        return Verdict(held, f"holds {held:.0%} of the question")
+        return Significance(held, f"holds {held:.0%} of the question")
     several = min(1.0, sum(share >= whole / 2 for share in shares.values()) / _SEVERAL)
-    about = max(_held(subject, weights, article.lead) / whole, several)
-    meaning = min(1.0, meanings.likeness(subject.text, article.content, best) / _CLOSE)
+    about = max(_covered_weight(subject, weights, article.lead) / whole, several)
+    meaning = min(1.0, meanings.similarity(subject.text, article.article, best) / _CLOSE)
     score = held * (1 - _ABOUT - _MEANING + _ABOUT * about + _MEANING * meaning)
     words = f"holds {held:.0%} of the question, about it by {about:.0%}, meaning {meaning:.0%}"
     if score < threshold:
-        return Verdict(score, words)
-    return _fresh(subject, article, score, words)
+        return Significance(score, words)
+    return _filter_repeated(subject, article, score, words)
 
 
-def _fresh(subject: Subject, article: Cut, score: float, words: str) -> Verdict:
-    published = article.content.published_ms
+def _filter_repeated(subject: ThreadSubject, article: ArticleTerms, score: float, words: str) -> Significance:
+    published = article.article.published_ms
     if published is not None and published < subject.since_ms - OLD_MS:
-        return Verdict(0.0, "published long before the reader's last answer")
+        return Significance(0.0, "published long before the reader's last answer")
     own = article.sketch
     for told in subject.sketches:
-        if likeness(own, told) >= ALIKE:
-            return Verdict(0.0, "the same as what the reader was told of")
-    return Verdict(score, words, own)
+        if estimate_similarity(own, told) >= DUPLICATE_SIMILARITY:
+            return Significance(0.0, "the same as what the reader was told of")
+    return Significance(score, words, own)
 
 
-def _shares(subject: Subject, weights: Sequence[float], article: Cut) -> dict[int, float]:
+def _passage_weights(
+    subject: ThreadSubject, weights: Sequence[float], article: ArticleTerms
+) -> dict[int, float]:
     """Weigh how much of a question each passage holds; passages that hold nothing are absent."""
     shares: dict[int, float] = defaultdict(float)
     for word, weight in zip(subject.words, weights, strict=True):
@@ -202,7 +209,7 @@ def _shares(subject: Subject, weights: Sequence[float], article: Cut) -> dict[in
     return shares
 
 
-def _held(subject: Subject, weights: Sequence[float], terms: frozenset[int]) -> float:
+def _covered_weight(subject: ThreadSubject, weights: Sequence[float], terms: frozenset[int]) -> float:
     return sum(
         weight
         for word, weight in zip(subject.words, weights, strict=True)

@@ -10,12 +10,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 from heapq import nlargest
 
-from actors.history.significance import THRESHOLD, Cut, Frequencies, Subject
-from actors.history.threads import standing
+from actors.history.significance import THRESHOLD, ArticleTerms, TermFrequencies, ThreadSubject
+from actors.history.threads import judged_offset
 from actors.language.analysis import Analyzers
 from cluster.records.thread import ReaderThreads, Thread
 
-Name = tuple[str, str]
+ThreadKey = tuple[str, str]
 "User and thread."
 MOST_CANDIDATES = 2_000
 "Threads judged for one article; those whose questions it holds most of."
@@ -30,26 +30,26 @@ class Watchlist:
     def __init__(self, analyzers: Analyzers, languages: tuple[str, ...] = ("en",)) -> None:
         self._analyzers = analyzers
         self._languages = languages
-        self._subjects: dict[Name, Subject] = {}
-        self._waiting: dict[Name, Thread] = {}
-        self._by_user: dict[str, set[Name]] = defaultdict(set)
-        self._by_term: dict[int, set[Name]] = defaultdict(set)
-        self._wholes: dict[Name, float] = {}
+        self._subjects: dict[ThreadKey, ThreadSubject] = {}
+        self._waiting: dict[ThreadKey, Thread] = {}
+        self._by_user: dict[str, set[ThreadKey]] = defaultdict(set)
+        self._by_term: dict[int, set[ThreadKey]] = defaultdict(set)
+        self._wholes: dict[ThreadKey, float] = {}
         self._epoch = -1
 
     def __len__(self) -> int:
         return len(self._subjects)
 
     @property
-    def subjects(self) -> Iterable[Subject]:
+    def subjects(self) -> Iterable[ThreadSubject]:
         """All subjects."""
         return self._subjects.values()
 
-    def subject(self, name: Name) -> Subject | None:
+    def get_subject(self, name: ThreadKey) -> ThreadSubject | None:
         """Find one."""
         return self._subjects.get(name)
 
-    def waiting(self) -> list[tuple[Name, Thread]]:
+    def list_waiting(self) -> list[tuple[ThreadKey, Thread]]:
         """List threads for which something was found that their readers were not told of yet, the most significant
         first."""
         return sorted(self._waiting.items(), key=_urgency)
@@ -57,15 +57,15 @@ class Watchlist:
     def put(self, user_id: str, known: ReaderThreads) -> None:
         """Replace what a reader watches."""
         for name in self._by_user.pop(user_id, ()):
-            self._forget(name)
+            self._delete(name)
         for thread in known.watched:
             name = (user_id, thread.thread_id)
-            words = self._words(thread.subject)
+            words = self._question_words(thread.subject)
             if not words:
                 continue
             sketches = [one.sketch for one in (thread.news, thread.later) if one is not None and one.sketch]
-            self._subjects[name] = Subject(
-                user_id, thread.thread_id, thread.subject, words, standing(thread), thread.time_ms,
+            self._subjects[name] = ThreadSubject(
+                user_id, thread.thread_id, thread.subject, words, judged_offset(thread), thread.time_ms,
                 (*thread.sketches, *sketches),
             )  # fmt: skip
             self._by_user[user_id].add(name)
@@ -80,13 +80,15 @@ class Watchlist:
         for user_id in set(self._by_user) - user_ids:
             self.put(user_id, ReaderThreads())
 
-    def candidates(self, article: Cut, common: Frequencies, threshold: float = THRESHOLD) -> list[Subject]:
+    def find_candidates(
+        self, article: ArticleTerms, common: TermFrequencies, threshold: float = THRESHOLD
+    ) -> list[ThreadSubject]:
         """Find the threads an article could be significant for: those of whose questions it holds enough at all.
 
         Cost:
             0.1 us for each thread and word it shares with the article
         """
-        shared: dict[Name, float] = defaultdict(float)
+        shared: dict[ThreadKey, float] = defaultdict(float)
         for term in article.places:
             found = self._by_term.get(term)
             if found:
@@ -95,13 +97,15 @@ class Watchlist:
                     shared[name] += weight
         least = _SLACK * threshold
         likely = [
-            (weight, name) for name, weight in shared.items() if weight >= least * self._whole(name, common)
+            (weight, name)
+            for name, weight in shared.items()
+            if weight >= least * self._question_weight(name, common)
         ]
         if len(likely) > MOST_CANDIDATES:
             likely = nlargest(MOST_CANDIDATES, likely)
         return [self._subjects[name] for _, name in likely]
 
-    def _whole(self, name: Name, common: Frequencies) -> float:
+    def _question_weight(self, name: ThreadKey, common: TermFrequencies) -> float:
         """Weigh a whole question; nearly, for it is not worked out anew with every article."""
         if common.epoch != self._epoch:
             self._epoch = common.epoch
@@ -111,11 +115,11 @@ class Watchlist:
             whole = self._wholes[name] = sum(map(common.weight, self._subjects[name].words))
         return whole
 
-    def _words(self, text: str) -> tuple[tuple[int, ...], ...]:
-        languages = dict.fromkeys((self._analyzers.guess(text), *self._languages))
-        return tuple(dict.fromkeys(self._analyzers.question(text, tuple(languages))))[:_MOST_WORDS]
+    def _question_words(self, text: str) -> tuple[tuple[int, ...], ...]:
+        languages = dict.fromkeys((self._analyzers.detect_language(text), *self._languages))
+        return tuple(dict.fromkeys(self._analyzers.query_terms(text, tuple(languages))))[:_MOST_WORDS]
 
-    def _forget(self, name: Name) -> None:
+    def _delete(self, name: ThreadKey) -> None:
         subject = self._subjects.pop(name)
         self._waiting.pop(name, None)
         self._wholes.pop(name, None)
@@ -128,7 +132,7 @@ class Watchlist:
                         del self._by_term[term]
 
 
-def _urgency(entry: tuple[Name, Thread]) -> tuple[float, int, Name]:
+def _urgency(entry: tuple[ThreadKey, Thread]) -> tuple[float, int, ThreadKey]:
     name, thread = entry
     news = thread.news
     return (0.0, 0, name) if news is None else (-news.score, news.found_ms, name)

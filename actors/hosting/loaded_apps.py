@@ -16,7 +16,7 @@ from cluster.meter import Meter
 _LOAD_WAIT_S = 20.0
 
 
-class Held(Protocol):
+class LoadedApp(Protocol):
     """What is held of one app."""
 
     @property
@@ -33,33 +33,35 @@ class Held(Protocol):
         ...
 
 
-H = TypeVar("H", bound=Held)
+H = TypeVar("H", bound=LoadedApp)
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class LoadedAppLabels:
     """How a host speaks of what it holds."""
 
-    loading: str
+    loading_message: str
     "To a caller who came while it loads."
-    left: str
+    unloaded_event: str
     "The log's event when an app is let go."
-    memory: str
+    memory_gauge: str
     "Gauge of the bytes held."
 
 
-class HeldApps(Generic[H]):
+class LoadedApps(Generic[H]):
     """What is held by app, within a memory budget."""
 
-    def __init__(self, make: Callable[[str], H], meter: Meter, budget_bytes: int, words: Words) -> None:
+    def __init__(
+        self, make: Callable[[str], H], meter: Meter, budget_bytes: int, words: LoadedAppLabels
+    ) -> None:
         self._make = make
         self._meter = meter
         self._budget = budget_bytes
-        self._words = words
+        self._labels = words
         self._tasks: OrderedDict[str, asyncio.Task[H]] = OrderedDict()
         self._log = structlog.get_logger()
 
-    async def of(self, app_id: str) -> H:
+    async def get(self, app_id: str) -> H:
         """Find what is held of an app; the first to ask loads it, everybody else waits for the same load.
 
         Errors:
@@ -74,7 +76,7 @@ class HeldApps(Generic[H]):
         try:
             return await asyncio.wait_for(asyncio.shield(task), _LOAD_WAIT_S)
         except asyncio.TimeoutError:
-            raise Unavailable(self._words.loading, retry_after_s=2) from None
+            raise Unavailable(self._labels.loading_message, retry_after_s=2) from None
         finally:
             if task.done() and not _is_ready(task) and self._tasks.get(app_id) is task:
                 # a failed load is tried again by the next request
@@ -83,25 +85,25 @@ class HeldApps(Generic[H]):
     async def close(self) -> None:
         """Let go of everything."""
         for app_id in list(self._tasks):
-            await self._leave(app_id)
+            await self._unload(app_id)
 
     async def _open(self, app_id: str) -> H:
         held = self._make(app_id)
         await held.start()
-        await self._make_room(app_id, held.nbytes)
+        await self._evict(app_id, held.nbytes)
         return held
 
-    async def _make_room(self, newest: str, used: int) -> None:
+    async def _evict(self, newest: str, used: int) -> None:
         """Let apps go until the others fit the budget; the one just loaded stays in any case."""
         others = {app_id: task.result() for app_id, task in self._tasks.items() if _is_ready(task)}
         used += sum(held.nbytes for app_id, held in others.items() if app_id != newest)
         for app_id, held in others.items():
             if used > self._budget and app_id != newest:
                 used -= held.nbytes
-                await self._leave(app_id)
-        self._meter.gauge(self._words.memory, used)
+                await self._unload(app_id)
+        self._meter.gauge(self._labels.memory_gauge, used)
 
-    async def _leave(self, app_id: str) -> None:
+    async def _unload(self, app_id: str) -> None:
         task = self._tasks.pop(app_id, None)
         if task is None:
             return
@@ -110,7 +112,7 @@ class HeldApps(Generic[H]):
         found = (await asyncio.gather(task, return_exceptions=True))[0]
         if not isinstance(found, BaseException):
             await found.close()
-            self._log.info(self._words.left, app=app_id)
+            self._log.info(self._labels.unloaded_event, app=app_id)
 
 
 def _is_ready(task: asyncio.Task[H]) -> bool:

@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable
 from cluster.clock import Clock
 from cluster.errors import Unavailable
 
-_NOTE_EVERY_S = 3.0
+_REPORT_EVERY_S = 3.0
 _PACE_S = 0.05
 "Pause after a read: under a stream of single changes many are brought in at once, at a tenth of the work."
 _RETRY_S = 0.25
 
 
-async def follow_for_ever(
+async def follow_log(
     note: Callable[[], Awaitable[None]],
     bring_in: Callable[[], Awaitable[bool]],
     clock: Clock,
@@ -30,7 +30,7 @@ async def follow_for_ever(
     noted_s = float("-inf")
     while True:
         try:
-            if clock.monotonic_s() - noted_s >= _NOTE_EVERY_S:
+            if clock.monotonic_s() - noted_s >= _REPORT_EVERY_S:
                 await note()
                 noted_s = clock.monotonic_s()
             if not await bring_in():

@@ -26,7 +26,7 @@ class LoggedInteraction:
     item: dict[str, Any]
 
 
-async def read_unsettled(
+async def read_uncompacted(
     log: ChangeLog, app_id: str, after: str, kinds: Collection[str]
 ) -> list[LoggedInteraction]:
     """Read the interactions of some types behind an offset, oldest first, without those of erased readers.
@@ -46,7 +46,7 @@ async def read_unsettled(
                 found = [one for one in found if one.reader_id not in gone]
             else:
                 latest_ms = int(change.offset.partition("-")[0])
-                read = (_read_interaction(item, latest_ms, kinds) for item in items)
+                read = (_parse_interaction(item, latest_ms, kinds) for item in items)
                 found += [one for one in read if one is not None]
         if not changes:
             break
@@ -54,7 +54,7 @@ async def read_unsettled(
     return found
 
 
-def _read_interaction(item: Any, latest_ms: int, kinds: Collection[str]) -> LoggedInteraction | None:
+def _parse_interaction(item: Any, latest_ms: int, kinds: Collection[str]) -> LoggedInteraction | None:
     """Read one item; None for another type and for what is damaged."""
     try:
         if item["type"] not in kinds:

@@ -12,23 +12,29 @@ from typing import Literal
 
 import structlog
 
-from actors.intake.steps import Prepared, prepare, removed_ids
+from actors.intake.steps import PreparedBatch, parse_removed_ids, prepare_batch
 from actors.language.embedder import Embedder
 from cluster.clock import Clock
 from cluster.errors import Fault, Unavailable
 from cluster.meter import Meter
 from cluster.store.ports.stores import Batch, Intake
 
-Outcome = Literal["applied", "already", "given_up"]
+BatchOutcome = Literal["applied", "already", "given_up"]
 
-DELIVERIES = 5
+MAX_DELIVERIES = 5
 
 
-class Applier:
+class BatchApplier:
     """Applies batches of any app."""
 
     def __init__(
-        self, intake: Intake, embedder: Embedder, clock: Clock, meter: Meter, *, deliveries: int = DELIVERIES
+        self,
+        intake: Intake,
+        embedder: Embedder,
+        clock: Clock,
+        meter: Meter,
+        *,
+        deliveries: int = MAX_DELIVERIES,
     ) -> None:
         self._intake = intake
         self._embedder = embedder
@@ -39,7 +45,7 @@ class Applier:
         "App and entry -> deliveries that were not the batch's fault."
         self._log = structlog.get_logger()
 
-    async def apply(self, batch: Batch) -> Outcome:
+    async def apply(self, batch: Batch) -> BatchOutcome:
         """Apply one batch; after it the batch's task is terminal.
 
         Errors:
@@ -71,9 +77,9 @@ class Applier:
     def _failures(self, batch: Batch) -> int:
         return batch.deliveries - self._excused.get(_key(batch), 0)
 
-    async def _write(self, batch: Batch) -> Outcome:
+    async def _write(self, batch: Batch) -> BatchOutcome:
         if batch.op == "remove":
-            record_ids = removed_ids(batch.payload)
+            record_ids = parse_removed_ids(batch.payload)
             written = await self._intake.apply_remove(batch, record_ids, now_ms=self._clock.now_ms())
             count = len(record_ids)
         elif batch.op == "put":
@@ -100,12 +106,12 @@ class Applier:
             self._meter.count("kiosk_intake_records", count, noun=batch.noun, op=batch.op)
         return "applied" if written else "already"
 
-    async def _prepare(self, batch: Batch) -> Prepared:
+    async def _prepare(self, batch: Batch) -> PreparedBatch:
         if batch.noun == "product":  # embedding takes milliseconds; heartbeats go on meanwhile
-            return await asyncio.to_thread(prepare, batch.noun, batch.payload, self._embedder)
-        return prepare(batch.noun, batch.payload, self._embedder)
+            return await asyncio.to_thread(prepare_batch, batch.noun, batch.payload, self._embedder)
+        return prepare_batch(batch.noun, batch.payload, self._embedder)
 
-    async def _give_up(self, batch: Batch, reason: str) -> Outcome:
+    async def _give_up(self, batch: Batch, reason: str) -> BatchOutcome:
         given = await self._intake.give_up(batch, reason, now_ms=self._clock.now_ms())
         self._excused.pop(_key(batch), None)
         self._meter.count("kiosk_intake_given_up_batches", noun=batch.noun)

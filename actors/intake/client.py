@@ -16,7 +16,7 @@ from cluster.records.erasure import Erasure
 from cluster.store.ports.stores import Stores
 
 WAIT_S = 180.0
-_LOOK_S = 0.2
+_POLL_S = 0.2
 
 
 class Erasures:
@@ -79,11 +79,11 @@ class Erasures:
         Errors:
             Unavailable: it was not in time; it is carried out nevertheless
         """
-        for _ in range(round(within_s / _LOOK_S)):
+        for _ in range(round(within_s / _POLL_S)):
             found = await self.receipt(erasure.app_id, erasure.erasure_id)
             if found.status == "finished":
                 return found
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
         raise Unavailable(
             f"the erasure is not done after {within_s:.0f} s and goes on; read its receipt later: "
             f"`kiosk forget {erasure.app_id} --receipt {erasure.erasure_id}`"

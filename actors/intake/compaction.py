@@ -13,27 +13,27 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from actors.intake.segment_rebuilder import Rebuilder
-from actors.intake.segment_rows import Settling, forgotten, settling
-from cluster.artifacts.segments import SegmentShelf, position
+from actors.intake.segment_rebuilder import SegmentRebuilder
+from actors.intake.segment_rows import CompactionBatch, build_compaction_batch, find_erased_users
+from cluster.artifacts.segments import SegmentStore, position_from_offset
 from cluster.artifacts.tables import NOUNS
 from cluster.clock import Clock
 from cluster.errors import Conflict, Fault, HouseError, Unavailable
 from cluster.meter import Meter
-from cluster.store.ports.stores import Change, ChangeLog, Noun
+from cluster.store.ports.stores import ChangeLog, ChangeLogEntry, Noun
 
-Forget = Callable[[str, Sequence[str]], Awaitable[None]]
+DeleteQueries = Callable[[str, Sequence[str]], Awaitable[None]]
 "Takes what else is known of readers of an app off the shelf."
 
-Erased = Callable[[], Awaitable[None]]
+OnErased = Callable[[], Awaitable[None]]
 "Hears that an erasure was settled."
 
-_MENDABLE: tuple[Noun, ...] = ("user", "product")
+_REBUILDABLE: tuple[Noun, ...] = ("user", "product")
 "What can be written anew from the store of records."
 
 
 @dataclass(frozen=True, slots=True)
-class SettleRules:
+class CompactionConfig:
     """When changes become a segment."""
 
     every_s: float = 30.0
@@ -52,16 +52,16 @@ class SettleRules:
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _PendingChanges:
     """Changes of one noun that were read and not settled yet."""
 
     cursor: str
-    changes: list[Change] = field(default_factory=list)
+    changes: list[ChangeLogEntry] = field(default_factory=list)
     size: int = 0
     since_s: float = 0.0
     urgent: bool = False
 
-    def add(self, change: Change, now_s: float) -> None:
+    def add(self, change: ChangeLogEntry, now_s: float) -> None:
         if not self.changes:
             self.since_s = now_s
         self.changes.append(change)
@@ -69,9 +69,11 @@ class _Waiting:
         self.size += len(change.payload) + len(change.vectors)
         self.urgent = self.urgent or change.op == "erase" or (change.noun == "user" and change.op == "remove")
 
-    def reaches(self, offset: str) -> bool:
+    def has_pending_until(self, offset: str) -> bool:
         """Does something wait that somebody wants up to an offset?"""
-        return bool(self.changes) and position(self.changes[0].offset) <= position(offset)
+        return bool(self.changes) and position_from_offset(self.changes[0].offset) <= position_from_offset(
+            offset
+        )
 
     def clear(self) -> None:
         self.changes = []
@@ -79,36 +81,36 @@ class _Waiting:
         self.urgent = False
 
 
-class Settler:
+class ChangeLogCompactor:
     """Settles the change logs of all apps; only one may run at a time."""
 
     def __init__(
         self,
         changes: ChangeLog,
-        segments: SegmentShelf,
-        rebuilder: Rebuilder,
+        segments: SegmentStore,
+        rebuilder: SegmentRebuilder,
         clock: Clock,
         meter: Meter,
-        rules: SettleRules | None = None,
-        forget: Forget | None = None,
-        erased: Erased | None = None,
+        rules: CompactionConfig | None = None,
+        forget: DeleteQueries | None = None,
+        erased: OnErased | None = None,
     ) -> None:
-        self._forget = forget
+        self._delete_queries = forget
         self._erased = erased
         self._changes = changes
         self._segments = segments
         self._rebuilder = rebuilder
         self._clock = clock
         self._meter = meter
-        self._rules = SettleRules() if rules is None else rules
-        self._waiting: dict[str, dict[Noun, _Waiting]] = {}
+        self._rules = CompactionConfig() if rules is None else rules
+        self._waiting: dict[str, dict[Noun, _PendingChanges]] = {}
         self._resting: dict[str, float] = {}
         self._entry_bytes = float(1 << 20)
         "Mean size of the entries read lately; carefully large at first."
         self._one_at_a_time = asyncio.Lock()
         self._log = structlog.get_logger()
 
-    async def round(self, app_ids: Iterable[str], *, at_once: bool = False) -> int:
+    async def run_once(self, app_ids: Iterable[str], *, at_once: bool = False) -> int:
         """Read on and settle what is due (`at_once`: everything); return the rows written.
 
         One app's trouble does not keep the others waiting.
@@ -117,15 +119,15 @@ class Settler:
             Unavailable: the store is away
         """
         async with self._one_at_a_time:
-            return await self._round(app_ids, at_once)
+            return await self._run_once(app_ids, at_once)
 
-    async def _round(self, app_ids: Iterable[str], at_once: bool) -> int:
+    async def _run_once(self, app_ids: Iterable[str], at_once: bool) -> int:
         rows = 0
         for app_id in app_ids:
             if self._resting.get(app_id, 0.0) > self._clock.monotonic_s():
                 continue
             try:
-                rows += await self._settle(app_id, at_once)
+                rows += await self._compact_app(app_id, at_once)
             except Conflict:  # somebody else wrote; start again from what stands there now
                 self._waiting.pop(app_id, None)
             except Unavailable:
@@ -147,7 +149,7 @@ class Settler:
             Fault: a segment is damaged, so nobody can say whether it holds the person
         """
         async with self._one_at_a_time:
-            await self._round([app_id], True)
+            await self._run_once([app_id], True)
             try:
                 await asyncio.to_thread(self._erase, app_id, user_id, reader_ids)
             except Conflict as error:
@@ -162,53 +164,53 @@ class Settler:
         self._segments.erase(app_id, "interaction", reader_ids)
         self._segments.tidy(app_id, at_once=True)
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Drop what was read: another one settles now."""
         self._waiting.clear()
 
-    def troubled(self) -> list[str]:
+    def list_failing(self) -> list[str]:
         """Name the apps that can't be settled at the moment."""
         now_s = self._clock.monotonic_s()
         return sorted(app_id for app_id, until_s in self._resting.items() if until_s > now_s)
 
-    async def _settle(self, app_id: str, at_once: bool) -> int:
+    async def _compact_app(self, app_id: str, at_once: bool) -> int:
         waiting = self._waiting.get(app_id)
         if waiting is None:
             waiting = self._waiting[app_id] = await self._resume(app_id)
-        rows, wanted = 0, await self._changes.wanted(app_id)
+        rows, wanted = 0, await self._changes.requested_compactions(app_id)
         while True:
-            got = await self._read_on(app_id, waiting)
+            got = await self._read_changes(app_id, waiting)
             wrote = False
             for noun, part in waiting.items():
-                now = not got and (at_once or part.reaches(wanted.get(noun, "0")))
-                if part.changes and (now or self._due(part)):
+                now = not got and (at_once or part.has_pending_until(wanted.get(noun, "0")))
+                if part.changes and (now or self._is_due(part)):
                     rows += await self._write(app_id, noun, part)
                     wrote = True
             if not got and not wrote:
                 return rows
 
-    async def _resume(self, app_id: str) -> dict[Noun, _Waiting]:
+    async def _resume(self, app_id: str) -> dict[Noun, _PendingChanges]:
         """Go on after what stands on the shelf, mend what does not, and tell the store how far it is.
 
         A crash may have kept the store from knowing; and the shelf may have been lost or damaged behind us.
         """
         await asyncio.to_thread(self._segments.tidy, app_id)
         offsets = await asyncio.to_thread(self._segments.offsets, app_id)
-        damaged = await asyncio.to_thread(self._segments.verify, app_id, _MENDABLE)
-        known = await self._changes.settled(app_id)
+        damaged = await asyncio.to_thread(self._segments.verify, app_id, _REBUILDABLE)
+        known = await self._changes.compacted_offsets(app_id)
         for noun in NOUNS:
             covered, told = offsets.get(noun, "0"), known.get(noun, "0")
-            gap = position(told) > position(covered)
+            gap = position_from_offset(told) > position_from_offset(covered)
             if gap:
                 self._log.error("settled_gap", app=app_id, noun=noun, shelf=covered, store=told)
                 self._meter.count("kiosk_settle_gaps", app=app_id, noun=noun)
-            if noun in _MENDABLE and (gap or any(damage.noun == noun for damage in damaged)):
+            if noun in _REBUILDABLE and (gap or any(damage.noun == noun for damage in damaged)):
                 offsets[noun] = await self._rebuilder.rebuild(app_id, noun)
-            elif position(covered) > position(told):
-                await self._changes.settle(app_id, noun, covered, self._clock.now_ms())
-        return {noun: _Waiting(cursor=offsets.get(noun, "0")) for noun in NOUNS}
+            elif position_from_offset(covered) > position_from_offset(told):
+                await self._changes.compact(app_id, noun, covered, self._clock.now_ms())
+        return {noun: _PendingChanges(cursor=offsets.get(noun, "0")) for noun in NOUNS}
 
-    async def _read_on(self, app_id: str, waiting: dict[Noun, _Waiting]) -> int:
+    async def _read_changes(self, app_id: str, waiting: dict[Noun, _PendingChanges]) -> int:
         full = self._rules.full_bytes  # what can't be written now must not pile up in memory
         after: dict[Noun, str] = {noun: part.cursor for noun, part in waiting.items() if part.size < full}
         count = max(1, min(self._rules.page, int(self._rules.page_bytes / self._entry_bytes)))
@@ -225,25 +227,25 @@ class Settler:
             waiting[change.noun].add(change, now_s)
         return len(found)
 
-    def _due(self, part: _Waiting) -> bool:
+    def _is_due(self, part: _PendingChanges) -> bool:
         rules = self._rules
         many = len(part.changes) >= rules.entries and part.size >= rules.entry_bytes
         old = self._clock.monotonic_s() - part.since_s >= rules.every_s
         return part.urgent or many or old or part.size >= rules.full_bytes
 
-    async def _write(self, app_id: str, noun: Noun, part: _Waiting) -> int:
+    async def _write(self, app_id: str, noun: Noun, part: _PendingChanges) -> int:
         started_s = self._clock.monotonic_s()
         if noun == "user" and any(change.is_lost for change in part.changes):
             # who was removed can't be read, but who is still there can
             part.clear()
             part.cursor = await self._rebuilder.rebuild(app_id, noun)
             return 0
-        readers = forgotten(noun, part.changes)
-        if self._forget is not None and readers:
+        readers = find_erased_users(noun, part.changes)
+        if self._delete_queries is not None and readers:
             # before the offset moves: killed in between, it is done again
-            await self._forget(app_id, readers)
+            await self._delete_queries(app_id, readers)
         settled = await asyncio.to_thread(self._write_segments, app_id, noun, part.changes)
-        await self._changes.settle(app_id, noun, settled.last, self._clock.now_ms())
+        await self._changes.compact(app_id, noun, settled.last, self._clock.now_ms())
         part.clear()
         if readers and self._erased is not None:
             await self._erased()
@@ -256,10 +258,10 @@ class Settler:
             self._meter.count("kiosk_settle_refused_rows", len(settled.refused), noun=noun)
             count = len(settled.refused)
             self._log.error("changes_refused", app=app_id, noun=noun, count=count, first=settled.refused[0])
-        await self._compact(app_id, noun)
+        await self._merge_segments(app_id, noun)
         return rows
 
-    async def _compact(self, app_id: str, noun: Noun) -> None:
+    async def _merge_segments(self, app_id: str, noun: Noun) -> None:
         """Merge if that is worth it; a damaged segment is no reason to stop settling."""
         try:
             await asyncio.to_thread(self._segments.compact, app_id, noun)
@@ -267,8 +269,8 @@ class Settler:
             self._meter.count("kiosk_merge_refusals", app=app_id, noun=noun)
             self._log.error("merging_refused", app=app_id, noun=noun, reason=error.message)
 
-    def _write_segments(self, app_id: str, noun: Noun, changes: list[Change]) -> Settling:
-        settled = settling(noun, changes)
+    def _write_segments(self, app_id: str, noun: Noun, changes: list[ChangeLogEntry]) -> CompactionBatch:
+        settled = build_compaction_batch(noun, changes)
         if settled.erased:  # before the append: what a person did after coming back must stay
             rows = self._segments.erase(app_id, noun, settled.erased)
             self._log.info("rows_erased", app=app_id, noun=noun, rows=rows)

@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 import structlog
 
-from actors.intake.compaction import Settler
+from actors.intake.compaction import ChangeLogCompactor
 from actors.intake.person_places import (
     LOG_FILE,
     PLACES,
@@ -25,13 +25,13 @@ from actors.intake.person_places import (
     TRAININGS,
     LocalFiles,
     PersonPlaces,
-    holding_runs,
+    find_runs_with_person,
 )
-from actors.intake.query_compaction import QuerySettler
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.marked_snapshots import MarkedSnapshot, marked_snapshots
+from actors.intake.query_compaction import QueryCompactor
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.marked_snapshots import MarkedSnapshot, find_marked_snapshots
 from cluster.artifacts.run_folders import RUNS, clear_run
-from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock, iso_ms
 from cluster.errors import HouseError, TooMany, Unavailable
 from cluster.records.erasure import ErasedPlace, Erasure, Person
@@ -49,7 +49,7 @@ EXTERNAL = (
     "Redis is not ours: its operator runs BGREWRITEAOF, and removes snapshots, replicas' files and backups"
 )
 _NEXT_TRAINING = "the next training whose model is promoted"
-_WHY = {
+_PENDING_REASONS = {
     "change log": "a follower has not read it yet",
     TRAININGS: "a training is at work; it begins again without the person",
 }
@@ -61,9 +61,9 @@ class PersonEraser:
     def __init__(
         self,
         stores: Stores,
-        shelf: Shelf,
-        settler: Settler,
-        queries: QuerySettler,
+        shelf: ArtifactStore,
+        settler: ChangeLogCompactor,
+        queries: QueryCompactor,
         clock: Clock,
         files: LocalFiles,
         *,
@@ -71,7 +71,7 @@ class PersonEraser:
     ) -> None:
         self._stores = stores
         self._shelf = shelf
-        self._settler = settler
+        self._compactor = settler
         self._queries = queries
         self._clock = clock
         self._files = files
@@ -79,14 +79,14 @@ class PersonEraser:
         self._places = PersonPlaces(stores, shelf, files)
         self._log = structlog.get_logger()
 
-    async def round(self) -> int:
+    async def run_once(self) -> int:
         """Carry out what is ordered; return how many orders ended. One that fails comes again, after the others.
 
         Errors:
             Unavailable: the store is away, or something an order needs
         """
         ended, away = 0, list[Unavailable]()
-        for erasure, person in await self._stores.erasures.orders():
+        for erasure, person in await self._stores.erasures.list_orders():
             try:
                 await self.erase(erasure, person)
             except Unavailable as error:
@@ -100,7 +100,7 @@ class PersonEraser:
             ended += 1
         if away:
             raise away[0]
-        await self._keep_log_file_young()
+        await self._refresh_log_file()
         return ended
 
     async def erase(self, erasure: Erasure, person: Person) -> Erasure:
@@ -112,11 +112,11 @@ class PersonEraser:
         """
         store = self._stores.erasures
         if person.reader_ids:
-            erasure = await self._removed(erasure, person)
+            erasure = await self._remove(erasure, person)
             # Nobody is named from here on; only the file may still hold what was written before.
             await store.order(erasure, Person(app_id=person.app_id))
-        await store.want_new_log_file(self._clock.now_ms())
-        file = await self._log_file(erasure)
+        await store.request_log_rewrite(self._clock.now_ms())
+        file = await self._rewrite_log_file_place(erasure)
         places = tuple(file if place.place == LOG_FILE else place for place in erasure.places)
         erasure = erasure.model_copy(
             update={"places": places, "status": "finished", "finished_at": self._clock.now_ms()}
@@ -125,18 +125,18 @@ class PersonEraser:
         self._log.info("person_erased", app=erasure.app_id, erasure=erasure.erasure_id, left=erasure.left)
         return erasure
 
-    async def _removed(self, erasure: Erasure, person: Person) -> Erasure:
+    async def _remove(self, erasure: Erasure, person: Person) -> Erasure:
         store = self._stores.erasures
         if erasure.status == "queued":
             found = await self._places.read(person)
-            log = await asyncio.to_thread(SegmentShelf(self._shelf).erasures, person.app_id)
-            begun = {"status": "running", "places": _counted(found), "erased_before": log.count}
+            log = await asyncio.to_thread(SegmentStore(self._shelf).erasures, person.app_id)
+            begun = {"status": "running", "places": _count_places(found), "erased_before": log.count}
             erasure = erasure.model_copy(update=begun)
             await store.write(erasure)
         await self._remove_profile(erasure, person)
         await store.erase(person)
-        await self._settler.erase(person.app_id, person.user_id, person.reader_ids)
-        await self._queries.forget(person.app_id, person.reader_ids)
+        await self._compactor.erase(person.app_id, person.user_id, person.reader_ids)
+        await self._queries.delete_queries(person.app_id, person.reader_ids)
         marked = await asyncio.to_thread(self._clear_shelf, person, erasure.erased_before)
         await asyncio.to_thread(self._files.erase, person)
         held = await self._clean_logs(person.app_id)
@@ -168,17 +168,17 @@ class PersonEraser:
 
     def _clear_shelf(self, person: Person, erased_before: int) -> list[MarkedSnapshot]:
         """Remove data of trainings; name the snapshots that learned from what this erasure took."""
-        for path in holding_runs(self._shelf, person):
+        for path in find_runs_with_person(self._shelf, person):
             folder, _, run_id, *_ = path.split("/")
             if folder == RUNS:
                 clear_run(self._shelf, person.app_id, run_id)
             else:
                 self._shelf.remove(path)
-        return marked_snapshots(self._shelf, person.app_id, erased_before)
+        return find_marked_snapshots(self._shelf, person.app_id, erased_before)
 
     async def _clean_logs(self, app_id: str) -> dict[str, str]:
         """Cut the change logs behind the erasure; followers that live get a moment to read it."""
-        settled = await self._stores.changes.settled(app_id)
+        settled = await self._stores.changes.compacted_offsets(app_id)
         wanted = {noun: offset for noun, offset in settled.items() if noun != "product"}
         held: dict[str, str] = {}
         for _ in range(round(FOLLOWER_WAIT_S / (5 * _LOOK_S))):
@@ -203,7 +203,7 @@ class PersonEraser:
         for place in erasure.places:
             count = len(left.get(place.place, ()))
             if count:
-                reason = _WHY.get(
+                reason = _PENDING_REASONS.get(
                     place.place, "it was written while the person was erased; forget them again"
                 )
                 place = place.model_copy(update={"left": count, "until": until, "reason": reason})
@@ -222,7 +222,7 @@ class PersonEraser:
 
     # --- the append-only file -----------------------------------------------------------------------------------
 
-    async def _log_file(self, erasure: Erasure) -> ErasedPlace:
+    async def _rewrite_log_file_place(self, erasure: Erasure) -> ErasedPlace:
         """Have Redis write its file anew, unless that is for later or not ours to do."""
         place = ErasedPlace(place=LOG_FILE, found=1, left=1)
         if not self._owns_redis:
@@ -245,15 +245,15 @@ class PersonEraser:
             await asyncio.sleep(_LOOK_S)
         return False
 
-    async def _keep_log_file_young(self) -> None:
+    async def _refresh_log_file(self) -> None:
         """Have the file written anew after erasures, at most once an hour."""
         if not self._owns_redis:
             return
         file, now_ms = await self._stores.erasures.log_file(), self._clock.now_ms()
-        if file.is_kept and file.wanted_ms > file.done_ms and now_ms - file.done_ms >= HOUR_MS:
+        if file.is_kept and file.requested_ms > file.done_ms and now_ms - file.done_ms >= HOUR_MS:
             await self._stores.erasures.rewrite_log_file(now_ms)
 
 
-def _counted(found: Mapping[str, Sequence[Any]]) -> tuple[ErasedPlace, ...]:
+def _count_places(found: Mapping[str, Sequence[Any]]) -> tuple[ErasedPlace, ...]:
     names = [*REDIS_PLACES, *PLACES]
     return tuple(ErasedPlace(place=name, found=len(found.get(name, ()))) for name in dict.fromkeys(names))

@@ -6,7 +6,7 @@ hand takes its process down, so that Ray starts another. Killing it at any momen
 
 How it is made (the caller says how to connect, so that no address or password stands in Ray's records):
 
-    roster.find_or_create("intake", release, "actors.intake.host:IntakeHost", connect, open_shelf)
+    roster.find_or_create("intake", release, "actors.intake.host:IntakeHost", connect, open_artifact_store)
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import Any
 
 import structlog
 
-from actors.intake.loop import IntakeLoop, IntakeRules
+from actors.intake.loop import IntakeConfig, IntakeLoop
 from actors.language.embedder import HashingEmbedder
 from cluster.admin.person_files import PersonFiles
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
 from cluster.ids import new_request_id
 from cluster.log import set_up_logging
@@ -34,7 +34,7 @@ from cluster.store.connect import OpenStores
 
 STANDSTILL_S = 120.0
 "Without a sign of life for this long the process is ended; one batch takes seconds at most."
-_LOOK_S = 5.0
+_POLL_S = 5.0
 
 
 class IntakeHost:
@@ -43,15 +43,15 @@ class IntakeHost:
     def __init__(
         self,
         connect: Callable[[], OpenStores],
-        open_shelf: Callable[[], Shelf],
+        open_shelf: Callable[[], ArtifactStore],
         *,
         meter: Callable[[], Meter] = SilentMeter,
-        rules: IntakeRules | None = None,
+        rules: IntakeConfig | None = None,
         end_process: Callable[[int], None] = os._exit,
     ) -> None:
         set_up_logging()
         self._connect = connect
-        self._segments = SegmentShelf(open_shelf())
+        self._segments = SegmentStore(open_shelf())
         self._meter = meter
         self._rules = rules
         self._end_process = end_process
@@ -61,7 +61,7 @@ class IntakeHost:
         self._loop: IntakeLoop | None = None
         self._events: asyncio.AbstractEventLoop | None = None
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._live, name="intake", daemon=True)
+        self._thread = threading.Thread(target=self._run_thread, name="intake", daemon=True)
         self._thread.start()
         threading.Thread(target=self._guard, name="intake-guard", daemon=True).start()
 
@@ -69,7 +69,7 @@ class IntakeHost:
         """Say how it is: `alive`, seconds since the last sign of life, and the loop's counters."""
         loop = self._loop
         state = {} if loop is None else asdict(loop.state())
-        return {"alive": self._thread.is_alive(), "pid": os.getpid(), "still_s": self._still_s(), **state}
+        return {"alive": self._thread.is_alive(), "pid": os.getpid(), "still_s": self._idle_s(), **state}
 
     async def stop(self) -> None:
         """End the loop after the batch at hand and wait for that; the lease is given back."""
@@ -78,15 +78,15 @@ class IntakeHost:
             self._events.call_soon_threadsafe(self._loop.stop)
         await asyncio.to_thread(self._thread.join)
 
-    def _live(self) -> None:
+    def _run_thread(self) -> None:
         try:
-            asyncio.run(self._work())
+            asyncio.run(self._run_loop())
         except BaseException as error:
             self._log.exception("intake_died", kind=type(error).__name__)
             self._end_process(1)
             raise
 
-    async def _work(self) -> None:
+    async def _run_loop(self) -> None:
         async with self._connect() as stores:
             embedder, owner = HashingEmbedder(), f"{os.getpid()} {new_request_id()}"
             settings = Settings()
@@ -100,13 +100,13 @@ class IntakeHost:
             self._log.info("intake_started", pid=os.getpid())
             await self._loop.run()
 
-    def _still_s(self) -> float:
+    def _idle_s(self) -> float:
         progress_s = 0.0 if self._loop is None else self._loop.state().progress_s
         return self._clock.monotonic_s() - max(progress_s, self._born_s)
 
     def _guard(self) -> None:
         """End the process when the loop stands still: a library that never returns is a kind of crash."""
-        while not self._stopping.wait(_LOOK_S):
-            if self._still_s() > STANDSTILL_S:
-                self._log.error("intake_stuck", still_s=round(self._still_s()))
+        while not self._stopping.wait(_POLL_S):
+            if self._idle_s() > STANDSTILL_S:
+                self._log.error("intake_stuck", still_s=round(self._idle_s()))
                 self._end_process(1)

@@ -7,7 +7,7 @@ from cluster.errors import Unavailable
 from cluster.store.ports.stores import LeaseStore
 
 
-class Tenure:
+class JobLease:
     """One job, one owner. While the store is away the tenure runs out by itself."""
 
     def __init__(
@@ -22,23 +22,23 @@ class Tenure:
         self._renew_s = 0.0
 
     @property
-    def held(self) -> bool:
+    def is_owned(self) -> bool:
         """Is it certainly still ours?"""
         return self._clock.monotonic_s() < self._until_s
 
-    async def keep(self) -> bool:
+    async def renew(self) -> bool:
         """Take or renew the lease when a third of it has passed; say whether it is ours.
 
         Errors:
             Unavailable: the store is away and what we held has run out
         """
         started_s = self._clock.monotonic_s()
-        if started_s < self._renew_s and self.held:
+        if started_s < self._renew_s and self.is_owned:
             return True
         try:
             ours = await self._leases.hold(self._job, self._owner, self._ttl_ms)
         except Unavailable:
-            if self.held:
+            if self.is_owned:
                 return True
             raise
         # counted from before the question, so that we never believe longer than the store does
@@ -46,7 +46,7 @@ class Tenure:
         self._renew_s = started_s + self._ttl_ms / 3000
         return ours
 
-    async def end(self) -> None:
+    async def release(self) -> None:
         """Let somebody else begin at once."""
         self._until_s = 0.0
         await self._leases.release(self._job, self._owner)

@@ -14,17 +14,17 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from actors.intake.applier import Applier
-from actors.intake.compaction import Settler, SettleRules
+from actors.intake.applier import BatchApplier
+from actors.intake.compaction import ChangeLogCompactor, CompactionConfig
 from actors.intake.erasure import PersonEraser
-from actors.intake.job_lease import Tenure
-from actors.intake.lost_tasks import Watch
+from actors.intake.job_lease import JobLease
+from actors.intake.lost_tasks import LostTaskSweeper
 from actors.intake.person_places import LocalFiles
-from actors.intake.query_compaction import QueryRules, QuerySettler
-from actors.intake.segment_rebuilder import Rebuilder
+from actors.intake.query_compaction import QueryCompactionConfig, QueryCompactor
+from actors.intake.segment_rebuilder import SegmentRebuilder
 from actors.language.embedder import Embedder
-from cluster.artifacts.query_log import QueryShelf
-from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.query_log import QueryLogStore
+from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock
 from cluster.errors import HouseError, Unavailable
 from cluster.meter import Meter
@@ -36,7 +36,7 @@ CONSUMER = "intake"
 
 
 @dataclass(frozen=True, slots=True)
-class IntakeRules:
+class IntakeConfig:
     """How the loop paces itself."""
 
     claim: int = 32
@@ -44,15 +44,15 @@ class IntakeRules:
     block_ms: int = 400
     "The longest wait for a new batch; also bounds how late a new app is noticed."
     apps_every_s: float = 0.5
-    settle_pause_s: float = 1.0
+    compaction_pause_s: float = 1.0
     erase_pause_s: float = 1.0
     watch_every_s: float = 5.0
     lease_ms: int = 6_000
     first_rest_s: float = 0.1
     "Pause after a failure; doubles up to:"
     longest_rest_s: float = 2.0
-    settle: SettleRules = field(default_factory=SettleRules)
-    queries: QueryRules = field(default_factory=QueryRules)
+    compaction: CompactionConfig = field(default_factory=CompactionConfig)
+    queries: QueryCompactionConfig = field(default_factory=QueryCompactionConfig)
 
 
 @dataclass(slots=True)
@@ -82,42 +82,48 @@ class IntakeLoop:
     def __init__(
         self,
         stores: Stores,
-        segments: SegmentShelf | None,
+        segments: SegmentStore | None,
         embedder: Embedder,
         clock: Clock,
         meter: Meter,
         *,
         owner: str,
-        rules: IntakeRules | None = None,
+        rules: IntakeConfig | None = None,
         files: LocalFiles | None = None,
         owns_redis: bool = True,
     ) -> None:
         self._stores = stores
         self._clock = clock
         self._meter = meter
-        self._rules = IntakeRules() if rules is None else rules
-        self._tenure = Tenure(stores.leases, LEASE, owner, clock, ttl_ms=self._rules.lease_ms)
-        self._applier = Applier(stores.intake, embedder, clock, meter)
-        self._watch = Watch(stores, clock, meter)
-        self._settler: Settler | None = None
-        self._queries: QuerySettler | None = None
+        self._rules = IntakeConfig() if rules is None else rules
+        self._lease = JobLease(stores.leases, LEASE, owner, clock, ttl_ms=self._rules.lease_ms)
+        self._applier = BatchApplier(stores.intake, embedder, clock, meter)
+        self._sweeper = LostTaskSweeper(stores, clock, meter)
+        self._compactor: ChangeLogCompactor | None = None
+        self._queries: QueryCompactor | None = None
         self._eraser: PersonEraser | None = None
         if segments is not None:
-            rebuilder = Rebuilder(stores, segments, embedder, clock)
-            self._queries = QuerySettler(
-                stores.queries, QueryShelf(segments.shelf, clock), clock, meter, self._rules.queries
+            rebuilder = SegmentRebuilder(stores, segments, embedder, clock)
+            self._queries = QueryCompactor(
+                stores.queries, QueryLogStore(segments.shelf, clock), clock, meter, self._rules.queries
             )
-            self._settler = Settler(
-                stores.changes, segments, rebuilder, clock, meter, self._rules.settle, self._queries.forget,
+            self._compactor = ChangeLogCompactor(
+                stores.changes, segments, rebuilder, clock, meter, self._rules.compaction, self._queries.delete_queries,
                 self._want_new_log_file,
             )  # fmt: skip
             if files is not None:  # an ingest that applies for itself does not carry out orders
                 self._eraser = PersonEraser(
-                    stores, segments.shelf, self._settler, self._queries, clock, files, owns_redis=owns_redis
+                    stores,
+                    segments.shelf,
+                    self._compactor,
+                    self._queries,
+                    clock,
+                    files,
+                    owns_redis=owns_redis,
                 )
         self._apps: dict[str, bool] = {}
         "App -> is it treated carefully?"
-        self._rests: dict[str, tuple[float, float]] = {}
+        self._pauses: dict[str, tuple[float, float]] = {}
         "App -> (until, how long) it is left alone after a failure."
         self._lost: dict[str, int] = {}
         "App -> claims whose answer never came, since a batch of it came for the first time."
@@ -132,11 +138,11 @@ class IntakeLoop:
     async def run(self) -> None:
         """Work until `stop`; never ends by itself, whatever the store or a batch does."""
         duties = (
-            self._forever("intake", self._apply_duty, 0.0),
-            self._forever("settle", self._settle_duty, self._rules.settle_pause_s),
-            self._forever("erase", self._erase_duty, self._rules.erase_pause_s),
-            self._forever("watch", self._watch_duty, self._rules.watch_every_s),
-            self._forever("lease", self._lease_duty, self._rules.lease_ms / 6000),
+            self._repeat("intake", self._apply_duty, 0.0),
+            self._repeat("settle", self._compaction_duty, self._rules.compaction_pause_s),
+            self._repeat("erase", self._erase_duty, self._rules.erase_pause_s),
+            self._repeat("watch", self._sweep_duty, self._rules.watch_every_s),
+            self._repeat("lease", self._lease_duty, self._rules.lease_ms / 6000),
         )
         tasks = [asyncio.create_task(duty) for duty in duties]
         try:
@@ -146,7 +152,7 @@ class IntakeLoop:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         try:
-            await self._tenure.end()
+            await self._lease.release()
         except Unavailable:
             self._log.info("lease_left_to_expire")
 
@@ -156,9 +162,9 @@ class IntakeLoop:
 
     def state(self) -> IntakeState:
         """Look at the counters."""
-        self._state.working = self._tenure.held
+        self._state.working = self._lease.is_owned
         self._state.apps = len(self._apps)
-        self._state.troubled = self._settler.troubled() if self._settler else []
+        self._state.troubled = self._compactor.list_failing() if self._compactor else []
         return self._state
 
     # --- one round of each duty (also what tests drive) -------------------------------------------------------
@@ -172,7 +178,7 @@ class IntakeLoop:
         await self._find_apps()
         ended = 0
         now_s = self._clock.monotonic_s()
-        ready = [app_id for app_id in self._apps if self._rests.get(app_id, (0.0, 0.0))[0] <= now_s]
+        ready = [app_id for app_id in self._apps if self._pauses.get(app_id, (0.0, 0.0))[0] <= now_s]
         for app_id in [app_id for app_id in ready if self._apps[app_id]]:
             batches = await self._claim([app_id], 1, 0)
             self._apps[app_id] = bool(batches) and batches[0].deliveries > 1
@@ -196,27 +202,27 @@ class IntakeLoop:
             raise away
         return ended
 
-    async def settle_round(self, *, at_once: bool = False) -> int:
+    async def compact_round(self, *, at_once: bool = False) -> int:
         """Settle what is due; return the rows written."""
-        if self._settler is None:
+        if self._compactor is None:
             return 0
         await self._find_apps()
-        rows = await self._settler.round(list(self._apps), at_once=at_once)
+        rows = await self._compactor.run_once(list(self._apps), at_once=at_once)
         self._state.settled_rows += rows
         if self._queries is not None:
-            await self._queries.round(list(self._apps), at_once=at_once)
+            await self._queries.run_once(list(self._apps), at_once=at_once)
         return rows
 
-    async def watch_round(self) -> int:
+    async def sweep_round(self) -> int:
         """End tasks whose batch is gone; return how many."""
         await self._find_apps()
-        ended = await self._watch.round(list(self._apps))
+        ended = await self._sweeper.run_once(list(self._apps))
         self._state.ended_tasks += ended
         return ended
 
     # --- inside -------------------------------------------------------------------------------------------
 
-    async def _forever(self, duty: str, act: Callable[[], Awaitable[None]], pause_s: float) -> None:
+    async def _repeat(self, duty: str, act: Callable[[], Awaitable[None]], pause_s: float) -> None:
         away = False
         while not self._stopping.is_set():
             rest_s = pause_s
@@ -249,38 +255,38 @@ class IntakeLoop:
             return
 
     async def _lease_duty(self) -> None:
-        was = self._tenure.held
-        ours = await self._tenure.keep()
+        was = self._lease.is_owned
+        ours = await self._lease.renew()
         if ours != was:
             self._log.info("lease_taken" if ours else "lease_with_another")
-        if not ours and self._settler is not None:
-            self._settler.forget()
+        if not ours and self._compactor is not None:
+            self._compactor.clear()
         if not ours and self._queries is not None:
-            self._queries.forget_offsets()
+            self._queries.clear_offsets()
 
     async def _apply_duty(self) -> None:
         self._state.progress_s = self._clock.monotonic_s()
-        if not self._tenure.held:
+        if not self._lease.is_owned:
             await self._pause(0.1)
             return
         ended = await self.apply_round(self._rules.block_ms)
         if not ended:
             await self._pause(0.01)  # a store that does not block must not make this a busy loop
 
-    async def _settle_duty(self) -> None:
-        if self._tenure.held:
-            await self.settle_round()
+    async def _compaction_duty(self) -> None:
+        if self._lease.is_owned:
+            await self.compact_round()
 
     async def _erase_duty(self) -> None:
-        if self._tenure.held and self._eraser is not None:
-            await self._eraser.round()
+        if self._lease.is_owned and self._eraser is not None:
+            await self._eraser.run_once()
 
     async def _want_new_log_file(self) -> None:
-        await self._stores.erasures.want_new_log_file(self._clock.now_ms())
+        await self._stores.erasures.request_log_rewrite(self._clock.now_ms())
 
-    async def _watch_duty(self) -> None:
-        if self._tenure.held:
-            await self.watch_round()
+    async def _sweep_duty(self) -> None:
+        if self._lease.is_owned:
+            await self.sweep_round()
 
     async def _find_apps(self) -> None:
         now_s = self._clock.monotonic_s()
@@ -288,7 +294,7 @@ class IntakeLoop:
             return
         version = await self._stores.access.version()
         if version != self._version:
-            book = await self._stores.access.book()
+            book = await self._stores.access.read_all()
             self._apps = {app_id: self._apps.get(app_id, True) for app_id in book.apps}
             self._version = book.version
         self._looked_s = now_s
@@ -317,26 +323,26 @@ class IntakeLoop:
             try:
                 outcome = await self._applier.apply(batch)
             except Unavailable:
-                self._not_tried(app_id, batches[at + 1 :])
+                self._excuse_all(app_id, batches[at + 1 :])
                 raise
             except Exception as error:  # noqa: BLE001
                 # whatever a batch does, it comes again or is given up, and the other apps go on
-                self._failed(batch, error)
-                self._not_tried(app_id, batches[at + 1 :])
+                self._record_failure(batch, error)
+                self._excuse_all(app_id, batches[at + 1 :])
                 return at
-            self._rests.pop(app_id, None)
+            self._pauses.pop(app_id, None)
             setattr(self._state, outcome, getattr(self._state, outcome) + 1)
         return len(batches)
 
-    def _not_tried(self, app_id: str, batches: Sequence[Batch]) -> None:
+    def _excuse_all(self, app_id: str, batches: Sequence[Batch]) -> None:
         self._apps[app_id] = True
         for batch in batches:
             self._applier.excuse(batch)
 
-    def _failed(self, batch: Batch, error: Exception) -> None:
-        rest_s = self._rests.get(batch.app_id, (0.0, self._rules.first_rest_s / 2))[1] * 2
+    def _record_failure(self, batch: Batch, error: Exception) -> None:
+        rest_s = self._pauses.get(batch.app_id, (0.0, self._rules.first_rest_s / 2))[1] * 2
         rest_s = min(rest_s, self._rules.longest_rest_s)
-        self._rests[batch.app_id] = (self._clock.monotonic_s() + rest_s, rest_s)
+        self._pauses[batch.app_id] = (self._clock.monotonic_s() + rest_s, rest_s)
         self._state.failures += 1
         self._meter.count("kiosk_intake_failures", duty="intake")
         reason = error.message if isinstance(error, HouseError) else type(error).__name__

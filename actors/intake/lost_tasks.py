@@ -10,11 +10,11 @@ from cluster.clock import Clock
 from cluster.meter import Meter
 from cluster.store.ports.stores import Stores
 
-GRACE_MS = 15_000
+MIN_AGE_MS = 15_000
 "A task younger than this is left alone."
 
 
-class Watch:
+class LostTaskSweeper:
     """Ends lost tasks. Batches that are merely slow or held by a dead consumer come again by themselves."""
 
     def __init__(self, stores: Stores, clock: Clock, meter: Meter) -> None:
@@ -24,7 +24,7 @@ class Watch:
         self._meter = meter
         self._log = structlog.get_logger()
 
-    async def round(self, app_ids: Iterable[str]) -> int:
+    async def run_once(self, app_ids: Iterable[str]) -> int:
         """Look at the oldest open tasks of every app, and measure what waits; return how many were ended.
 
         Errors:
@@ -33,7 +33,7 @@ class Watch:
         ended = 0
         for app_id in app_ids:
             now_ms = self._clock.now_ms()
-            lost = await self._tasks.end_lost(app_id, before_ms=now_ms - GRACE_MS, now_ms=now_ms)
+            lost = await self._tasks.end_lost(app_id, before_ms=now_ms - MIN_AGE_MS, now_ms=now_ms)
             if lost:
                 self._log.error("tasks_lost", app=app_id, tasks=lost)
                 self._meter.count("kiosk_lost_tasks", lost, app=app_id)

@@ -12,10 +12,10 @@ from typing import Any, Protocol
 
 import orjson
 
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.query_log import QueryShelf
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.query_log import QueryLogStore
 from cluster.artifacts.run_folders import TRAINING_FOLDERS, run_folders
-from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.segments import SegmentStore
 from cluster.errors import NotFound
 from cluster.records.erasure import COPIES, REFUSED, Person
 from cluster.records.logged_query import pseudonym
@@ -44,14 +44,14 @@ class PersonPlaces:
     """Reads everything known of a person.
 
     Example:
-        PersonPlaces(stores, open_shelf(settings)).read(await stores.erasures.person("shop", "u1", ""))
+        PersonPlaces(stores, open_artifact_store(settings)).read(await stores.erasures.person("shop", "u1", ""))
     """
 
-    def __init__(self, stores: Stores, shelf: Shelf, files: LocalFiles | None = None) -> None:
+    def __init__(self, stores: Stores, shelf: ArtifactStore, files: LocalFiles | None = None) -> None:
         self._stores = stores
         self._shelf = shelf
-        self._segments = SegmentShelf(shelf)
-        self._queries = QueryShelf(shelf)
+        self._segments = SegmentStore(shelf)
+        self._queries = QueryLogStore(shelf)
         self._files = files
 
     async def read(self, person: Person) -> dict[str, list[Any]]:
@@ -66,13 +66,13 @@ class PersonPlaces:
         found = await self._stores.erasures.find(person)
         salt = await self._stores.queries.salt(person.app_id)
         marks = [pseudonym(salt, reader) for reader in person.reader_ids]
-        found |= await asyncio.to_thread(self._on_shelf, person, marks)
-        found[QUERIES] += await self._on_the_way(person.app_id, frozenset(marks))
+        found |= await asyncio.to_thread(self._read_artifacts, person, marks)
+        found[QUERIES] += await self._read_pending_queries(person.app_id, frozenset(marks))
         if self._files is not None:
             found |= await asyncio.to_thread(self._files.find, person)
         return found
 
-    def _on_shelf(self, person: Person, marks: Sequence[str]) -> dict[str, list[Any]]:
+    def _read_artifacts(self, person: Person, marks: Sequence[str]) -> dict[str, list[Any]]:
         app_id, segments = person.app_id, self._segments
         profiles = segments.rows_of(app_id, "user", [person.user_id]) if person.user_id else []
         return {
@@ -81,20 +81,20 @@ class PersonPlaces:
                 orjson.loads(row) for row in segments.rows_of(app_id, "interaction", person.reader_ids)
             ],
             QUERIES: self._queries.rows_of(app_id, marks),
-            TRAININGS: holding_runs(self._shelf, person),
+            TRAININGS: find_runs_with_person(self._shelf, person),
             SNAPSHOTS: [],
         }
 
-    async def _on_the_way(self, app_id: str, marks: frozenset[str]) -> list[dict[str, Any]]:
+    async def _read_pending_queries(self, app_id: str, marks: frozenset[str]) -> list[dict[str, Any]]:
         """Read queries that wait to be settled."""
         found, after = [], "0"
         while lots := await self._stores.queries.read(app_id, after, count=200):
-            found += [query.told() for lot in lots for query in lot.queries if query.reader in marks]
+            found += [query.to_dict() for lot in lots for query in lot.queries if query.reader in marks]
             after = lots[-1].offset
         return found
 
 
-def holding_runs(shelf: Shelf, person: Person) -> list[str]:
+def find_runs_with_person(shelf: ArtifactStore, person: Person) -> list[str]:
     """Name the files of trainings that hold the person: names stand in them as they are."""
     readers = [reader.encode("utf-8", "replace") for reader in person.reader_ids]
     found = []

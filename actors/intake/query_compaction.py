@@ -8,20 +8,20 @@ from dataclasses import dataclass
 
 import structlog
 
-from cluster.artifacts.query_log import QueryShelf
-from cluster.artifacts.segment_files import position
+from cluster.artifacts.query_log import QueryLogStore
+from cluster.artifacts.segment_files import position_from_offset
 from cluster.clock import Clock
 from cluster.errors import Conflict, HouseError, Unavailable
 from cluster.meter import Meter
 from cluster.records.logged_query import pseudonym
-from cluster.store.ports.stores import Lot, QueryStore
+from cluster.store.ports.stores import QueryBatch, QueryStore
 
 _DAY_MS = 86_400_000
-_EVER_MS = 1 << 62
+_MAX_MS = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class QueryRules:
+class QueryCompactionConfig:
     """When queries settle and how long they stay."""
 
     every_ms: int = 30_000
@@ -39,22 +39,22 @@ class QueryRules:
     "Pause of an app whose shelf refuses."
 
 
-class QuerySettler:
+class QueryCompactor:
     """Settles the queries of all apps; only one may run at a time."""
 
     def __init__(
         self,
         store: QueryStore,
-        shelf: QueryShelf,
+        shelf: QueryLogStore,
         clock: Clock,
         meter: Meter,
-        rules: QueryRules | None = None,
+        rules: QueryCompactionConfig | None = None,
     ) -> None:
         self._store = store
         self._shelf = shelf
         self._clock = clock
         self._meter = meter
-        self._rules = QueryRules() if rules is None else rules
+        self._rules = QueryCompactionConfig() if rules is None else rules
         self._covered: dict[str, str] = {}
         self._resting: dict[str, float] = {}
         self._tidied: dict[str, float] = {}
@@ -62,7 +62,7 @@ class QuerySettler:
         self._one_at_a_time = asyncio.Lock()
         self._log = structlog.get_logger()
 
-    async def round(self, app_ids: Iterable[str], *, at_once: bool = False) -> int:
+    async def run_once(self, app_ids: Iterable[str], *, at_once: bool = False) -> int:
         """Settle what is due (`at_once`: everything); return the queries written.
 
         Errors:
@@ -78,8 +78,8 @@ class QuerySettler:
                 if self._resting.get(app_id, 0.0) > now_s:
                     continue
                 try:
-                    rows += await self._settle(app_id, at_once)
-                    await self._keep(app_id, now_s)
+                    rows += await self._compact_app(app_id, at_once)
+                    await self._tidy(app_id, now_s)
                 except Unavailable:
                     raise
                 except Conflict:  # somebody else wrote; start again from what stands there now
@@ -90,37 +90,37 @@ class QuerySettler:
                     self._log.error("query_log_stuck", app=app_id, reason=error.message)
         return rows
 
-    def forget_offsets(self) -> None:
+    def clear_offsets(self) -> None:
         """Drop what was read: another one settles now."""
         self._covered.clear()
 
-    async def forget(self, app_id: str, reader_ids: Sequence[str]) -> None:
+    async def delete_queries(self, app_id: str, reader_ids: Sequence[str]) -> None:
         """Take every query of some readers (`u:...`, `a:...`) off the road and the shelf."""
         async with self._one_at_a_time:
-            await self._settle(app_id, at_once=True)
+            await self._compact_app(app_id, at_once=True)
             salt = await self._store.salt(app_id)
             gone = await asyncio.to_thread(
-                self._shelf.forget, app_id, [pseudonym(salt, reader_id) for reader_id in reader_ids]
+                self._shelf.delete, app_id, [pseudonym(salt, reader_id) for reader_id in reader_ids]
             )
             await asyncio.to_thread(self._shelf.tidy, app_id, at_once=True)
             self._log.info("queries_forgotten", app=app_id, readers=len(reader_ids), rows=gone)
 
-    async def _settle(self, app_id: str, at_once: bool) -> int:
+    async def _compact_app(self, app_id: str, at_once: bool) -> int:
         after = self._covered.get(app_id)
         if after is None:
-            after = self._covered[app_id] = await asyncio.to_thread(self._shelf.covered, app_id)
+            after = self._covered[app_id] = await asyncio.to_thread(self._shelf.last_offset, app_id)
             # a crash may have kept the store from knowing
             await self._store.trim(app_id, after)
         oldest = await self._store.read(app_id, after, count=1)
         if not oldest:
             return 0
         now_ms = self._clock.now_ms()
-        if not at_once and now_ms - position(oldest[0].offset)[0] < self._rules.every_ms:
+        if not at_once and now_ms - position_from_offset(oldest[0].offset)[0] < self._rules.every_ms:
             return 0
-        until_ms = _EVER_MS if at_once else now_ms - self._rules.young_ms
+        until_ms = _MAX_MS if at_once else now_ms - self._rules.young_ms
         rows = 0
         while True:
-            lots = await self._lots(app_id, self._covered[app_id], until_ms)
+            lots = await self._read_batches(app_id, self._covered[app_id], until_ms)
             if not lots:
                 return rows
             queries = [query for lot in lots for query in lot.queries]
@@ -130,12 +130,12 @@ class QuerySettler:
             await self._store.trim(app_id, last)
             self._meter.count("kiosk_settled_queries", len(queries))
 
-    async def _lots(self, app_id: str, after: str, until_ms: int) -> list[Lot]:
-        found: list[Lot] = []
+    async def _read_batches(self, app_id: str, after: str, until_ms: int) -> list[QueryBatch]:
+        found: list[QueryBatch] = []
         count = 0
         while count < self._rules.most:
             page = await self._store.read(app_id, after, count=self._rules.page)
-            ripe = [lot for lot in page if position(lot.offset)[0] <= until_ms]
+            ripe = [lot for lot in page if position_from_offset(lot.offset)[0] <= until_ms]
             found += ripe
             count += sum(len(lot.queries) for lot in ripe)
             if len(ripe) < self._rules.page:
@@ -143,14 +143,14 @@ class QuerySettler:
             after = ripe[-1].offset
         return found
 
-    async def _keep(self, app_id: str, now_s: float) -> None:
+    async def _tidy(self, app_id: str, now_s: float) -> None:
         """Drop old days and merge small files, now and then."""
         if now_s - self._tidied.get(app_id, float("-inf")) < self._rules.tidy_every_s:
             return
         first = app_id not in self._tidied
         self._tidied[app_id] = now_s
         oldest_ms = self._clock.now_ms() - self._rules.keep_days * _DAY_MS
-        dropped = await asyncio.to_thread(self._shelf.keep_from, app_id, oldest_ms)
+        dropped = await asyncio.to_thread(self._shelf.drop_before, app_id, oldest_ms)
         if dropped:
             self._log.info("old_queries_dropped", app=app_id, rows=dropped)
         if first:

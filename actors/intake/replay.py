@@ -20,15 +20,15 @@ from cluster.clock import Clock
 from cluster.errors import Conflict, HouseError, TooMany, Unavailable, Unprocessable
 from cluster.ids import new_task_id
 from cluster.records.quarantine_entry import QuarantineEntry
-from cluster.records.validation.accepted import AcceptedRecords, RecordNoun, Standing
+from cluster.records.validation.accepted import AcceptedRecords, RecordNoun, TypeCheck
 from cluster.records.validation.upload import parse_upload
 from cluster.store.ports.stores import Noun, Op, Stores
 
-Status = Literal["replayed", "refused", "skipped", "waiting"]
+ReplayStatus = Literal["replayed", "refused", "skipped", "waiting"]
 
 WAIT_S = 60.0
-_LOOK_S = 0.05
-_TRIES = 5
+_POLL_S = 0.05
+_MAX_TRIES = 5
 _NOUNS = ("user", "product")
 _TYPES_CHANGED = "attribute types change while the record is checked; replay it again"
 
@@ -37,7 +37,7 @@ _TYPES_CHANGED = "attribute types change while the record is checked; replay it 
 class ReplayResult:
     """What became of one entry."""
 
-    status: Status
+    status: ReplayStatus
     reason: str = ""
     is_removable: bool = False
     "The entry can go: it was applied, or the intake set it aside anew."
@@ -55,12 +55,12 @@ def find_obstacle(entry: QuarantineEntry) -> str:
         entry.noun == "interaction" and entry.source == "store"
     ):
         return f"only users, products and interactions are replayed; make this {entry.noun or 'entry'} anew"
-    if _read(entry) is None:
+    if _read_payload(entry) is None:
         return "it was cut off or is no JSON; upload or ingest it again"
     return ""
 
 
-class Replayer:
+class QuarantineReplayer:
     """Replays entries of one app; somebody else applies what the intake is given."""
 
     def __init__(self, stores: Stores, app_id: str, clock: Clock, *, wait_s: float = WAIT_S) -> None:
@@ -83,7 +83,7 @@ class Replayer:
             return ReplayResult("skipped", reason)
         if entry.is_damaged and not damaged:
             return ReplayResult("skipped", "its checksum is wrong: look at it, then replay it with --damaged")
-        found = _read(entry)
+        found = _read_payload(entry)
         if entry.kind == "batch" and _are_ids(found):
             return await self._remove(cast(Noun, entry.noun), found, overwrite)
         records = found if entry.kind == "batch" else [found]
@@ -97,7 +97,7 @@ class Replayer:
         except (Unavailable, TooMany):
             raise
         except HouseError as error:
-            return ReplayResult("refused", _words_of(error))
+            return ReplayResult("refused", _error_text(error))
         return await self._put(cast(Noun, entry.noun), accepted, overwrite)
 
     async def _append(self, body: bytes, interaction: Any, now_ms: int) -> ReplayResult:
@@ -110,27 +110,29 @@ class Replayer:
 
     async def _put(self, noun: Noun, accepted: AcceptedRecords, overwrite: bool) -> ReplayResult:
         record_ids = [record.record_id for record in accepted.records]
-        if kept := await self._kept(noun, record_ids, overwrite):
+        if kept := await self._find_existing(noun, record_ids, overwrite):
             return kept
         known: dict[str, str] = {}
-        for _ in range(_TRIES):
-            standing = accepted.against(known)
+        for _ in range(_MAX_TRIES):
+            standing = accepted.check_types(known)
             if standing.messages:
                 return ReplayResult("refused", standing.messages[0])
-            clashes = await self._hand(noun, "put", standing)
+            clashes = await self._submit(noun, "put", standing)
             if isinstance(clashes, ReplayResult):
                 return clashes
             known |= clashes
         raise Conflict(_TYPES_CHANGED)
 
     async def _remove(self, noun: Noun, record_ids: Sequence[str], overwrite: bool) -> ReplayResult:
-        if kept := await self._kept(noun, record_ids, overwrite):
+        if kept := await self._find_existing(noun, record_ids, overwrite):
             return kept
         result = await self._accept(noun, "remove", orjson.dumps(list(record_ids)), len(record_ids), {})
         assert isinstance(result, ReplayResult), "a removal relies on no attribute types"
         return result
 
-    async def _kept(self, noun: Noun, record_ids: Sequence[str], overwrite: bool) -> ReplayResult | None:
+    async def _find_existing(
+        self, noun: Noun, record_ids: Sequence[str], overwrite: bool
+    ) -> ReplayResult | None:
         if overwrite:
             return None
         stored = await self._stores.records.get_many(self._app_id, noun, list(record_ids))
@@ -142,7 +144,7 @@ class Replayer:
         )
         return ReplayResult("skipped", words)
 
-    async def _hand(self, noun: Noun, op: Op, standing: Standing) -> ReplayResult | dict[str, str]:
+    async def _submit(self, noun: Noun, op: Op, standing: TypeCheck) -> ReplayResult | dict[str, str]:
         return await self._accept(noun, op, standing.payload, len(standing.records), standing.attribute_types)
 
     async def _accept(
@@ -156,9 +158,9 @@ class Replayer:
         )  # fmt: skip
         if took.conflicts:
             return dict(took.conflicts)
-        return await self._ended(noun, task_id)
+        return await self._wait_for_task(noun, task_id)
 
-    async def _ended(self, noun: Noun, task_id: str) -> ReplayResult:
+    async def _wait_for_task(self, noun: Noun, task_id: str) -> ReplayResult:
         until_s = self._clock.monotonic_s() + self._wait_s
         while self._clock.monotonic_s() < until_s:
             task = await self._stores.tasks.get(self._app_id, noun, task_id)
@@ -167,12 +169,12 @@ class Replayer:
                     return ReplayResult("replayed", is_removable=True)
                 reason = task.errors[-1] if task.errors else "it could not be applied"
                 return ReplayResult("refused", f"{reason} (the intake set it aside anew)", is_removable=True)
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
         # The intake has it, and will apply it or set it aside anew.
         return ReplayResult("waiting", f"the intake has it as task {task_id}", is_removable=True)
 
 
-def _read(entry: QuarantineEntry) -> Any:
+def _read_payload(entry: QuarantineEntry) -> Any:
     """Read the payload: an object, or an array of a batch; None for anything else."""
     try:
         value = orjson.loads(entry.payload)
@@ -187,6 +189,6 @@ def _are_ids(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
-def _words_of(error: HouseError) -> str:
+def _error_text(error: HouseError) -> str:
     messages = error.facts.get("messages", ()) if isinstance(error, Unprocessable) else ()
     return "; ".join(messages[:3]) or error.message

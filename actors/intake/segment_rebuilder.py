@@ -10,20 +10,20 @@ from typing import Any
 
 import structlog
 
-from actors.intake.segment_rows import settling
-from actors.intake.steps import prepare
+from actors.intake.segment_rows import build_compaction_batch
+from actors.intake.steps import prepare_batch
 from actors.language.embedder import Embedder
-from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock
-from cluster.store.ports.stores import Change, Noun, Stores
+from cluster.store.ports.stores import ChangeLogEntry, Noun, Stores
 
-_AT_ONCE = 200
+_BATCH = 200
 
 
-class Rebuilder:
+class SegmentRebuilder:
     """Writes the segments of one noun anew."""
 
-    def __init__(self, stores: Stores, segments: SegmentShelf, embedder: Embedder, clock: Clock) -> None:
+    def __init__(self, stores: Stores, segments: SegmentStore, embedder: Embedder, clock: Clock) -> None:
         self._stores = stores
         self._segments = segments
         self._embedder = embedder
@@ -42,17 +42,18 @@ class Rebuilder:
         last = await self._stores.changes.last(app_id, noun)
         record_ids = await self._stores.records.ids(app_id, noun)
         tables: list[Any] = []
-        for start in range(0, len(record_ids), _AT_ONCE):
-            found = await self._stores.records.get_many(app_id, noun, record_ids[start : start + _AT_ONCE])
+        for start in range(0, len(record_ids), _BATCH):
+            found = await self._stores.records.get_many(app_id, noun, record_ids[start : start + _BATCH])
             payload = b"[" + b",".join(record for record in found if record is not None) + b"]"
-            tables.append(await asyncio.to_thread(self._table, noun, payload, last))
+            tables.append(await asyncio.to_thread(self._build_table, noun, payload, last))
         await asyncio.to_thread(self._segments.rebuild, app_id, noun, tables, last=last)
-        await self._stores.changes.settle(app_id, noun, last, self._clock.now_ms())
+        await self._stores.changes.compact(app_id, noun, last, self._clock.now_ms())
         self._log.warning("segments_rebuilt", app=app_id, noun=noun, records=len(record_ids))
         return last
 
-    def _table(self, noun: Noun, payload: bytes, last: str) -> Any:
-        prepared = prepare(noun, payload, self._embedder)
-        return settling(
-            noun, [Change(noun, last, "put", prepared.change_payload, prepared.vectors, prepared.embedder)]
+    def _build_table(self, noun: Noun, payload: bytes, last: str) -> Any:
+        prepared = prepare_batch(noun, payload, self._embedder)
+        return build_compaction_batch(
+            noun,
+            [ChangeLogEntry(noun, last, "put", prepared.change_payload, prepared.vectors, prepared.embedder)],
         ).table

@@ -15,19 +15,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cluster import ids
-from cluster.artifacts.segments import position
+from cluster.artifacts.segments import position_from_offset
 from cluster.artifacts.tables import INTERACTIONS, RECORDS
-from cluster.store.ports.stores import Change, Noun
+from cluster.store.ports.stores import ChangeLogEntry, Noun
 
 GROUP = "group:"
 UNKNOWN_RATING = 3.0
 SHORTEST_S = 0.001
 _GROUP_ROWS = 10_000
-_BROKEN = (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError, pa.ArrowException)
+_READ_ERRORS = (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError, pa.ArrowException)
 
 
 @dataclass(frozen=True, slots=True)
-class Settling:
+class CompactionBatch:
     """What a run of changes of one noun adds to the shelf and takes from it."""
 
     table: Any
@@ -40,18 +40,20 @@ class Settling:
     "Why rows were left out: entries that are not what the log promises. They must never stop the rest."
 
 
-def settling(noun: Noun, changes: Sequence[Change]) -> Settling:
+def build_compaction_batch(noun: Noun, changes: Sequence[ChangeLogEntry]) -> CompactionBatch:
     """Turn changes, oldest first and at least one, into rows."""
-    build = _interactions if noun == "interaction" else _records
+    build = _build_interaction_table if noun == "interaction" else _build_record_table
     refused: list[str] = []
     try:
         table, erased = build(noun, changes)
-    except _BROKEN:
-        table, erased = build(noun, [_sifted(noun, change, refused) for change in changes])
-    return Settling(table, tuple(sorted(erased)), changes[0].offset, changes[-1].offset, tuple(refused))
+    except _READ_ERRORS:
+        table, erased = build(noun, [_filter_change(noun, change, refused) for change in changes])
+    return CompactionBatch(
+        table, tuple(sorted(erased)), changes[0].offset, changes[-1].offset, tuple(refused)
+    )
 
 
-def forgotten(noun: Noun, changes: Sequence[Change]) -> list[str]:
+def find_erased_users(noun: Noun, changes: Sequence[ChangeLogEntry]) -> list[str]:
     """Name the readers (`u:...`, `a:...`) that changes of interactions or users take out, each once."""
     wanted = {"interaction": "erase", "user": "remove"}.get(noun)
     found: dict[str, None] = {}
@@ -60,28 +62,28 @@ def forgotten(noun: Noun, changes: Sequence[Change]) -> list[str]:
             continue
         try:
             names = [name for name in orjson.loads(change.payload) if isinstance(name, str)]
-        except _BROKEN:
+        except _READ_ERRORS:
             continue
         found.update(dict.fromkeys(names if noun == "interaction" else map(ids.user_reader, names)))
     return list(found)
 
 
-def _sifted(noun: Noun, change: Change, refused: list[str]) -> Change:
+def _filter_change(noun: Noun, change: ChangeLogEntry, refused: list[str]) -> ChangeLogEntry:
     """Keep of a change what can be read, record by record."""
-    build = _interactions if noun == "interaction" else _records
+    build = _build_interaction_table if noun == "interaction" else _build_record_table
     try:
         items = orjson.loads(change.payload)
         width = len(change.vectors) // max(1, len(items))
-    except _BROKEN as error:
+    except _READ_ERRORS as error:
         refused.append(f"{change.offset}: {type(error).__name__}")
         return replace(change, payload=b"[]", vectors=b"")
-    good: list[Change] = []
+    good: list[ChangeLogEntry] = []
     for at, item in enumerate(items):
         vector = change.vectors[at * width : (at + 1) * width]
         try:
             alone = replace(change, payload=orjson.dumps([item]), vectors=vector)
             build(noun, [alone])
-        except _BROKEN as error:
+        except _READ_ERRORS as error:
             refused.append(f"{change.offset}[{at}]: {type(error).__name__}")
         else:
             good.append(alone)
@@ -89,12 +91,12 @@ def _sifted(noun: Noun, change: Change, refused: list[str]) -> Change:
     return replace(change, payload=payload, vectors=b"".join(part.vectors for part in good))
 
 
-def _records(noun: Noun, changes: Sequence[Change]) -> tuple[Any, set[str]]:
+def _build_record_table(noun: Noun, changes: Sequence[ChangeLogEntry]) -> tuple[Any, set[str]]:
     rows: dict[str, tuple[Any, ...]] = {}
     erased: set[str] = set()
     for change in changes:
         if change.op == "put":
-            for row in _put_rows(noun, change):
+            for row in _build_put_rows(noun, change):
                 rows.pop(row[0], None)
                 rows[row[0]] = row
             continue
@@ -104,10 +106,10 @@ def _records(noun: Noun, changes: Sequence[Change]) -> tuple[Any, set[str]]:
                 erased.add(record_id)
             else:
                 rows[record_id] = (record_id, True, change.offset, None, None, None, None)
-    return _table(RECORDS, rows.values()), erased
+    return _build_table(RECORDS, rows.values()), erased
 
 
-def _put_rows(noun: Noun, change: Change) -> list[tuple[Any, ...]]:
+def _build_put_rows(noun: Noun, change: ChangeLogEntry) -> list[tuple[Any, ...]]:
     records = orjson.loads(change.payload)
     width = len(change.vectors) // len(records) if records else 0
     rows = []
@@ -121,7 +123,7 @@ def _put_rows(noun: Noun, change: Change) -> list[tuple[Any, ...]]:
     return rows
 
 
-def _interactions(noun: Noun, changes: Sequence[Change]) -> tuple[Any, set[str]]:
+def _build_interaction_table(noun: Noun, changes: Sequence[ChangeLogEntry]) -> tuple[Any, set[str]]:
     tables = [INTERACTIONS.empty_table()]
     erased: set[str] = set()
     group = _Group()
@@ -156,13 +158,13 @@ class _Group:
 
     def add(self, items: list[dict[str, Any]], offset: str) -> None:
         """Add the interactions of one change."""
-        self.readers += [_reader(item) for item in items]
+        self.readers += [_read_user(item) for item in items]
         self.types += [item["type"] for item in items]
         self.sent += [item["timestamp"] for item in items]
-        self.products += [_products(item) for item in items]
-        self.values += [_value(item) for item in items]
+        self.products += [_read_products(item) for item in items]
+        self.values += [_read_value(item) for item in items]
         self.jsons += [orjson.dumps(item) for item in items]
-        self.logged_ms += [position(offset)[0]] * len(items)
+        self.logged_ms += [position_from_offset(offset)[0]] * len(items)
         self.offsets += [offset] * len(items)
 
     def table(self) -> Any:
@@ -174,18 +176,18 @@ class _Group:
         return pa.table(arrays, schema=INTERACTIONS)
 
 
-def _reader(item: dict[str, Any]) -> str:
+def _read_user(item: dict[str, Any]) -> str:
     user_id = item.get("user_id")
     return ids.user_reader(user_id) if user_id else ids.anonymous_reader(item["anonymous_id"])
 
 
-def _products(item: dict[str, Any]) -> list[str]:
+def _read_products(item: dict[str, Any]) -> list[str]:
     products: list[str] = item.get("product_ids") or []
     groups = item.get("product_group_ids")
     return [*products, *(GROUP + group for group in groups)] if groups else products
 
 
-def _value(item: dict[str, Any]) -> float:
+def _read_value(item: dict[str, Any]) -> float:
     if item["type"] == "rate":
         rating: float = item.get("rating", UNKNOWN_RATING)
         return rating
@@ -193,7 +195,7 @@ def _value(item: dict[str, Any]) -> float:
     return 0.0 if duration_s is None else max(duration_s, SHORTEST_S)
 
 
-def _table(schema: Any, rows: Any) -> Any:
+def _build_table(schema: Any, rows: Any) -> Any:
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.table(arrays, schema=schema)

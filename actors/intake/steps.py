@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from actors.language.embedder import Embedder, text_of
+from actors.language.embedder import Embedder, embedding_text
 from actors.retrieval.html import parse_page
 from cluster.errors import Fault
 from cluster.store.ports.stores import Noun, RecordPut
@@ -21,11 +21,11 @@ from cluster.store.ports.stores import Noun, RecordPut
 _HTML_READ = 50_000
 _HTML_KEPT = 2_000
 
-TextOf = Callable[[dict[str, Any]], str]
+ReadText = Callable[[dict[str, Any]], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedBatch:
     """What one batch comes to."""
 
     records: tuple[RecordPut, ...]
@@ -40,7 +40,9 @@ class Prepared:
     "Those records, in the same order."
 
 
-def prepare(noun: Noun, payload: bytes, embedder: Embedder, *, read: TextOf | None = None) -> Prepared:
+def prepare_batch(
+    noun: Noun, payload: bytes, embedder: Embedder, *, read: ReadText | None = None
+) -> PreparedBatch:
     """Turn the JSON array of a `put` into records, change-log entry and vectors.
 
     `read` says which words of a product are embedded (`text` when not given).
@@ -53,25 +55,25 @@ def prepare(noun: Noun, payload: bytes, embedder: Embedder, *, read: TextOf | No
     rows: list[tuple[int, Any, RecordPut]] = []
     for at, record in enumerate(parsed):
         try:
-            rows.append((at, record, _row(noun, record)))
+            rows.append((at, record, _build_record(noun, record)))
         except (KeyError, TypeError, ValueError) as error:
             failed[at] = _reason(error)
     vectors = b""
     if noun == "product" and rows:
-        made = _embed(rows, embedder, text if read is None else read, failed)
+        made = _embed(rows, embedder, build_product_text if read is None else read, failed)
         rows = [row for row in rows if row[0] not in failed]
         vectors = np.concatenate(made).astype("<f2").tobytes() if made else b""
-    return Prepared(
+    return PreparedBatch(
         records=tuple(put for _, _, put in rows),
         change_payload=b"[" + b",".join(put.json for _, _, put in rows) + b"]",
         vectors=vectors,
         embedder=embedder.version if noun == "product" else "",
-        failed=tuple(_message(at, reason) for at, reason in sorted(failed.items())),
+        failed=tuple(_error_message(at, reason) for at, reason in sorted(failed.items())),
         set_aside=tuple(orjson.dumps(parsed[at]) for at in sorted(failed)),
     )
 
 
-def removed_ids(payload: bytes) -> list[str]:
+def parse_removed_ids(payload: bytes) -> list[str]:
     """Read the ids of a `remove`.
 
     Errors:
@@ -83,15 +85,15 @@ def removed_ids(payload: bytes) -> list[str]:
     return record_ids
 
 
-def text(product: dict[str, Any]) -> str:
+def build_product_text(product: dict[str, Any]) -> str:
     """Write down what a product is about; one that has only `html` speaks through its plain text."""
     html = product.get("html")
     if html and not product.get("description") and not product.get("short_description"):
-        return text_of({**product, "description": plain_text(html)})
-    return text_of(product)
+        return embedding_text({**product, "description": text_from_html(html)})
+    return embedding_text(product)
 
 
-def plain_text(html: str) -> str:
+def text_from_html(html: str) -> str:
     """Strip tags, scripts and styles from the beginning of a page; it is read for its words only."""
     root = parse_page(html[:_HTML_READ])
     for node in root.css("script, style, template, x-template, noscript"):
@@ -111,7 +113,7 @@ def _parse(payload: bytes) -> list[Any]:
     return parsed
 
 
-def _row(noun: Noun, record: Any) -> RecordPut:
+def _build_record(noun: Noun, record: Any) -> RecordPut:
     record_id = record[noun + "_id"]
     kind = (record.get("type") or None) if noun == "product" else None
     if not isinstance(record_id, str) or not isinstance(kind, (str, type(None))):
@@ -120,7 +122,7 @@ def _row(noun: Noun, record: Any) -> RecordPut:
 
 
 def _embed(
-    rows: Sequence[tuple[int, Any, RecordPut]], embedder: Embedder, read: TextOf, failed: dict[int, str]
+    rows: Sequence[tuple[int, Any, RecordPut]], embedder: Embedder, read: ReadText, failed: dict[int, str]
 ) -> list[Any]:
     """Embed all at once; when that fails, one by one, so that only the poisonous ones are set aside."""
     try:
@@ -146,6 +148,6 @@ def _reason(error: Exception) -> str:
     return type(error).__name__
 
 
-def _message(at: int, reason: str) -> str:
+def _error_message(at: int, reason: str) -> str:
     """Say it in the grammar clients parse; the content of the record is not repeated."""
     return f"data.{at} is invalid. The record can not be processed ({reason})."

@@ -15,7 +15,7 @@ import mmh3
 import Stemmer
 
 from actors.language.stopwords import STOP_WORDS
-from actors.language.tokens import fold, words
+from actors.language.tokens import fold, tokenize
 
 ALGORITHMS = {
     "ar": "arabic", "ca": "catalan", "da": "danish", "de": "german", "el": "greek", "en": "english",
@@ -44,7 +44,7 @@ class Analyzer:
         # our own memory of whole words is the cache
         self._stem = Stemmer.Stemmer(algorithm, 0).stemWord if algorithm else str
         self.stop = STOP_WORDS.get(self.language, frozenset())
-        self._known = _Known(self._learn)
+        self._known = _TermCache(self._learn)
 
     def terms(self, text: str) -> list[int]:
         """Cut a text into terms, in order, repeated ones repeated.
@@ -54,7 +54,7 @@ class Analyzer:
         Cost:
             35 us for 150 words that were seen before
         """
-        return self.terms_of(said(text))
+        return self.terms_of(split_words(text))
 
     def terms_of(self, words: Iterable[str]) -> list[int]:
         """Turn words, cut by `said`, into terms."""
@@ -65,7 +65,7 @@ class Analyzer:
         return [stem for word in _SPLIT.findall(text.lower()) for stem in self._stems(word)]
 
     def _learn(self, word: str) -> tuple[int, ...]:
-        return tuple(code_of(stem) for stem in self._stems(word))
+        return tuple(term_code(stem) for stem in self._stems(word))
 
     def _stems(self, word: str) -> list[str]:
         if "." in word:
@@ -85,7 +85,7 @@ class Analyzer:
         return fold(self._stem(word)) or word
 
 
-class _Known(dict[str, tuple[int, ...]]):
+class _TermCache(dict[str, tuple[int, ...]]):
     """Words and their terms; a new word is learned when it is asked for."""
 
     def __init__(self, learn: Callable[[str], tuple[int, ...]]) -> None:
@@ -106,7 +106,7 @@ class Analyzers:
     def __init__(self) -> None:
         self._made: dict[str, Analyzer] = {}
 
-    def of(self, language: str) -> Analyzer:
+    def get(self, language: str) -> Analyzer:
         """Find the analyzer of a language; one that has no stemmer shares the plain one."""
         short = language[:2].lower()
         key = short if short in ALGORITHMS else ""
@@ -115,7 +115,7 @@ class Analyzers:
             found = self._made[key] = Analyzer(key)
         return found
 
-    def guess(self, text: str) -> str:
+    def detect_language(self, text: str) -> str:
         """Guess a language by its small words; `en` when nothing speaks for another."""
         said = _SPLIT.findall(text.lower())
         best, most = "en", sum(word in STOP_WORDS["en"] for word in said)
@@ -125,12 +125,12 @@ class Analyzers:
                 best, most = language, count
         return best
 
-    def question(self, text: str, languages: Sequence[str]) -> list[tuple[int, ...]]:
+    def query_terms(self, text: str, languages: Sequence[str]) -> list[tuple[int, ...]]:
         """Cut a question into words, each as its different terms in some languages.
 
         Which words say nothing is told by the language most of them belong to; among equals the first one.
         """
-        asked = [self.of(language) for language in languages] or [self.of("")]
+        asked = [self.get(language) for language in languages] or [self.get("")]
         said = _SPLIT.findall(text.lower())
         own = max(asked, key=lambda analyzer: sum(word in analyzer.stop for word in said))
         cut: list[tuple[int, ...]] = []
@@ -141,23 +141,23 @@ class Analyzers:
         return cut
 
 
-def said(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Cut a text into words as they stand, in lower case."""
     return _SPLIT.findall(text.lower())
 
 
-def said_where(text: str) -> Iterator[tuple[str, int, int]]:
+def split_words_with_spans(text: str) -> Iterator[tuple[str, int, int]]:
     """Cut a text into words in lower case, and say where each begins and ends."""
     for found in _SPLIT.finditer(text):
         yield found.group().lower(), found.start(), found.end()
 
 
-def code_of(stem: str) -> int:
+def term_code(stem: str) -> int:
     """Give a stem its number."""
     return mmh3.hash64(stem.encode("utf-8", "surrogatepass"), 11, signed=False)[0] or 1
 
 
 def _cut(word: str) -> list[str]:
     """Keep accents for the stemmer; scripts without blanks are cut into pairs."""
-    pieces = words(word)
+    pieces = tokenize(word)
     return pieces if len(pieces) > 1 else [word]

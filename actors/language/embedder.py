@@ -17,7 +17,7 @@ import mmh3
 import numpy as np
 import numpy.typing as npt
 
-from actors.language.tokens import grams, words
+from actors.language.tokens import grams, tokenize
 
 Vectors = npt.NDArray[np.float32]
 """float32 [n, d], rows of length 1; a text without words has a row of zeros."""
@@ -34,7 +34,7 @@ der die das und oder mit von zu im am den dem ein eine ist für auf des
 le la les de du et ou avec pour un une dans sur au aux en el los las y o con por para una del al
 il lo gli e di da per che van het een voor met
 """
-_FILLERS = frozenset(words(_FILLER_TEXT))
+_FILLERS = frozenset(tokenize(_FILLER_TEXT))
 
 
 class Embedder(Protocol):
@@ -76,7 +76,7 @@ class HashingEmbedder:
         """
         out = np.zeros((len(texts), self.dimensions), np.float32)
         for row, text in enumerate(texts):
-            counts = Counter(words(text))
+            counts = Counter(tokenize(text))
             if counts:
                 vectors = np.array([self._word(word) for word in counts])
                 damped = np.array([_weight(word, count) for word, count in counts.items()], np.float32)
@@ -101,7 +101,7 @@ class HashingEmbedder:
         return vector
 
 
-def text_of(product: Mapping[str, Any]) -> str:
+def embedding_text(product: Mapping[str, Any]) -> str:
     """Write down what a product is about, weighty fields repeated, so that any embedder can read it.
 
     Title thrice; brand, category paths and tags twice, also as one joined word each, so that equal values weigh
@@ -153,7 +153,7 @@ def _scalars(value: Any) -> Iterator[str]:
 
 
 def _joined(*values: str) -> str:
-    return "_".join("".join(words(value)) for value in values)
+    return "_".join("".join(tokenize(value)) for value in values)
 
 
 def _weight(word: str, count: int) -> float:

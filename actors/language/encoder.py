@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from actors.language.embedder import Embedder, Vectors
-from cluster.artifacts.checksummed_files import entry_of
+from cluster.artifacts.checksummed_files import file_entry_from_path
 from cluster.artifacts.manifest import Manifest
 from cluster.errors import Fault, Invalid, NotFound
 
@@ -48,7 +48,7 @@ class SentenceEncoder:
             Fault: its files are damaged
             Invalid: the extra `meaning` is not installed
         """
-        manifest = _verified(folder)
+        manifest = _verify_files(folder)
         try:
             import onnxruntime
             from tokenizers import Tokenizer
@@ -94,7 +94,7 @@ class SentenceEncoder:
         return found
 
 
-def models_in(folder: Path) -> list[Path]:
+def list_models(folder: Path) -> list[Path]:
     """Folders of imported encoders, the one imported last first."""
     if not folder.is_dir():
         return []
@@ -104,7 +104,7 @@ def models_in(folder: Path) -> list[Path]:
 
 def find_encoder(folder: Path, version: str = "") -> Embedder | None:
     """Open the encoder of a version, or the one imported last; None when it is not here."""
-    for one in models_in(folder):
+    for one in list_models(folder):
         if version in ("", one.name):
             return SentenceEncoder.open(one)
     return None
@@ -112,14 +112,16 @@ def find_encoder(folder: Path, version: str = "") -> Embedder | None:
 
 def seal_model(folder: Path, facts: dict[str, Any]) -> None:
     """Write the manifest over the files of an encoder."""
-    files = tuple(entry_of(folder / name) for name in (MODEL, TOKENIZER))
+    files = tuple(file_entry_from_path(folder / name) for name in (MODEL, TOKENIZER))
     (folder / MANIFEST).write_bytes(Manifest(KIND, 1, 0, facts, files).dump())
 
 
-def _verified(folder: Path) -> Manifest:
+def _verify_files(folder: Path) -> Manifest:
     try:
         manifest = Manifest.parse((folder / MANIFEST).read_bytes(), kind=KIND)
-        damaged = [entry.name for entry in manifest.files if entry_of(folder / entry.name) != entry]
+        damaged = [
+            entry.name for entry in manifest.files if file_entry_from_path(folder / entry.name) != entry
+        ]
     except OSError as error:
         raise NotFound(f"no encoder in {folder.name}: {error.strerror}") from error
     if damaged:

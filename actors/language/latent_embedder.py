@@ -25,7 +25,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from actors.language.embedder import Vectors
-from actors.language.tokens import grams, words
+from actors.language.tokens import grams, tokenize
 
 DIMENSIONS = 192
 SHARE = 0.2
@@ -76,7 +76,7 @@ class LatentEmbedder:
         Cost:
             60 us for a question, 0.1 ms for a passage, once their words were seen before
         """
-        counted = [Counter(words(text)) for text in texts]
+        counted = [Counter(tokenize(text)) for text in texts]
         with self._lock:  # a host's readers and its writer share one embedder
             self._learn(counted)
             places, vectors = self._places, self._vectors
@@ -131,7 +131,7 @@ def train(
     Cost:
         20,000 passages: about 40 s on one core, 0.6 GB
     """
-    counted = [Counter(words(text)) for text in texts]
+    counted = [Counter(tokenize(text)) for text in texts]
     vocabulary = sorted({word for counts in counted for word in counts})
     places = {word: at for at, word in enumerate(vocabulary)}
     codes, weights, owners = _features_of(vocabulary)

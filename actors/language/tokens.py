@@ -11,7 +11,7 @@ _IDEOGRAPHS = re.compile(r"[぀-ヿ㐀-鿿가-힯]")
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
+class TypedWords:
     """What somebody typed so far."""
 
     words: tuple[str, ...]
@@ -27,7 +27,7 @@ def fold(text: str) -> str:
     return unicodedata.normalize("NFC", "".join(c for c in parts if not unicodedata.combining(c)))
 
 
-def words(text: str) -> list[str]:
+def tokenize(text: str) -> list[str]:
     """Split folded text into words; scripts without blanks are cut into pairs of characters."""
     found = _WORD.findall(fold(text))
     if text.isascii():
@@ -35,10 +35,10 @@ def words(text: str) -> list[str]:
     return [piece for word in found for piece in _pieces(word)]
 
 
-def typed(text: str) -> Typed:
+def tokenize_typed(text: str) -> TypedWords:
     """Split what somebody is typing, remembering whether the last word is finished."""
-    found = tuple(words(text))
-    return Typed(found, bool(found) and not text[-1:].isspace())
+    found = tuple(tokenize(text))
+    return TypedWords(found, bool(found) and not text[-1:].isspace())
 
 
 def grams(word: str, sizes: tuple[int, ...] = (3, 4)) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from cluster.errors import Invalid
 
-ReadList = Callable[[], Collection[str]]
+ReadAllowedList = Callable[[], Collection[str]]
 "Reads the list as it is now: classes as `package.module:Class`."
 
 
@@ -20,9 +20,9 @@ class AllowedLearners:
     """The list, as one process knows it; empty until the start of the process says where it stands."""
 
     def __init__(self) -> None:
-        self._read: ReadList = tuple
+        self._read: ReadAllowedList = tuple
 
-    def read_from(self, read: ReadList) -> None:
+    def set_source(self, read: ReadAllowedList) -> None:
         """Set where the list stands; it is read again at every check, so a change needs no restart."""
         self._read = read
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from actors.models.model import Batch, Model
-from actors.models.standardized import Scaled
-from actors.models.user_histories import Histories
+from actors.models.standardized import StandardizedScores
+from actors.models.user_histories import UserHistories
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BlendPart:
     """One model of a blend."""
 
     name: str
@@ -28,9 +28,9 @@ class Part:
 class Blend:
     """Weighted parts; itself something that scores."""
 
-    parts: Sequence[Part]
+    parts: Sequence[BlendPart]
 
-    def score(self, histories: Histories) -> Batch:
+    def score(self, histories: UserHistories) -> Batch:
         """Add up the scaled scores of all parts.
 
         Shapes:
@@ -41,5 +41,5 @@ class Blend:
         for part in self.parts:
             weights = np.where(known, part.weight, part.weight_new).astype(np.float32)
             if weights.any():
-                Scaled.of(part.model, histories).add_to(total, weights)
+                StandardizedScores.of(part.model, histories).add_to(total, weights)
         return total

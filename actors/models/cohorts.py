@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from actors.models.model import Array, Batch, Parts
+from actors.models.model import Array, Batch, ModelState
 from actors.vectors.types import Codes, Floats, Matrix, Rows, Vector
 
 FIELDS = ("country", "state", "city", "gender", "group_id")
@@ -28,7 +28,7 @@ _ERRORS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Cohorts:
+class CohortModel:
     """Shares of all votes, per profile value.
 
     Shapes:
@@ -88,15 +88,17 @@ class Cohorts:
         scores[counts == 0] = self.everybody
         return scores
 
-    def save(self) -> Parts:
+    def save(self) -> ModelState:
         """Give the shares."""
         arrays: dict[str, Array] = {"shares": self.shares, "everybody": self.everybody, "first": self.first}
         if self.mass is not None:
             arrays["mass"] = self.mass
-        return Parts(arrays, {"fields": list(self.fields), "values": [list(found) for found in self.values]})
+        return ModelState(
+            arrays, {"fields": list(self.fields), "values": [list(found) for found in self.values]}
+        )
 
     @classmethod
-    def load(cls, parts: Parts) -> Cohorts:
+    def load(cls, parts: ModelState) -> CohortModel:
         """Bring the shares back."""
         return cls(
             parts.array("shares"),
@@ -133,7 +135,7 @@ def estimate_prior(counts: Floats, squares: float, everybody: Floats) -> float:
     return float(np.clip((1 - agreed) / (agreed - chance), LEAST_PRIOR, MOST_PRIOR))
 
 
-def text_of_value(value: Any) -> str:
+def text_from_value(value: Any) -> str:
     """Write a profile's value as cohorts name it; empty when it is no single value."""
     if isinstance(value, bool):
         return str(value).lower()
@@ -141,5 +143,5 @@ def text_of_value(value: Any) -> str:
 
 
 def _code(values: tuple[str, ...], value: Any) -> int:
-    text = text_of_value(value)
+    text = text_from_value(value)
     return values.index(text) if text in values else -1

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from actors.models.model import Batch, Parts
-from actors.models.neighbours import csr_of
+from actors.models.model import Batch, ModelState
+from actors.models.neighbours import csr_from_arrays
 from actors.models.sparse_sum import add_rows
-from actors.models.user_histories import Fading, Histories, faded
-from actors.models.user_history import Past
+from actors.models.user_histories import TimeDecay, UserHistories, apply_time_decay
+from actors.models.user_history import UserHistory
 from actors.vectors.types import Rows, Scores
 
 
@@ -33,20 +33,20 @@ class ContentWeights:
     features: Rows
     sample: Any
     "Scores are brought to spread 1 over these items."
-    fading: Fading
+    fading: TimeDecay
 
-    def score(self, histories: Histories, products: Any) -> Batch:
+    def score(self, histories: UserHistories, products: Any) -> Batch:
         """Score products for histories; the scale is free.
 
         Shapes:
             products: CSR float32 [k, d]
             returns: float32 [q, k]
         """
-        liked = faded(histories, self.fading) @ self.weights
+        liked = apply_time_decay(histories, self.fading) @ self.weights
         scores: Batch = (liked @ products.T).toarray().astype(np.float32, copy=False)
         return scores
 
-    def score_past(self, past: Past, products: Any) -> Scores:
+    def score_past(self, past: UserHistory, products: Any) -> Scores:
         """Score products for one reader: mean 0 and spread 1 over the sample, zeros when nothing is known.
 
         Shapes:
@@ -56,7 +56,7 @@ class ContentWeights:
             50 events, 2,000 products of ten features: 60 us
         """
         liked = np.zeros(len(self.features), np.float32)
-        if not add_rows(self.weights, *past.faded(self.fading), liked):
+        if not add_rows(self.weights, *past.apply_time_decay(self.fading), liked):
             return np.zeros(products.shape[0], np.float32)
         usual = self.sample @ liked
         spread = float(usual.std())
@@ -65,11 +65,11 @@ class ContentWeights:
         scores: Scores = (products @ liked - usual.mean()) * np.float32(1 / spread)
         return scores
 
-    def fading_as(self, fading: Fading) -> ContentWeights:
+    def fading_as(self, fading: TimeDecay) -> ContentWeights:
         """Give the same weights with another fading of the history."""
         return replace(self, fading=fading)
 
-    def save(self) -> Parts:
+    def save(self) -> ModelState:
         """Give weights and sample as three arrays each, and the features."""
         arrays = {
             "starts": self.weights.indptr,
@@ -80,15 +80,15 @@ class ContentWeights:
             "sample_columns": self.sample.indices,
             "sample_values": self.sample.data,
         }
-        return Parts(arrays, {"fading": self.fading.model_dump(), "items": int(self.weights.shape[0])})
+        return ModelState(arrays, {"fading": self.fading.model_dump(), "items": int(self.weights.shape[0])})
 
     @classmethod
-    def load(cls, parts: Parts) -> ContentWeights:
+    def load(cls, parts: ModelState) -> ContentWeights:
         """Bring the weights back, without copying them."""
         features = np.asarray(parts.array("features"))
         starts, columns, values = (parts.array(name) for name in ("starts", "columns", "weights"))
-        weights = csr_of(starts, columns, values, (int(parts.facts["items"]), len(features)))
+        weights = csr_from_arrays(starts, columns, values, (int(parts.facts["items"]), len(features)))
         taken = (parts.array(f"sample_{name}") for name in ("starts", "columns", "values"))
         first, columns, values = taken
-        sample = csr_of(first, columns, values, (len(first) - 1, len(features)))
-        return cls(weights, features, sample, Fading(**parts.facts["fading"]))
+        sample = csr_from_arrays(first, columns, values, (len(first) - 1, len(features)))
+        return cls(weights, features, sample, TimeDecay(**parts.facts["fading"]))

@@ -14,15 +14,15 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from actors.models.model import Batch, Parts
-from actors.models.user_histories import Fading, Histories, faded
+from actors.models.model import Batch, ModelState
+from actors.models.user_histories import TimeDecay, UserHistories, apply_time_decay
 from actors.vectors.types import Matrix
 
 _BLOCK_VALUES = 8_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Solving:
+class SolverConfig:
     """How vectors are solved for."""
 
     regularisation: float = 0.05
@@ -34,7 +34,7 @@ class Solving:
 
 
 @dataclass(frozen=True, slots=True)
-class Factors:
+class FactorModel:
     """The model: item vectors; a reader's vector is worked out when asked.
 
     Shapes:
@@ -43,48 +43,48 @@ class Factors:
 
     items: Matrix
     gram: Matrix
-    solving: Solving
-    fading: Fading
+    solving: SolverConfig
+    fading: TimeDecay
 
-    def readers(self, histories: Histories) -> Matrix:
+    def compute_user_vectors(self, histories: UserHistories) -> Matrix:
         """Work out the vectors of histories.
 
         Shapes:
             returns: float32 [q, f]; zeros for an empty history
         """
-        liked = faded(histories, self.fading)
+        liked = apply_time_decay(histories, self.fading)
         liked.data = np.maximum(liked.data, 0.0)
         liked.eliminate_zeros()
         start = np.zeros((len(histories), self.items.shape[1]), np.float32)
-        return solved(liked, self.items, start, self.solving, gram=self.gram)
+        return solve(liked, self.items, start, self.solving, gram=self.gram)
 
-    def score(self, histories: Histories) -> Batch:
+    def score(self, histories: UserHistories) -> Batch:
         """Multiply reader with item vectors.
 
         Shapes:
             returns: float32 [q, n]
         """
-        scores: Batch = self.readers(histories) @ self.items.T
+        scores: Batch = self.compute_user_vectors(histories) @ self.items.T
         return scores
 
-    def fading_as(self, fading: Fading) -> Factors:
+    def fading_as(self, fading: TimeDecay) -> FactorModel:
         """Give the same vectors with another fading of the history."""
         return replace(self, fading=fading)
 
-    def save(self) -> Parts:
+    def save(self) -> ModelState:
         """Give the vectors."""
         facts = {"solving": asdict(self.solving), "fading": self.fading.model_dump()}
-        return Parts({"items": self.items, "gram": self.gram}, facts)
+        return ModelState({"items": self.items, "gram": self.gram}, facts)
 
     @classmethod
-    def load(cls, parts: Parts) -> Factors:
+    def load(cls, parts: ModelState) -> FactorModel:
         """Bring the vectors back."""
-        solving, fading = Solving(**parts.facts["solving"]), Fading(**parts.facts["fading"])
+        solving, fading = SolverConfig(**parts.facts["solving"]), TimeDecay(**parts.facts["fading"])
         return cls(parts.array("items"), parts.array("gram"), solving, fading)
 
 
-def solved(
-    matrix: Any, others: Matrix, start: Matrix, solving: Solving, gram: Matrix | None = None
+def solve(
+    matrix: Any, others: Matrix, start: Matrix, solving: SolverConfig, gram: Matrix | None = None
 ) -> Matrix:
     """Solve (Y'Y + Y'(C - I)Y + lambda I) x = Y'Cp for every row, from where it stood.
 
@@ -97,22 +97,24 @@ def solved(
     extra = matrix.data * np.float32(solving.confidence)
     owner = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
     rows = start.copy()
-    residual = _times(matrix, 1.0 + extra, others) - _applied(matrix, extra, owner, others, base, rows)
+    residual = _multiply(matrix, 1.0 + extra, others) - _apply_matrix(
+        matrix, extra, owner, others, base, rows
+    )
     direction = residual.copy()
     square = np.einsum("qf,qf->q", residual, residual)
     for _ in range(solving.steps):
-        product = _applied(matrix, extra, owner, others, base, direction)
-        length = _divided(square, np.einsum("qf,qf->q", direction, product))
+        product = _apply_matrix(matrix, extra, owner, others, base, direction)
+        length = _divide(square, np.einsum("qf,qf->q", direction, product))
         rows += length[:, None] * direction
         residual -= length[:, None] * product
         now = np.einsum("qf,qf->q", residual, residual)
-        direction = residual + _divided(now, square)[:, None] * direction
+        direction = residual + _divide(now, square)[:, None] * direction
         square = now
     rows[np.diff(matrix.indptr) == 0] = 0.0
     return rows
 
 
-def _applied(
+def _apply_matrix(
     matrix: Any, extra: npt.NDArray[np.float32], owner: Any, others: Matrix, base: Matrix, vectors: Matrix
 ) -> Matrix:
     """Multiply each row's vector with its own matrix, without ever forming it."""
@@ -121,14 +123,14 @@ def _applied(
     for first in range(0, len(owner), step):
         part = slice(first, first + step)
         inner[part] = np.einsum("mf,mf->m", vectors[owner[part]], others[matrix.indices[part]])
-    applied: Matrix = vectors @ base + _times(matrix, extra * inner, others)
+    applied: Matrix = vectors @ base + _multiply(matrix, extra * inner, others)
     return applied
 
 
-def _times(matrix: Any, values: npt.NDArray[np.float32], others: Matrix) -> Matrix:
+def _multiply(matrix: Any, values: npt.NDArray[np.float32], others: Matrix) -> Matrix:
     product: Matrix = sp.csr_matrix((values, matrix.indices, matrix.indptr), shape=matrix.shape) @ others
     return product.astype(np.float32, copy=False)
 
 
-def _divided(above: npt.NDArray[np.float32], below: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def _divide(above: npt.NDArray[np.float32], below: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     return np.divide(above, below, out=np.zeros_like(above), where=below > 1e-20)

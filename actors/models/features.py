@@ -13,7 +13,7 @@ import mmh3
 import numpy as np
 import scipy.sparse as sp
 
-from actors.language.tokens import fold, words
+from actors.language.tokens import fold, tokenize
 from actors.vectors.types import Rows
 
 ALWAYS = mmh3.hash64(b"")[0]
@@ -25,16 +25,16 @@ _PLAIN = ("brand", "type", "color", "material", "size")
 _LISTED = ("tags", "authors")
 
 
-def features_of(product: Mapping[str, Any]) -> list[int]:
+def features_from_product(product: Mapping[str, Any]) -> list[int]:
     """List the features of a product, each once.
 
     Cost:
         20 us for a title of eight words and ten values
     """
-    return list(dict.fromkeys([ALWAYS, *(mmh3.hash64(name.encode())[0] for name in _names(product))]))
+    return list(dict.fromkeys([ALWAYS, *(mmh3.hash64(name.encode())[0] for name in _list_names(product))]))
 
 
-def feature_matrix(products: Iterable[Iterable[int]], features: Rows) -> Any:
+def build_feature_matrix(products: Iterable[Iterable[int]], features: Rows) -> Any:
     """Mark which products have which features; others are left out.
 
     Shapes:
@@ -57,23 +57,23 @@ def feature_matrix(products: Iterable[Iterable[int]], features: Rows) -> Any:
     return matrix
 
 
-def _names(product: Mapping[str, Any]) -> Iterator[str]:
-    for word in words(str(product.get("title") or "")):
+def _list_names(product: Mapping[str, Any]) -> Iterator[str]:
+    for word in tokenize(str(product.get("title") or "")):
         yield f"word:{word}"
     for field in _PLAIN:
         if product.get(field):
-            yield _named(field, product[field])
+            yield _format_name(field, product[field])
     for path in product.get("categories") or ():
         for depth in range(1, len(path) + 1):
-            yield _named("category", "/".join(map(str, path[:depth])))
+            yield _format_name("category", "/".join(map(str, path[:depth])))
     for field in _LISTED:
         for value in product.get(field) or ():
-            yield _named(field, value)
+            yield _format_name(field, value)
     for field, value in (product.get("custom_attributes") or {}).items():
         for one in islice(value if isinstance(value, list) else [value], _MOST_VALUES):
             if isinstance(one, str | bool | int):
-                yield _named(f"attribute:{field}", one)
+                yield _format_name(f"attribute:{field}", one)
 
 
-def _named(field: str, value: Any) -> str:
+def _format_name(field: str, value: Any) -> str:
     return f"{field}:{fold(str(value)[:_LONGEST_VALUE])}"

@@ -18,8 +18,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from actors.models.user_histories import Histories
-from actors.models.user_history import Past
+from actors.models.user_histories import UserHistories
+from actors.models.user_history import UserHistory
 from actors.vectors.types import Scores
 from cluster.errors import Fault
 
@@ -30,7 +30,7 @@ Batch = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ModelState:
     """What is kept of a model: named arrays without objects in them, and facts that fit JSON."""
 
     arrays: Mapping[str, Array]
@@ -51,7 +51,7 @@ class Parts:
 class Model(Protocol):
     """What was learned."""
 
-    def score(self, histories: Histories) -> Batch:
+    def score(self, histories: UserHistories) -> Batch:
         """Score every item for every history.
 
         Shapes:
@@ -59,7 +59,7 @@ class Model(Protocol):
         """
         ...
 
-    def save(self) -> Parts:
+    def save(self) -> ModelState:
         """Give everything needed to load it again."""
         ...
 
@@ -68,7 +68,7 @@ class Model(Protocol):
 class SparseModel(Model, Protocol):
     """A model that says nothing (0) about most items; optional, it makes choosing weights and evaluating faster."""
 
-    def sparse(self, histories: Histories) -> Any:
+    def sparse(self, histories: UserHistories) -> Any:
         """Score like `score`.
 
         Shapes:
@@ -78,7 +78,7 @@ class SparseModel(Model, Protocol):
 
 
 @runtime_checkable
-class CommonModel(Model, Protocol):
+class SharedScoresModel(Model, Protocol):
     """A model that says the same to everybody; optional, for the same reason."""
 
     def common(self) -> Scores:
@@ -91,10 +91,10 @@ class CommonModel(Model, Protocol):
 
 
 @runtime_checkable
-class QuickModel(Model, Protocol):
+class SingleUserModel(Model, Protocol):
     """A model that can be asked about one reader without building matrices; optional, it makes serving faster."""
 
-    def quick(self, past: Past) -> tuple[npt.NDArray[np.integer], Scores]:
+    def quick(self, past: UserHistory) -> tuple[npt.NDArray[np.integer], Scores]:
         """Score like `score`, 0 where nothing is said.
 
         Shapes:
@@ -104,10 +104,10 @@ class QuickModel(Model, Protocol):
 
 
 @runtime_checkable
-class AddingModel(QuickModel, Protocol):
+class AccumulatingModel(SingleUserModel, Protocol):
     """A model that has much to say of one reader and adds it up as it goes; optional, for the same reason."""
 
-    def add_to(self, total: Scores, past: Past) -> int:
+    def add_to(self, total: Scores, past: UserHistory) -> int:
         """Add what `quick` would give to `total`, and tell how many entries that were.
 
         Shapes:
@@ -117,9 +117,9 @@ class AddingModel(QuickModel, Protocol):
 
 
 @runtime_checkable
-class Loader(Protocol):
+class ModelLoader(Protocol):
     """What knows how to bring a model back; every learner does."""
 
-    def load(self, parts: Parts) -> Model:
+    def load(self, parts: ModelState) -> Model:
         """Bring back what `save` gave."""
         ...

@@ -12,15 +12,15 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from actors.models.model import Array, Batch, Parts
+from actors.models.model import Array, Batch, ModelState
 from actors.models.sparse_sum import add_rows
-from actors.models.user_histories import Fading, Histories, faded
-from actors.models.user_history import Past
+from actors.models.user_histories import TimeDecay, UserHistories, apply_time_decay
+from actors.models.user_history import UserHistory
 from actors.vectors.types import Scores
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbours:
+class NeighbourModel:
     """A model of weighted pairs.
 
     Shapes:
@@ -28,17 +28,17 @@ class Neighbours:
     """
 
     weights: Any
-    fading: Fading
+    fading: TimeDecay
 
-    def sparse(self, histories: Histories) -> Any:
+    def sparse(self, histories: UserHistories) -> Any:
         """Add up the rows of what was done.
 
         Shapes:
             returns: CSR float32 [q, n]
         """
-        return faded(histories, self.fading) @ self.weights
+        return apply_time_decay(histories, self.fading) @ self.weights
 
-    def score(self, histories: Histories) -> Batch:
+    def score(self, histories: UserHistories) -> Batch:
         """Add up the rows of what was done.
 
         Shapes:
@@ -47,13 +47,13 @@ class Neighbours:
         scores: Batch = self.sparse(histories).toarray()
         return scores
 
-    def quick(self, past: Past) -> tuple[npt.NDArray[np.integer], Scores]:
+    def quick(self, past: UserHistory) -> tuple[npt.NDArray[np.integer], Scores]:
         """Say what goes with one reader's items, straight from the mapped arrays.
 
         Shapes:
             returns: int [m], items that may repeat and then add up, and float32 [m]
         """
-        items, weights = past.faded(self.fading)
+        items, weights = past.apply_time_decay(self.fading)
         starts = self.weights.indptr
         first, last = starts[items], starts[items + 1]
         bounds = list(zip(first.tolist(), last.tolist(), strict=True))
@@ -63,35 +63,35 @@ class Neighbours:
         values = np.concatenate([self.weights.data[a:b] for a, b in bounds])
         return found, values * np.repeat(weights, last - first)
 
-    def add_to(self, total: Scores, past: Past) -> int:
+    def add_to(self, total: Scores, past: UserHistory) -> int:
         """Add what goes with one reader's items to `total`; tell how many pairs spoke.
 
         Cost:
             8,000 pairs: 25 us
         """
-        return add_rows(self.weights, *past.faded(self.fading), total)
+        return add_rows(self.weights, *past.apply_time_decay(self.fading), total)
 
-    def fading_as(self, fading: Fading) -> Neighbours:
+    def fading_as(self, fading: TimeDecay) -> NeighbourModel:
         """Give the same pairs with another fading of the history."""
         return replace(self, fading=fading)
 
-    def save(self) -> Parts:
+    def save(self) -> ModelState:
         """Give the matrix as three arrays and the fading as facts."""
         weights = self.weights
-        return Parts(
+        return ModelState(
             arrays={"starts": weights.indptr, "items": weights.indices, "weights": weights.data},
             facts={"fading": self.fading.model_dump(), "items": int(weights.shape[0])},
         )
 
     @classmethod
-    def load(cls, parts: Parts) -> Neighbours:
+    def load(cls, parts: ModelState) -> NeighbourModel:
         """Bring a saved model back, without copying its arrays."""
         count = int(parts.facts["items"])
         starts, items, values = (parts.array(name) for name in ("starts", "items", "weights"))
-        return cls(csr_of(starts, items, values, (count, count)), Fading(**parts.facts["fading"]))
+        return cls(csr_from_arrays(starts, items, values, (count, count)), TimeDecay(**parts.facts["fading"]))
 
 
-def csr_of(starts: Array, columns: Array, values: Array, shape: tuple[int, int]) -> Any:
+def csr_from_arrays(starts: Array, columns: Array, values: Array, shape: tuple[int, int]) -> Any:
     """Make a sparse matrix of its three arrays without reading them.
 
     Shapes:

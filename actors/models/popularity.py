@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from actors.models.model import Batch, Parts
-from actors.models.user_histories import Histories
+from actors.models.model import Batch, ModelState
+from actors.models.user_histories import UserHistories
 from actors.vectors.types import Scores
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class PopularityModel:
     """The same scores for everybody.
 
     Shapes:
@@ -33,7 +33,7 @@ class Counted:
         """
         return self.scores
 
-    def score(self, histories: Histories) -> Batch:
+    def score(self, histories: UserHistories) -> Batch:
         """Repeat the scores for every history.
 
         Shapes:
@@ -41,12 +41,12 @@ class Counted:
         """
         return np.repeat(self.scores[None], len(histories), axis=0)
 
-    def save(self) -> Parts:
+    def save(self) -> ModelState:
         """Give the scores."""
         facts = {"half_life_days": self.half_life_days, "power": self.power}
-        return Parts({"scores": self.scores}, facts)
+        return ModelState({"scores": self.scores}, facts)
 
     @classmethod
-    def load(cls, parts: Parts) -> Counted:
+    def load(cls, parts: ModelState) -> PopularityModel:
         """Bring back what was counted."""
         return cls(parts.array("scores"), parts.facts["half_life_days"], float(parts.facts["power"]))

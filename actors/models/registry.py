@@ -12,15 +12,15 @@ from types import MappingProxyType
 from typing import Any
 
 from actors.models.allowed_learners import ALLOWED
-from actors.models.blend import Blend, Part
-from actors.models.cohorts import Cohorts
+from actors.models.blend import Blend, BlendPart
+from actors.models.cohorts import CohortModel
 from actors.models.content import ContentWeights
-from actors.models.factors import Factors
-from actors.models.model import Loader, Model, Parts
-from actors.models.neighbours import Neighbours
-from actors.models.popularity import Counted
-from actors.models.repeat import Habit
-from actors.models.sessions import Sessions
+from actors.models.factors import FactorModel
+from actors.models.model import Model, ModelLoader, ModelState
+from actors.models.neighbours import NeighbourModel
+from actors.models.popularity import PopularityModel
+from actors.models.repeat import RepeatModel
+from actors.models.sessions import SessionModel
 from actors.models.snapshot import Snapshot
 from cluster.errors import Fault, Invalid
 
@@ -33,38 +33,38 @@ COHORTS = "extra-cohorts"
 CONTENT = "extra-content"
 "Name of the extra that knows what products without events are worth, from what they are like."
 
-KNOWN: Mapping[str, Callable[[Parts], Model]] = MappingProxyType(
+LOADERS: Mapping[str, Callable[[ModelState], Model]] = MappingProxyType(
     {
-        "als": Factors.load,
-        "baskets": Neighbours.load,
-        "content_knn": Neighbours.load,
-        "ease": Neighbours.load,
-        "graph_filter": Neighbours.load,
-        "item_knn": Neighbours.load,
-        "popularity": Counted.load,
-        "repeats": Habit.load,
-        "rules": Neighbours.load,
-        "session_knn": Sessions.load,
+        "als": FactorModel.load,
+        "baskets": NeighbourModel.load,
+        "content_knn": NeighbourModel.load,
+        "ease": NeighbourModel.load,
+        "graph_filter": NeighbourModel.load,
+        "item_knn": NeighbourModel.load,
+        "popularity": PopularityModel.load,
+        "repeats": RepeatModel.load,
+        "rules": NeighbourModel.load,
+        "session_knn": SessionModel.load,
     }
 )
 "Learner -> how its model comes back."
 
-_OURS = (Counted, Factors, Habit, Neighbours, Sessions)
+_BUILTIN = (PopularityModel, FactorModel, RepeatModel, NeighbourModel, SessionModel)
 _METHODS = ("train", "load")
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class LoadedSnapshot:
     """A snapshot that scores."""
 
     snapshot: Snapshot
     blend: Blend
-    baskets: Neighbours | None = None
-    cohorts: Cohorts | None = None
+    baskets: NeighbourModel | None = None
+    cohorts: CohortModel | None = None
     content: ContentWeights | None = None
 
 
-def learned_of(snapshot: Snapshot) -> Learned:
+def load_snapshot_models(snapshot: Snapshot) -> LoadedSnapshot:
     """Make an opened snapshot score; arrays stay where they are mapped.
 
     Errors:
@@ -74,9 +74,9 @@ def learned_of(snapshot: Snapshot) -> Learned:
     try:
         configs = snapshot.manifest.facts["recipe"]["parts"]
         parts = tuple(
-            Part(
+            BlendPart(
                 name=kept["name"],
-                model=model_of(
+                model=load_model(
                     kept["learner"], snapshot.parts[kept["name"]], configs[kept["name"]].get("config", {})
                 ),
                 weight=float(kept["weight"]),
@@ -84,44 +84,45 @@ def learned_of(snapshot: Snapshot) -> Learned:
             )
             for kept in snapshot.manifest.facts["parts"]
         )
-        baskets = Neighbours.load(snapshot.parts[BASKETS]) if BASKETS in snapshot.parts else None
-        cohorts = Cohorts.load(snapshot.parts[COHORTS]) if COHORTS in snapshot.parts else None
+        baskets = NeighbourModel.load(snapshot.parts[BASKETS]) if BASKETS in snapshot.parts else None
+        cohorts = CohortModel.load(snapshot.parts[COHORTS]) if COHORTS in snapshot.parts else None
         content = ContentWeights.load(snapshot.parts[CONTENT]) if CONTENT in snapshot.parts else None
     except (KeyError, TypeError, ValueError) as error:
         raise Fault(f"snapshot is damaged: its parts do not fit together: {error!r}") from error
-    return Learned(snapshot, Blend(parts), baskets, cohorts, content)
+    return LoadedSnapshot(snapshot, Blend(parts), baskets, cohorts, content)
 
 
-def model_of(learner: str, parts: Parts, config: Mapping[str, Any] | None = None) -> Model:
+def load_model(learner: str, parts: ModelState, config: Mapping[str, Any] | None = None) -> Model:
     """Bring one part back.
 
     Errors:
         Invalid: nobody knows the learner, or your class is not allowed or can't be used
     """
     if ":" in learner:
-        return own_loader(learner, config or {}).load(parts)
-    if learner not in KNOWN:
-        raise Invalid(f"there is no learner {learner!r}; known are {', '.join(sorted(KNOWN))}")
-    return KNOWN[learner](parts)
+        return build_allowed_learner(learner, config or {}).load(parts)
+    if learner not in LOADERS:
+        raise Invalid(f"there is no learner {learner!r}; known are {', '.join(sorted(LOADERS))}")
+    return LOADERS[learner](parts)
 
 
-def is_ours(model: Model) -> bool:
+def is_builtin(model: Model) -> bool:
     """Is a model of a kind whose arrays are looked at before it serves (`soundness`)?"""
-    return isinstance(model, _OURS)
+    return isinstance(model, _BUILTIN)
 
 
-def own_loader(learner: str, config: Mapping[str, Any]) -> Loader:
+def build_allowed_learner(learner: str, config: Mapping[str, Any]) -> ModelLoader:
     """Make a learner of yours, named as `package.module:Class`; nothing is imported that is not allowed.
 
     Errors:
         Invalid: it is not allowed, can't be imported, is no class with the two methods, or does not take its `config`
     """
     ALLOWED.check(learner)
-    return imported_loader(learner, config)
+    return import_learner(learner, config)
 
 
-def imported_loader(learner: str, config: Mapping[str, Any]) -> Loader:
-    """Make a learner whose class the person at the keyboard named; what was stored goes through `own_loader`.
+def import_learner(learner: str, config: Mapping[str, Any]) -> ModelLoader:
+    """Make a learner whose class the person at the keyboard named; what was stored goes through
+    `build_allowed_learner`.
 
     Errors:
         Invalid: it can't be imported, is no class with the two methods, or does not take its `config`
@@ -134,14 +135,14 @@ def imported_loader(learner: str, config: Mapping[str, Any]) -> Loader:
     except Exception as error:
         # a module of yours may raise anything while it is imported, even that it is no Python
         raise Invalid(
-            f"learner {learner} can't be used: {type(error).__name__}: {error}{_cure(error)}"
+            f"learner {learner} can't be used: {type(error).__name__}: {error}{_remedy(error)}"
         ) from error
-    if not isinstance(made, Loader):
+    if not isinstance(made, ModelLoader):
         raise Invalid(f"learner {learner} needs the methods train(data, rng) and load(parts), as a class")
     return made
 
 
-def _cure(error: Exception) -> str:
+def _remedy(error: Exception) -> str:
     """Say what to do where a module is not there."""
     if not isinstance(error, ModuleNotFoundError):
         return ""

@@ -8,35 +8,35 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from actors.models.model import Batch, Parts
-from actors.models.user_histories import Fading, Histories, faded
-from actors.models.user_history import Past
+from actors.models.model import Batch, ModelState
+from actors.models.user_histories import TimeDecay, UserHistories, apply_time_decay
+from actors.models.user_history import UserHistory
 from actors.vectors.types import Scores
 
 
 @dataclass(frozen=True, slots=True)
-class Habit:
+class RepeatModel:
     """The model: the faded history itself."""
 
-    fading: Fading
+    fading: TimeDecay
 
-    def sparse(self, histories: Histories) -> Any:
+    def sparse(self, histories: UserHistories) -> Any:
         """Score a reader's own items.
 
         Shapes:
             returns: CSR float32 [q, n]
         """
-        return faded(histories, self.fading)
+        return apply_time_decay(histories, self.fading)
 
-    def quick(self, past: Past) -> tuple[npt.NDArray[np.integer], Scores]:
+    def quick(self, past: UserHistory) -> tuple[npt.NDArray[np.integer], Scores]:
         """Score one reader's own items."""
-        return past.faded(self.fading)
+        return past.apply_time_decay(self.fading)
 
-    def fading_as(self, fading: Fading) -> Habit:
+    def fading_as(self, fading: TimeDecay) -> RepeatModel:
         """Give the same with another fading."""
         return replace(self, fading=fading)
 
-    def score(self, histories: Histories) -> Batch:
+    def score(self, histories: UserHistories) -> Batch:
         """Score a reader's own items.
 
         Shapes:
@@ -45,11 +45,11 @@ class Habit:
         scores: Batch = self.sparse(histories).toarray()
         return scores
 
-    def save(self) -> Parts:
+    def save(self) -> ModelState:
         """Give the fading."""
-        return Parts({}, {"fading": self.fading.model_dump()})
+        return ModelState({}, {"fading": self.fading.model_dump()})
 
     @classmethod
-    def load(cls, parts: Parts) -> Habit:
+    def load(cls, parts: ModelState) -> RepeatModel:
         """Bring the fading back."""
-        return cls(Fading(**parts.facts["fading"]))
+        return cls(TimeDecay(**parts.facts["fading"]))

@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from actors.models.model import Batch, Parts
-from actors.models.user_histories import Histories, spread
-from actors.models.user_history import Past
+from actors.models.model import Batch, ModelState
+from actors.models.user_histories import UserHistories, expand_runs
+from actors.models.user_history import UserHistory
 from actors.vectors.types import Floats, Rows, Scores
 
 _FEW = 2_000
@@ -27,7 +27,7 @@ _FEW = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
+class SessionSearchConfig:
     """How far to look."""
 
     neighbours: int
@@ -41,7 +41,7 @@ class Looking:
 
 
 @dataclass(frozen=True, slots=True)
-class Sessions:
+class SessionModel:
     """The model: sessions newest first, and where each item occurs.
 
     Shapes:
@@ -54,9 +54,9 @@ class Sessions:
     item_starts: Rows
     item_sessions: npt.NDArray[np.int32]
     idf: npt.NDArray[np.float32]
-    looking: Looking
+    looking: SessionSearchConfig
 
-    def score(self, histories: Histories) -> Batch:
+    def score(self, histories: UserHistories) -> Batch:
         """Score every item for every history.
 
         Shapes:
@@ -65,14 +65,14 @@ class Sessions:
         batch: Batch = self.sparse(histories).toarray()
         return batch
 
-    def sparse(self, histories: Histories) -> Any:
+    def sparse(self, histories: UserHistories) -> Any:
         """Score what the neighbours of every history hold.
 
         Shapes:
             returns: CSR float32 [q, n]
         """
         found = [
-            self.near(histories.items[first:last], histories.weights[first:last])
+            self.find_neighbour_items(histories.items[first:last], histories.weights[first:last])
             for first, last in pairwise(histories.starts.tolist())
         ]
         lengths = [len(rows) for rows, _ in found]
@@ -83,16 +83,16 @@ class Sessions:
         scores.sum_duplicates()
         return scores.astype(np.float32)
 
-    def quick(self, past: Past) -> tuple[npt.NDArray[np.integer], Scores]:
+    def quick(self, past: UserHistory) -> tuple[npt.NDArray[np.integer], Scores]:
         """Say what the neighbours of one history hold.
 
         Shapes:
             returns: int [m], items that may repeat and then add up, and float32 [m]
         """
-        rows, shares = self.near(past.items[::-1], past.weights[::-1])
+        rows, shares = self.find_neighbour_items(past.items[::-1], past.weights[::-1])
         return rows, shares.astype(np.float32)
 
-    def near(self, items: Rows, weights: npt.NDArray[np.floating]) -> tuple[Rows, Floats]:
+    def find_neighbour_items(self, items: Rows, weights: npt.NDArray[np.floating]) -> tuple[Rows, Floats]:
         """Find what the neighbours of one session hold; an item comes once per neighbour.
 
         Shapes:
@@ -109,7 +109,7 @@ class Sessions:
         if not len(found):
             return np.zeros(0, np.int64), np.zeros(0)
         back = np.fromiter(places.values(), np.int64, len(places))[owner]
-        newest, at = self._newest(found)
+        newest, at = self._select_newest(found)
         inside = at >= 0
         at, back = at[inside], back[inside]
         likeness = np.bincount(at, 1.0 - back / len(items), len(newest))
@@ -118,11 +118,11 @@ class Sessions:
         worth = likeness * (1.0 - nearest_shared / self.looking.steps)
         best = np.argsort(-worth, kind="stable")[: self.looking.neighbours]
         best = best[worth[best] > 0]
-        return self._items_of(newest[best], worth[best])
+        return self._read_items(newest[best], worth[best])
 
-    def save(self) -> Parts:
+    def save(self) -> ModelState:
         """Give the index."""
-        return Parts(
+        return ModelState(
             {
                 "session_starts": self.session_starts,
                 "session_items": self.session_items,
@@ -134,7 +134,7 @@ class Sessions:
         )
 
     @classmethod
-    def load(cls, parts: Parts) -> Sessions:
+    def load(cls, parts: ModelState) -> SessionModel:
         """Bring the index back."""
         return cls(
             session_starts=parts.array("session_starts"),
@@ -142,7 +142,7 @@ class Sessions:
             item_starts=parts.array("item_starts"),
             item_sessions=parts.array("item_sessions"),
             idf=parts.array("idf"),
-            looking=Looking(**parts.facts["looking"]),
+            looking=SessionSearchConfig(**parts.facts["looking"]),
         )
 
     def _candidates(self, items: list[int]) -> tuple[Rows, Rows]:
@@ -154,7 +154,7 @@ class Sessions:
         owner = np.repeat(np.arange(len(lists)), [len(sessions) for sessions in lists])
         return np.concatenate(lists).astype(np.int64), owner
 
-    def _newest(self, found: Rows) -> tuple[Rows, Rows]:
+    def _select_newest(self, found: Rows) -> tuple[Rows, Rows]:
         """Number the newest distinct sessions; say which of them each one found is, -1 for older ones."""
         count = len(self.session_starts) - 1
         if len(found) < _FEW:
@@ -169,8 +169,8 @@ class Sessions:
         numbers[newest] = np.arange(len(newest))
         return newest, numbers[found]
 
-    def _items_of(self, sessions: Rows, worth: Floats) -> tuple[Rows, Floats]:
+    def _read_items(self, sessions: Rows, worth: Floats) -> tuple[Rows, Floats]:
         first = self.session_starts[sessions]
         lengths = self.session_starts[sessions + 1] - first
-        rows = self.session_items[spread(first, lengths)].astype(np.int64)
+        rows = self.session_items[expand_runs(first, lengths)].astype(np.int64)
         return rows, np.repeat(worth, lengths) * (1.0 + self.looking.idf * self.idf[rows])

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from actors.models.model import Array, Parts
+from actors.models.model import Array, ModelState
 from actors.models.vocabulary import Vocabulary
-from cluster.artifacts.checksummed_files import check, damaged
+from cluster.artifacts.checksummed_files import damaged_file_error, verify_file
 from cluster.artifacts.manifest import FileEntry, Manifest
 
 KIND = "snapshot"
@@ -42,7 +42,7 @@ class Snapshot:
     folder: Path
     manifest: Manifest
     items: Vocabulary
-    parts: Mapping[str, Parts]
+    parts: Mapping[str, ModelState]
     "Name -> arrays and facts of a part of the blend or of an extra."
 
     @property
@@ -68,17 +68,17 @@ class Snapshot:
             verifying: 0.5 s per GB from memory; mapping: 1 ms
         """
         if manifest is None:
-            manifest = Manifest.parse(_bytes(folder / MANIFEST), kind=KIND)
+            manifest = Manifest.parse(_read_bytes(folder / MANIFEST), kind=KIND)
         arrays: dict[str, dict[str, Array]] = {}
         for entry in manifest.files:
             path = folder / entry.name
-            check(path, entry, verify=verify)
+            verify_file(path, entry, verify=verify)
             if entry.name != ITEMS:
                 part, _, name = entry.name.removesuffix(".npy").rpartition("/")
-                arrays.setdefault(part, {})[name] = _mapped(path, entry)
-        facts = _facts(manifest)
-        parts = {name: Parts(arrays.get(name, {}), fact) for name, fact in facts.items()}
-        return cls(folder, manifest, Vocabulary(_names(folder / ITEMS)), parts)
+                arrays.setdefault(part, {})[name] = _map_array(path, entry)
+        facts = _read_facts(manifest)
+        parts = {name: ModelState(arrays.get(name, {}), fact) for name, fact in facts.items()}
+        return cls(folder, manifest, Vocabulary(_read_names(folder / ITEMS)), parts)
 
 
 def version_of(facts: Mapping[str, Any], files: tuple[FileEntry, ...]) -> str:
@@ -89,15 +89,15 @@ def version_of(facts: Mapping[str, Any], files: tuple[FileEntry, ...]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _facts(manifest: Manifest) -> dict[str, Any]:
+def _read_facts(manifest: Manifest) -> dict[str, Any]:
     """Find what is said of every part of the blend and every extra."""
     try:
         return {kept["name"]: kept["facts"] for group in _GROUPS for kept in manifest.facts[group]}
     except (KeyError, TypeError) as error:
-        raise damaged(MANIFEST, f"it is of another release, without {error}") from error
+        raise damaged_file_error(MANIFEST, f"it is of another release, without {error}") from error
 
 
-def _mapped(path: Path, entry: FileEntry) -> Array:
+def _map_array(path: Path, entry: FileEntry) -> Array:
     try:
         if 0 in entry.facts["shape"]:  # nothing can be mapped of no bytes
             array = np.load(path, allow_pickle=False)
@@ -105,24 +105,24 @@ def _mapped(path: Path, entry: FileEntry) -> Array:
         else:
             array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (KeyError, ValueError, OSError) as error:
-        raise damaged(entry.name, f"it is no array: {error}") from error
+        raise damaged_file_error(entry.name, f"it is no array: {error}") from error
     if [str(array.dtype), list(array.shape)] != [entry.facts.get("dtype"), list(entry.facts["shape"])]:
-        raise damaged(entry.name, f"it holds {array.dtype} {array.shape}")
+        raise damaged_file_error(entry.name, f"it holds {array.dtype} {array.shape}")
     mapped: Array = array
     return mapped
 
 
-def _names(path: Path) -> Any:
+def _read_names(path: Path) -> Any:
     try:
         with path.open("rb") as stream:
             mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
         return pa.ipc.open_file(pa.py_buffer(mapped)).read_all()["item_id"].combine_chunks()
     except (pa.ArrowException, KeyError, OSError, ValueError) as error:
-        raise damaged(path.name, f"names can't be read: {error}") from error
+        raise damaged_file_error(path.name, f"names can't be read: {error}") from error
 
 
-def _bytes(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise damaged(path.name, "it is missing") from error
+        raise damaged_file_error(path.name, "it is missing") from error

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from actors.models.user_histories import spread
+from actors.models.user_histories import expand_runs
 from actors.vectors.types import Rows, Scores
 
 try:
@@ -50,6 +50,6 @@ def add_rows(matrix: Any, rows: Rows, weights: Scores, total: Scores) -> int:
 def _add_gathered(matrix: Any, rows: Rows, weights: Scores, total: Scores) -> int:
     first = matrix.indptr[rows].astype(np.int64)
     lengths = matrix.indptr[rows + 1] - first
-    taken = spread(first, lengths)
+    taken = expand_runs(first, lengths)
     np.add.at(total, matrix.indices[taken], matrix.data[taken] * np.repeat(weights, lengths))
     return len(taken)

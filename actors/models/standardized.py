@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from actors.models.model import Batch, CommonModel, Model, SparseModel
-from actors.models.user_histories import Histories
+from actors.models.model import Batch, Model, SharedScoresModel, SparseModel
+from actors.models.user_histories import UserHistories
 from actors.vectors.types import Floats, Mask, Rows
 
 
 @dataclass(frozen=True, slots=True)
-class Scaled:
+class StandardizedScores:
     """Scores and what to multiply each row with.
 
     Shapes:
@@ -33,11 +33,11 @@ class Scaled:
     "Items by score, when that is the same for all rows."
 
     @classmethod
-    def of(cls, model: Model, histories: Histories) -> Scaled:
+    def of(cls, model: Model, histories: UserHistories) -> StandardizedScores:
         """Score histories in the cheapest form the model knows."""
-        if isinstance(model, CommonModel):
+        if isinstance(model, SharedScoresModel):
             row = model.common()[None]
-            return cls(row, _dense_scale(row), len(histories), _ordered(row[0]))
+            return cls(row, _dense_scale(row), len(histories), _sort_items(row[0]))
         if isinstance(model, SparseModel):
             sparse = model.sparse(histories)
             return cls(sparse, _sparse_scale(sparse), len(histories))
@@ -57,7 +57,7 @@ class Scaled:
         else:
             total += self.values * factors[:, None]
 
-    def at(self, rows: Rows, items: Rows) -> npt.NDArray[np.float32]:
+    def get_scores(self, rows: Rows, items: Rows) -> npt.NDArray[np.float32]:
         """Give the scaled scores of some places.
 
         Shapes:
@@ -65,13 +65,13 @@ class Scaled:
             returns: float32 [m]
         """
         if sp.issparse(self.values):
-            found = _looked_up(self.values, rows, items)
+            found = _read_entries(self.values, rows, items)
         else:
             found = self.values[np.minimum(rows, len(self.values) - 1), items]
         scaled: npt.NDArray[np.float32] = found * self.scale[np.minimum(rows, len(self.scale) - 1)]
         return scaled
 
-    def best(self, row: int, depth: int, seen: Mask) -> Rows:
+    def select_best(self, row: int, depth: int, seen: Mask) -> Rows:
         """List the items with the highest scores of one row that were not seen, in no order.
 
         An item with the lowest score of its row is never listed: the part says nothing about it.
@@ -96,7 +96,7 @@ class Scaled:
         return best
 
 
-def _ordered(values: npt.NDArray[np.float32]) -> Rows:
+def _sort_items(values: npt.NDArray[np.float32]) -> Rows:
     """Sort items by a common score, best first, without those that have the lowest."""
     order = np.argsort(-values, kind="stable")
     ordered: Rows = order[values[order] > values.min(initial=np.inf)].astype(np.int64)
@@ -104,7 +104,7 @@ def _ordered(values: npt.NDArray[np.float32]) -> Rows:
 
 
 def _dense_scale(scores: Batch) -> npt.NDArray[np.float32]:
-    return _inverse(scores.std(axis=1, dtype=np.float64) if scores.size else np.zeros(len(scores)))
+    return _invert(scores.std(axis=1, dtype=np.float64) if scores.size else np.zeros(len(scores)))
 
 
 def _sparse_scale(scores: Any) -> npt.NDArray[np.float32]:
@@ -114,15 +114,15 @@ def _sparse_scale(scores: Any) -> npt.NDArray[np.float32]:
     values = scores.data.astype(np.float64)
     mean = np.bincount(owner, values, scores.shape[0]) / count
     square = np.bincount(owner, values * values, scores.shape[0]) / count
-    return _inverse(np.sqrt(np.maximum(square - mean * mean, 0.0)))
+    return _invert(np.sqrt(np.maximum(square - mean * mean, 0.0)))
 
 
-def _inverse(spread: Floats) -> npt.NDArray[np.float32]:
+def _invert(spread: Floats) -> npt.NDArray[np.float32]:
     usable = np.isfinite(spread) & (spread > 1e-12)
     return np.divide(1.0, spread, out=np.zeros_like(spread), where=usable).astype(np.float32)
 
 
-def _looked_up(matrix: Any, rows: Rows, items: Rows) -> npt.NDArray[np.float32]:
+def _read_entries(matrix: Any, rows: Rows, items: Rows) -> npt.NDArray[np.float32]:
     """Read places of a CSR matrix; those that are not stored are 0."""
     width = matrix.shape[1]
     owner = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))

@@ -16,7 +16,7 @@ from actors.vectors.types import Floats, Rows, Scores
 DAY_S = 86_400.0
 
 
-class Happened(Protocol):
+class EventTable(Protocol):
     """Events by reader, then time, as histories are taken from them.
 
     Shapes:
@@ -58,7 +58,7 @@ class Happened(Protocol):
         ...
 
 
-class Fading(BaseModel):
+class TimeDecay(BaseModel):
     """How the events of a history lose weight; the newest one always counts in full."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -74,7 +74,7 @@ class Fading(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Histories:
+class UserHistories:
     """Events of `q` readers before they are asked about, oldest first.
 
     Shapes:
@@ -99,7 +99,7 @@ class Histories:
         return np.diff(self.starts)
 
     @classmethod
-    def of(cls, data: Happened, readers: Rows, now_s: float | Floats | None = None) -> Histories:
+    def of(cls, data: EventTable, readers: Rows, now_s: float | Floats | None = None) -> UserHistories:
         """Take all of `data` as the histories of some readers; -1 stands for one who is unknown.
 
         Shapes:
@@ -112,7 +112,7 @@ class Histories:
             np.where(readers >= 0, bounds[known + 1] - first, 0) if data.n_readers else np.zeros_like(known)
         )
         starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
-        rows = spread(first, lengths)
+        rows = expand_runs(first, lengths)
         now = data.now_s if now_s is None else now_s
         return cls(
             starts=starts,
@@ -124,7 +124,7 @@ class Histories:
         )
 
     @classmethod
-    def of_lists(cls, items: Sequence[Sequence[int]], n_items: int) -> Histories:
+    def of_lists(cls, items: Sequence[Sequence[int]], n_items: int) -> UserHistories:
         """Make histories of plain lists of rows, oldest first, all of weight 1 and without a clock."""
         lengths = np.array([len(rows) for rows in items], np.int64)
         starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
@@ -132,11 +132,11 @@ class Histories:
         at_s = (np.arange(len(flat)) - np.repeat(starts[:-1], lengths)).astype(np.float64)
         return cls(starts, flat, at_s, np.ones(len(flat), np.float32), lengths.astype(np.float64), n_items)
 
-    def block(self, first: int, last: int) -> Histories:
+    def select_block(self, first: int, last: int) -> UserHistories:
         """Take the histories from `first` up to, not including, `last`."""
         last = min(last, len(self))
         rows = slice(self.starts[first], self.starts[last])
-        return Histories(
+        return UserHistories(
             starts=self.starts[first : last + 1] - self.starts[first],
             items=self.items[rows],
             at_s=self.at_s[rows],
@@ -145,15 +145,15 @@ class Histories:
             n_items=self.n_items,
         )
 
-    def pick(self, which: Rows) -> Histories:
+    def select(self, which: Rows) -> UserHistories:
         """Take some histories.
 
         Shapes:
             which: int64 [k]
         """
         lengths = self.lengths[which]
-        rows = spread(self.starts[which], lengths)
-        return Histories(
+        rows = expand_runs(self.starts[which], lengths)
+        return UserHistories(
             starts=np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
             items=self.items[rows],
             at_s=self.at_s[rows],
@@ -183,7 +183,7 @@ class Histories:
         )
 
 
-def faded(histories: Histories, fading: Fading) -> Any:
+def apply_time_decay(histories: UserHistories, fading: TimeDecay) -> Any:
     """Weigh every item of every history by what was done with it and how long ago.
 
     An event's place is the number of distinct items after it; unless they are `ordered`, events of one moment share
@@ -198,7 +198,7 @@ def faded(histories: Histories, fading: Fading) -> Any:
     if not len(item):
         return sp.csr_matrix(shape, dtype=np.float32)
     at_s = histories.at_s[known]
-    place = _places(owner, item, None if fading.ordered else at_s, histories.n_items)
+    place = _count_places(owner, item, None if fading.ordered else at_s, histories.n_items)
     weights = histories.weights[known].astype(np.float64)
     if fading.half_life_items is not None:
         weights *= np.exp2(-place / fading.half_life_items)
@@ -211,7 +211,7 @@ def faded(histories: Histories, fading: Fading) -> Any:
     return matrix.astype(np.float32)
 
 
-def spread(first: Rows, lengths: Rows) -> Rows:
+def expand_runs(first: Rows, lengths: Rows) -> Rows:
     """List the positions of several runs one after the other.
 
     Shapes:
@@ -224,7 +224,7 @@ def spread(first: Rows, lengths: Rows) -> Rows:
     return np.arange(total, dtype=np.int64) + shift
 
 
-def _places(owner: Rows, item: Rows, at_s: Floats | None, n_items: int) -> Rows:
+def _count_places(owner: Rows, item: Rows, at_s: Floats | None, n_items: int) -> Rows:
     """Count the distinct items after each event; with times, events of one moment alike."""
     count = len(item)
     keys = (owner * n_items + item)[::-1]

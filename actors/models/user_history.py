@@ -1,4 +1,4 @@
-"""One reader's history in the form that is quick to ask about: what `Histories` are for many, without matrices."""
+"""One reader's history in the form that is quick to ask about: what `UserHistories` are for many, without matrices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from actors.models.user_histories import DAY_S, Fading, Histories
+from actors.models.user_histories import DAY_S, TimeDecay, UserHistories
 from actors.vectors.types import Floats, Rows, Scores
 
 _NEXT_TO_NOTHING = 2.0**-12
@@ -19,7 +19,7 @@ _ONES = np.ones(_STRETCH, np.float32)
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class UserHistory:
     """Events of one reader, newest first, items the catalog of learning knows only.
 
     Shapes:
@@ -44,7 +44,7 @@ class Past:
         at_s: Sequence[float] | Floats,
         weights: Sequence[float],
         now_s: float,
-    ) -> Past:
+    ) -> UserHistory:
         """Count places; -1 stands for an item nobody knows.
 
         Cost:
@@ -61,9 +61,9 @@ class Past:
             before.append(len(met))
             met.add(item)
         places = np.array(before, np.int64)
-        return cls(codes, when, amounts, places, _of_moments(places, when), now_s)
+        return cls(codes, when, amounts, places, _share_places(places, when), now_s)
 
-    def faded(self, fading: Fading) -> tuple[Rows, Scores]:
+    def apply_time_decay(self, fading: TimeDecay) -> tuple[Rows, Scores]:
         """Weigh the events that still count; an item that comes several times adds up.
 
         Shapes:
@@ -80,9 +80,9 @@ class Past:
         counts = (places < fading.newest) & (size > _NEXT_TO_NOTHING * size.max(initial=0.0))
         return self.items[counts], weights[counts].astype(np.float32)
 
-    def histories(self, n_items: int) -> Histories:
+    def to_histories(self, n_items: int) -> UserHistories:
         """Give the same as one history, for models that know no quicker way."""
-        return Histories(
+        return UserHistories(
             starts=np.array([0, len(self.items)], np.int64),
             items=self.items[::-1],
             at_s=self.at_s[::-1],
@@ -92,7 +92,7 @@ class Past:
         )
 
 
-def _of_moments(places: Rows, when: Floats) -> Rows:
+def _share_places(places: Rows, when: Floats) -> Rows:
     """Give all events of one moment the place of the first of them."""
     later = when[1:] != when[:-1]
     if later.all():
@@ -102,7 +102,7 @@ def _of_moments(places: Rows, when: Floats) -> Rows:
     return moments
 
 
-def scale_of(rows: npt.NDArray[np.integer], values: Scores, count: int) -> float:
+def compute_sparse_scale(rows: npt.NDArray[np.integer], values: Scores, count: int) -> float:
     """Find what brings values that add up over repeated rows to spread 1 over `count` rows; 0 when all are equal.
 
     Shapes:
@@ -118,10 +118,10 @@ def scale_of(rows: npt.NDArray[np.integer], values: Scores, count: int) -> float
     else:
         sums = np.zeros(count, np.float32)
         np.add.at(sums, rows, values)
-    return _scale(float(values.sum(dtype=np.float64)), float(np.dot(sums, sums)), count)
+    return _compute_scale(float(values.sum(dtype=np.float64)), float(np.dot(sums, sums)), count)
 
 
-def scale_of_all(values: Scores, count: int) -> float:
+def compute_dense_scale(values: Scores, count: int) -> float:
     """Find what brings all values to spread 1 over `count` rows, those that are not there being 0.
 
     Shapes:
@@ -133,10 +133,10 @@ def scale_of_all(values: Scores, count: int) -> float:
     # as a product: a quarter of the time of numpy's sum
     total = float((values[:whole].reshape(-1, _STRETCH) @ _ONES).sum(dtype=np.float64))
     total += float(values[whole:].sum(dtype=np.float64))
-    return _scale(total, float(np.dot(values, values)), count)
+    return _compute_scale(total, float(np.dot(values, values)), count)
 
 
-def _scale(total: float, squares: float, count: int) -> float:
+def _compute_scale(total: float, squares: float, count: int) -> float:
     mean = total / count
     variance = squares / count - mean * mean
     return float(variance**-0.5) if variance > 1e-24 else 0.0

@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from actors.models.cohorts import Cohorts
+from actors.models.cohorts import CohortModel
 from actors.models.content import ContentWeights
-from actors.models.factors import Factors
-from actors.models.model import Array, CommonModel, Model
-from actors.models.neighbours import Neighbours
-from actors.models.popularity import Counted
-from actors.models.registry import Learned, learned_of
-from actors.models.sessions import Sessions
+from actors.models.factors import FactorModel
+from actors.models.model import Array, Model, SharedScoresModel
+from actors.models.neighbours import NeighbourModel
+from actors.models.popularity import PopularityModel
+from actors.models.registry import LoadedSnapshot, load_snapshot_models
+from actors.models.sessions import SessionModel
 from actors.models.snapshot import Snapshot, version_of
-from actors.models.user_histories import Histories
+from actors.models.user_histories import UserHistories
 from cluster.errors import Fault, HouseError
 
 
-def trusted(snapshot: Snapshot, version: str) -> Learned:
+def validate_snapshot(snapshot: Snapshot, version: str) -> LoadedSnapshot:
     """Make an opened snapshot score after every part of it was looked at.
 
     Errors:
@@ -35,117 +35,117 @@ def trusted(snapshot: Snapshot, version: str) -> Learned:
     facts = dict(snapshot.manifest.facts)
     named = facts.pop("version", "")
     if named != version:
-        raise _damaged("manifest.json", f"it is version {named}, {version} was asked for")
+        raise _damage_fault("manifest.json", f"it is version {named}, {version} was asked for")
     if version_of(facts, snapshot.manifest.files) != version:
-        raise _damaged("manifest.json", "its version does not fit its contents")
+        raise _damage_fault("manifest.json", "its version does not fit its contents")
     if not snapshot.items.is_ordered:
-        raise _damaged("items.arrow", "its names do not ascend")
-    learned = learned_of(snapshot)
+        raise _damage_fault("items.arrow", "its names do not ascend")
+    learned = load_snapshot_models(snapshot)
     count = len(snapshot.items)
     for part in learned.blend.parts:
         if not (np.isfinite(part.weight) and np.isfinite(part.weight_new)):
-            raise _damaged(part.name, "its weight is no number")
-        _check(part.name, part.model, count)
+            raise _damage_fault(part.name, "its weight is no number")
+        _validate_model(part.name, part.model, count)
     if learned.baskets is not None:
-        _check("baskets", learned.baskets, count)
+        _validate_model("baskets", learned.baskets, count)
     if learned.cohorts is not None:
-        _check_cohorts(learned.cohorts, count)
+        _validate_cohorts(learned.cohorts, count)
     if learned.content is not None:
-        _check_content(learned.content, count)
+        _validate_content(learned.content, count)
     return learned
 
 
-def _check(name: str, model: Model, count: int) -> None:
+def _validate_model(name: str, model: Model, count: int) -> None:
     match model:
-        case Neighbours():
+        case NeighbourModel():
             weights = model.weights
-            _check_lists(name, weights.indptr, weights.indices, count, count)
-            _check_numbers(name, weights.data, (len(weights.indices),))
-        case Sessions():
+            _validate_lists(name, weights.indptr, weights.indices, count, count)
+            _validate_numbers(name, weights.data, (len(weights.indices),))
+        case SessionModel():
             sessions = len(model.session_starts) - 1
-            _check_lists(f"{name} sessions", model.session_starts, model.session_items, sessions, count)
-            _check_lists(f"{name} items", model.item_starts, model.item_sessions, count, sessions)
-            _check_numbers(name, model.idf, (count,))
-        case Counted():
-            _check_numbers(name, model.scores, (count,))
+            _validate_lists(f"{name} sessions", model.session_starts, model.session_items, sessions, count)
+            _validate_lists(f"{name} items", model.item_starts, model.item_sessions, count, sessions)
+            _validate_numbers(name, model.idf, (count,))
+        case PopularityModel():
+            _validate_numbers(name, model.scores, (count,))
             if model.power <= 0 or (model.half_life_days is not None and model.half_life_days <= 0):
-                raise _damaged(name, "power and half-life must be above 0")
+                raise _damage_fault(name, "power and half-life must be above 0")
             if len(model.scores) and model.scores.min() < 0:
-                raise _damaged(name, "a count is below 0")
-        case Factors():
+                raise _damage_fault(name, "a count is below 0")
+        case FactorModel():
             width = model.items.shape[-1]
-            _check_numbers(name, model.items, (count, width))
-            _check_numbers(name, model.gram, (width, width))
+            _validate_numbers(name, model.items, (count, width))
+            _validate_numbers(name, model.gram, (width, width))
         case _:
-            _try(name, model, count)
+            _validate_custom(name, model, count)
 
 
-def _check_lists(name: str, starts: Array, values: Array, lists: int, below: int) -> None:
+def _validate_lists(name: str, starts: Array, values: Array, lists: int, below: int) -> None:
     """See that lists stand one behind the other and hold numbers from 0 up to a bound."""
     for array in (starts, values):
         if array.ndim != 1 or array.dtype.kind != "i":
-            raise _damaged(
+            raise _damage_fault(
                 name, f"it holds {array.dtype} of {array.ndim} dimensions where whole numbers belong"
             )
     if lists < 0 or len(starts) != lists + 1:
-        raise _damaged(name, f"it has {len(starts) - 1} lists, {lists} belong")
+        raise _damage_fault(name, f"it has {len(starts) - 1} lists, {lists} belong")
     if starts[0] != 0 or starts[-1] != len(values) or (np.diff(starts) < 0).any():
-        raise _damaged(name, "its lists do not stand one behind the other")
+        raise _damage_fault(name, "its lists do not stand one behind the other")
     if len(values) and (values.min() < 0 or values.max() >= below):
-        raise _damaged(name, f"it names numbers outside of 0 to {below - 1}")
+        raise _damage_fault(name, f"it names numbers outside of 0 to {below - 1}")
 
 
-def _check_numbers(name: str, array: Array, shape: tuple[int, ...]) -> None:
+def _validate_numbers(name: str, array: Array, shape: tuple[int, ...]) -> None:
     if array.dtype != np.float32 or array.shape != shape:
-        raise _damaged(name, f"it holds {array.dtype} {array.shape} where float32 {shape} belongs")
+        raise _damage_fault(name, f"it holds {array.dtype} {array.shape} where float32 {shape} belongs")
     # a sum is finite when all are, and reads every page once without an array of its own
     if not np.isfinite(array.sum(dtype=np.float64)):
-        raise _damaged(name, "it holds what is no number")
+        raise _damage_fault(name, "it holds what is no number")
 
 
-def _check_cohorts(cohorts: Cohorts, count: int) -> None:
+def _validate_cohorts(cohorts: CohortModel, count: int) -> None:
     sizes = [len(values) for values in cohorts.values]
-    _check_numbers("cohorts", cohorts.shares, (sum(sizes), count))
-    _check_numbers("cohorts", cohorts.everybody, (count,))
+    _validate_numbers("cohorts", cohorts.shares, (sum(sizes), count))
+    _validate_numbers("cohorts", cohorts.everybody, (count,))
     if cohorts.mass is not None:
-        _check_numbers("cohorts", cohorts.mass, (sum(sizes),))
+        _validate_numbers("cohorts", cohorts.mass, (sum(sizes),))
         if len(cohorts.mass) and cohorts.mass.min() < 0:
-            raise _damaged("cohorts", "a cohort has less than no votes")
+            raise _damage_fault("cohorts", "a cohort has less than no votes")
     first = [sum(sizes[:at]) for at in range(len(sizes))]
     if len(cohorts.fields) != len(sizes) or cohorts.first.tolist() != first:
-        raise _damaged("cohorts", "its fields do not fit its shares")
+        raise _damage_fault("cohorts", "its fields do not fit its shares")
 
 
-def _check_content(content: ContentWeights, count: int) -> None:
+def _validate_content(content: ContentWeights, count: int) -> None:
     width = len(content.features)
     if content.features.dtype != np.int64 or (np.diff(content.features) <= 0).any():
-        raise _damaged("content", "its features do not ascend")
+        raise _damage_fault("content", "its features do not ascend")
     for name, matrix, rows in (
         ("content", content.weights, count),
         ("content sample", content.sample, content.sample.shape[0]),
     ):
-        _check_lists(name, matrix.indptr, matrix.indices, rows, width)
-        _check_numbers(name, matrix.data, (len(matrix.indices),))
+        _validate_lists(name, matrix.indptr, matrix.indices, rows, width)
+        _validate_numbers(name, matrix.data, (len(matrix.indices),))
 
 
-def _try(name: str, model: Model, count: int) -> None:
+def _validate_custom(name: str, model: Model, count: int) -> None:
     """Ask a model nobody here knows one question."""
     try:
-        scores: Any = model.score(Histories.of_lists([[]], count))
-        common: Any = model.common()[None] if isinstance(model, CommonModel) else scores
+        scores: Any = model.score(UserHistories.of_lists([[]], count))
+        common: Any = model.common()[None] if isinstance(model, SharedScoresModel) else scores
     except HouseError:
         raise
     except Exception as error:
         # whatever a model of somebody else raises, it must not serve
-        raise _damaged(name, f"it can't answer: {error!r}") from error
+        raise _damage_fault(name, f"it can't answer: {error!r}") from error
     for answer in (scores, common):
-        _check_answer(name, answer, count)
+        _validate_answer(name, answer, count)
 
 
-def _check_answer(name: str, scores: Any, count: int) -> None:
+def _validate_answer(name: str, scores: Any, count: int) -> None:
     if getattr(scores, "shape", None) != (1, count) or not np.isfinite(np.asarray(scores, np.float64)).all():
-        raise _damaged(name, f"its answer is no float32 (1, {count})")
+        raise _damage_fault(name, f"its answer is no float32 (1, {count})")
 
 
-def _damaged(name: str, why: str) -> HouseError:
+def _damage_fault(name: str, why: str) -> HouseError:
     return Fault(f"snapshot is damaged: {name}: {why}", path=name)

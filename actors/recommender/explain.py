@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from actors.models.cohorts import LEAST_USERS
-from actors.recommender.messages import Boost, ReaderQuery, RecommendationResult
-from actors.recommender.ranking.candidates import left_out_of
-from actors.recommender.ranking.query_context import Request
-from actors.recommender.ranking.score import explain_rows, sources_of
-from actors.recommender.ranking.user_profile import recent_rows
-from actors.recommender.rerank.rerank import Step
+from actors.recommender.messages import Boost, RecommendationResult, UserQuery
+from actors.recommender.ranking.candidates import recently_consumed
+from actors.recommender.ranking.query_context import QueryContext
+from actors.recommender.ranking.score import explain_rows, list_sources
+from actors.recommender.ranking.user_profile import list_recent_rows
+from actors.recommender.rerank.rerank import RerankStep
 from cluster.query.fields import Projection
-from cluster.query.language.filter_text import written
+from cluster.query.language.filter_text import render_filter
 from cluster.query.language.tree import All, Node
 
 _LOOKED_AT = 200
@@ -31,8 +31,8 @@ _GROUPED = ("user_to_categories", "user_to_attributes")
 _WITHOUT_SEEN = ("user_to_products", "user_to_trending")
 
 
-def explained(
-    request: Request, result: RecommendationResult, pool: Sequence[int], steps: Sequence[Step]
+def explain_result(
+    request: QueryContext, result: RecommendationResult, pool: Sequence[int], steps: Sequence[RerankStep]
 ) -> RecommendationResult:
     """Explain a list: every record of it, and what is missing.
 
@@ -40,11 +40,11 @@ def explained(
     """
     explain_products(request, result.products, pool, steps)
     ranks = {row: rank for rank, row in enumerate(pool)}
-    return replace(result, explanation=_explanation(request, result, ranks, {}))
+    return replace(result, explanation=_build_explanation(request, result, ranks, {}))
 
 
-def explained_groups(
-    request: Request, result: RecommendationResult, pools: Sequence[Sequence[int]]
+def explain_groups(
+    request: QueryContext, result: RecommendationResult, pools: Sequence[Sequence[int]]
 ) -> RecommendationResult:
     """Explain what is missing from categories or attribute values; `pools` are their rankings, in order."""
     ranks: dict[int, int] = {}
@@ -53,21 +53,24 @@ def explained_groups(
         for rank, row in enumerate(pool):
             if rank < ranks.get(row, len(pool)):
                 ranks[row], groups[row] = rank, group.value
-    return replace(result, explanation=_explanation(request, result, ranks, groups))
+    return replace(result, explanation=_build_explanation(request, result, ranks, groups))
 
 
 def explain_products(
-    request: Request, products: Sequence[dict[str, Any]], pool: Sequence[int], steps: Sequence[Step]
+    request: QueryContext,
+    products: Sequence[dict[str, Any]],
+    pool: Sequence[int],
+    steps: Sequence[RerankStep],
 ) -> None:
     """Give every record of a page its `_explain`; `pool` is the ranking before it was arranged."""
     rows = request.catalog.rows_of([product["product_id"] for product in products])
-    parts = _parts_of(rows, request)
+    parts = _explain_scores(rows, request)
     ranks = {row: rank for rank, row in enumerate(pool)}
-    before, start = request.before, request.start
-    moves = _moves(rows, [row for row in pool if row not in request.shown_rows], steps, before)
+    before, start = request.shown_count, request.start
+    moves = _list_moves(rows, [row for row in pool if row not in request.shown_rows], steps, before)
     for at, (product, row, part) in enumerate(zip(products, rows, parts, strict=True)):
         product["_explain"] = {
-            "came_from": sources_of(part),
+            "came_from": list_sources(part),
             "score": sum(part.values()),
             "score_parts": part,
             "rank": ranks[row],
@@ -76,8 +79,8 @@ def explain_products(
         }
 
 
-def _explanation(
-    request: Request, result: RecommendationResult, ranks: Mapping[int, int], groups: Mapping[int, Any]
+def _build_explanation(
+    request: QueryContext, result: RecommendationResult, ranks: Mapping[int, int], groups: Mapping[int, Any]
 ) -> dict[str, Any]:
     """Say what applied to the whole answer, and why each product that was asked for is missing."""
     query = request.query
@@ -86,20 +89,20 @@ def _explanation(
     return {
         "served_by": result.served_by,
         "rules": [
-            {"rule": rule.label, "name": rule.name, "does": _does(rule, query)}
+            {"rule": rule.label, "name": rule.name, "does": _describe_action(rule, query)}
             for rule in (*query.boosts, *query.removed)
         ],
-        "missing": _missing(request, ranks, groups, returned),
+        "missing": _explain_missing(request, ranks, groups, returned),
         **_list_ignored(request, result),
     }
 
 
-def _list_ignored(request: Request, result: RecommendationResult) -> dict[str, Any]:
+def _list_ignored(request: QueryContext, result: RecommendationResult) -> dict[str, Any]:
     """Name the parameters that changed nothing: keys of `user_cohort` without a cohort, and fields nobody has."""
     query, found = request.query, {}
-    reasons = dict(request.holdings.list_unknown_cohort_keys(query.cohort))
-    if request.cohort is None:
-        known = request.own_taste.known
+    reasons = dict(request.engine_state.list_unknown_cohort_keys(query.cohort))
+    if request.cohort_scores is None:
+        known = request.history_profile.has_signal
         why = "the user has a history" if known else f"fewer than {LEAST_USERS} users with it did something"
         reasons = {**dict.fromkeys(query.cohort, why), **reasons}
     if reasons:
@@ -116,7 +119,9 @@ def _list_ignored(request: Request, result: RecommendationResult) -> dict[str, A
     return found
 
 
-def _list_absent_fields(names: Sequence[str], request: Request, result: RecommendationResult) -> list[str]:
+def _list_absent_fields(
+    names: Sequence[str], request: QueryContext, result: RecommendationResult
+) -> list[str]:
     """List the names that give nothing for any returned product, nor for the first products of the catalog."""
     catalog = request.catalog
     lists = [result.products, *(group.products for group in result.groups)]
@@ -132,14 +137,14 @@ def _list_absent_fields(names: Sequence[str], request: Request, result: Recommen
     return list(absent)
 
 
-def _does(rule: Boost, query: ReaderQuery) -> str:
+def _describe_action(rule: Boost, query: UserQuery) -> str:
     places = "" if rule.positions is None else f" at {', '.join(map(str, rule.positions))}"
     verb = "remove" if rule in query.removed else "bury" if rule.bury else "raise"
-    return f"{verb} {written(rule.filter)}{places}"
+    return f"{verb} {render_filter(rule.filter)}{places}"
 
 
-def _moves(
-    rows: Sequence[int], order: Sequence[int], steps: Sequence[Step], before: int
+def _list_moves(
+    rows: Sequence[int], order: Sequence[int], steps: Sequence[RerankStep], before: int
 ) -> dict[int, list[dict[str, Any]]]:
     """List what every step did to each row."""
     moves: dict[int, list[dict[str, Any]]] = {row: [] for row in rows}
@@ -157,117 +162,122 @@ def _moves(
 # --- what is missing --------------------------------------------------------------------------------------------------
 
 
-def _missing(
-    request: Request, ranks: Mapping[int, int], groups: Mapping[int, Any], returned: Set[str]
+def _explain_missing(
+    request: QueryContext, ranks: Mapping[int, int], groups: Mapping[int, Any], returned: Set[str]
 ) -> list[dict[str, Any]]:
-    seen = set(left_out_of(request))
+    seen = set(recently_consumed(request))
     anchors = request.anchor_rows if request.query.kind == "product_to_products" else []
-    hidden = set(request.catalog.with_variants(anchors) if request.query.dedupe else anchors)
+    hidden = set(request.catalog.add_variants(anchors) if request.query.dedupe else anchors)
     found: list[dict[str, Any]] = []
     for product_id in dict.fromkeys(request.query.explain_missing):
         row = request.catalog.row_of(product_id)
         reasons = [{"reason": "returned"}]
         if product_id not in returned:
-            reasons = _reasons(request, row, product_id, ranks, seen, hidden)
+            reasons = _list_reasons(request, row, product_id, ranks, seen, hidden)
         if row in groups and reasons[-1]["reason"] == "below_the_cut":
             reasons[-1]["group"] = groups[row]
         found.append({"product_id": product_id, "reasons": reasons})
     return found
 
 
-def _reasons(
-    request: Request, row: int, product_id: str, ranks: Mapping[int, int], seen: Set[int], hidden: Set[int]
+def _list_reasons(
+    request: QueryContext,
+    row: int,
+    product_id: str,
+    ranks: Mapping[int, int],
+    seen: Set[int],
+    hidden: Set[int],
 ) -> list[dict[str, Any]]:
     """List everything that keeps a product out; when nothing does, say where it ranks."""
     query, catalog = request.query, request.catalog
     if row < 0 or catalog.product_ids[row] != product_id or not catalog.present[row]:
         return [{"reason": "unknown", "told": "never uploaded, or deleted"}]
-    if row >= len(request.standing):
+    if row >= len(request.item_priors):
         return [{"reason": "too_new", "told": "uploaded a moment ago; ask again"}]
     reasons: list[dict[str, Any]] = []
     if not catalog.offered[row]:
         reasons.append({"reason": "out_of_stock"})
-    reasons += _filters(request, row)
+    reasons += _list_failed_filters(request, row)
     if row in catalog.rows_of(query.exclude):
         reasons.append({"reason": "excluded", "told": "it is in exclude"})
     if row in request.shown_rows:
         reasons.append({"reason": "shown_before", "told": "an earlier page of this pagination_id held it"})
     if row in hidden:
-        reasons.append(_anchored(request, row))
+        reasons.append(_anchor_reason(request, row))
     if row in ranks:
         rank = ranks[row]
         if query.kind in _GROUPED and row in seen:
-            reasons.append(_seen(request, row, "; in groups such products come last"))
-        return [*reasons, {"reason": "below_the_cut", "rank": rank, "score": _score(request, row)}]
-    family = catalog.with_variants([row]) if query.dedupe else [row]
+            reasons.append(_seen_reason(request, row, "; in groups such products come last"))
+        return [*reasons, {"reason": "below_the_cut", "rank": rank, "score": _score_row(request, row)}]
+    family = catalog.add_variants([row]) if query.dedupe else [row]
     better = next((variant for variant in family if variant in ranks), None)
     if row in seen and query.kind != "user_to_history" and (better is None or query.kind in _WITHOUT_SEEN):
-        reasons.append(_seen(request, row))
+        reasons.append(_seen_reason(request, row))
     if better is not None:
         other = catalog.product_ids[better]
         reasons.append({"reason": "same_group", "as": other, "rank": ranks[better]})
     if not reasons:
-        reasons.append({"reason": "no_candidate", "told": _no_candidate(query)})
+        reasons.append({"reason": "no_candidate", "told": _no_candidate_reason(query)})
     return reasons
 
 
-def _filters(request: Request, row: int) -> list[dict[str, Any]]:
+def _list_failed_filters(request: QueryContext, row: int) -> list[dict[str, Any]]:
     """Name the parameters, clauses and rules that a product does not pass."""
     query, catalog = request.query, request.catalog
     found: list[dict[str, Any]] = []
-    if query.type is not None and not catalog.of_type(query.type)[row]:
+    if query.type is not None and not catalog.type_mask(query.type)[row]:
         found.append({"reason": "filtered", "by": "type", "clause": query.type})
-    for clause in _clauses(query.filter):
-        if not catalog.matching(clause)[row]:
-            found.append({"reason": "filtered", "by": "fq", "clause": written(clause)})
+    for clause in _split_clauses(query.filter):
+        if not catalog.filter_mask(clause)[row]:
+            found.append({"reason": "filtered", "by": "fq", "clause": render_filter(clause)})
     for at, circle in enumerate(query.circles):
-        if not catalog.near(circle)[row]:
+        if not catalog.near_mask(circle)[row]:
             found.append({"reason": "filtered", "by": f"geo.filter[{at}]"})
     for rule in query.removed:
-        if catalog.matching(rule.filter)[row]:
-            found.append({"reason": "filtered", "by": rule.label, "clause": written(rule.filter)})
+        if catalog.filter_mask(rule.filter)[row]:
+            found.append({"reason": "filtered", "by": rule.label, "clause": render_filter(rule.filter)})
     return found
 
 
-def _clauses(node: Node | None) -> tuple[Node, ...]:
+def _split_clauses(node: Node | None) -> tuple[Node, ...]:
     if node is None:
         return ()
     return node.children if isinstance(node, All) else (node,)
 
 
-def _anchored(request: Request, row: int) -> dict[str, Any]:
+def _anchor_reason(request: QueryContext, row: int) -> dict[str, Any]:
     told = "it is an anchor" if row in request.anchor_rows else "it is a variant of an anchor"
     return {"reason": "anchor", "told": told}
 
 
-def _seen(request: Request, row: int, more: str = "") -> dict[str, Any]:
+def _seen_reason(request: QueryContext, row: int, more: str = "") -> dict[str, Any]:
     """Say that the reader knows a product, and by which variant."""
     told = {"reason": "seen", "told": "the reader dealt with it lately" + more}
-    dealt_with = recent_rows(request.traces)
+    dealt_with = list_recent_rows(request.interaction_rows)
     if row in dealt_with:
         return told
-    family = request.catalog.with_variants([row])
+    family = request.catalog.add_variants([row])
     other = next((variant for variant in dealt_with if variant in family), row)
     return {**told, "as": request.catalog.product_ids[other]}
 
 
-def _score(request: Request, row: int) -> float:
-    (parts,) = _parts_of([row], request)
+def _score_row(request: QueryContext, row: int) -> float:
+    (parts,) = _explain_scores([row], request)
     return sum(parts.values())
 
 
-def _parts_of(rows: Sequence[int], request: Request) -> list[dict[str, float]]:
+def _explain_scores(rows: Sequence[int], request: QueryContext) -> list[dict[str, float]]:
     return explain_rows(
         rows,
-        request.taste,
-        request.holdings,
-        request.standing,
-        cohort=request.cohort,
-        is_new=not request.own_taste.known,
+        request.user_profile,
+        request.engine_state,
+        request.item_priors,
+        cohort=request.cohort_scores,
+        is_new=not request.history_profile.has_signal,
     )
 
 
-def _no_candidate(query: ReaderQuery) -> str:
+def _no_candidate_reason(query: UserQuery) -> str:
     if query.kind == "user_to_history":
         return "the reader did nothing of the kind with it"
     if query.kind in _GROUPED:

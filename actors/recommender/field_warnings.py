@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from actors.recommender.messages import QUERIES, ReaderQuery
+from actors.recommender.messages import QUERY_SOURCES, UserQuery
 from actors.recommender.state.catalog import Catalog
 from actors.retrieval.messages import SCORES, SearchQuery
 from cluster.query.columnar.formula import is_plain_field, parse_formula
@@ -19,24 +19,24 @@ MOST_WARNINGS = 10
 _SHOWN = 100
 
 
-def warn_of_fields(query: ReaderQuery, catalog: Catalog) -> tuple[dict[str, str], ...]:
+def list_field_warnings(query: UserQuery, catalog: Catalog) -> tuple[dict[str, str], ...]:
     """List the fields a query names that no product ever had: `field`, `parameter`, `message`, `did_you_mean`.
 
     Cost:
         0.5 microseconds for a query that names no field, 3 for a filter that was asked before
     """
-    if not _names_fields(query) or not catalog.products:
+    if not _has_field_names(query) or not catalog.products:
         return ()
     fields = catalog.columns.fields
     found: dict[tuple[str, str], None] = {}
-    for parameter, name in _missing(query, fields):
+    for parameter, name in _list_missing(query, fields):
         found[parameter, name] = None
         if len(found) == MOST_WARNINGS:
             break
-    return tuple(_warning(parameter, name, fields) for parameter, name in found)
+    return tuple(_build_warning(parameter, name, fields) for parameter, name in found)
 
 
-def _names_fields(query: ReaderQuery) -> bool:
+def _has_field_names(query: UserQuery) -> bool:
     search = query.search
     return bool(
         query.filter is not None
@@ -50,7 +50,7 @@ def _names_fields(query: ReaderQuery) -> bool:
     )
 
 
-def _warning(parameter: str, name: str, fields: FieldNames) -> dict[str, str]:
+def _build_warning(parameter: str, name: str, fields: FieldNames) -> dict[str, str]:
     # A field of the schema was meant as it stands, even if no product has it yet.
     meant = "" if name in Product.model_fields else fields.suggest(name)
     warning = {
@@ -61,7 +61,7 @@ def _warning(parameter: str, name: str, fields: FieldNames) -> dict[str, str]:
     return {**warning, "did_you_mean": meant} if meant else warning
 
 
-def _missing(query: ReaderQuery, fields: FieldNames) -> Iterator[tuple[str, str]]:
+def _list_missing(query: UserQuery, fields: FieldNames) -> Iterator[tuple[str, str]]:
     """Name parameter and field; stored rules are not the caller's, so their fields are left out."""
     if query.filter is not None:
         yield from (("fq", name) for name in fields.missing_in(query.filter))
@@ -70,11 +70,11 @@ def _missing(query: ReaderQuery, fields: FieldNames) -> Iterator[tuple[str, str]
             parameter = boost.label if boost.label == "boost_fq" else f"{boost.label}.boost_fq"
             yield from ((parameter, name) for name in fields.missing_in(boost.filter))
     if query.search is not None:
-        yield from _missing_in_search(query.search, fields)
+        yield from _list_missing_in_search(query.search, fields)
     if query.field_name:
         yield from (("field", name) for name in fields.missing((query.field_name,)))
     if query.completion_fields:
-        sources = [name for name in query.completion_fields if name not in QUERIES]
+        sources = [name for name in query.completion_fields if name not in QUERY_SOURCES]
         yield from (("completion_fields", name) for name in fields.missing(sources))
     named = (
         ("diversification", query.spacing),
@@ -86,7 +86,7 @@ def _missing(query: ReaderQuery, fields: FieldNames) -> Iterator[tuple[str, str]
             yield from ((parameter, name) for name in fields.missing(part.field for part in parts))
 
 
-def _missing_in_search(search: SearchQuery, fields: FieldNames) -> Iterator[tuple[str, str]]:
+def _list_missing_in_search(search: SearchQuery, fields: FieldNames) -> Iterator[tuple[str, str]]:
     if search.advanced is not None:
         names = [name for name in fields.missing_in(search.advanced) if name != FULL_TEXT]
         yield from (("advanced_q", name) for name in names)

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from actors.retrieval.answer_messages import AnswerQuery as AnswerQuery
-from actors.retrieval.answer_messages import AnswersFound as AnswersFound
-from actors.retrieval.messages import SearchFound, SearchQuery
+from actors.retrieval.answer_messages import AnswerResult as AnswerResult
+from actors.retrieval.messages import SearchQuery, SearchResult
 from cluster.query.language.tree import Node
 from cluster.records.recent_event import RecentEvent
 
-Kind = Literal[
+QueryKind = Literal[
     "user_to_products",
     "user_to_trending",
     "user_to_categories",
@@ -29,7 +29,7 @@ Kind = Literal[
 ]
 
 
-QUERIES: Final = frozenset({"historical_queries", "suggested_queries"})
+QUERY_SOURCES: Final = frozenset({"historical_queries", "suggested_queries"})
 "Sources of completions that are no fields of products: what readers searched for."
 
 
@@ -60,7 +60,7 @@ class Circle:
 
 
 @dataclass(frozen=True, slots=True)
-class Spacing:
+class DiversityRule:
     """Diversification by one field."""
 
     field: str
@@ -69,10 +69,10 @@ class Spacing:
 
 
 @dataclass(frozen=True, slots=True)
-class ReaderQuery:
+class UserQuery:
     """Everything the six recommendation endpoints share, and each one's own few fields."""
 
-    kind: Kind
+    kind: QueryKind
     app_id: str
     engine_id: str
     user_id: str = ""
@@ -88,7 +88,7 @@ class ReaderQuery:
     boosts: tuple[Boost, ...] = ()
     circles: tuple[Circle, ...] = ()
     boost_circles: tuple[Circle, ...] = ()
-    spacing: tuple[Spacing, ...] = ()
+    spacing: tuple[DiversityRule, ...] = ()
     dithering: float = 1.0
     pagination_id: str = ""
     is_strangers: bool = False
@@ -142,7 +142,7 @@ class ReaderQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RecommendedGroup:
     """A category or attribute value with its products."""
 
     value: tuple[str, ...] | str
@@ -156,14 +156,14 @@ class RecommendationResult:
 
     products: list[dict[str, Any]] = field(default_factory=list)
     "Result records: `product_id`, fields of `fl`, `_personalization_score`, `_boosted`..."
-    groups: list[Group] = field(default_factory=list)
+    groups: list[RecommendedGroup] = field(default_factory=list)
     completions: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
     "Field -> completions, best first."
     served_by: str = ""
     "Which rung of the fallback ladder answered; logged, never returned to callers."
-    search: SearchFound | None = None
+    search: SearchResult | None = None
     "search only: what was found beside the page in `products`."
-    answers: AnswersFound | None = None
+    answers: AnswerResult | None = None
     "question_answering only."
     explanation: Mapping[str, Any] | None = None
     "Only when the query asked for one."

@@ -11,131 +11,138 @@ from dataclasses import replace
 
 import numpy as np
 
-from actors.recommender.explain import explained
+from actors.recommender.explain import explain_result
 from actors.recommender.messages import RecommendationResult
-from actors.recommender.ranking.candidates import best_of, leading, left_out_of
-from actors.recommender.ranking.history_rows import dealt_with
-from actors.recommender.ranking.query_context import Request
-from actors.recommender.ranking.score import said_alike, said_of_baskets, said_related, summed
-from actors.recommender.ranking.user_profile import (
-    anchored,
-    joined,
-    running_session,
-    taste_for,
+from actors.recommender.ranking.candidates import recently_consumed, select_candidates, select_trend_leaders
+from actors.recommender.ranking.history_rows import list_history_rows
+from actors.recommender.ranking.query_context import QueryContext
+from actors.recommender.ranking.score import (
+    combine_components,
+    score_bought_together,
+    score_related_items,
+    score_similar_items,
 )
-from actors.recommender.rerank.exploration import explored
-from actors.recommender.rerank.rerank import Step, arrange
-from actors.recommender.result_fields import project
-from actors.recommender.state.prior_scores import Ranking, Start
+from actors.recommender.ranking.user_profile import (
+    interactions_from_anchors,
+    join_interactions,
+    profile_from_weights,
+    select_session,
+)
+from actors.recommender.rerank.exploration import add_exploration
+from actors.recommender.rerank.rerank import RerankStep, rerank
+from actors.recommender.result_fields import render_products
+from actors.recommender.state.prior_scores import PriorScores, Ranking
 from actors.vectors.types import Scores
 
-_STRETCH = 50
-_MOST_TASTE = np.float32(5)
+_BLOCK_SIZE = 50
+_MOST_PERSONAL = np.float32(5)
 "No taste moves a product further among what trends."
 
 
-def products(request: Request) -> RecommendationResult:
+def user_to_products(request: QueryContext) -> RecommendationResult:
     """Answer `user_to_products`."""
-    ranking = request.ranking()
-    pool, again = best_of(request, ranking, left_out_of(request))
+    ranking = request.build_ranking()
+    pool, again = select_candidates(request, ranking, recently_consumed(request))
     if not again:
-        pool = explored(pool, request, ranking)
-    return _page(request, pool, ranking.of(pool), again or request.rung)
+        pool = add_exploration(pool, request, ranking)
+    return _render_page(request, pool, ranking.get_scores(pool), again or request.fallback_level)
 
 
-def trending(request: Request) -> RecommendationResult:
+def user_to_trending(request: QueryContext) -> RecommendationResult:
     """Answer `user_to_trending`: what leads now, for users without history in their cohort.
 
     Near-equals stand in the order of the reader's taste.
 
     Taste reorders stretches of the trend that stay the same whichever page is asked for.
     """
-    standing, blend, taste = request.standing, request.holdings.blend, request.taste
-    left_out, again = left_out_of(request), ""
-    wanted = request.before + request.wanted
-    if taste.known:
-        wanted = -(-wanted // _STRETCH) * _STRETCH
-    cohort = request.cohort
-    trend = Start(standing.trend) if cohort is None else cohort.trend
-    pool = leading(request, left_out, wanted) if cohort is None else []
+    standing, blend, taste = request.item_priors, request.engine_state.weights, request.user_profile
+    left_out, again = recently_consumed(request), ""
+    wanted = request.shown_count + request.page_end
+    if taste.has_signal:
+        wanted = -(-wanted // _BLOCK_SIZE) * _BLOCK_SIZE
+    cohort = request.cohort_scores
+    trend = PriorScores(standing.trend) if cohort is None else cohort.trend
+    pool = select_trend_leaders(request, left_out, wanted) if cohort is None else []
     if not pool:
-        pool, again = best_of(request, Ranking(trend), left_out, wanted=wanted)
-    own = request.own.of(np.array(pool, np.int64))
-    if taste.known:
-        ranking = trend.scores[pool] + np.float32(blend.taste_in_trending) * np.minimum(
-            np.maximum(own, -_MOST_TASTE), _MOST_TASTE
+        pool, again = select_candidates(request, Ranking(trend), left_out, wanted=wanted)
+    own = request.personal_scores.get_scores(np.array(pool, np.int64))
+    if taste.has_signal:
+        ranking = trend.scores[pool] + np.float32(blend.profile_in_trending) * np.minimum(
+            np.maximum(own, -_MOST_PERSONAL), _MOST_PERSONAL
         )
-        order = np.lexsort((-ranking, np.arange(len(pool)) // _STRETCH))
+        order = np.lexsort((-ranking, np.arange(len(pool)) // _BLOCK_SIZE))
         pool, own = [pool[at] for at in order.tolist()], own[order]
-    scores = request.start_scores.scores[pool] + own
-    rung = "cohort" if cohort is not None else "trending" if standing.voted else "newest"
-    return _page(request, pool, scores, again or rung)
+    scores = request.prior_scores.scores[pool] + own
+    rung = "cohort" if cohort is not None else "trending" if standing.has_interactions else "newest"
+    return _render_page(request, pool, scores, again or rung)
 
 
-def similar(request: Request) -> RecommendationResult:
+def product_to_products(request: QueryContext) -> RecommendationResult:
     """Answer `product_to_products`: what goes with the anchors, which are never returned themselves."""
-    found = _similar(request)
+    found = _select_similar(request)
     present = request.catalog.present
     if any(present[row] for row in request.anchor_rows):
         return found
     return replace(found, anchor_found=False)
 
 
-def _similar(request: Request) -> RecommendationResult:
+def _select_similar(request: QueryContext) -> RecommendationResult:
     """Find what goes with the anchors, or what the reader likes when nothing is known of them.
 
     When the reader is in the middle of something, the anchors are what they looked at last in it.
     """
-    holdings, query, standing = request.holdings, request.query, request.standing
-    like = taste_for(
-        dict.fromkeys(request.anchor_rows, 1.0), holdings.index, anchored(request.anchor_rows, request.now_ms)
+    holdings, query, standing = request.engine_state, request.query, request.item_priors
+    like = profile_from_weights(
+        dict.fromkeys(request.anchor_rows, 1.0),
+        holdings.index,
+        interactions_from_anchors(request.anchor_rows, request.now_ms),
     )
-    if not like.known:
-        return products(request)
-    parts = said_of_baskets(like, holdings, standing) if query.buy_together else []
+    if not like.has_signal:
+        return user_to_products(request)
+    parts = score_bought_together(like, holdings, standing) if query.buy_together else []
     rung = "baskets" if parts else "similar"
     if not parts:
-        session = running_session(request.taste.steps, request.now_ms)
-        parts = said_alike(like, holdings, standing, joined(like.steps, session))
-        parts += said_related(request.anchor_rows, holdings, standing)
-    start = standing.start.times(holdings.blend.crowd_in_similar)
-    ranking = Ranking(start, summed(parts, holdings, standing))
+        session = select_session(request.user_profile.interactions, request.now_ms)
+        parts = score_similar_items(like, holdings, standing, join_interactions(like.interactions, session))
+        parts += score_related_items(request.anchor_rows, holdings, standing)
+    start = standing.prior.scale(holdings.weights.prior_in_similar)
+    ranking = Ranking(start, combine_components(parts, holdings, standing))
     anchors = request.anchor_rows
-    hidden = request.catalog.with_variants(anchors) if query.dedupe else anchors
-    pool, _ = best_of(request, ranking, hidden, hide_always=True)
-    return _page(request, pool, _scores_of(pool, request), rung)
+    hidden = request.catalog.add_variants(anchors) if query.dedupe else anchors
+    pool, _ = select_candidates(request, ranking, hidden, hide_always=True)
+    return _render_page(request, pool, _score_rows(pool, request), rung)
 
 
-def history(request: Request) -> RecommendationResult:
+def user_to_history(request: QueryContext) -> RecommendationResult:
     """Answer `user_to_history`: what the reader did something with, newest first."""
-    rows = dealt_with(request)
-    ranking = np.full(len(request.standing), -np.inf, np.float32)
+    rows = list_history_rows(request)
+    ranking = np.full(len(request.item_priors), -np.inf, np.float32)
     ranking[rows] = np.arange(len(rows), 0, -1)
-    pool, _ = best_of(request, Ranking(Start(ranking)), [])
-    return _page(request, pool, _scores_of(pool, request), "history")
+    pool, _ = select_candidates(request, Ranking(PriorScores(ranking)), [])
+    return _render_page(request, pool, _score_rows(pool, request), "history")
 
 
-def _page(request: Request, pool: list[int], scores: Scores, rung: str) -> RecommendationResult:
+def _render_page(request: QueryContext, pool: list[int], scores: Scores, rung: str) -> RecommendationResult:
     """Arrange the pool into a page and write its records, with the reader's score of each product."""
     query, catalog = request.query, request.catalog
-    steps: list[Step] | None = [] if query.explain else None
-    page = arrange(
+    steps: list[RerankStep] | None = [] if query.explain else None
+    page = rerank(
         pool,
         query,
         catalog,
         start=request.start,
         rows=query.rows,
         seed=request.seed if query.dithering > 1 else 0,
-        before=request.before,
+        before=request.shown_count,
         shown=request.shown_rows,
         last_shown=request.last_shown,
         steps=steps,
     )
     by_row = dict(zip(pool, scores.tolist(), strict=True))
-    result = RecommendationResult(products=project(page, by_row, query, catalog), served_by=rung)
-    return result if steps is None else explained(request, result, pool, steps)
+    result = RecommendationResult(products=render_products(page, by_row, query, catalog), served_by=rung)
+    return result if steps is None else explain_result(request, result, pool, steps)
 
 
-def _scores_of(rows: list[int], request: Request) -> Scores:
+def _score_rows(rows: list[int], request: QueryContext) -> Scores:
     """Score some rows for the reader, as `user_to_products` would."""
-    return request.ranking().of(rows)
+    return request.build_ranking().get_scores(rows)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from actors.recommender.messages import ReaderQuery
-from actors.recommender.ranking.score import shown_score
-from actors.recommender.rerank.rerank import Placed
+from actors.recommender.messages import UserQuery
+from actors.recommender.ranking.score import normalize_score
+from actors.recommender.rerank.rerank import RankedItem
 from actors.recommender.state.catalog import Catalog
 from cluster.query.fields import Projection
 
 
-def project(
-    placed: Sequence[Placed], scores: Mapping[int, float], query: ReaderQuery, catalog: Catalog
+def render_products(
+    placed: Sequence[RankedItem], scores: Mapping[int, float], query: UserQuery, catalog: Catalog
 ) -> list[dict[str, Any]]:
     """Write result records: `product_id`, the fields of `fl`, and the underscore fields.
 
@@ -32,7 +32,7 @@ def project(
         result: dict[str, Any] = (
             projection(catalog.record(item.row)) if projection else {"product_id": ids[item.row]}
         )
-        result["_personalization_score"] = shown_score(scores[item.row])
+        result["_personalization_score"] = normalize_score(scores[item.row])
         if boosting:
             result["_boosted"] = item.boosted
             if item.rules:

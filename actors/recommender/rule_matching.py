@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from actors.recommender.messages import Boost, ReaderQuery
+from actors.recommender.messages import Boost, UserQuery
 from actors.retrieval.messages import SearchQuery
-from cluster.query.language.boost_rules import ReadyRule, clauses_of
+from cluster.query.language.boost_rules import CompiledRule, clauses_of
 from cluster.query.language.tree import Node
 from cluster.records.boost_rule import BoostRule
 
@@ -22,43 +22,43 @@ MODULE = "module_name"
 "The session variable that `module_names` are compared with."
 
 
-def with_rules(query: ReaderQuery, rules: Sequence[ReadyRule]) -> ReaderQuery:
+def apply_rules(query: UserQuery, rules: Sequence[CompiledRule]) -> UserQuery:
     """Add what applies to a query. Its own boosts come first, so they have the places that two want."""
     sent = frozenset(clauses_of(query.filter))
     search = query.search
     if search is not None and not search.campaigns:
         return query
-    found = [rule for rule in rules if applies(rule, query, sent)]
+    found = [rule for rule in rules if is_applicable(rule, query, sent)]
     if not found:
         return query
     return replace(
         query,
-        boosts=query.boosts + tuple(_boosts(found, removing=False)),
-        removed=query.removed + tuple(_boosts(found, removing=True)),
-        search=None if search is None else _informed(search, found),
+        boosts=query.boosts + tuple(_build_boosts(found, removing=False)),
+        removed=query.removed + tuple(_build_boosts(found, removing=True)),
+        search=None if search is None else _add_rules_to_search(search, found),
     )
 
 
-def applies(ready_rule: ReadyRule, query: ReaderQuery, sent: frozenset[Node]) -> bool:
+def is_applicable(ready_rule: CompiledRule, query: UserQuery, sent: frozenset[Node]) -> bool:
     """Tell whether a rule applies; `sent` are the clauses of the query's filter."""
     rule = ready_rule.rule
     if rule.name in query.rule_names or not set(query.boosting_tags).isdisjoint(rule.boosting_tags):
         return True
-    said = _said(query)
-    if rule.asked and said is None:
+    said = _query_text(query)
+    if rule.search_texts and said is None:
         return False
     conditions = [
-        not rule.asked or ready_rule.hears(said or ""),
+        not rule.search_texts or ready_rule.matches_query(said or ""),
         not rule.api_names or query.kind in rule.api_names,
         not rule.anchor_products or not set(query.anchors).isdisjoint(rule.anchor_products),
         not rule.module_names or query.context.get(MODULE) in rule.module_names,
-        all(_is_sent(query.context.get(name), values) for name, values in rule.context.items()),
+        all(_has_value(query.context.get(name), values) for name, values in rule.context.items()),
         all(not clauses.isdisjoint(sent) for clauses in ready_rule.overlaps),
     ]
     return all(conditions) and (not rule.boosting_tags or _has_condition(rule))
 
 
-def _said(query: ReaderQuery) -> str | None:
+def _query_text(query: UserQuery) -> str | None:
     """Give the words of a search or a question, as they were sent; None where no words are sent."""
     if query.search is not None:
         return query.search.original
@@ -72,11 +72,11 @@ def _has_condition(rule: BoostRule) -> bool:
         or rule.module_names
         or rule.context
         or rule.filter_query
-        or rule.asked
+        or rule.search_texts
     )
 
 
-def _informed(search: SearchQuery, found: Sequence[ReadyRule]) -> SearchQuery:
+def _add_rules_to_search(search: SearchQuery, found: Sequence[CompiledRule]) -> SearchQuery:
     """Tell a search which rules apply, and what they have for its page."""
     removing = (ready.rule.name for ready in found for one in ready.effects if one.action == "remove")
     return replace(
@@ -87,7 +87,7 @@ def _informed(search: SearchQuery, found: Sequence[ReadyRule]) -> SearchQuery:
     )
 
 
-def _is_sent(given: object, values: Sequence[object]) -> bool:
+def _has_value(given: object, values: Sequence[object]) -> bool:
     """Tell whether a session variable has one of the values; `True` is not 1."""
     found = given if isinstance(given, list) else [given]
     wanted = {(isinstance(value, bool), value) for value in values}
@@ -97,7 +97,7 @@ def _is_sent(given: object, values: Sequence[object]) -> bool:
     )
 
 
-def _boosts(rules: Sequence[ReadyRule], *, removing: bool) -> Iterator[Boost]:
+def _build_boosts(rules: Sequence[CompiledRule], *, removing: bool) -> Iterator[Boost]:
     for ready in rules:
         name = ready.rule.name
         for effect in ready.effects:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from actors.retrieval.messages import Spelling
+from actors.retrieval.messages import SpellingResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,9 +16,9 @@ class AnswerQuery:
     text: str
     "What is read of the question."
     original: str
-    least: float
+    min_probability: float
     "Probability an answer must have."
-    least_boosted: float
+    min_boosted_probability: float
     "Probability from which boosts count."
     correct: bool = True
     html: bool = False
@@ -26,9 +26,9 @@ class AnswerQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswersFound:
+class AnswerResult:
     """Paragraphs that answer, best first: `product_id`, `answer`, perhaps `answer_block`, and the fields asked for."""
 
     total: int
     answers: Sequence[Mapping[str, Any]]
-    spelling: Spelling
+    spelling: SpellingResult

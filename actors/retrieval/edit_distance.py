@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from actors.vectors.types import Rows
 
-Text = npt.NDArray[np.uint16]
+CharCodes = npt.NDArray[np.uint16]
 """uint16 [t]: folded texts as 16-bit characters, each followed by 0."""
 
 LONGEST = 64
@@ -29,7 +29,7 @@ _SIZES = (8, 16, 32, 64)
 
 
 @dataclass(frozen=True, slots=True)
-class Nearness:
+class PrefixDistances:
     """How near the beginnings of some texts are.
 
     Shapes:
@@ -40,10 +40,10 @@ class Nearness:
     cut: Rows
 
 
-class Pattern:
+class EditPattern:
     """What was typed, prepared for comparing; as few bits a candidate as its length allows."""
 
-    def __init__(self, typed: Text) -> None:
+    def __init__(self, typed: CharCodes) -> None:
         self.typed = typed[:LONGEST]
         self.length = len(self.typed)
         self._bits: Any = _WIDTHS[np.searchsorted(_SIZES, self.length)]
@@ -52,7 +52,7 @@ class Pattern:
             table[code] |= self._bits(1 << place)
         self._table = table
 
-    def nearness(self, text: Text, places: Rows, most: int) -> Nearness:
+    def compare(self, text: CharCodes, places: Rows, most: int) -> PrefixDistances:
         """Find for each text the beginning that is nearest, of equals the one most alike in length.
 
         Shapes:
@@ -106,15 +106,15 @@ class Pattern:
                 better = score <= best if step < length else score < best
                 np.copyto(best, score, where=better)
                 np.copyto(cut, np.int8(step + 1), where=better)
-        return Nearness(best.astype(np.int64), cut.astype(np.int64))
+        return PrefixDistances(best.astype(np.int64), cut.astype(np.int64))
 
 
-def text_of(typed: str) -> Text:
+def char_codes(typed: str) -> CharCodes:
     """Turn a folded text into 16-bit characters."""
     return np.frombuffer(typed.encode("utf-16-le"), np.uint16)
 
 
-def edits_allowed(length: int) -> int:
+def max_edits(length: int) -> int:
     """Say how many typos a text of some length may have.
 
     Source:

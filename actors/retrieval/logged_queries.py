@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
-from actors.retrieval.popular_queries import WINDOW_MS, Asked
-from cluster.artifacts.query_log import QueryShelf
+from actors.retrieval.popular_queries import WINDOW_MS, PopularQueries
+from cluster.artifacts.query_log import QueryLogStore
 from cluster.clock import Clock
 from cluster.errors import HouseError
-from cluster.records.logged_query import Searched, pseudonym
+from cluster.records.logged_query import LoggedQuery, pseudonym
 from cluster.store.ports.stores import QueryStore
 
 KINDS = ("search", "ask")
@@ -32,12 +32,12 @@ _A_STEP = 200
 _PAGE = 100
 _EVERY_S = 5.0
 
-Think = Callable[[Callable[[], None]], Awaitable[None]]
+RunStep = Callable[[Callable[[], None]], Awaitable[None]]
 "Runs a short step while nobody else looks."
 
 
 @dataclass(frozen=True, slots=True)
-class FoundQuery:
+class SuccessfulQuery:
     """A query that found something."""
 
     text: str
@@ -50,11 +50,11 @@ class LoggedQueries:
     """Popular queries of the log. One thread at a time."""
 
     def __init__(self) -> None:
-        self.popular = Asked()
+        self.popular = PopularQueries()
         self.salt = b""
         self._erased: dict[str, int] = {}
 
-    def note(self, queries: Iterable[FoundQuery]) -> None:
+    def record(self, queries: Iterable[SuccessfulQuery]) -> None:
         """Learn queries."""
         for query in queries:
             if query.at_ms > self._erased.get(query.reader, -1):
@@ -65,7 +65,7 @@ class LoggedQueries:
         if not self.salt:
             return
         readers = [pseudonym(self.salt, reader_id) for reader_id in reader_ids]
-        self.popular.forget(readers)
+        self.popular.delete(readers)
         self._erased = {who: at for who, at in self._erased.items() if at > at_ms - _ERASED_MS}
         self._erased.update(dict.fromkeys(readers, at_ms))
 
@@ -74,7 +74,7 @@ class QueryLogFollower:
     """Keeps `LoggedQueries` of one app up with the query log."""
 
     def __init__(
-        self, app_id: str, store: QueryStore, shelf: QueryShelf | None, clock: Clock, think: Think
+        self, app_id: str, store: QueryStore, shelf: QueryLogStore | None, clock: Clock, think: RunStep
     ) -> None:
         self.queries = LoggedQueries()
         self._app_id = app_id
@@ -114,22 +114,22 @@ class QueryLogFollower:
             200,000 pairs of query and reader: 2 s, in steps of a millisecond
         """
         if not self._after:
-            self._after, settled = await asyncio.to_thread(self._settled)
-            await self._note(settled)
+            self._after, settled = await asyncio.to_thread(self._read_compacted)
+            await self._record(settled)
         while lots := await self._store.read(self._app_id, self._after, count=_PAGE):
-            await self._note([one for lot in lots for one in _found(lot.queries)])
+            await self._record([one for lot in lots for one in _successful_queries(lot.queries)])
             self._after = lots[-1].offset
 
-    async def _note(self, queries: Sequence[FoundQuery]) -> None:
+    async def _record(self, queries: Sequence[SuccessfulQuery]) -> None:
         for start in range(0, len(queries), _A_STEP):
-            await self._think(partial(self.queries.note, queries[start : start + _A_STEP]))
+            await self._think(partial(self.queries.record, queries[start : start + _A_STEP]))
             await asyncio.sleep(0)
 
-    def _settled(self) -> tuple[str, list[FoundQuery]]:
+    def _read_compacted(self) -> tuple[str, list[SuccessfulQuery]]:
         """Read the settled queries, the newest of each reader, and how far they go."""
         if self._shelf is None:
             return "0", []
-        after = self._shelf.covered(self._app_id)
+        after = self._shelf.last_offset(self._app_id)
         table = self._shelf.read(self._app_id, self._clock.now_ms() - WINDOW_MS)
         found = pc.and_(pc.greater(table["total"], 0), pc.is_in(table["kind"], pa.array(KINDS)))
         known = table.filter(pc.and_(found, pc.not_equal(table["reader"], "")))
@@ -140,12 +140,12 @@ class QueryLogFollower:
         return after, list(_rows(newest))
 
 
-def _rows(table: Any) -> Iterator[FoundQuery]:
+def _rows(table: Any) -> Iterator[SuccessfulQuery]:
     columns = (table[name].to_pylist() for name in ("text", "reader", "at_max", "origin"))
-    return (FoundQuery(*row) for row in zip(*columns, strict=True))
+    return (SuccessfulQuery(*row) for row in zip(*columns, strict=True))
 
 
-def _found(queries: Iterable[Searched]) -> Iterator[FoundQuery]:
+def _successful_queries(queries: Iterable[LoggedQuery]) -> Iterator[SuccessfulQuery]:
     for one in queries:
         if one.total > 0 and one.kind in KINDS and one.reader:
-            yield FoundQuery(one.written or one.text, one.reader, one.at, one.origin)
+            yield SuccessfulQuery(one.written or one.text, one.reader, one.at, one.origin)

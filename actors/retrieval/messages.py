@@ -127,7 +127,7 @@ class SearchQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Spelling:
+class SpellingResult:
     """What became of a search's words."""
 
     errors: bool
@@ -142,11 +142,11 @@ class Spelling:
 
 
 @dataclass(frozen=True, slots=True)
-class SearchFound:
+class SearchResult:
     """What a search found beside the page of products."""
 
     total: int
-    spelling: Spelling
+    spelling: SpellingResult
     facets: Mapping[str, list[tuple[Any, int]]] = field(default_factory=dict)
     existence: Mapping[str, bool] = field(default_factory=dict)
     partial: list[dict[str, Any]] | None = None

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from actors.retrieval.autocomplete.field_index import FieldTexts
+from actors.retrieval.autocomplete.field_index import FieldIndex
 from actors.retrieval.autocomplete.field_values import LONGEST
-from actors.retrieval.autocomplete.text_index import Hit, Laid
-from actors.retrieval.text import folded
-from actors.vectors.types import Floats, Mask, room_for
+from actors.retrieval.autocomplete.text_index import CompletionHit, RowTextIndex
+from actors.retrieval.text import fold_text
+from actors.vectors.types import Floats, Mask, ensure_capacity
 from cluster.records.links import has_link
 from cluster.records.validation.upload import ORIGIN
 
@@ -30,7 +30,7 @@ _SWEEP_MS = 600_000
 _SWEPT_AT_ONCE = 2_000
 
 
-class Asked:
+class PopularQueries:
     """Queries and who asked them lately."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Asked:
         self._queries_of: dict[str, set[int]] = {}
         self._origins: dict[str, str] = {}
         "Reader id -> where they came from, of readers without proof."
-        self._texts = FieldTexts("text")
+        self._texts = FieldIndex("text")
         self._readers_lately: Floats = np.zeros(0)
         self._worth: Floats = np.zeros(0)
         self._changed: set[int] = set()
@@ -52,7 +52,7 @@ class Asked:
         """Count queries."""
         return len(self._numbers)
 
-    def note(
+    def record(
         self, items: Iterable[Mapping[str, Any]], reader_of: Callable[[Mapping[str, Any]], str], at_ms: int
     ) -> None:
         """Learn the searches among interactions."""
@@ -65,7 +65,7 @@ class Asked:
     def add(self, keywords: str, reader_id: str, at_ms: int, origin: str = "") -> None:
         """Learn one search; `origin` stands for a reader without proof where readers are counted."""
         text = " ".join(keywords.split())
-        key = folded(text)
+        key = fold_text(text)
         if not key or not reader_id or len(text) > LONGEST or has_link(text):
             return
         number = self._numbers.get(key)
@@ -74,7 +74,7 @@ class Asked:
                 return
             number = self._numbers[key] = len(self._readers)
             self._readers.append({})
-            self._texts.note(number, {"text": text})
+            self._texts.record(number, {"text": text})
         readers = self._readers[number]
         if reader_id in readers or len(readers) < MOST_READERS:
             readers[reader_id] = max(at_ms, readers.get(reader_id, 0))
@@ -83,7 +83,7 @@ class Asked:
             if origin:
                 self._origins[reader_id] = origin
 
-    def forget(self, reader_ids: Sequence[str]) -> None:
+    def delete(self, reader_ids: Sequence[str]) -> None:
         """Take back what readers searched for."""
         for reader_id in reader_ids:
             for number in self._queries_of.pop(reader_id, ()):
@@ -91,17 +91,17 @@ class Asked:
                 self._changed.add(number)
             self._origins.pop(reader_id, None)
 
-    def look_up(self, typed: str, wanted: int, least: int, now_ms: int) -> list[Hit]:
+    def look_up(self, typed: str, wanted: int, least: int, now_ms: int) -> list[CompletionHit]:
         """Find queries that at least so many different readers asked within the window."""
         counts, worth = self._counts(now_ms)
         rows: Mask = counts >= max(least, 1)
         return self._texts.look_up(typed, wanted, 0, rows, now_ms, lambda: worth)
 
-    def rebuilding(self, now_ms: int) -> tuple[FieldTexts, Callable[[], Laid]] | None:
+    def plan_rebuild(self, now_ms: int) -> tuple[FieldIndex, Callable[[], RowTextIndex]] | None:
         """Give the work of building the index again, when it is worth it."""
-        if not self._texts.wants_rebuild:
+        if not self._texts.needs_rebuild:
             return None
-        return self._texts, self._texts.rebuilding(self._counts(now_ms)[1])
+        return self._texts, self._texts.plan_rebuild(self._counts(now_ms)[1])
 
     def _counts(self, now_ms: int) -> tuple[Floats, Floats]:
         """Count readers in the window, and what they are worth: at once where something changed, else little by little.
@@ -111,8 +111,8 @@ class Asked:
         """
         count = len(self._readers)
         self._readers_lately, self._worth = (
-            room_for(self._readers_lately, count),
-            room_for(self._worth, count),
+            ensure_capacity(self._readers_lately, count),
+            ensure_capacity(self._worth, count),
         )
         for number in self._changed:
             self._count(number, now_ms)

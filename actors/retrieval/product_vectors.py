@@ -11,12 +11,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from actors.retrieval.snapshot_format import SavedMeaning
+from actors.retrieval.snapshot_format import SavedProductVectors
 from actors.vectors.top import best_rows
-from actors.vectors.types import Mask, Matrix, Rows, Scores, room_for
+from actors.vectors.types import Mask, Matrix, Rows, Scores, ensure_capacity
 
 
-class Meaning(Protocol):
+class VectorSearch(Protocol):
     """Nearest products, and how much they should count."""
 
     @property
@@ -38,7 +38,7 @@ class Meaning(Protocol):
         ...
 
 
-class LiveMeaning:
+class LiveVectorSearch:
     """By the vectors that recommendations are made with."""
 
     bend = 1.0
@@ -59,10 +59,10 @@ class LiveMeaning:
         return rows, scores[rows]
 
 
-class LaidMeaning:
+class SnapshotVectorSearch:
     """By the vectors of a snapshot, and by new ones for what changed since."""
 
-    def __init__(self, saved: SavedMeaning, rows: Rows) -> None:
+    def __init__(self, saved: SavedProductVectors, rows: Rows) -> None:
         """Lay vectors over rows.
 
         Shapes:
@@ -82,8 +82,8 @@ class LaidMeaning:
         """Set what a product that changed is about."""
         self.remove(row)
         at = self._places[row] = len(self._places)
-        self._fresh_rows = room_for(self._fresh_rows, at + 1, -1)
-        self._fresh = room_for(self._fresh, at + 1)
+        self._fresh_rows = ensure_capacity(self._fresh_rows, at + 1, -1)
+        self._fresh = ensure_capacity(self._fresh, at + 1)
         self._fresh_rows[at] = row
         self._fresh[at] = self._saved.embedder.embed([text])[0]
 

@@ -18,12 +18,12 @@ import pyarrow as pa
 
 from actors.language import latent_embedder
 from actors.language.latent_embedder import LatentEmbedder
-from actors.models.model import Array, Parts
+from actors.models.model import Array, ModelState
 from actors.models.vocabulary import Vocabulary
 from actors.retrieval.lexical import snapshot_format
-from actors.retrieval.lexical.product_fields import text_for_meaning
+from actors.retrieval.lexical.product_fields import search_embedding_text
 from actors.retrieval.lexical.snapshot_format import SavedIndex
-from actors.retrieval.source_texts import Originals
+from actors.retrieval.source_texts import SourceTexts
 from actors.vectors.compact import CompactVectors
 from actors.vectors.types import Mask, Rows
 from cluster.errors import Fault
@@ -36,7 +36,7 @@ _FEW = 50
 
 
 @dataclass(frozen=True, slots=True)
-class SavedMeaning:
+class SavedProductVectors:
     """What products mean: vectors by product of the snapshot, and what makes vectors of questions."""
 
     embedder: LatentEmbedder
@@ -45,7 +45,7 @@ class SavedMeaning:
 
 
 @dataclass(frozen=True, slots=True)
-class SavedProducts:
+class SearchSnapshot:
     """The index, whose products it is about, and how they were.
 
     Shapes:
@@ -54,12 +54,12 @@ class SavedProducts:
 
     version: str
     names: Vocabulary
-    marks: npt.NDArray[np.uint64]
+    fingerprints: npt.NDArray[np.uint64]
     index: SavedIndex
-    meaning: SavedMeaning | None
+    meaning: SavedProductVectors | None
 
     @classmethod
-    def load(cls, version: str, parts: Parts) -> SavedProducts | None:
+    def load(cls, version: str, parts: ModelState) -> SearchSnapshot | None:
         """Bring back what `save` gave; None when another release kept it in another form.
 
         Errors:
@@ -84,13 +84,13 @@ class SavedProducts:
         """
         codes = self.names.codes(product_ids)
         same = (codes >= 0) & present
-        same[same] = self.marks[codes[same]] == marks[same]
-        rows = np.full(len(self.marks), -1, np.int64)
+        same[same] = self.fingerprints[codes[same]] == marks[same]
+        rows = np.full(len(self.fingerprints), -1, np.int64)
         rows[codes[same]] = np.flatnonzero(same)
         return rows
 
 
-def mark_of(product: Mapping[str, Any] | None) -> int:
+def product_fingerprint(product: Mapping[str, Any] | None) -> int:
     """Name everything a product holds by one number; 0 for none.
 
     Cost:
@@ -102,7 +102,7 @@ def mark_of(product: Mapping[str, Any] | None) -> int:
     return mmh3.hash64(said, 31, signed=False)[0] or 1
 
 
-def save(products: Sequence[Mapping[str, Any]], *, learn_from: int) -> Parts:
+def save(products: Sequence[Mapping[str, Any]], *, learn_from: int) -> ModelState:
     """Index products, and learn their meaning from so many of them; 0 for words alone.
 
     The same products in any order give the same arrays.
@@ -112,26 +112,26 @@ def save(products: Sequence[Mapping[str, Any]], *, learn_from: int) -> Parts:
     """
     ordered = sorted(products, key=lambda product: str(product["product_id"]))
     arrays, facts = snapshot_format.save(ordered)
-    names = Originals.of(str(product["product_id"]) for product in ordered)
+    names = SourceTexts.of(str(product["product_id"]) for product in ordered)
     kept: dict[str, Array] = {
         **arrays,
         "products.blob": names.blob,
         "products.ends": names.ends,
-        "marks": np.array([mark_of(product) for product in ordered], np.uint64),
+        "marks": np.array([product_fingerprint(product) for product in ordered], np.uint64),
     }
     if learn_from and len(ordered) >= _FEW:
         step = max(len(ordered) // learn_from, 1)
         embedder = latent_embedder.train(
-            text_for_meaning(product) for product in ordered[::step][:learn_from]
+            search_embedding_text(product) for product in ordered[::step][:learn_from]
         )
-        vectors = CompactVectors.of(embedder.embed([text_for_meaning(product) for product in ordered]))
+        vectors = CompactVectors.of(embedder.embed([search_embedding_text(product) for product in ordered]))
         kept |= {f"meaning.{name}": array for name, array in embedder.arrays().items()}
         kept |= {"meaning.codes": vectors.codes, "meaning.scales": vectors.scales}
         facts["meaning"] = {"version": embedder.version, "share": latent_embedder.SHARE}
-    return Parts(kept, facts)
+    return ModelState(kept, facts)
 
 
-def _meaning(parts: Parts, products: int) -> SavedMeaning | None:
+def _meaning(parts: ModelState, products: int) -> SavedProductVectors | None:
     told = parts.facts.get("meaning")
     if told is None:
         return None
@@ -141,10 +141,10 @@ def _meaning(parts: Parts, products: int) -> SavedMeaning | None:
     if len(features) != len(projection) or codes.shape != (products, width) or scales.shape != (width,):
         raise Fault("snapshot is damaged: the search index: meaning does not fit", path=SEARCH)
     embedder = LatentEmbedder(features, projection, str(told["version"]))
-    return SavedMeaning(embedder, CompactVectors(codes, scales), float(told["share"]))
+    return SavedProductVectors(embedder, CompactVectors(codes, scales), float(told["share"]))
 
 
-def _names(parts: Parts) -> Vocabulary:
+def _names(parts: ModelState) -> Vocabulary:
     blob, ends = np.asarray(parts.array("products.blob")), np.asarray(parts.array("products.ends"))
     fits = blob.dtype == np.uint8 and len(ends) and ends[0] == 0 and ends[-1] == len(blob)
     if not fits or not (np.diff(ends) >= 0).all():

@@ -12,7 +12,7 @@ from actors.vectors.types import Rows
 
 
 @dataclass(frozen=True, slots=True)
-class Originals:
+class SourceTexts:
     """Texts by number.
 
     Shapes:
@@ -23,7 +23,7 @@ class Originals:
     ends: Rows
 
     @classmethod
-    def of(cls, texts: Iterable[str]) -> Originals:
+    def of(cls, texts: Iterable[str]) -> SourceTexts:
         """Put texts one behind the other; what is no Unicode stays what it is."""
         pieces = [text.encode("utf-8", "surrogatepass") for text in texts]
         ends = np.zeros(len(pieces) + 1, np.int64)

@@ -31,14 +31,14 @@ _PRIVATE: Final = 0xE000
 _PRIVATE_SIZE: Final = 0x1900
 
 
-def folded(text: str) -> str:
+def fold_text(text: str) -> str:
     """Fold a text; blanks at its ends are gone."""
     if text.isascii():
         return _ASCII_JUNK.sub(" ", text.lower().translate(_ASCII_JOINED)).strip()
     return "".join(char for char, _ in _pieces(text)).strip()
 
 
-def folded_with_places(text: str) -> tuple[str, list[int]]:
+def fold_with_positions(text: str) -> tuple[str, list[int]]:
     """Fold a text and say where in it each folded character came from.
 
     Shapes:
@@ -54,9 +54,9 @@ def folded_with_places(text: str) -> tuple[str, list[int]]:
     return "".join(char for char, _ in pieces), [place for _, place in pieces]
 
 
-def typed_so_far(text: str) -> str:
+def fold_typed(text: str) -> str:
     """Fold what somebody is typing; a blank at its end stays: the last word is finished."""
-    found = folded(text)
+    found = fold_text(text)
     ended = bool(found) and bool(text) and not _is_word(text[-1]) and text[-1] not in _APOSTROPHES
     return found + " " if ended else found
 

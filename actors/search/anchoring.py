@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from actors.recommender.rerank.rerank import Placed
+from actors.recommender.rerank.rerank import RankedItem
 from actors.recommender.state.catalog import Catalog
 from actors.retrieval.messages import Anchoring
 from actors.vectors.types import Mask, Rows
 
 
-def active(anchorings: Sequence[Anchoring], now_ms: int) -> list[Anchoring]:
+def active_anchorings(anchorings: Sequence[Anchoring], now_ms: int) -> list[Anchoring]:
     """Keep the entries whose time it is; they end the moment `end_time` begins."""
     return [
         entry
@@ -23,7 +23,9 @@ def active(anchorings: Sequence[Anchoring], now_ms: int) -> list[Anchoring]:
     ]
 
 
-def brought(anchorings: Sequence[Anchoring], catalog: Catalog, found: Rows, allowed: Mask) -> list[int]:
+def select_anchored_rows(
+    anchorings: Sequence[Anchoring], catalog: Catalog, found: Rows, allowed: Mask
+) -> list[int]:
     """List the allowed rows that come in because one of their anchors was found, in the order of the entries."""
     if not anchorings:
         return []
@@ -39,9 +41,9 @@ def brought(anchorings: Sequence[Anchoring], catalog: Catalog, found: Rows, allo
     return rows
 
 
-def anchored(
-    placed: list[Placed], anchorings: Sequence[Anchoring], catalog: Catalog, *, dedupe: bool
-) -> list[Placed]:
+def place_anchored(
+    placed: list[RankedItem], anchorings: Sequence[Anchoring], catalog: Catalog, *, dedupe: bool
+) -> list[RankedItem]:
     """Put products beside their highest anchors; entries are obeyed one after the other.
 
     With `dedupe` any variant stands for its product.
@@ -65,4 +67,4 @@ def anchored(
 
 
 def _variants(rows: Sequence[int], catalog: Catalog, dedupe: bool) -> set[int]:
-    return set(catalog.with_variants(rows) if dedupe else rows)
+    return set(catalog.add_variants(rows) if dedupe else rows)

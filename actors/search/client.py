@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from actors.retrieval.autocomplete.highlighting import marked, words_typed
-from actors.retrieval.text import folded, typed_so_far
-from actors.search.question_bank import BankIndex
+from actors.retrieval.autocomplete.highlighting import highlight, match_typed_words
+from actors.retrieval.text import fold_text, fold_typed
+from actors.search.question_bank import QuestionBankIndex
 from cluster.errors import Unavailable
 from cluster.records.bank_question import BankQuestion
 from cluster.store.ports.stores import QuestionBankStore
@@ -26,18 +26,18 @@ _MANY = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _CachedBank:
     version: int
-    index: BankIndex
+    index: QuestionBankIndex
 
 
-class BankClient:
+class QuestionBankClient:
     """Completes questions of banks."""
 
     def __init__(self, store: QuestionBankStore) -> None:
         self._store = store
-        self._held: OrderedDict[str, _Held] = OrderedDict()
-        self._making: dict[str, asyncio.Task[_Held]] = {}
+        self._held: OrderedDict[str, _CachedBank] = OrderedDict()
+        self._making: dict[str, asyncio.Task[_CachedBank]] = {}
 
     async def complete(self, app_id: str, typed: str, rows: int) -> list[BankQuestion]:
         """Find questions of an app's bank for what was typed, best first.
@@ -60,11 +60,11 @@ class BankClient:
         Errors:
             Unavailable: the store is away and the bank was never read
         """
-        known, text = {folded(one) for one in beside}, typed_so_far(typed)
+        known, text = {fold_text(one) for one in beside}, fold_typed(typed)
         found = [one.question for one in await self.complete(app_id, typed, rows)]
-        return [_completion(one, text) for one in found if folded(one) not in known]
+        return [_completion(one, text) for one in found if fold_text(one) not in known]
 
-    async def _bank(self, app_id: str) -> BankIndex:
+    async def _bank(self, app_id: str) -> QuestionBankIndex:
         """Give the bank as it is now."""
         held = self._held.get(app_id)
         try:
@@ -79,7 +79,7 @@ class BankClient:
         self._make_room()
         return held.index
 
-    async def _make(self, app_id: str) -> _Held:
+    async def _make(self, app_id: str) -> _CachedBank:
         """Read and index a bank; who asks meanwhile waits for the same work."""
         making = self._making.get(app_id)
         if making is None:
@@ -87,9 +87,9 @@ class BankClient:
             making.add_done_callback(lambda _: self._making.pop(app_id, None))
         return await asyncio.shield(making)
 
-    async def _read(self, app_id: str) -> _Held:
+    async def _read(self, app_id: str) -> _CachedBank:
         bank = await self._store.load(app_id)
-        return _Held(bank.version, await asyncio.to_thread(BankIndex.of, bank.questions))
+        return _CachedBank(bank.version, await asyncio.to_thread(QuestionBankIndex.of, bank.questions))
 
     def _make_room(self) -> None:
         while (
@@ -99,7 +99,7 @@ class BankClient:
 
 
 def _completion(text: str, typed: str) -> dict[str, Any]:
-    shown = marked(text, words_typed(folded(text), typed))
+    shown = highlight(text, match_typed_words(fold_text(text), typed))
     return {
         "text": shown.text,
         "text_with_markups": shown.text_with_markups,

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from actors.recommender.messages import QUERIES, RecommendationResult
-from actors.recommender.ranking.candidates import admitted
-from actors.recommender.ranking.query_context import Request
-from actors.recommender.rerank.rerank import arrange
-from actors.recommender.result_fields import project
-from actors.retrieval.autocomplete.highlighting import marked, words_typed
-from actors.retrieval.autocomplete.text_index import Hit
-from actors.retrieval.text import folded, typed_so_far
+from actors.recommender.messages import QUERY_SOURCES, RecommendationResult
+from actors.recommender.ranking.candidates import filter_rows
+from actors.recommender.ranking.query_context import QueryContext
+from actors.recommender.rerank.rerank import rerank
+from actors.recommender.result_fields import render_products
+from actors.retrieval.autocomplete.highlighting import highlight, match_typed_words
+from actors.retrieval.autocomplete.text_index import CompletionHit
+from actors.retrieval.text import fold_text, fold_typed
 from actors.vectors.types import Floats, Mask
 from cluster.query.language.field_values import canonical
 
@@ -30,96 +30,105 @@ DEEPEST = 200
 "Completions of a field that paging reaches."
 _POOL = 4
 "So many times the wanted texts are looked up, for taste and boosts to choose among."
-_TASTE = 0.5
+_PERSONAL_WEIGHT = 0.5
 "What the reader's favourite among equals gains, in typos: as much as popularity can, not more."
 
 
-def complete(request: Request) -> RecommendationResult:
+def complete(request: QueryContext) -> RecommendationResult:
     """Answer `autocomplete`; later pages continue the first one, so that they neither overlap nor change."""
     query = request.query
     if not query.start:
-        return RecommendationResult(completions=_first(request), served_by="completions")
-    first = _first(replace(request, query=replace(query, start=0)))
+        return RecommendationResult(completions=_first_page(request), served_by="completions")
+    first = _first_page(replace(request, query=replace(query, start=0)))
     # the list depends on how deep it is looked for: one depth for all later pages
-    deep = _first(replace(request, query=replace(query, start=0, rows=DEEPEST)))
+    deep = _first_page(replace(request, query=replace(query, start=0, rows=DEEPEST)))
     page = slice(query.start, query.start + query.rows)
-    found = {name: _joined(entries, deep[name])[:DEEPEST][page] for name, entries in first.items()}
+    found = {name: _merge_pages(entries, deep[name])[:DEEPEST][page] for name, entries in first.items()}
     return RecommendationResult(completions=found, served_by="completions")
 
 
-def _joined(first: Sequence[dict[str, Any]], deep: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _merge_pages(first: Sequence[dict[str, Any]], deep: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     known = {entry["text"] for entry in first}
     return [*first, *(entry for entry in deep if entry["text"] not in known)]
 
 
-def _first(request: Request) -> dict[str, list[dict[str, Any]]]:
+def _first_page(request: QueryContext) -> dict[str, list[dict[str, Any]]]:
     """Complete by each field, from the first completion on."""
     query, catalog = request.query, request.catalog
-    mask = admitted(query, catalog)
+    mask = filter_rows(query, catalog)
     offered = catalog.offered
     rows: Mask = offered if mask is None else mask & offered
-    typed = typed_so_far(query.typed)
+    typed = fold_typed(query.typed)
     page = query.rows
     found: dict[str, list[dict[str, Any]]] = {}
     for name in query.completion_fields:
-        if name in QUERIES:
+        if name in QUERY_SOURCES:
             hits = _queries(request, name, typed, page)
-            found[name] = [_marked(hit, typed) for hit in hits]
+            found[name] = [_highlight(hit, typed) for hit in hits]
             continue
-        field = request.holdings.completions.of(
+        field = request.engine_state.completions.get_field(
             (canonical(name), query.language, query.only_language), catalog, lambda: _popularity(request)
         )
         hits = field.look_up(typed, _POOL * page, page, rows, request.now_ms, lambda: _popularity(request))
-        found[name] = _listed(request, _preferred(request, hits), typed, with_product=name == "title")
+        found[name] = _build_list(
+            request, _prefer_personal(request, hits), typed, with_product=name == "title"
+        )
     return found
 
 
-def _queries(request: Request, name: str, typed: str, wanted: int) -> list[Hit]:
+def _queries(request: QueryContext, name: str, typed: str, wanted: int) -> list[CompletionHit]:
     """Look up queries of others: those that readers sent as interactions; to suggest also those of the query log."""
-    overlay, least, now_ms = request.holdings.overlay, request.query.min_users, request.now_ms
-    hits = overlay.asked.look_up(typed, wanted, least, now_ms)
-    if name != "suggested_queries" or not len(overlay.logged.popular):
+    overlay, least, now_ms = request.engine_state.overlay, request.query.min_users, request.now_ms
+    hits = overlay.popular_queries.look_up(typed, wanted, least, now_ms)
+    if name != "suggested_queries" or not len(overlay.logged_queries.popular):
         return hits
     # counted apart: a reader may stand in both, and must not count twice
-    hits += overlay.logged.popular.look_up(typed, wanted, least, now_ms)
-    best: dict[str, Hit] = {}
+    hits += overlay.logged_queries.popular.look_up(typed, wanted, least, now_ms)
+    best: dict[str, CompletionHit] = {}
     for hit in sorted(hits, key=lambda hit: hit.cost):
-        best.setdefault(folded(hit.text), hit)
+        best.setdefault(fold_text(hit.text), hit)
     return list(best.values())[:wanted]
 
 
-def _popularity(request: Request) -> Floats:
+def _popularity(request: QueryContext) -> Floats:
     # as counts, of which the logarithm is taken: shares of the most popular would leave the long tail no order
-    return request.standing.popular * _COUNTED
+    return request.item_priors.relative_popularity * _COUNTED
 
 
-def _preferred(request: Request, hits: Sequence[Hit]) -> list[tuple[Hit, int, float]]:
+def _prefer_personal(
+    request: QueryContext, hits: Sequence[CompletionHit]
+) -> list[tuple[CompletionHit, int, float]]:
     """Choose each text's product, and put the reader's favourites first among equals: hit, row and score."""
     if not hits:
         return []
     every = sorted({row for hit in hits for row in hit.rows})
-    judged = [row for row in every if row < len(request.standing)]
+    judged = [row for row in every if row < len(request.item_priors)]
     scores = dict.fromkeys(every, 0.0)
-    start = request.start_scores.scores
-    own = request.own.of(np.array(judged, np.int64))
+    start = request.prior_scores.scores
+    own = request.personal_scores.get_scores(np.array(judged, np.int64))
     for row, value in zip(judged, own.tolist(), strict=True):
         scores[row] = value + (float(start[row]) if np.isfinite(start[row]) else 0.0)
     chosen = [max(hit.rows, key=lambda row: (scores[row], -row)) for hit in hits]
     taste: Floats = np.zeros(len(hits))
-    if request.taste.known:
+    if request.user_profile.has_signal:
         alone = dict(zip(judged, own.tolist(), strict=True))
         taste = np.array([alone.get(row, 0.0) for row in chosen])
         taste = taste / max(float(np.abs(taste).max()), 1e-9)
-    worth = [hit.cost - _TASTE * float(liked) for hit, liked in zip(hits, taste, strict=True)]
+    worth = [hit.cost - _PERSONAL_WEIGHT * float(liked) for hit, liked in zip(hits, taste, strict=True)]
     # taste never lifts a text over one with fewer typos
     order = sorted(
-        range(len(hits)), key=lambda at: (hits[at].edits if request.taste.known else 0, worth[at], at)
+        range(len(hits)),
+        key=lambda at: (hits[at].edits if request.user_profile.has_signal else 0, worth[at], at),
     )
     return [(hits[at], chosen[at], scores[chosen[at]]) for at in order]
 
 
-def _listed(
-    request: Request, preferred: Sequence[tuple[Hit, int, float]], typed: str, *, with_product: bool
+def _build_list(
+    request: QueryContext,
+    preferred: Sequence[tuple[CompletionHit, int, float]],
+    typed: str,
+    *,
+    with_product: bool,
 ) -> list[dict[str, Any]]:
     """Boost, cut to the page, mark and project."""
     query, catalog = request.query, request.catalog
@@ -127,7 +136,7 @@ def _listed(
         preferred = _one_per_group(preferred, request)
     rows = list(dict.fromkeys(row for _, row, _ in preferred))
     placed = {
-        item.row: item for item in arrange(rows, query, catalog, start=0, rows=len(rows), seed=request.seed)
+        item.row: item for item in rerank(rows, query, catalog, start=0, rows=len(rows), seed=request.seed)
     }
     order = {row: at for at, row in enumerate(placed)}
     if query.boosts or query.boost_circles:
@@ -135,11 +144,13 @@ def _listed(
         preferred = sorted(preferred, key=lambda entry: order[entry[1]])
     page = preferred[: query.rows]
     scores = {row: score for _, row, score in page}
-    products = project([placed[row] for row in scores], scores, query, catalog) if with_product else []
+    products = (
+        render_products([placed[row] for row in scores], scores, query, catalog) if with_product else []
+    )
     records = {product["product_id"]: product for product in products}
     listed = []
     for hit, row, _ in page:
-        entry = _marked(hit, typed)
+        entry = _highlight(hit, typed)
         if with_product:
             product = records.get(catalog.product_ids[row])
             if product is None:
@@ -150,19 +161,19 @@ def _listed(
 
 
 def _one_per_group(
-    preferred: Sequence[tuple[Hit, int, float]], request: Request
-) -> list[tuple[Hit, int, float]]:
+    preferred: Sequence[tuple[CompletionHit, int, float]], request: QueryContext
+) -> list[tuple[CompletionHit, int, float]]:
     """Keep the first text of every product, whatever variant has it."""
-    kept: dict[int, tuple[Hit, int, float]] = {}
+    kept: dict[int, tuple[CompletionHit, int, float]] = {}
     for entry in preferred:
         kept.setdefault(int(request.catalog.groups[entry[1]]), entry)
     return list(kept.values())
 
 
-def _marked(hit: Hit, typed: str) -> dict[str, Any]:
+def _highlight(hit: CompletionHit, typed: str) -> dict[str, Any]:
     begin, end = hit.place
-    stretches = [(begin, end)] if begin >= 0 else words_typed(folded(hit.text), typed)
-    found = marked(hit.text, stretches)
+    stretches = [(begin, end)] if begin >= 0 else match_typed_words(fold_text(hit.text), typed)
+    found = highlight(hit.text, stretches)
     return {
         "text": found.text,
         "text_with_markups": found.text_with_markups,

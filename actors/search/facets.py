@@ -15,9 +15,9 @@ from actors.recommender.state.catalog import Catalog
 from actors.recommender.state.groups import Groups
 from actors.retrieval.messages import Facet, FacetFilter
 from actors.vectors.types import Mask, Rows
-from cluster.query.columnar.column import Pairs
-from cluster.query.columnar.value_counts import Tally, count_rows
-from cluster.query.language.automaton import Automaton, Effort
+from cluster.query.columnar.column import RowValuePairs
+from cluster.query.columnar.value_counts import ValueCounts, count_rows
+from cluster.query.language.automaton import Automaton, StepBudget
 from cluster.query.language.field_values import is_text
 from cluster.query.language.patterns import regex
 
@@ -26,13 +26,13 @@ MOST_JUDGED: Final = 2_000_000
 texts beyond it are not listed. Values of other fields are read once for all rows and cost a fiftieth."""
 
 
-class Chosen:
+class FacetSelection:
     """What was chosen in the facets of one search."""
 
     def __init__(self, filters: Sequence[FacetFilter], catalog: Catalog) -> None:
-        self._masks = {chosen.field: catalog.matching(chosen.filter) for chosen in filters}
+        self._masks = {chosen.field: catalog.filter_mask(chosen.filter) for chosen in filters}
 
-    def passing(self, rows: Rows, but: str | None = None) -> Mask:
+    def filter_rows(self, rows: Rows, but: str | None = None) -> Mask:
         """Mark the rows that pass every choice, but that of one field.
 
         Shapes:
@@ -50,7 +50,7 @@ class Chosen:
 
 
 def count_facets(
-    facets: Sequence[Facet], found: Rows, chosen: Chosen, catalog: Catalog, *, dedupe: bool
+    facets: Sequence[Facet], found: Rows, chosen: FacetSelection, catalog: Catalog, *, dedupe: bool
 ) -> dict[str, list[tuple[Any, int]]]:
     """Count facets over what was found, before anything was chosen in them.
 
@@ -59,26 +59,26 @@ def count_facets(
     if not facets:
         return {}
     units = catalog.groups.astype(np.int64) if dedupe and catalog.has_variants else None
-    count, effort = len(catalog), Effort()
-    catalog.columns.warm([facet.field for facet in facets if facet.keys is None])
-    everywhere = _mask(found[chosen.passing(found)], count)
+    count, effort = len(catalog), StepBudget()
+    catalog.columns.build_columns([facet.field for facet in facets if facet.keys is None])
+    everywhere = _mask(found[chosen.filter_rows(found)], count)
     counted: dict[str, list[tuple[Any, int]]] = {}
     share = MOST_JUDGED // max(sum(_patterns(facet) for facet in facets if is_text(facet.field)), 1)
-    tallies: dict[tuple[str, str | None, bool], Tally] = {}
+    tallies: dict[tuple[str, str | None, bool], ValueCounts] = {}
     for facet in facets:
         own = next((name for name in (facet.label, facet.field) if name in chosen), None)
-        mask = everywhere if own is None else _mask(found[chosen.passing(found, own)], count)
+        mask = everywhere if own is None else _mask(found[chosen.filter_rows(found, own)], count)
         if facet.keys is None:
             cut = is_text(facet.field) and _patterns(facet) > 0
             tally = tallies.get((facet.field, own, cut))
             if tally is None:
                 pairs = _pairs(facet.field, mask, catalog, share if cut else None)
-                tally = tallies[facet.field, own, cut] = Tally(pairs, units)
+                tally = tallies[facet.field, own, cut] = ValueCounts(pairs, units)
             patterns = _pattern(facet.include, effort), _pattern(facet.exclude, effort)
-            counted[facet.label] = tally.first(facet.size, *patterns)
+            counted[facet.label] = tally.most_frequent(facet.size, *patterns)
         else:
             counted[facet.label] = [
-                (key, count_rows(mask & catalog.matching(node), units)) for key, node in facet.keys
+                (key, count_rows(mask & catalog.filter_mask(node), units)) for key, node in facet.keys
             ]
     return counted
 
@@ -102,22 +102,24 @@ class _Texts:
         return np.array([pattern.accepts(text) for text in self._groups.values[: self.judged]], np.bool_)
 
 
-def _pairs(field: str, mask: Mask, catalog: Catalog, letters: int | None) -> Pairs:
+def _pairs(field: str, mask: Mask, catalog: Catalog, letters: int | None) -> RowValuePairs:
     """List what marked rows hold; columns know only the words of a text field, so its whole texts are looked up."""
     if not is_text(field):
         return catalog.columns.pairs(field, mask)
-    groups, rows, nothing = catalog.attribute(field), np.flatnonzero(mask), Pairs.none()
+    groups, rows, nothing = catalog.group_by_attribute(field), np.flatnonzero(mask), RowValuePairs.none()
     texts = _Texts(groups, letters)
     places, codes = groups.codes_of_rows(rows)
     kept = codes < texts.judged
-    return Pairs((rows[places[kept]], codes[kept]), nothing.numbers, nothing.true, nothing.false, texts)
+    return RowValuePairs(
+        (rows[places[kept]], codes[kept]), nothing.numbers, nothing.true, nothing.false, texts
+    )
 
 
 def _patterns(facet: Facet) -> int:
     return (facet.include is not None) + (facet.exclude is not None)
 
 
-def _pattern(text: str | None, effort: Effort) -> Automaton | None:
+def _pattern(text: str | None, effort: StepBudget) -> Automaton | None:
     return None if text is None else regex(text, effort)
 
 

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 
 from actors.recommender.messages import RecommendationResult
-from actors.recommender.ranking.query_context import Request
-from actors.recommender.rerank.rerank import Placed, arrange
+from actors.recommender.ranking.query_context import QueryContext
+from actors.recommender.rerank.rerank import RankedItem, rerank
 from actors.recommender.state.catalog import Catalog
-from actors.retrieval.answer_messages import AnswerQuery, AnswersFound
-from actors.retrieval.lexical.text_query import TextAsk, TextFound
-from actors.retrieval.paragraphs.paragraph_renderer import show
-from actors.retrieval.paragraphs.paragraph_scorer import judged
-from actors.search.result_records import spelling_of
-from actors.search.retrieve import allowed_by
+from actors.retrieval.answer_messages import AnswerQuery, AnswerResult
+from actors.retrieval.lexical.text_query import TextHits, TextQuery
+from actors.retrieval.paragraphs.paragraph_renderer import render_paragraph
+from actors.retrieval.paragraphs.paragraph_scorer import score_paragraphs
+from actors.search.result_records import build_spelling_result
+from actors.search.retrieve import filter_products
 from cluster.query.fields import Projection
 
 MOST_PAGES = 40
@@ -37,40 +37,40 @@ class _Answer:
     probability: float
 
 
-def answer(request: Request) -> RecommendationResult:
+def answer_question(request: QueryContext) -> RecommendationResult:
     """Answer `question_answering`."""
     query, catalog = request.query, request.catalog
     asked = query.question or AnswerQuery("", "", 0.0, 0.0)
-    ask = TextAsk(asked.text, query.language, partial=True, correct=asked.correct)
-    found = request.holdings.texts.find(ask, allowed_by(request), request.now_ms)
-    best = [one for one in _answers(request, asked, found) if one.probability >= asked.least]
+    ask = TextQuery(asked.text, query.language, partial=True, correct=asked.correct)
+    found = request.engine_state.texts.find(ask, filter_products(request), request.now_ms)
+    best = [one for one in _score_pages(request, asked, found) if one.probability >= asked.min_probability]
     by_row = {one.row: one for one in best}
     projection = Projection.of(query.fields) if query.fields else None
     shown = [
-        _shown(by_row[item.row], item, asked, catalog, projection)
-        for item in _arranged(request, asked, best)[query.start : query.start + query.rows]
+        _render_answer(by_row[item.row], item, asked, catalog, projection)
+        for item in _rerank_answers(request, asked, best)[query.start : query.start + query.rows]
     ]
-    spelling = spelling_of(asked.original, found.corrections, correct=asked.correct)
+    spelling = build_spelling_result(asked.original, found.corrections, correct=asked.correct)
     return RecommendationResult(
-        answers=AnswersFound(len(best), shown, spelling), served_by="question_answering"
+        answers=AnswerResult(len(best), shown, spelling), served_by="question_answering"
     )
 
 
-def _answers(request: Request, asked: AnswerQuery, found: TextFound) -> list[_Answer]:
+def _score_pages(request: QueryContext, asked: AnswerQuery, found: TextHits) -> list[_Answer]:
     """Judge the paragraphs of the best pages; the best of each page, most probable first."""
-    catalog, pages = request.catalog, request.holdings.pages
+    catalog, pages = request.catalog, request.engine_state.pages
     rows = [int(row) for row in found.rows[:MOST_PAGES]]
-    read = [(row, pages.of(row, catalog.record(row))) for row in rows]
+    read = [(row, pages.get(row, catalog.record(row))) for row in rows]
     languages = list(dict.fromkeys(page.language for _, page in read)) or ["en"]
     text = found.used or asked.text
-    words = pages.analyzers.question(text, languages)
-    pool = [weighed for _, page in read for weighed in page.weighed]
-    values = np.array(judged(text, words, pool))
+    words = pages.analyzers.query_terms(text, languages)
+    pool = [weighed for _, page in read for weighed in page.analyzed]
+    values = np.array(score_paragraphs(text, words, pool))
     best: list[_Answer] = []
     begin = 0
     for row, page in read:
-        own = values[begin : begin + len(page.weighed)]
-        begin += len(page.weighed)
+        own = values[begin : begin + len(page.analyzed)]
+        begin += len(page.analyzed)
         if len(own):
             at = int(own.argmax())
             best.append(_Answer(row, page.paragraphs[at].number, page.paragraphs[at].text, float(own[at])))
@@ -78,21 +78,21 @@ def _answers(request: Request, asked: AnswerQuery, found: TextFound) -> list[_An
     return sorted(best, key=lambda one: -round(one.probability, 4))
 
 
-def _arranged(request: Request, asked: AnswerQuery, best: Sequence[_Answer]) -> list[Placed]:
+def _rerank_answers(request: QueryContext, asked: AnswerQuery, best: Sequence[_Answer]) -> list[RankedItem]:
     """Boost those that are probable enough; the others follow as they are."""
     query, catalog = request.query, request.catalog
-    ready = [one.row for one in best if one.probability >= asked.least_boosted]
-    rest = [one.row for one in best if one.probability < asked.least_boosted]
+    ready = [one.row for one in best if one.probability >= asked.min_boosted_probability]
+    rest = [one.row for one in best if one.probability < asked.min_boosted_probability]
     plain = replace(query, boosts=(), boost_circles=())
-    first = arrange(ready, query, catalog, start=0, rows=len(ready), seed=request.seed)
-    return [*first, *arrange(rest, plain, catalog, start=0, rows=len(rest), seed=request.seed)]
+    first = rerank(ready, query, catalog, start=0, rows=len(ready), seed=request.seed)
+    return [*first, *rerank(rest, plain, catalog, start=0, rows=len(rest), seed=request.seed)]
 
 
-def _shown(
-    one: _Answer, item: Placed, asked: AnswerQuery, catalog: Catalog, projection: Projection | None
+def _render_answer(
+    one: _Answer, item: RankedItem, asked: AnswerQuery, catalog: Catalog, projection: Projection | None
 ) -> dict[str, Any]:
     record = catalog.record(one.row)
-    place = show(str(record.get("html") or ""), one.number, html=asked.html, around=asked.block)
+    place = render_paragraph(str(record.get("html") or ""), one.number, html=asked.html, around=asked.block)
     assert place is not None
     told: dict[str, Any] = {
         "text": one.text,

@@ -16,7 +16,7 @@ import numpy as np
 
 from actors.recommender.state.catalog import Catalog
 from actors.vectors.types import Mask, Rows
-from cluster.query.language.words import fold, words_of
+from cluster.query.language.words import fold, split_words
 
 MOST_READ: Final = 5_000
 "Products with all words of a phrase, the best first, that are read."
@@ -34,7 +34,7 @@ _MOST_PLACES: Final = 64
 "Where the first word stands more often, nothing is gained by looking first."
 
 
-class Phrases:
+class PhraseMatcher:
     """Decides the phrases of one query.
 
     Cost:
@@ -51,14 +51,14 @@ class Phrases:
         self.letters = 0
         "Characters read so far; those taken apart as often as they count."
 
-    def holding(self, ranked: Rows, phrase: str, count: int) -> Mask:
+    def match_rows(self, ranked: Rows, phrase: str, count: int) -> Mask:
         """Mark the products that hold a phrase, among those with all its words, best first; the share ends the search.
 
         Shapes:
             ranked: int64 [k]; returns: bool [count]
         """
         found = np.zeros(count, np.bool_)
-        words = words_of(phrase)
+        words = split_words(phrase)
         if len(words) < 2:
             found[ranked] = True
             return found
@@ -71,13 +71,13 @@ class Phrases:
             if _could_hold(raw, words):
                 self.letters += TAKEN_APART * len(raw)
                 texts = _texts_of(self._catalog.record(row))
-                found[row] = any(sought in f" {' '.join(words_of(text))} " for text in texts)
+                found[row] = any(sought in f" {' '.join(split_words(text))} " for text in texts)
         return found
 
     def _raw(self, row: int) -> str:
         raw = self._read.get(row)
         if raw is None:
-            raw = self._read[row] = fold(self._catalog.columns.written(row))
+            raw = self._read[row] = fold(self._catalog.columns.record_json(row))
             self.letters += len(raw)
         return raw
 

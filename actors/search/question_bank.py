@@ -7,25 +7,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from actors.retrieval.autocomplete.index_builder import build
-from actors.retrieval.autocomplete.lookup import Index
-from actors.retrieval.text import typed_so_far
+from actors.retrieval.autocomplete.index_builder import build_index
+from actors.retrieval.autocomplete.lookup import CompletionIndex
+from actors.retrieval.text import fold_typed
 from cluster.records.bank_question import BankQuestion
 
 
 @dataclass(frozen=True, slots=True)
-class BankIndex:
+class QuestionBankIndex:
     """A bank, weightiest first, and how its questions are found."""
 
     questions: tuple[BankQuestion, ...]
-    index: Index
+    index: CompletionIndex
 
     def __len__(self) -> int:
         """Count questions."""
         return len(self.questions)
 
     @classmethod
-    def of(cls, questions: Iterable[BankQuestion]) -> BankIndex:
+    def of(cls, questions: Iterable[BankQuestion]) -> QuestionBankIndex:
         """Index a bank; a question that stands in it twice counts with its larger weight.
 
         Cost:
@@ -39,11 +39,11 @@ class BankIndex:
         # of equally near texts the earlier one is found first
         ordered = tuple(sorted(heaviest.values(), key=lambda one: -one.weight))
         weights = np.array([one.weight for one in ordered], np.float64)
-        return cls(ordered, build([one.question for one in ordered], weights))
+        return cls(ordered, build_index([one.question for one in ordered], weights))
 
     def look_up(self, typed: str, wanted: int) -> list[BankQuestion]:
         """Find questions for what was typed, best first: fewer typos before more, then by weight."""
-        text = typed_so_far(typed)
+        text = fold_typed(typed)
         if not text or not wanted or not self.questions:
             return []
         found = self.index.look_up(text, wanted)

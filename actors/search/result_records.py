@@ -6,25 +6,25 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from actors.recommender.messages import ReaderQuery
-from actors.recommender.ranking.score import shown_score
-from actors.recommender.rerank.rerank import Placed
+from actors.recommender.messages import UserQuery
+from actors.recommender.ranking.score import normalize_score
+from actors.recommender.rerank.rerank import RankedItem
 from actors.recommender.state.catalog import Catalog
 from actors.retrieval.lexical.text_query import Correction
-from actors.retrieval.messages import SearchQuery, Spelling
-from actors.retrieval.text import folded
-from actors.search.retrieve import Hits
+from actors.retrieval.messages import SearchQuery, SpellingResult
+from actors.retrieval.text import fold_text
+from actors.search.retrieve import SearchHits
 from cluster.query.fields import Projection
 
 _LEAST_SHOWN = 1e-6
 _SHORTEST_SHARED = 4
 
 
-def records(
-    placed: Sequence[Placed],
-    hits: Hits,
+def build_records(
+    placed: Sequence[RankedItem],
+    hits: SearchHits,
     scores: Mapping[int, tuple[float, float]],
-    query: ReaderQuery,
+    query: UserQuery,
     search: SearchQuery,
     catalog: Catalog,
 ) -> list[dict[str, Any]]:
@@ -36,7 +36,7 @@ def records(
     rows = [item.row for item in placed]
     missing = hits.missing(rows) if search.partial else []
     matched = hits.matched(rows) if search.matched_fields else []
-    marks = Marks(hits.used)
+    marks = TermHighlighter(hits.used)
     written = []
     for at, item in enumerate(placed):
         record = catalog.record(item.row)
@@ -45,7 +45,7 @@ def records(
         result: dict[str, Any] = projection(record) if projection else {"product_id": record["product_id"]}
         relevance, taste = scores[item.row]
         result["_search_score"] = round(max(relevance, _LEAST_SHOWN), 6)
-        result["_personalization_score"] = shown_score(taste)
+        result["_personalization_score"] = normalize_score(taste)
         result["_boosted"] = item.boosted
         if item.rules:
             result["_boosted_rules"] = list(item.rules)
@@ -54,19 +54,19 @@ def records(
         if search.matched_fields:
             result["_matched_fields"] = list(matched[at])
         if isinstance(result.get("title"), str) and hits.used:
-            result["_title_with_markups"] = marks.of(result["title"])
+            result["_title_with_markups"] = marks.highlight(result["title"])
         written.append(result)
     return written
 
 
-class Marks:
+class TermHighlighter:
     """Marks the words that are sought, in any form of them; what a word is, is decided once."""
 
     def __init__(self, sought: str) -> None:
-        self._sought = set(folded(sought).split())
+        self._sought = set(fold_text(sought).split())
         self._known: dict[str, bool] = {}
 
-    def of(self, text: str) -> str:
+    def highlight(self, text: str) -> str:
         """Write a text as HTML with `<mark>` around what is sought."""
         pieces: list[str] = []
         at = 0
@@ -79,25 +79,27 @@ class Marks:
 
     def _is_sought(self, word: str) -> bool:
         if word not in self._known:
-            self._known[word] = _is_sought(folded(word), self._sought)
+            self._known[word] = _is_sought(fold_text(word), self._sought)
         return self._known[word]
 
 
-def spelling_of(original: str, corrections: Sequence[Correction], *, correct: bool) -> Spelling:
+def build_spelling_result(
+    original: str, corrections: Sequence[Correction], *, correct: bool
+) -> SpellingResult:
     """Say which words are wrong, and what was made of them."""
     wrong = sorted((found for found in corrections if found.suggestions), key=lambda found: found.start)
-    corrected = _replaced(original, wrong)
-    return Spelling(
+    corrected = _apply_suggestions(original, wrong)
+    return SpellingResult(
         errors=bool(wrong),
         corrected=bool(wrong) and correct,
         original_text=original,
-        original_marked=_marked(original, wrong, suggested=False),
+        original_marked=_highlight(original, wrong, suggested=False),
         corrected_text=corrected,
-        corrected_marked=_marked(original, wrong, suggested=True),
+        corrected_marked=_highlight(original, wrong, suggested=True),
     )
 
 
-def _replaced(text: str, wrong: Sequence[Correction]) -> str:
+def _apply_suggestions(text: str, wrong: Sequence[Correction]) -> str:
     pieces, at = [], 0
     for found in wrong:
         pieces += [text[at : found.start], found.suggestions[0]]
@@ -105,7 +107,7 @@ def _replaced(text: str, wrong: Sequence[Correction]) -> str:
     return "".join([*pieces, text[at:]])
 
 
-def _marked(text: str, wrong: Sequence[Correction], *, suggested: bool) -> str:
+def _highlight(text: str, wrong: Sequence[Correction], *, suggested: bool) -> str:
     pieces, at = [], 0
     for found in wrong:
         word = found.suggestions[0] if suggested else text[found.start : found.end]

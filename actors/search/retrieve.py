@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from actors.recommender.ranking.candidates import admitted
-from actors.recommender.ranking.query_context import Request
-from actors.retrieval.lexical.text_query import Correction, Names, TextAsk, TextFound, no_names
+from actors.recommender.ranking.candidates import filter_rows
+from actors.recommender.ranking.query_context import QueryContext
+from actors.retrieval.lexical.text_query import Correction, Names, TextHits, TextQuery, no_names
 from actors.retrieval.messages import SearchQuery
-from actors.search.phrases import Phrases
+from actors.search.phrases import PhraseMatcher
 from actors.vectors.types import Mask, Rows, Scores
 from cluster.query.language.parser import FULL_TEXT
 from cluster.query.language.tree import All, Any, Node, Not, Phrase, Term
@@ -22,7 +22,7 @@ _LONGEST_LIKE = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Hits:
+class SearchHits:
     """What was found, best first by relevance.
 
     Shapes:
@@ -36,10 +36,10 @@ class Hits:
     corrections: tuple[Correction, ...] = ()
     used: str = ""
     "The text that was searched for."
-    partial: Hits | None = None
+    partial: SearchHits | None = None
     "Products that match in part, when they are wanted apart."
 
-    def only(self, kept: Mask) -> Hits:
+    def filter(self, kept: Mask) -> SearchHits:
         """Keep some.
 
         Shapes:
@@ -47,7 +47,7 @@ class Hits:
         """
         return replace(self, rows=self.rows[kept], relevance=self.relevance[kept])
 
-    def with_rows(self, rows: Rows) -> Hits:
+    def with_rows(self, rows: Rows) -> SearchHits:
         """Add rows whatever they match.
 
         Shapes:
@@ -57,7 +57,7 @@ class Hits:
         return replace(self, rows=np.concatenate((self.rows, rows)), relevance=relevance)
 
 
-def allowed_by(request: Request, category: tuple[str, ...] = ()) -> Mask:
+def filter_products(request: QueryContext, category: tuple[str, ...] = ()) -> Mask:
     """Mark what may be found at all, within a category if one is given; facet filters and words come later.
 
     Products that are out of stock may be found.
@@ -67,7 +67,7 @@ def allowed_by(request: Request, category: tuple[str, ...] = ()) -> Mask:
     """
     query, catalog = request.query, request.catalog
     mask: Mask = catalog.present.copy()
-    found = admitted(query, catalog)
+    found = filter_rows(query, catalog)
     if found is not None:
         mask &= found
     if query.exclude:
@@ -81,7 +81,7 @@ def allowed_by(request: Request, category: tuple[str, ...] = ()) -> Mask:
     return mask
 
 
-def find(request: Request, search: SearchQuery, mask: Mask) -> Hits:
+def retrieve(request: QueryContext, search: SearchQuery, mask: Mask) -> SearchHits:
     """Find what a search means among marked rows."""
     hits = _everything(mask)
     if search.advanced is not None:
@@ -94,41 +94,47 @@ def find(request: Request, search: SearchQuery, mask: Mask) -> Hits:
     return hits
 
 
-def ask_for(search: SearchQuery, text: str, *, partial: bool = False, correct: bool = False) -> TextAsk:
+def build_text_query(
+    search: SearchQuery, text: str, *, partial: bool = False, correct: bool = False
+) -> TextQuery:
     """Make the question to the index."""
     fields = dict.fromkeys(search.left_out_fields, 0.0) or None
     if search.meaning is None:
-        return TextAsk(text, search.prefer_language, partial=partial, correct=correct, fields=fields)
-    return TextAsk(
+        return TextQuery(text, search.prefer_language, partial=partial, correct=correct, fields=fields)
+    return TextQuery(
         text, search.prefer_language, partial=partial, correct=correct, fields=fields,
         meaning=_MEANING, least_meaning=search.meaning,
     )  # fmt: skip
 
 
-def _by_words(request: Request, search: SearchQuery, mask: Mask) -> Hits:
+def _by_words(request: QueryContext, search: SearchQuery, mask: Mask) -> SearchHits:
     """Find by words; what matches in part joins in or stands apart."""
-    texts, now_ms = request.holdings.texts, request.now_ms
+    texts, now_ms = request.engine_state.texts, request.now_ms
     limit = search.partial_threshold
     if search.partial and limit is None and not search.separated:
         return _hits(
-            texts.find(ask_for(search, search.text, partial=True, correct=search.correct), mask, now_ms)
+            texts.find(
+                build_text_query(search, search.text, partial=True, correct=search.correct), mask, now_ms
+            )
         )
-    exact = texts.find(ask_for(search, search.text, correct=search.correct), mask, now_ms)
+    exact = texts.find(build_text_query(search, search.text, correct=search.correct), mask, now_ms)
     if not search.partial or (limit is not None and len(exact.rows) > limit):
         return _hits(exact)
-    every = texts.find(ask_for(search, search.text, partial=True, correct=search.correct), mask, now_ms)
+    every = texts.find(
+        build_text_query(search, search.text, partial=True, correct=search.correct), mask, now_ms
+    )
     if not search.separated:
         return _hits(every)
     apart = ~_marked(exact.rows, len(mask))[every.rows]
-    return _hits(exact, _hits(every).only(apart))
+    return _hits(exact, _hits(every).filter(apart))
 
 
-def _alike(request: Request, search: SearchQuery, hits: Hits, mask: Mask) -> Hits:
+def _alike(request: QueryContext, search: SearchQuery, hits: SearchHits, mask: Mask) -> SearchHits:
     """Let what is like a text count: half of the relevance beside words, all of it without them."""
-    ask = TextAsk(
+    ask = TextQuery(
         search.like[:_LONGEST_LIKE], search.prefer_language, partial=True, correct=False, meaning=_MEANING
     )
-    like = request.holdings.texts.find(ask, mask, request.now_ms)
+    like = request.engine_state.texts.find(ask, mask, request.now_ms)
     if not search.text and search.advanced is None:
         return _hits(like)
     added = np.zeros(len(mask), np.float32)
@@ -141,30 +147,32 @@ def _alike(request: Request, search: SearchQuery, hits: Hits, mask: Mask) -> Hit
 # --- advanced queries -------------------------------------------------------------------------------------------------
 
 
-def _advanced(request: Request, search: SearchQuery, node: Node, mask: Mask) -> Hits:
+def _advanced(request: QueryContext, search: SearchQuery, node: Node, mask: Mask) -> SearchHits:
     """Decide a boolean query; the words it asks for say how relevant a product is."""
-    phrases = Phrases(request.catalog, sum(isinstance(leaf, Phrase) for leaf in _full_texts(node)))
-    found = _decided(request, search, node, mask, phrases)
+    phrases = PhraseMatcher(request.catalog, sum(isinstance(leaf, Phrase) for leaf in _full_texts(node)))
+    found = _evaluate(request, search, node, mask, phrases)
     hits = _everything(found)
     words = list(dict.fromkeys(leaf.value for leaf in _full_texts(node, barred=False)))
     if not words:
         return hits
-    scored = request.holdings.texts.find(
-        ask_for(search, " ".join(words), partial=True), found, request.now_ms
+    scored = request.engine_state.texts.find(
+        build_text_query(search, " ".join(words), partial=True), found, request.now_ms
     )
     relevance = np.full(len(mask), 1e-3, np.float32)
     relevance[scored.rows] = scored.scores
-    return Hits(hits.rows, relevance[hits.rows], scored.matched, no_names, used=" ".join(words))
+    return SearchHits(hits.rows, relevance[hits.rows], scored.matched, no_names, used=" ".join(words))
 
 
-def _decided(request: Request, search: SearchQuery, node: Node, mask: Mask, phrases: Phrases) -> Mask:
+def _evaluate(
+    request: QueryContext, search: SearchQuery, node: Node, mask: Mask, phrases: PhraseMatcher
+) -> Mask:
     """Decide a tree for all marked rows; `full_text` asks the index, everything else the columns."""
     if isinstance(node, Not):
-        return mask & ~_decided(request, search, node.child, mask, phrases)
+        return mask & ~_evaluate(request, search, node.child, mask, phrases)
     if isinstance(node, Any):
         found: Mask = np.zeros(len(mask), np.bool_)
         for child in node.children:
-            found |= _decided(request, search, child, mask, phrases)
+            found |= _evaluate(request, search, child, mask, phrases)
         return found
     if isinstance(node, All):
         words = [
@@ -175,22 +183,22 @@ def _decided(request: Request, search: SearchQuery, node: Node, mask: Mask, phra
             left = _holding(request, search, " ".join(words), left)
         for child in node.children:
             if not (isinstance(child, Term) and child.field == FULL_TEXT):
-                left = left & _decided(request, search, child, left, phrases)
+                left = left & _evaluate(request, search, child, left, phrases)
         return left
     if isinstance(node, Phrase) and node.field == FULL_TEXT:
-        return phrases.holding(_with_words(request, search, node.value, mask), node.value, len(mask))
+        return phrases.match_rows(_with_words(request, search, node.value, mask), node.value, len(mask))
     if isinstance(node, Term) and node.field == FULL_TEXT:
         return _holding(request, search, node.value, mask)
-    return mask & request.catalog.matching(node)
+    return mask & request.catalog.filter_mask(node)
 
 
-def _with_words(request: Request, search: SearchQuery, text: str, mask: Mask) -> Rows:
+def _with_words(request: QueryContext, search: SearchQuery, text: str, mask: Mask) -> Rows:
     """Find the marked products that have every word of a text, best first."""
-    ask = TextAsk(text, search.prefer_language, correct=False)
-    return request.holdings.texts.find(ask, mask, request.now_ms).rows
+    ask = TextQuery(text, search.prefer_language, correct=False)
+    return request.engine_state.texts.find(ask, mask, request.now_ms).rows
 
 
-def _holding(request: Request, search: SearchQuery, text: str, mask: Mask) -> Mask:
+def _holding(request: QueryContext, search: SearchQuery, text: str, mask: Mask) -> Mask:
     return _marked(_with_words(request, search, text, mask), len(mask))
 
 
@@ -208,13 +216,13 @@ def _full_texts(node: Node, *, barred: bool = True) -> Iterator[Term | Phrase]:
 # --- small parts ------------------------------------------------------------------------------------------------------
 
 
-def _everything(mask: Mask) -> Hits:
+def _everything(mask: Mask) -> SearchHits:
     rows = np.flatnonzero(mask)
-    return Hits(rows, np.ones(len(rows), np.float32), no_names, no_names)
+    return SearchHits(rows, np.ones(len(rows), np.float32), no_names, no_names)
 
 
-def _hits(found: TextFound, partial: Hits | None = None) -> Hits:
-    return Hits(
+def _hits(found: TextHits, partial: SearchHits | None = None) -> SearchHits:
+    return SearchHits(
         found.rows, found.scores, found.matched, found.missing, found.corrections, found.used, partial
     )
 

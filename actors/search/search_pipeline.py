@@ -15,23 +15,23 @@ from typing import Any
 
 import numpy as np
 
-from actors.recommender.messages import ReaderQuery, RecommendationResult
-from actors.recommender.ranking.candidates import deep_enough
-from actors.recommender.ranking.query_context import Request
-from actors.recommender.rerank.rerank import Placed, arrange
+from actors.recommender.messages import RecommendationResult, UserQuery
+from actors.recommender.ranking.candidates import select_distinct
+from actors.recommender.ranking.query_context import QueryContext
+from actors.recommender.rerank.rerank import RankedItem, rerank
 from actors.retrieval.messages import (
     BOOSTING,
     MOST_PERSONAL,
     PERSONALIZATION,
     RELEVANCE,
-    SearchFound,
     SearchQuery,
+    SearchResult,
 )
-from actors.search.anchoring import active, anchored, brought
-from actors.search.facets import Chosen, count_facets
-from actors.search.result_records import records, spelling_of
-from actors.search.retrieve import Hits, allowed_by, find
-from actors.search.sort import blended, ordered
+from actors.search.anchoring import active_anchorings, place_anchored, select_anchored_rows
+from actors.search.facets import FacetSelection, count_facets
+from actors.search.result_records import build_records, build_spelling_result
+from actors.search.retrieve import SearchHits, filter_products, retrieve
+from actors.search.sort import blend_scores, sort_rows
 from actors.vectors.top import best_rows
 from actors.vectors.types import Floats, Mask, Rows, Scores
 from cluster.query.columnar.value_counts import count_different
@@ -40,30 +40,34 @@ from cluster.query.fields import Projection
 _SOLD_OUT = -4.0
 "What a product starts from that is not on offer: it may be found, but nothing speaks for it."
 _SOFTNESS = 4.0
-_OWN_TASTE, _CROWD = 1.0, 0.5
+_PERSONAL_WEIGHT, _PRIOR_WEIGHT = 1.0, 0.5
 "Spreads of relevance that a spread of taste is worth: the reader's own, or what all do when nothing is known of them."
 MOST_ANCHORED = 3_000
 "So many places of a list are looked at for anchors."
 
 
-def search(request: Request) -> RecommendationResult:
+def search(request: QueryContext) -> RecommendationResult:
     """Answer `search`."""
     query = request.query
     asked = query.search or SearchQuery()
-    allowed = allowed_by(request, asked.category)
-    found = _with_wanted(request, asked, find(request, asked, allowed), allowed)
-    chosen = Chosen(asked.facet_filters, request.catalog)
-    hits = found.only(chosen.passing(found.rows))
+    allowed = filter_products(request, asked.category)
+    found = _add_requested_rows(request, asked, retrieve(request, asked, allowed), allowed)
+    chosen = FacetSelection(asked.facet_filters, request.catalog)
+    hits = found.filter(chosen.filter_rows(found.rows))
     ranking = _Ranking.of(request, asked, hits)
     page = _page(request, asked, ranking)
     facets = count_facets(asked.facets, found.rows, chosen, request.catalog, dedupe=query.dedupe)
     apart = None
     if asked.separated:
         partial = found.partial
-        apart = [] if partial is None else _apart(request, asked, partial.only(chosen.passing(partial.rows)))
-    result = SearchFound(
+        apart = (
+            []
+            if partial is None
+            else _partial_records(request, asked, partial.filter(chosen.filter_rows(partial.rows)))
+        )
+    result = SearchResult(
         total=ranking.total,
-        spelling=spelling_of(asked.original, hits.corrections, correct=asked.correct),
+        spelling=build_spelling_result(asked.original, hits.corrections, correct=asked.correct),
         facets=facets,
         existence=_existence(request, asked, ranking),
         partial=apart,
@@ -72,13 +76,13 @@ def search(request: Request) -> RecommendationResult:
         filtering=asked.filtering,
     )
     return RecommendationResult(
-        products=records(page, hits, ranking.shown(page), query, asked, request.catalog),
+        products=build_records(page, hits, ranking.result_scores(page), query, asked, request.catalog),
         search=result,
         served_by="search" if asked.text or asked.advanced is not None else "browse",
     )
 
 
-def several(request: Request) -> RecommendationResult:
+def get_products(request: QueryContext) -> RecommendationResult:
     """Answer `mget`: the products named, in that order; what is not there says so."""
     query, catalog = request.query, request.catalog
     projection = Projection.of(query.fields)
@@ -101,25 +105,25 @@ class _Ranking:
         taste: float64 [k]; order: int64 [m] positions in the hits, best first, m <= k when no more are needed
     """
 
-    request: Request
-    asked: SearchQuery
-    hits: Hits
-    taste: Floats
+    request: QueryContext
+    search_query: SearchQuery
+    hits: SearchHits
+    personal_scores: Floats
     final: Floats
     total: int
 
     @classmethod
-    def of(cls, request: Request, asked: SearchQuery, hits: Hits) -> _Ranking:
+    def of(cls, request: QueryContext, asked: SearchQuery, hits: SearchHits) -> _Ranking:
         """Judge hits."""
         query, catalog = request.query, request.catalog
-        taste = _taste(request, hits.rows)
-        most = _OWN_TASTE if request.taste.known else _CROWD
+        taste = _personal_scores(request, hits.rows)
+        most = _PERSONAL_WEIGHT if request.user_profile.has_signal else _PRIOR_WEIGHT
         weight = most * asked.personalization / MOST_PERSONAL
         # At weight 0 everybody gets one list: equals are ordered by what all users start from.
-        liked = taste if asked.personalization else _shared_scores(request.standing.start.scores, hits.rows)
-        final = blended(hits.rows, hits.relevance, liked, weight)
+        liked = taste if asked.personalization else _prior_scores(request.item_priors.prior.scores, hits.rows)
+        final = blend_scores(hits.rows, hits.relevance, liked, weight)
         if asked.order:
-            order = ordered(
+            order = sort_rows(
                 asked.order,
                 hits.rows,
                 catalog,
@@ -141,43 +145,45 @@ class _Ranking:
             found: Rows = self.hits.rows[best_rows(self.final, count)]
             return found
 
-        return deep_enough(best, query, catalog, min(wanted, self.total))
+        return select_distinct(best, query, catalog, min(wanted, self.total))
 
-    def shown(self, placed: Sequence[Placed]) -> dict[int, tuple[float, float]]:
+    def result_scores(self, placed: Sequence[RankedItem]) -> dict[int, tuple[float, float]]:
         """Give relevance and the reader's score of some rows."""
         wanted = np.array([item.row for item in placed], np.int64)
         order = np.argsort(self.hits.rows, kind="stable")
         at = order[np.searchsorted(self.hits.rows, wanted, sorter=order)] if len(wanted) else wanted
-        relevance, taste = self.hits.relevance[at].tolist(), self.taste[at].tolist()
+        relevance, taste = self.hits.relevance[at].tolist(), self.personal_scores[at].tolist()
         return dict(zip(wanted.tolist(), zip(relevance, taste, strict=True), strict=True))
 
 
-def _with_wanted(request: Request, asked: SearchQuery, hits: Hits, allowed: Mask) -> Hits:
+def _add_requested_rows(
+    request: QueryContext, asked: SearchQuery, hits: SearchHits, allowed: Mask
+) -> SearchHits:
     """Add the products that are wanted whether or not they match: included ones, and those whose anchor is there."""
     catalog = request.catalog
     if asked.include:
         there = set(hits.rows.tolist())
         rows = [row for row in catalog.rows_of(asked.include) if allowed[row] and row not in there]
         hits = hits.with_rows(np.array(list(dict.fromkeys(rows)), np.int64))
-    entries = active(asked.anchorings, request.now_ms)
-    rows = brought(entries, catalog, hits.rows, allowed)
+    entries = active_anchorings(asked.anchorings, request.now_ms)
+    rows = select_anchored_rows(entries, catalog, hits.rows, allowed)
     return hits.with_rows(np.array(rows, np.int64)) if rows else hits
 
 
-def _taste(request: Request, rows: Rows) -> Floats:
+def _personal_scores(request: QueryContext, rows: Rows) -> Floats:
     """Give the reader's score of some rows, as recommendations have it.
 
     Shapes:
         rows: int64 [k]; returns: float64 [k]
     """
-    start = request.start_scores.scores
-    scores = _shared_scores(start, rows)
+    start = request.prior_scores.scores
+    scores = _prior_scores(start, rows)
     judged = np.flatnonzero(rows < len(start))
-    scores[judged] += request.own.of(rows[judged])
+    scores[judged] += request.personal_scores.get_scores(rows[judged])
     return scores
 
 
-def _shared_scores(start: Scores, rows: Rows) -> Floats:
+def _prior_scores(start: Scores, rows: Rows) -> Floats:
     """Give the scores that some rows start from for everybody; a product that is not on offer starts low.
 
     Shapes:
@@ -190,7 +196,7 @@ def _shared_scores(start: Scores, rows: Rows) -> Floats:
     return scores
 
 
-def _scores(name: str, request: Request, hits: Hits, taste: Floats) -> Floats:
+def _scores(name: str, request: QueryContext, hits: SearchHits, taste: Floats) -> Floats:
     """Give what an order may name beside fields; no distance without a point."""
     if name == RELEVANCE:
         return hits.relevance.astype(np.float64)
@@ -201,27 +207,27 @@ def _scores(name: str, request: Request, hits: Hits, taste: Floats) -> Floats:
     if name == BOOSTING:
         catalog = request.catalog
         for boost in request.query.boosts:
-            values[catalog.matching(boost.filter)[hits.rows]] = -1.0 if boost.bury else 1.0
+            values[catalog.filter_mask(boost.filter)[hits.rows]] = -1.0 if boost.bury else 1.0
         for circle in request.query.boost_circles:
-            values[catalog.near(circle)[hits.rows]] = 1.0
+            values[catalog.near_mask(circle)[hits.rows]] = 1.0
         return values
     return np.full(len(hits.rows), np.nan)
 
 
-def _page(request: Request, asked: SearchQuery, ranking: _Ranking) -> list[Placed]:
+def _page(request: QueryContext, asked: SearchQuery, ranking: _Ranking) -> list[RankedItem]:
     """Arrange the page; with anchors the whole list, for one may come from anywhere in it."""
-    query = _as_ordered(request.query) if asked.order else request.query
-    entries = active(asked.anchorings, request.now_ms)
+    query = _keep_order(request.query) if asked.order else request.query
+    entries = active_anchorings(asked.anchorings, request.now_ms)
     start, end = query.start, query.start + query.rows
     if not entries:
         rows = ranking.rows(end)
-        return arrange(rows, query, request.catalog, start=start, rows=query.rows, seed=request.seed)
+        return rerank(rows, query, request.catalog, start=start, rows=query.rows, seed=request.seed)
     rows = ranking.rows(max(end, MOST_ANCHORED))
-    whole = arrange(rows, query, request.catalog, start=0, rows=len(rows), seed=request.seed)
-    return anchored(whole, entries, request.catalog, dedupe=query.dedupe)[start:end]
+    whole = rerank(rows, query, request.catalog, start=0, rows=len(rows), seed=request.seed)
+    return place_anchored(whole, entries, request.catalog, dedupe=query.dedupe)[start:end]
 
 
-def _as_ordered(query: ReaderQuery) -> ReaderQuery:
+def _keep_order(query: UserQuery) -> UserQuery:
     """Let an order stand that was asked for: boosts pin and mark, and count in `_boosting_score` only."""
     boosts = tuple(
         replace(boost, positions=() if boost.positions is None else boost.positions)
@@ -235,14 +241,14 @@ def _as_ordered(query: ReaderQuery) -> ReaderQuery:
     return replace(query, boosts=boosts, boost_circles=circles)
 
 
-def _apart(request: Request, asked: SearchQuery, partial: Hits) -> list[dict[str, Any]]:
+def _partial_records(request: QueryContext, asked: SearchQuery, partial: SearchHits) -> list[dict[str, Any]]:
     """Write the first products that match in part."""
     ranking = _Ranking.of(request, asked, partial)
-    page = [Placed(row) for row in ranking.rows(request.query.rows)[: request.query.rows]]
-    return records(page, partial, ranking.shown(page), request.query, asked, request.catalog)
+    page = [RankedItem(row) for row in ranking.rows(request.query.rows)[: request.query.rows]]
+    return build_records(page, partial, ranking.result_scores(page), request.query, asked, request.catalog)
 
 
-def _existence(request: Request, asked: SearchQuery, ranking: _Ranking) -> dict[str, bool]:
+def _existence(request: QueryContext, asked: SearchQuery, ranking: _Ranking) -> dict[str, bool]:
     """Say of products whether they are anywhere in the list."""
     if not asked.existence:
         return {}

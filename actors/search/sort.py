@@ -16,7 +16,7 @@ _HARDLY = 1e-6
 _NEWER = 1e-13
 
 
-def blended(rows: Rows, relevance: Scores, taste: Floats, weight: float) -> Floats:
+def blend_scores(rows: Rows, relevance: Scores, taste: Floats, weight: float) -> Floats:
     """Add the reader's taste to the relevance; `weight` is in spreads of the relevance, at 0 taste orders equals only.
 
     Of what is still equal the newer comes first, so the order is the same whatever page is asked for.
@@ -34,7 +34,7 @@ def blended(rows: Rows, relevance: Scores, taste: Floats, weight: float) -> Floa
     return blend
 
 
-def ordered(
+def sort_rows(
     keys: Sequence[OrderKey],
     rows: Rows,
     catalog: Catalog,
@@ -49,12 +49,12 @@ def ordered(
     level: Rows = np.zeros(len(rows), np.int64)
     for key in keys:
         values = _values(key, rows, catalog, scores)
-        level = _refined(level, values if key.ascending else -values, key.threshold)
+        level = _split_ties(level, values if key.ascending else -values, key.threshold)
     order: Rows = np.lexsort((-otherwise, level))
     return order
 
 
-def _refined(level: Rows, values: Floats, threshold: float) -> Rows:
+def _split_ties(level: Rows, values: Floats, threshold: float) -> Rows:
     """Part what was equal so far by values, the lower first; neighbours that are near stay equal."""
     if not len(level):
         return level

@@ -8,22 +8,22 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from actors.recommender.messages import ReaderQuery, RecommendationResult
+from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.stored_rules import StoredRules as StoredRules
 from cluster.errors import Refusal, Unavailable
 
-PATIENCE_S = 10.0
+ANSWER_TIMEOUT_S = 10.0
 "How long a deployment may take to answer, a second try included; a replica that was lost is back sooner."
 
 
-def _no_line() -> None:
+def _no_channel() -> None:
     return None
 
 
 class RecommenderClient(Protocol):
     """Answers recommendation queries; the same behaviour over every placement."""
 
-    async def answer(self, query: ReaderQuery) -> RecommendationResult:
+    async def answer(self, query: UserQuery) -> RecommendationResult:
         """Ask the engine named in the query.
 
         Errors:
@@ -39,14 +39,14 @@ class LocalRecommenderClient:
     def __init__(self, host: Any) -> None:
         self._host = host
 
-    async def answer(self, query: ReaderQuery) -> RecommendationResult:
+    async def answer(self, query: UserQuery) -> RecommendationResult:
         return _unwrap(await self._host.answer(query))
 
 
-class Line(Protocol):
+class EngineChannel(Protocol):
     """A way to one replica of an engine's deployment that is quicker than the handle."""
 
-    async def ask(self, question: ReaderQuery, within_s: float) -> RecommendationResult | Refusal:
+    async def ask(self, question: UserQuery, within_s: float) -> RecommendationResult | Refusal:
         """Ask and wait.
 
         Errors:
@@ -70,36 +70,36 @@ class RemoteRecommenderClient:
         handle: Any,
         *,
         lost: tuple[type[Exception], ...] = (),
-        patience_s: float = PATIENCE_S,
-        find_line: Callable[[], Line | None] = _no_line,
+        patience_s: float = ANSWER_TIMEOUT_S,
+        find_line: Callable[[], EngineChannel | None] = _no_channel,
     ) -> None:
-        self._find_line = find_line
+        self._find_channel = find_line
         self._answer = handle.answer
-        self._lost = lost
-        self._patience_s = patience_s
+        self._lost_errors = lost
+        self._timeout_s = patience_s
 
-    async def answer(self, query: ReaderQuery) -> RecommendationResult:
-        until_s = time.monotonic() + self._patience_s
-        line = self._find_line()
+    async def answer(self, query: UserQuery) -> RecommendationResult:
+        until_s = time.monotonic() + self._timeout_s
+        line = self._find_channel()
         if line is not None:
             with contextlib.suppress(ConnectionError):
-                return _unwrap(await line.ask(query, self._patience_s))
+                return _unwrap(await line.ask(query, self._timeout_s))
         try:
             return _unwrap(await self._ask(query, until_s))
-        except self._lost:
+        except self._lost_errors:
             return _unwrap(await self._ask(query, until_s))
 
-    async def _ask(self, query: ReaderQuery, until_s: float) -> RecommendationResult | Refusal:
+    async def _ask(self, query: UserQuery, until_s: float) -> RecommendationResult | Refusal:
         left_s = max(until_s - time.monotonic(), 0.001)
         try:
             reply: RecommendationResult | Refusal
-            reply = await asyncio.wait_for(_awaited(self._answer.remote(query)), left_s)
+            reply = await asyncio.wait_for(_await_response(self._answer.remote(query)), left_s)
         except asyncio.TimeoutError:
             raise Unavailable("the engine's deployment does not answer", retry_after_s=1) from None
         return reply
 
 
-async def _awaited(response: Any) -> Any:
+async def _await_response(response: Any) -> Any:
     return await response
 
 

@@ -6,38 +6,38 @@ from collections.abc import Callable
 
 import structlog
 
-from actors.hosting.loaded_apps import HeldApps, Words
+from actors.hosting.loaded_apps import LoadedAppLabels, LoadedApps
 from actors.language.embedder import Embedder, HashingEmbedder
-from actors.recommender.messages import ReaderQuery, RecommendationResult
-from actors.serving.app_follower import Follower
-from actors.serving.model_registry import Models
-from cluster.artifacts.segments import SegmentShelf
+from actors.recommender.messages import RecommendationResult, UserQuery
+from actors.serving.app_follower import AppFollower
+from actors.serving.model_registry import SnapshotLoader
+from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock
 from cluster.errors import HouseError, NotFound, Refusal, Unavailable, messages
 from cluster.ids import new_request_id
 from cluster.meter import Meter
 from cluster.store.ports.stores import Stores
 
-_ENGINE_KNOWN_S = 2.0
-_TELL_EVERY = 500
+_ENGINE_CHECK_S = 2.0
+_LOG_EVERY = 500
 "One answer in so many is told."
 
-_WORDS = Words("the engine is still loading", "recommender_left", "kiosk_recommender_memory_bytes")
+_LABELS = LoadedAppLabels("the engine is still loading", "recommender_left", "kiosk_recommender_memory_bytes")
 
 
-class RecommenderHost:
+class EngineHost:
     """Answers for every app and engine; what an app needs loads when it is first asked for."""
 
     def __init__(
         self,
         stores: Stores,
-        segments: SegmentShelf | None,
+        segments: SegmentStore | None,
         clock: Clock,
         meter: Meter,
         memory_budget_mb: int = 512,
         *,
         make_embedder: Callable[[], Embedder] = HashingEmbedder,
-        models: Models | None = None,
+        models: SnapshotLoader | None = None,
     ) -> None:
         name = f"recommender-{new_request_id()}"
         self._stores = stores
@@ -46,11 +46,11 @@ class RecommenderHost:
         self._engines: dict[tuple[str, str], float] = {}
         self._answered = 0
         self._log = structlog.get_logger()
-        self._followers = HeldApps(
-            lambda app_id: Follower(app_id, name, stores, segments, clock, meter, make_embedder, models),
+        self._followers = LoadedApps(
+            lambda app_id: AppFollower(app_id, name, stores, segments, clock, meter, make_embedder, models),
             meter,
             memory_budget_mb << 20,
-            _WORDS,
+            _LABELS,
         )
 
     async def start(self) -> None:
@@ -60,39 +60,39 @@ class RecommenderHost:
         """Stop following and let go of everything."""
         await self._followers.close()
 
-    async def answer(self, query: ReaderQuery) -> RecommendationResult | Refusal:
+    async def answer(self, query: UserQuery) -> RecommendationResult | Refusal:
         """Answer one query; an expected "no" comes back as a refusal."""
         try:
-            await self._know_engine(query.app_id, query.engine_id)
-            follower = await self._followers.of(query.app_id)
-            recent = await self._recent(query)
+            await self._check_engine(query.app_id, query.engine_id)
+            follower = await self._followers.get(query.app_id)
+            recent = await self._read_recent(query)
             if query.pagination_id:
-                result = await self._page(query, follower, recent)
+                result = await self._answer_page(query, follower, recent)
             else:
                 result = await follower.answer(query, recent, ())
-            self._note(query, result, follower)
+            self._record_answer(query, result, follower)
             return result
         except HouseError as error:
             return Refusal.of(error)
 
-    def _note(self, query: ReaderQuery, result: RecommendationResult, follower: Follower) -> None:
+    def _record_answer(self, query: UserQuery, result: RecommendationResult, follower: AppFollower) -> None:
         """Count what served; every so often tell it."""
         self._meter.count("kiosk_answers_total", kind=query.kind, served_by=result.served_by)
         self._answered += 1
-        if self._answered % _TELL_EVERY == 1:
+        if self._answered % _LOG_EVERY == 1:
             self._log.info(
                 "recommendation_served",
                 app=query.app_id,
                 engine=query.engine_id,
                 kind=query.kind,
                 served_by=result.served_by,
-                snapshot=follower.serving(query.engine_id),
+                snapshot=follower.serving_version(query.engine_id),
                 products=len(result.products),
                 groups=len(result.groups),
             )
 
-    async def _page(
-        self, query: ReaderQuery, follower: Follower, recent: list[bytes]
+    async def _answer_page(
+        self, query: UserQuery, follower: AppFollower, recent: list[bytes]
     ) -> RecommendationResult:
         """Answer one page and remember what it showed; without a store it is simply an answer."""
         page = (query.app_id, query.reader_ids[0] if query.reader_ids else "", query.pagination_id)
@@ -107,7 +107,7 @@ class RecommenderHost:
             self._meter.count("kiosk_page_misses_total")
             return await follower.answer(query, recent, ())
 
-    async def _recent(self, query: ReaderQuery) -> list[bytes]:
+    async def _read_recent(self, query: UserQuery) -> list[bytes]:
         """Read what the reader did lately; an answer without the last clicks is better than none."""
         if not query.reader_ids:
             return []
@@ -117,10 +117,10 @@ class RecommenderHost:
             self._meter.count("kiosk_recent_misses_total")
             return []
 
-    async def _know_engine(self, app_id: str, engine_id: str) -> None:
+    async def _check_engine(self, app_id: str, engine_id: str) -> None:
         """Refuse engines that do not exist; what was true a moment ago still is while the store is away."""
         known_s, now_s = self._engines.get((app_id, engine_id)), self._clock.monotonic_s()
-        if known_s is not None and now_s - known_s < _ENGINE_KNOWN_S:
+        if known_s is not None and now_s - known_s < _ENGINE_CHECK_S:
             return
         try:
             engine = await self._stores.engines.get(app_id, engine_id)

@@ -20,11 +20,11 @@ from pathlib import Path
 
 import structlog
 
-from actors.models.registry import Learned
+from actors.models.registry import LoadedSnapshot
 from actors.models.snapshot import Snapshot
-from actors.models.validation import trusted
-from actors.recommender.state.serving_model import Champion
-from cluster.artifacts.snapshots import SnapshotShelf
+from actors.models.validation import validate_snapshot
+from actors.recommender.state.serving_model import ServingModel
+from cluster.artifacts.snapshots import SnapshotStore
 from cluster.clock import Clock
 from cluster.errors import Fault, HouseError, Unavailable
 from cluster.meter import Meter
@@ -42,18 +42,18 @@ _KEPT = 2
 _PINNED_FOR_S = 600.0
 "A version that nobody asked for so long is let go."
 
-Adopt = Callable[[str, Champion | None], Awaitable[None]]
+SetServingModel = Callable[[str, ServingModel | None], Awaitable[None]]
 "Lets a champion serve an engine; none: the live parts alone."
 
 
-class Models:
+class SnapshotLoader:
     """Snapshots on the shelf, and where they are kept on this machine."""
 
-    def __init__(self, snapshots: SnapshotShelf, cache: Path) -> None:
+    def __init__(self, snapshots: SnapshotStore, cache: Path) -> None:
         self._snapshots = snapshots
         self._cache = cache
 
-    def load(self, app_id: str, engine_id: str, version: str) -> Learned:
+    def load(self, app_id: str, engine_id: str, version: str) -> LoadedSnapshot:
         """Bring a version here and make it score. Blocks; call it from a thread.
 
         Errors:
@@ -65,7 +65,7 @@ class Models:
         """
         folder, manifest = self._snapshots.fetch(app_id, engine_id, version, self._cache)
         try:
-            return trusted(Snapshot.open(folder, manifest), version)
+            return validate_snapshot(Snapshot.open(folder, manifest), version)
         except Fault:
             if self._cache in folder.parents:
                 # our own copy went bad: the next attempt fetches another one
@@ -73,91 +73,93 @@ class Models:
             raise
 
 
-class Champions:
+class ModelRegistry:
     """Follows the engines of one app that were asked for."""
 
     def __init__(
         self,
         app_id: str,
         engines: EngineStore,
-        models: Models | None,
+        models: SnapshotLoader | None,
         product_ids: Callable[[], list[str]],
         serving: Callable[[str], str],
         silenced: Callable[[str], Mapping[str, str]],
-        adopt: Adopt,
+        adopt: SetServingModel,
         clock: Clock,
         meter: Meter,
     ) -> None:
         self._app_id = app_id
         self._engines = engines
-        self._models = models
+        self._loader = models
         self._product_ids = product_ids
-        self.serving = serving
+        self.serving_version = serving
         "Names the version that serves an engine; empty for the live parts alone."
-        self._silenced = silenced
-        self._told: set[tuple[str, str, str]] = set()
-        self._adopt = adopt
+        self._disabled_parts = silenced
+        self._reported: set[tuple[str, str, str]] = set()
+        self._set_serving_model = adopt
         self._clock = clock
         self._meter = meter
-        self._known: set[str] = set()
+        self._engine_ids: set[str] = set()
         self._pinned: dict[str, float] = {}
         "When each pinned version was asked for last, in seconds."
         self._loads: dict[str, asyncio.Task[None]] = {}
         self._refused: dict[tuple[str, str], float] = {}
-        self._kept: OrderedDict[tuple[str, str], Learned] = OrderedDict()
+        self._loaded: OrderedDict[tuple[str, str], LoadedSnapshot] = OrderedDict()
         self._log = structlog.get_logger().bind(app=app_id)
 
-    def knows(self, engine_id: str) -> bool:
+    def is_loaded(self, engine_id: str) -> bool:
         """Is this engine looked after?"""
-        return engine_id in self._known
+        return engine_id in self._engine_ids
 
-    async def pin(self, engine_id: str, version: str) -> str:
+    async def hold_version(self, engine_id: str, version: str) -> str:
         """Hold a version beside the one that serves; return the name under which it answers.
 
         That is the engine's own name when the version can't be trusted: readers get what everybody gets.
         """
         pinned = f"{engine_id}{_PIN}{version}"
         self._pinned[pinned] = self._clock.monotonic_s()
-        if not self.knows(pinned):
-            await self.know(pinned)
-        return pinned if self.serving(pinned) == version else engine_id
+        if not self.is_loaded(pinned):
+            await self.ensure_loaded(pinned)
+        return pinned if self.serving_version(pinned) == version else engine_id
 
-    async def know(self, engine_id: str) -> None:
+    async def ensure_loaded(self, engine_id: str) -> None:
         """Look after an engine from now on; returns when its snapshot serves, or was refused."""
         load = self._loads.get(engine_id)
         if load is None:
-            load = self._loads[engine_id] = asyncio.get_running_loop().create_task(self._first(engine_id))
+            load = self._loads[engine_id] = asyncio.get_running_loop().create_task(
+                self._load_first(engine_id)
+            )
         await asyncio.shield(load)
 
-    def over(self, product_ids: list[str]) -> list[tuple[str, Champion]]:
+    def bind_to_catalog(self, product_ids: list[str]) -> list[tuple[str, ServingModel]]:
         """Lay the snapshots that serve over another catalog: the app was loaded anew. In a thread."""
         found = []
-        for engine_id in list(self._known):
-            learned = self._kept.get((engine_id, self.serving(engine_id)))
+        for engine_id in list(self._engine_ids):
+            learned = self._loaded.get((engine_id, self.serving_version(engine_id)))
             if learned is not None:
-                found.append((engine_id, Champion(learned, product_ids)))
+                found.append((engine_id, ServingModel(learned, product_ids)))
         return found
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Follow the records once.
 
         Errors:
             Unavailable: the store is away; what serves goes on serving
         """
-        if self._models is None or not self._known:
+        if self._loader is None or not self._engine_ids:
             return
-        await self._let_go()
+        await self._release_versions()
         for engine in await self._engines.all(self._app_id):
-            if engine.engine_id in self._known:
-                await self._follow(engine)
-                self._tell_silenced(engine.engine_id)
+            if engine.engine_id in self._engine_ids:
+                await self._follow_record(engine)
+                self._report_disabled_parts(engine.engine_id)
 
-    async def watch(self) -> None:
+    async def run(self) -> None:
         """Follow the records for ever."""
         while True:
             await asyncio.sleep(LOOK_S)
             try:
-                await self.look()
+                await self.refresh()
             except Unavailable:
                 self._meter.count("kiosk_engine_look_misses_total")
             except Exception:  # noqa: BLE001
@@ -166,75 +168,75 @@ class Champions:
 
     # --- one engine -----------------------------------------------------------------------------------------
 
-    async def _first(self, engine_id: str) -> None:
+    async def _load_first(self, engine_id: str) -> None:
         _, pin, version = engine_id.partition(_PIN)
         if pin:
-            await self._take(engine_id, version)
-        elif self._models is not None:
+            await self._load_version(engine_id, version)
+        elif self._loader is not None:
             try:
                 engine = await self._engines.get(self._app_id, engine_id)
             except Unavailable:
                 engine = None
             if engine is not None:
-                await self._follow(engine)
-        self._known.add(engine_id)
+                await self._follow_record(engine)
+        self._engine_ids.add(engine_id)
 
-    async def _follow(self, engine: Engine) -> None:
+    async def _follow_record(self, engine: Engine) -> None:
         version = engine.snapshot
-        if version == self.serving(engine.engine_id):
+        if version == self.serving_version(engine.engine_id):
             return
         refused_s = self._refused.get((engine.engine_id, version))
         if refused_s is None or self._clock.monotonic_s() - refused_s >= _AGAIN_S:
-            await self._take(engine.engine_id, version)
+            await self._load_version(engine.engine_id, version)
 
-    async def _let_go(self) -> None:
+    async def _release_versions(self) -> None:
         """Forget pinned versions whose experiments are over: each holds arrays as long as the catalog."""
         oldest_s = self._clock.monotonic_s() - _PINNED_FOR_S
         for pinned in [name for name, asked_s in self._pinned.items() if asked_s < oldest_s]:
             del self._pinned[pinned]
-            self._known.discard(pinned)
+            self._engine_ids.discard(pinned)
             self._loads.pop(pinned, None)
-            self._kept.pop((pinned, pinned.partition(_PIN)[2]), None)
-            await self._adopt(pinned, None)
+            self._loaded.pop((pinned, pinned.partition(_PIN)[2]), None)
+            await self._set_serving_model(pinned, None)
 
-    async def _take(self, engine_id: str, version: str) -> None:
+    async def _load_version(self, engine_id: str, version: str) -> None:
         """Let a version serve, if it can be trusted."""
         started_s = self._clock.monotonic_s()
-        champion: Champion | None = None
+        champion: ServingModel | None = None
         if version:
             try:
                 champion = await asyncio.get_running_loop().run_in_executor(
-                    None, partial(self._prepared, engine_id, version, self._product_ids())
+                    None, partial(self._prepare_model, engine_id, version, self._product_ids())
                 )
             except Exception as error:  # noqa: BLE001
                 # models may be anybody's: whatever they raise, what serves goes on serving
                 self._refuse(engine_id, version, error)
                 return
-        await self._adopt(engine_id, champion)
+        await self._set_serving_model(engine_id, champion)
         self._refused.pop((engine_id, version), None)
         took_ms = round((self._clock.monotonic_s() - started_s) * 1000)
         self._log.info("snapshot_adopted", engine=engine_id, version=version, took_ms=took_ms)
         self._meter.time("kiosk_snapshot_adopt_ms", took_ms, engine=engine_id)
         self._meter.gauge("kiosk_snapshot_refused", 0, app=self._app_id, engine=engine_id)
 
-    def _prepared(self, engine_id: str, version: str, product_ids: list[str]) -> Champion:
+    def _prepare_model(self, engine_id: str, version: str, product_ids: list[str]) -> ServingModel:
         """Load, check and lay over the catalog. In a thread."""
-        if self._models is None:
+        if self._loader is None:
             raise Fault("there is no shelf to load snapshots from")
-        learned = self._kept.get((engine_id, version))
+        learned = self._loaded.get((engine_id, version))
         if learned is None:
-            learned = self._models.load(self._app_id, engine_id.partition(_PIN)[0], version)
-        self._kept[engine_id, version] = learned
-        self._kept.move_to_end((engine_id, version))
-        while len(self._kept) > _KEPT * max(1, len(self._loads)):
-            self._kept.popitem(last=False)
-        return Champion(learned, product_ids)
+            learned = self._loader.load(self._app_id, engine_id.partition(_PIN)[0], version)
+        self._loaded[engine_id, version] = learned
+        self._loaded.move_to_end((engine_id, version))
+        while len(self._loaded) > _KEPT * max(1, len(self._loads)):
+            self._loaded.popitem(last=False)
+        return ServingModel(learned, product_ids)
 
-    def _tell_silenced(self, engine_id: str) -> None:
+    def _report_disabled_parts(self, engine_id: str) -> None:
         """Tell once which parts of what serves failed when they were asked."""
-        for part, error in self._silenced(engine_id).items():
-            if (engine_id, self.serving(engine_id), part) not in self._told:
-                self._told.add((engine_id, self.serving(engine_id), part))
+        for part, error in self._disabled_parts(engine_id).items():
+            if (engine_id, self.serving_version(engine_id), part) not in self._reported:
+                self._reported.add((engine_id, self.serving_version(engine_id), part))
                 self._log.error("part_silenced", engine=engine_id, part=part, error=error)
                 self._meter.count("kiosk_parts_silenced_total", engine=engine_id)
 
@@ -246,7 +248,7 @@ class Champions:
             engine=engine_id,
             version=version,
             reason=message,
-            serving=self.serving(engine_id),
+            serving=self.serving_version(engine_id),
         )
         self._meter.count("kiosk_snapshots_refused_total", engine=engine_id)
         self._meter.gauge("kiosk_snapshot_refused", 1, app=self._app_id, engine=engine_id)

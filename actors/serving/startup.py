@@ -9,9 +9,9 @@ import orjson
 
 from actors.language.embedder import Embedder
 from actors.recommender.recommender import Recommender
-from actors.recommender.state.events import events_of_table
+from actors.recommender.state.events import events_from_table
 from actors.vectors.types import Matrix
-from cluster.artifacts.compacted_state import SettledProduct, SettledState
+from cluster.artifacts.compacted_state import CompactedProduct, CompactedState
 from cluster.query.columnar.column_source import Key
 
 _PRODUCTS_A_STEP = 50
@@ -20,7 +20,7 @@ _USERS_A_STEP = 200
 _COLUMNS_A_PAUSE = 4
 "Steps of building columns, a quarter of a millisecond each at most."
 
-OFTEN_ASKED: tuple[Key, ...] = tuple(
+PREBUILT_COLUMNS: tuple[Key, ...] = tuple(
     ("field", name) for name in ("availability", "brand", "categories", "price", "rating", "tags", "type")
 )
 "Columns that are built before anybody asks."
@@ -29,9 +29,9 @@ Pause = Callable[[], None]
 "Called every few milliseconds, so that a thread that boots lets others have the interpreter."
 
 
-def boot(
+def load_compacted_state(
     recommender: Recommender,
-    state: SettledState,
+    state: CompactedState,
     embedder: Embedder,
     pause: Pause,
     users: Sequence[bytes] = (),
@@ -44,28 +44,30 @@ def boot(
         100,000 products and 1,000,000 interactions: about 8 s on one core
     """
     overlay = recommender.overlay
-    overlay.texts.hold()
+    overlay.texts.pause_indexing()
     for start in range(0, len(state.products), _PRODUCTS_A_STEP):
         lot = state.products[start : start + _PRODUCTS_A_STEP]
         products = [orjson.loads(product.json) for product in lot]
-        vectors = _vectors(lot, embedder) if state.embedder == embedder.version else None
+        vectors = _stack_vectors(lot, embedder) if state.embedder == embedder.version else None
         overlay.put_products(products, vectors)
         pause()
     for start in range(0, len(users), _USERS_A_STEP):
         overlay.put_users([orjson.loads(user) for user in users[start : start + _USERS_A_STEP]])
         pause()
-    events = events_of_table(state.interactions, reader_code=overlay.code_of, row_of=overlay.catalog.row_for)
+    events = events_from_table(
+        state.interactions, reader_code=overlay.get_user_code, row_of=overlay.catalog.get_or_add_row
+    )
     for start in range(0, len(events), _EVENTS_A_STEP):
-        overlay.learn(events.pick(np.arange(start, min(start + _EVENTS_A_STEP, len(events)))))
+        overlay.add_events(events.select(np.arange(start, min(start + _EVENTS_A_STEP, len(events)))))
         pause()
     # while nobody waits: the first filter on a field reads every record
-    for step, _ in enumerate(overlay.catalog.columns.preparing(OFTEN_ASKED)):
+    for step, _ in enumerate(overlay.catalog.columns.build_in_steps(PREBUILT_COLUMNS)):
         if step % _COLUMNS_A_PAUSE == 0:
             pause()
     overlay.offsets.update({noun: state.offsets[noun] for noun in state.offsets})
 
 
-def _vectors(lot: Sequence[SettledProduct], embedder: Embedder) -> Matrix | None:
+def _stack_vectors(lot: Sequence[CompactedProduct], embedder: Embedder) -> Matrix | None:
     """Stack the stored vectors; None when one is missing, then the whole lot is embedded again."""
     found = [product.vector for product in lot if product.vector is not None]
     if len(found) < len(lot) or any(len(vector) != embedder.dimensions for vector in found):

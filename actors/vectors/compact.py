@@ -24,7 +24,7 @@ from actors.vectors.top import best_rows
 from actors.vectors.types import Mask, Matrix, Rows, Scores, Vector
 
 _WIDTHS = (64, 96, 128, 192)
-_ENOUGH = 0.95
+_ENERGY_SHARE = 0.95
 "Share of the length of vectors that the scanned dimensions hold; when too many were needed, all are scanned."
 _MORE = 5
 "How many times more than wanted the scan brings to the exact comparison."
@@ -47,7 +47,7 @@ class CompactVectors:
         faiss.omp_set_num_threads(1)
         self.codes = codes
         self.scales = scales
-        self._scan = scan_of(codes, scales) if scan is None and len(codes) > _FEW else scan
+        self._scan = build_scan(codes, scales) if scan is None and len(codes) > _FEW else scan
         self._sketches = sketches
 
     @classmethod
@@ -88,7 +88,7 @@ class CompactVectors:
         """Is a search without a mask quick, and nearly instead of quite exact?"""
         return self._sketches is not None
 
-    def sketched(self, *, least: int = LEAST) -> CompactVectors:
+    def with_sketches(self, *, least: int = LEAST) -> CompactVectors:
         """Give the same vectors with sketches, when there are enough of them to be worth it."""
         if self._scan is None or len(self) < least or int(self._scan.d) % 2:
             return self
@@ -139,14 +139,14 @@ class CompactVectors:
         Cost:
             2.6 ms for 200,000 x 192, one thread; with sketches 0.3 ms (tests/benchmarks/retrieval.py)
         """
-        rows = self._sketched(query, _MORE * k, allowed)
+        rows = self._sketch_candidates(query, _MORE * k, allowed)
         if rows is None:
             rows = self._candidates(query, _MORE * k, allowed)
         scores = self.score(query, rows)
         top = best_rows(scores, k)
         return rows[top], scores[top]
 
-    def _sketched(self, query: Vector, count: int, allowed: Mask | None) -> Rows | None:
+    def _sketch_candidates(self, query: Vector, count: int, allowed: Mask | None) -> Rows | None:
         """Candidates by sketches; None without sketches, or when a mask leaves out so many that it must be exact."""
         if self._sketches is None:
             return None
@@ -175,7 +175,7 @@ class CompactVectors:
         return np.sort(rows[rows >= 0])
 
 
-def scan_of(codes: Codes8, scales: Vector) -> Any:
+def build_scan(codes: Codes8, scales: Vector) -> Any:
     """Index the leading dimensions.
 
     Shapes:
@@ -183,7 +183,7 @@ def scan_of(codes: Codes8, scales: Vector) -> Any:
         scales: float32 [d]
         returns: faiss index over [n, leading]
     """
-    leading = codes[:, : _leading(codes, scales)]
+    leading = codes[:, : _count_leading(codes, scales)]
     kind = faiss.ScalarQuantizer.QT_8bit_direct_signed
     index = faiss.IndexScalarQuantizer(leading.shape[1], kind, faiss.METRIC_INNER_PRODUCT)
     index.is_trained = True
@@ -194,10 +194,11 @@ def scan_of(codes: Codes8, scales: Vector) -> Any:
     return index
 
 
-def _leading(codes: Codes8, scales: Vector) -> int:
+def _count_leading(codes: Codes8, scales: Vector) -> int:
     """How many dimensions hold most of what an even sample of the vectors says."""
     sample = codes[:: max(1, len(codes) // 2_000)].astype(np.float32) * scales
     held = np.cumsum(np.square(sample).sum(axis=0))
     return next(
-        (width for width in _WIDTHS if width < len(held) and held[width - 1] >= _ENOUGH * held[-1]), len(held)
+        (width for width in _WIDTHS if width < len(held) and held[width - 1] >= _ENERGY_SHARE * held[-1]),
+        len(held),
     )

@@ -24,9 +24,9 @@ def best_rows(scores: Scores | Floats, count: int) -> Rows:
     if np.count_nonzero(possible) < _MANY * len(scores):
         # picking among many equal values is slow (by a factor of 20), so what is out is left out first
         rows = np.flatnonzero(possible)
-        best: Rows = rows[_ordered(scores[rows], count)]
+        best: Rows = rows[_sort_rows(scores[rows], count)]
         return best
-    top = _ordered(scores, count)
+    top = _sort_rows(scores, count)
     return top[: np.count_nonzero(possible[top])]
 
 
@@ -41,11 +41,11 @@ def best_few(scores: Scores | Floats, count: int) -> Rows:
     """
     if count <= 0:
         return np.zeros(0, np.int64)
-    top = _ordered(scores, count)
+    top = _sort_rows(scores, count)
     return top[scores[top] > -np.inf]
 
 
-def _ordered(scores: Scores | Floats, count: int) -> Rows:
+def _sort_rows(scores: Scores | Floats, count: int) -> Rows:
     if len(scores) <= count:
         every: Rows = np.argsort(-scores, kind="stable")
         return every

@@ -32,7 +32,7 @@ Array = TypeVar("Array", bound=npt.NDArray[Any])
 "An array of any kind that comes back as the same kind."
 
 
-def room_for(array: Array, wanted: int, fill: Any = 0) -> Array:
+def ensure_capacity(array: Array, wanted: int, fill: Any = 0) -> Array:
     """Give an array with at least `wanted` places along its first axis, at least doubling when it must grow.
 
     Shapes:

@@ -10,10 +10,10 @@ from pydantic import ValidationError
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.account import Account, Role, new_user_id
 from cluster.records.password import hash_password, new_password
-from cluster.store.ports.stores import AccountStore, GrantStore, Held
+from cluster.store.ports.stores import AccountStore, ActiveGrant, GrantStore
 
 
-class Accounts:
+class AccountAdmin:
     """What an administrator may do with people."""
 
     def __init__(self, accounts: AccountStore, grants: GrantStore) -> None:
@@ -101,7 +101,7 @@ class Accounts:
         await self._grants.revoke_user(account.user_id, now_ms=now_ms)
         return password
 
-    async def clients(self, username: str) -> list[Held]:
+    async def clients(self, username: str) -> list[ActiveGrant]:
         """List the clients a person allowed, the last used first.
 
         Errors:
@@ -135,7 +135,7 @@ class Accounts:
         return account
 
 
-def shown(account: Account) -> dict[str, Any]:
+def account_to_dict(account: Account) -> dict[str, Any]:
     """Say an account as JSON, without its password."""
     return {
         "username": account.username,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from cluster.errors import Fault, Invalid, NotFound
-from cluster.paths import Places, write_private
+from cluster.paths import InstallationPaths, write_private
 from cluster.settings import Settings
 
 _FORM = re.compile(r"[A-Za-z_][\w.]{0,200}:[A-Za-z_]\w{0,100}")
@@ -24,7 +24,7 @@ def allowed_learners(settings: Settings) -> frozenset[str]:
     Cost:
         one small file; asked when a snapshot is loaded or a training begins
     """
-    return frozenset({*_listed(settings.learners.replace(",", "\n")), *_kept(settings)})
+    return frozenset({*_parse_list(settings.learners.replace(",", "\n")), *_read_list(settings)})
 
 
 def allow_learner(settings: Settings, learner: str) -> bool:
@@ -37,7 +37,7 @@ def allow_learner(settings: Settings, learner: str) -> bool:
         raise Invalid(f"{learner[:200]!r} names no class; write package.module:Class")
     if learner in allowed_learners(settings):
         return False
-    _write(settings, {*_kept(settings), learner})
+    _write(settings, {*_read_list(settings), learner})
     return True
 
 
@@ -48,7 +48,7 @@ def remove_learner(settings: Settings, learner: str) -> None:
         Invalid: it stands in the setting, which only whoever starts the installation can change
         NotFound: it is not allowed anyway
     """
-    kept = set(_kept(settings))
+    kept = set(_read_list(settings))
     if learner in kept:
         _write(settings, kept - {learner})
     elif learner in allowed_learners(settings):
@@ -57,22 +57,22 @@ def remove_learner(settings: Settings, learner: str) -> None:
         raise NotFound(f"{learner[:200]!r} is not allowed; see `kiosk learners list`")
 
 
-def _kept(settings: Settings) -> list[str]:
-    path = Places.of(settings.data_dir).learners
+def _read_list(settings: Settings) -> list[str]:
+    path = InstallationPaths.from_data_dir(settings.data_dir).learners
     try:
-        return _listed(path.read_text("utf-8"))
+        return _parse_list(path.read_text("utf-8"))
     except FileNotFoundError:
         return []
     except (OSError, UnicodeDecodeError) as error:
         raise Fault(f"the list of allowed learners can't be read: {path}") from error
 
 
-def _listed(text: str) -> list[str]:
+def _parse_list(text: str) -> list[str]:
     lines = (line.partition("#")[0].strip() for line in text.splitlines())
     return [line for line in lines if _FORM.fullmatch(line)]
 
 
 def _write(settings: Settings, learners: set[str]) -> None:
-    places = Places.of(settings.data_dir)
+    places = InstallationPaths.from_data_dir(settings.data_dir)
     places.make()
     write_private(places.learners, "".join(f"{learner}\n" for learner in sorted(learners)))

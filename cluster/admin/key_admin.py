@@ -41,7 +41,7 @@ class KeyEntry:
     text: str
     "Empty unless revealed."
 
-    def shown(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Say it as JSON; `key`, and the key of reader tokens where they have their own, only when it was revealed."""
         told: dict[str, object] = {
             "app_id": self.app.app_id,
@@ -59,7 +59,7 @@ class KeyEntry:
         return told
 
 
-class Keeping:
+class KeyAdmin:
     """What an administrator may do with apps and keys."""
 
     def __init__(self, access: AccessStore, vault: Vault) -> None:
@@ -71,7 +71,7 @@ class Keeping:
 
         An app without a key of some kind gets one, so a start that was interrupted is made good.
         """
-        book = await self._access.book()
+        book = await self._access.read_all()
         missing = [name for name in FIRST_APPS if name not in book.apps]
         if book.apps and len(missing) == len(FIRST_APPS):
             # An administrator made apps of their own and removed ours.
@@ -94,7 +94,7 @@ class Keeping:
             Conflict: the name is taken
             Invalid: the name can't be one
         """
-        book = await self._access.book()
+        book = await self._access.read_all()
         if app_id in book.apps:
             raise Conflict(f"there is already an app named {app_id}; choose another name")
         try:
@@ -111,9 +111,9 @@ class Keeping:
 
     async def apps(self) -> list[App]:
         """List apps: playground, development and production first, then the others by name."""
-        return _ordered(await self._access.book())
+        return _ordered(await self._access.read_all())
 
-    async def limit_app(
+    async def set_rate_limits(
         self, app_id: str, *, queries_per_s: float | None = None, writes_per_s: float | None = None
     ) -> Limits:
         """Change the rate limits of an app; bursts of two seconds' worth go with them.
@@ -132,7 +132,7 @@ class Keeping:
         await self._access.put_app(app.model_copy(update={"settings": settings}))
         return limits
 
-    async def switch_app(self, app_id: str, given: Mapping[str, str]) -> AppSettings:
+    async def set_switches(self, app_id: str, given: Mapping[str, str]) -> AppSettings:
         """Change switches of an app; values are texts as a person types them, lists are comma-separated.
 
         Errors:
@@ -161,14 +161,14 @@ class Keeping:
         Errors:
             NotFound: no such app
         """
-        book = await self._access.book()
+        book = await self._access.read_all()
         if app_id and app_id not in book.apps:
-            raise _no_app(app_id, book)
+            raise _app_missing_error(app_id, book)
         return [
             KeyEntry(app, key, reveal_key(self._vault, key) if reveal else "")
             for app in _ordered(book)
             if app_id in ("", app.app_id)
-            for key in _keys_of(book, app.app_id)
+            for key in _list_keys(book, app.app_id)
         ]
 
     async def rotate(self, app_id: str, kinds: Sequence[KeyKind], now_ms: int) -> list[IssuedKey]:
@@ -178,7 +178,7 @@ class Keeping:
             NotFound: no such app
         """
         app = await self._app(app_id)
-        old = [key for key in _keys_of(await self._access.book(), app_id) if key.kind in kinds]
+        old = [key for key in _list_keys(await self._access.read_all(), app_id) if key.kind in kinds]
         issued = [issue_key(self._vault, app, kind, now_ms=now_ms) for kind in kinds]
         for key in issued:
             await self._access.put_key(key.record)
@@ -193,7 +193,7 @@ class Keeping:
             NotFound: no key in use is called that
             Invalid: several are
         """
-        book = await self._access.book()
+        book = await self._access.read_all()
         digest = key_sha256(name)
         found = [key for key in book.keys.values() if digest == key.sha256 or name in (key.key_id, key.hint)]
         if not found:
@@ -204,9 +204,9 @@ class Keeping:
         return KeyEntry(book.apps[found[0].app_id], found[0], "")
 
     async def _app(self, app_id: str) -> App:
-        book = await self._access.book()
+        book = await self._access.read_all()
         if app_id not in book.apps:
-            raise _no_app(app_id, book)
+            raise _app_missing_error(app_id, book)
         return book.apps[app_id]
 
 
@@ -215,7 +215,7 @@ def _new_app(app_id: str, environment: Environment, now_ms: int) -> App:
     return App(app_id=app_id, environment=environment, settings=settings, created_at=now_ms)
 
 
-def _no_app(app_id: str, book: AccessBook) -> NotFound:
+def _app_missing_error(app_id: str, book: AccessBook) -> NotFound:
     return NotFound(f"there is no app named {app_id}; there are: {', '.join(sorted(book.apps)) or 'none'}")
 
 
@@ -227,6 +227,6 @@ def _ordered(book: AccessBook) -> list[App]:
     return sorted(book.apps.values(), key=place)
 
 
-def _keys_of(book: AccessBook, app_id: str) -> list[ApiKey]:
+def _list_keys(book: AccessBook, app_id: str) -> list[ApiKey]:
     mine = [key for key in book.keys.values() if key.app_id == app_id]
     return sorted(mine, key=lambda key: (KINDS.index(key.kind), key.created_at, key.key_id))

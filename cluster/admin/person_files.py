@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 import structlog
 
-from cluster.admin.refused_rows import RefusedRows, overwrite, read_rows
-from cluster.paths import Places
+from cluster.admin.refused_rows import RefusedRows, overwrite_row, read_rows
+from cluster.paths import InstallationPaths
 from cluster.records.erasure import COPIES, REFUSED, Person
 
 _log = structlog.get_logger()
@@ -21,8 +21,8 @@ class PersonFiles:
     """The files below one data directory."""
 
     def __init__(self, data_dir: Path) -> None:
-        places = Places.of(data_dir)
-        self._refused = RefusedRows.of(places.data_dir)
+        places = InstallationPaths.from_data_dir(data_dir)
+        self._refused = RefusedRows.from_data_dir(places.data_dir)
         self._redis = places.redis_dir
 
     def find(self, person: Person) -> dict[str, list[Any]]:
@@ -35,7 +35,7 @@ class PersonFiles:
         """Overwrite rows where they stand, so that an ingest at work goes on; remove copies that hold the person."""
         for path in self._refused.files():
             for at, row in _rows_of(path, person):
-                overwrite(path, at, row, "erased")
+                overwrite_row(path, at, row, "erased")
         for path in self._copies():
             if _holds(path, person):
                 path.unlink(missing_ok=True)

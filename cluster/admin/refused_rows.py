@@ -27,7 +27,7 @@ class RefusedRows:
     ingests: Path
 
     @classmethod
-    def of(cls, data_dir: Path) -> RefusedRows:
+    def from_data_dir(cls, data_dir: Path) -> RefusedRows:
         """Find the files of a data directory."""
         return cls(data_dir / "ingest")
 
@@ -37,9 +37,11 @@ class RefusedRows:
 
     def entries(self, app_id: str) -> list[QuarantineEntry]:
         """Read the rows of an app, and those of ingests that did not note their app."""
-        return [entry for path in self.files() for entry in _entries_of(path) if entry.app_id in (app_id, "")]
+        return [
+            entry for path in self.files() for entry in _read_entries(path) if entry.app_id in (app_id, "")
+        ]
 
-    def mark(self, entry_ids: Sequence[str], reason: str) -> None:
+    def overwrite_rows(self, entry_ids: Sequence[str], reason: str) -> None:
         """Overwrite rows; those of one file in one reading."""
         lines: dict[str, set[int]] = {}
         for entry_id in entry_ids:
@@ -49,7 +51,7 @@ class RefusedRows:
             path = self.ingests / run / "quarantine.jsonl"
             for number, (at, row) in enumerate(read_rows(path)):
                 if number in numbers:
-                    overwrite(path, at, row, reason)
+                    overwrite_row(path, at, row, reason)
 
 
 def read_rows(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -61,7 +63,7 @@ def read_rows(path: Path) -> Iterator[tuple[int, bytes]]:
             at += len(line)
 
 
-def overwrite(path: Path, at: int, row: bytes, reason: str) -> None:
+def overwrite_row(path: Path, at: int, row: bytes, reason: str) -> None:
     """Replace a row by as many bytes that only say why."""
     word = orjson.dumps({"reason": reason})
     with path.open("r+b") as stream:
@@ -69,8 +71,8 @@ def overwrite(path: Path, at: int, row: bytes, reason: str) -> None:
         stream.write(word.ljust(len(row))[: len(row)])
 
 
-def _entries_of(path: Path) -> Iterator[QuarantineEntry]:
-    about = _object(_bytes_of(path.with_name(ABOUT)))
+def _read_entries(path: Path) -> Iterator[QuarantineEntry]:
+    about = _object(_row_bytes(path.with_name(ABOUT)))
     rows = ((number, _object(row)) for number, (_, row) in enumerate(read_rows(path)))
     for number, fields in islice(
         ((number, fields) for number, fields in rows if "text" in fields), MOST_ROWS
@@ -88,7 +90,7 @@ def _entries_of(path: Path) -> Iterator[QuarantineEntry]:
         )
 
 
-def _bytes_of(path: Path) -> bytes:
+def _row_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from cluster.errors import Fault
-from cluster.paths import Places, read_private, write_private
+from cluster.paths import InstallationPaths, read_private, write_private
 from cluster.secrecy import Signer, Vault, create_master_key, key_text, parse_master_key, read_master_key
 from cluster.settings import Settings
 
@@ -25,16 +25,19 @@ MANIFEST_KEY = "manifest.key"
 _MANIFESTS = "artifact manifests"
 
 
-def vault_of(settings: Settings) -> Vault:
+def open_vault(settings: Settings) -> Vault:
     """Open the vault.
 
     Errors:
         Fault: there is no master key, or it is damaged
     """
-    return Vault(given_master_key(settings) or read_master_key(Places.of(settings.data_dir).master_key))
+    return Vault(
+        find_external_master_key(settings)
+        or read_master_key(InstallationPaths.from_data_dir(settings.data_dir).master_key)
+    )
 
 
-def given_master_key(settings: Settings) -> bytes | None:
+def find_external_master_key(settings: Settings) -> bytes | None:
     """Find the master key that was given from outside; None where the installation made its own.
 
     Errors:
@@ -44,7 +47,7 @@ def given_master_key(settings: Settings) -> bytes | None:
         return parse_master_key(settings.master_key.get_secret_value())
     if settings.master_key_file is not None:
         return read_master_key(settings.master_key_file)
-    handed = read_private(Places.of(settings.data_dir).secrets_dir / MASTER_KEY)
+    handed = read_private(InstallationPaths.from_data_dir(settings.data_dir).secrets_dir / MASTER_KEY)
     return None if handed is None else parse_master_key(handed)
 
 
@@ -54,10 +57,10 @@ def ensure_master_key(settings: Settings) -> None:
     Errors:
         Fault: the key that is there is damaged, or the one this installation was started with was not given again
     """
-    if given_master_key(settings) is not None:
+    if find_external_master_key(settings) is not None:
         return
-    places = Places.of(settings.data_dir)
-    if places.adopted.exists() and not places.master_key.exists():
+    places = InstallationPaths.from_data_dir(settings.data_dir)
+    if places.signing_marker.exists() and not places.master_key.exists():
         raise Fault(
             "this installation was started with a master key from outside; give it again (KIOSK_MASTER_KEY_FILE), or "
             f"put back {places.master_key} from your backup"
@@ -76,18 +79,18 @@ def manifest_key(settings: Settings) -> bytes:
     Errors:
         Fault: neither can be read
     """
-    path = Places.of(settings.data_dir).secrets_dir / MANIFEST_KEY
-    text = _text_of(settings.manifest_key_file) if settings.manifest_key_file else read_private(path)
-    return vault_of(settings).derive(_MANIFESTS) if text is None else parse_master_key(text)
+    path = InstallationPaths.from_data_dir(settings.data_dir).secrets_dir / MANIFEST_KEY
+    text = _read_text(settings.manifest_key_file) if settings.manifest_key_file else read_private(path)
+    return open_vault(settings).derive(_MANIFESTS) if text is None else parse_master_key(text)
 
 
-def leave_manifest_key(settings: Settings) -> None:
+def save_manifest_key(settings: Settings) -> None:
     """Write the derived key down for the processes of this machine, so that trainers need no master key.
 
     Errors:
         Fault: there is no master key, or it is damaged
     """
-    places = Places.of(settings.data_dir)
+    places = InstallationPaths.from_data_dir(settings.data_dir)
     places.secrets_dir.mkdir(exist_ok=True, mode=0o700)
     write_private(places.secrets_dir / MANIFEST_KEY, manifest_key_text(settings) + "\n")
 
@@ -98,10 +101,10 @@ def manifest_key_text(settings: Settings) -> str:
     Errors:
         Fault: there is no master key, or it is damaged
     """
-    return key_text(vault_of(settings).derive(_MANIFESTS))
+    return key_text(open_vault(settings).derive(_MANIFESTS))
 
 
-def _text_of(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text("ascii")
     except (OSError, UnicodeDecodeError) as error:

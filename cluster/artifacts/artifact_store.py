@@ -31,7 +31,7 @@ PART_SUFFIX = ".part"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StoredFile:
     """One file on the shelf."""
 
     path: str
@@ -41,7 +41,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """How stubbornly an object store is asked again."""
 
     attempts: int = 5
@@ -55,7 +55,7 @@ def checksum(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-class Shelf:
+class ArtifactStore:
     """Named files under one root.
 
     Errors (all methods):
@@ -69,7 +69,7 @@ class Shelf:
         root: str,
         *,
         local: bool,
-        patience: Patience | None = None,
+        patience: RetryPolicy | None = None,
         signer: Signer | None = None,
         reserve_bytes: int = 64 << 20,
         sleep: Callable[[float], None] = time.sleep,
@@ -81,13 +81,13 @@ class Shelf:
         self.signer = signer
         """Signs what is written and is asked for what is read; without one checksums alone count, which only tests
         and tools that see no other machine's files may do."""
-        self._patience = Patience() if patience is None else patience
+        self._patience = RetryPolicy() if patience is None else patience
         self._reserve_bytes = reserve_bytes
         self._sleep = sleep
         self._rng = rng if rng is not None else random.Random()
 
     @classmethod
-    def open(cls, uri: str | Path, **options: Any) -> Shelf:
+    def open(cls, uri: str | Path, **options: Any) -> ArtifactStore:
         """Open a directory (path or `file://`) or a bucket (`s3://`, `gs://`; credentials as pyarrow finds them).
 
         Errors:
@@ -113,11 +113,11 @@ class Shelf:
         """Read a whole file."""
 
         def attempt() -> bytes:
-            with self._files.open_input_stream(self._full(path), compression=None) as stream:
+            with self._files.open_input_stream(self._full_path(path), compression=None) as stream:
                 data: bytes = stream.read()
                 return data
 
-        return self._patiently("read", path, attempt)
+        return self._retry("read", path, attempt)
 
     def read_checked(self, path: str, *, size: int, sha256: str) -> bytes:
         """Read a file that must have this size and checksum; a short or changed body is asked for again.
@@ -134,36 +134,36 @@ class Shelf:
                 self._pause(tried)
         raise Fault(f"file on the shelf is damaged: {path} ({len(data)} bytes, {size} expected)", path=path)
 
-    def entries(self, folder: str) -> list[Entry]:
+    def entries(self, folder: str) -> list[StoredFile]:
         """List all files below a folder (empty: the whole shelf), sorted by path; an absent folder is empty.
 
         Links on a local shelf, and what is below linked folders, are left out.
         """
 
-        def attempt() -> list[Entry]:
-            above = self._full(folder) if folder else self._root
+        def attempt() -> list[StoredFile]:
+            above = self._full_path(folder) if folder else self._root
             selector = fs.FileSelector(above, allow_not_found=True, recursive=True)
             found = self._files.get_file_info(selector)
             if self._local:
                 found = _without_links(found)
             return [
-                Entry(info.path[len(self._root) + 1 :], info.size, (info.mtime_ns or 0) // 1_000_000)
+                StoredFile(info.path[len(self._root) + 1 :], info.size, (info.mtime_ns or 0) // 1_000_000)
                 for info in found
                 if info.type == fs.FileType.File and not info.path.endswith(PART_SUFFIX)
             ]
 
-        return sorted(self._patiently("list", folder, attempt), key=lambda entry: entry.path)
+        return sorted(self._retry("list", folder, attempt), key=lambda entry: entry.path)
 
     def size(self, path: str) -> int | None:
         """Size of a file, None when it is absent."""
-        info = self._patiently("size", path, lambda: self._files.get_file_info(self._full(path)))
+        info = self._retry("size", path, lambda: self._files.get_file_info(self._full_path(path)))
         return int(info.size) if info.type == fs.FileType.File else None
 
     def local_path(self, path: str) -> Path | None:
         """Say where a file or folder of a local shelf is on this machine; None for an object store."""
-        return Path(self._full(path)) if self._local else None
+        return Path(self._full_path(path)) if self._local else None
 
-    def room(self) -> tuple[int, int] | None:
+    def free_space(self) -> tuple[int, int] | None:
         """Free and total bytes of the disk behind a local shelf; None for an object store."""
         if not self._local:
             return None
@@ -181,7 +181,7 @@ class Shelf:
         Errors:
             Conflict: `new` was asked for and the file already exists
         """
-        full = self._full(path)
+        full = self._full_path(path)
         if self._local:
             self._write_local(Path(full), data, new)
             return
@@ -192,16 +192,16 @@ class Shelf:
             with self._files.open_output_stream(full, compression=None) as stream:
                 stream.write(data)
 
-        self._patiently("write", path, attempt)
+        self._retry("write", path, attempt)
 
     def remove(self, path: str) -> bool:
         """Remove a file; False when it was not there."""
 
         def attempt() -> None:
-            self._files.delete_file(self._full(path))
+            self._files.delete_file(self._full_path(path))
 
         try:
-            self._patiently("remove", path, attempt)
+            self._retry("remove", path, attempt)
         except NotFound:
             return False
         return True
@@ -211,7 +211,7 @@ class Shelf:
         if not self._local:
             return 0
         swept = 0
-        for part in Path(self._full(folder)).rglob("*" + PART_SUFFIX):
+        for part in Path(self._full_path(folder)).rglob("*" + PART_SUFFIX):
             if part.stat().st_mtime * 1000 < older_than_ms:
                 part.unlink(missing_ok=True)
                 swept += 1
@@ -221,31 +221,31 @@ class Shelf:
         part = target.parent / f".{target.name}.{ids.new_request_id()}{PART_SUFFIX}"
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            room = self.room()
+            room = self.free_space()
             if room is not None and room[0] < len(data) + self._reserve_bytes:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             with part.open("wb") as stream:
                 stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
-            _place(part, target, new)
+            _move_into_place(part, target, new)
             _sync_folder(target.parent)
         except FileExistsError as error:
             raise Conflict(f"already on the shelf: {target.name}", path=target.name) from error
         except OSError as error:
-            raise self._refused("write", target.name, error) from error
+            raise self._access_error("write", target.name, error) from error
         finally:
             part.unlink(missing_ok=True)
 
     # --- patience -----------------------------------------------------------------------------------------
 
-    def _full(self, path: str) -> str:
+    def _full_path(self, path: str) -> str:
         parts = PurePosixPath(path).parts
         if not parts or path.startswith("/") or ".." in parts:
             raise Invalid(f"not a path on the shelf: {path!r}")
         return f"{self._root}/{path}"
 
-    def _patiently(self, verb: str, path: str, attempt: Callable[[], T]) -> T:
+    def _retry(self, verb: str, path: str, attempt: Callable[[], T]) -> T:
         attempts = 1 if self._local else self._patience.attempts
         for tried in range(attempts):
             try:
@@ -254,7 +254,7 @@ class Shelf:
                 raise NotFound(f"not on the shelf: {path}", path=path) from error
             except OSError as error:
                 if tried + 1 == attempts:
-                    raise self._refused(verb, path, error) from error
+                    raise self._access_error(verb, path, error) from error
                 self._pause(tried)
         raise AssertionError("no attempt was made")
 
@@ -262,7 +262,7 @@ class Shelf:
         pause_s = min(self._patience.longest_s, self._patience.pause_s * 2**tried)
         self._sleep(pause_s * self._rng.uniform(0.5, 1.5))
 
-    def _refused(self, verb: str, path: str, error: OSError) -> Unavailable:
+    def _access_error(self, verb: str, path: str, error: OSError) -> Unavailable:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return Unavailable(
                 "no space left for the shelf; free some, writing goes on by itself", retry_after_s=10
@@ -279,7 +279,7 @@ def _without_links(found: list[Any]) -> list[Any]:
     return [info for info in found if info.path not in links and not info.path.startswith(below)]
 
 
-def _place(part: Path, target: Path, new: bool) -> None:
+def _move_into_place(part: Path, target: Path, new: bool) -> None:
     if not new:
         part.replace(target)
         return

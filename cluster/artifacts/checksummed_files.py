@@ -12,7 +12,7 @@ from cluster.errors import Fault
 _CHUNK = 4 << 20
 
 
-def digest_of(path: Path) -> str:
+def sha256_of_file(path: Path) -> str:
     """SHA-256 of a file in hex."""
     digest = hashlib.sha256()
     with path.open("rb") as stream:
@@ -21,12 +21,12 @@ def digest_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def entry_of(path: Path) -> FileEntry:
+def file_entry_from_path(path: Path) -> FileEntry:
     """Say of a file what its manifest should."""
-    return FileEntry(path.name, path.stat().st_size, digest_of(path))
+    return FileEntry(path.name, path.stat().st_size, sha256_of_file(path))
 
 
-def check(path: Path, entry: FileEntry, *, verify: bool) -> None:
+def verify_file(path: Path, entry: FileEntry, *, verify: bool) -> None:
     """Compare a file with what was written of it; without `verify` only its size.
 
     Errors:
@@ -36,17 +36,17 @@ def check(path: Path, entry: FileEntry, *, verify: bool) -> None:
     """
     folder = path.parents[entry.name.count("/")]
     if os.path.realpath(path) != os.path.join(os.path.realpath(folder), entry.name):
-        raise damaged(entry.name, "it is a link that leads elsewhere")
+        raise damaged_file_error(entry.name, "it is a link that leads elsewhere")
     try:
         size = path.stat().st_size
     except OSError as error:
-        raise damaged(entry.name, "it is missing") from error
+        raise damaged_file_error(entry.name, "it is missing") from error
     if size != entry.size:
-        raise damaged(entry.name, f"it has {size} bytes, {entry.size} were written")
-    if verify and digest_of(path) != entry.sha256:
-        raise damaged(entry.name, "its checksum does not match")
+        raise damaged_file_error(entry.name, f"it has {size} bytes, {entry.size} were written")
+    if verify and sha256_of_file(path) != entry.sha256:
+        raise damaged_file_error(entry.name, "its checksum does not match")
 
 
-def damaged(name: str, why: str) -> Fault:
+def damaged_file_error(name: str, why: str) -> Fault:
     """Say which file of a snapshot is damaged."""
     return Fault(f"snapshot is damaged: {name}: {why}", path=name)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 
 @dataclass(frozen=True, slots=True)
-class SettledProduct:
+class CompactedProduct:
     """One product as it was last written."""
 
     json: bytes
@@ -20,12 +20,12 @@ class SettledProduct:
 
 
 @dataclass(frozen=True, slots=True)
-class SettledState:
+class CompactedState:
     """Everything on the shelf of one app; the change log after `offsets` completes it."""
 
     offsets: dict[str, str]
     "Noun -> offset covered; a noun that never settled is absent (read its log from the start)."
-    products: list[SettledProduct]
+    products: list[CompactedProduct]
     embedder: str
     "Version of the embedder that made the vectors, empty when there are none."
     interactions: Any
@@ -36,15 +36,15 @@ class SettledState:
     "How often rows were erased before this was read."
 
 
-def assemble_products(newest_first: Iterable[Any]) -> tuple[list[SettledProduct], str]:
+def assemble_products(newest_first: Iterable[Any]) -> tuple[list[CompactedProduct], str]:
     """Turn record tables, newest first, into products; vectors of the newest embedder only."""
     tables = list(newest_first)
     embedder = next((found for table in tables if (found := _newest_embedder(table))), "")
-    products: list[SettledProduct] = []
+    products: list[CompactedProduct] = []
     for table in reversed(tables):
         jsons = table["json"].to_pylist()
         vectors = _vectors(table, embedder)
-        products += [SettledProduct(json, vector) for json, vector in zip(jsons, vectors, strict=True)]
+        products += [CompactedProduct(json, vector) for json, vector in zip(jsons, vectors, strict=True)]
     return products, embedder
 
 

@@ -29,7 +29,7 @@ class MergeRules:
     "A merged segment is cut when its rows take more memory than this."
 
 
-def merge_start(files: Sequence[FileEntry], rules: MergeRules, *, keep_full: bool) -> int | None:
+def find_merge_start(files: Sequence[FileEntry], rules: MergeRules, *, keep_full: bool) -> int | None:
     """Find the first file of the newest runs to merge; None when nothing is worth it."""
     runs = [(list(run), key) for key, run in groupby(files, key=lambda entry: entry.facts["run"])]
     sizes = [sum(entry.rows for entry in run) for run, _ in runs]
@@ -68,7 +68,7 @@ def latest_rows(tables: Iterable[Any], *, drop_gone: bool, seen: set[str] | None
         yield table if len(rows) == len(record_ids) else table.take(pa.array(rows, pa.int64()))
 
 
-def pieces(tables: Iterable[Any], piece_bytes: int) -> Iterator[Any]:
+def split_tables(tables: Iterable[Any], piece_bytes: int) -> Iterator[Any]:
     """Gather tables into pieces of about `piece_bytes`; empty ones are left out."""
     waiting: list[Any] = []
     size = 0

@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from cluster.artifacts.artifact_store import Shelf, checksum
+from cluster.artifacts.artifact_store import ArtifactStore, checksum
 from cluster.errors import Fault
 from cluster.secrecy import Signer
 
@@ -94,7 +94,7 @@ class Manifest:
             Fault: damaged, not signed by this installation, of another kind, of a newer format than this release
                 knows, or it names files outside its folder
         """
-        inner = _verified(data)
+        inner = _verify_checksum(data)
         if signer is not None:
             _check_mac(inner, signer, place)
         fields = orjson.loads(inner)
@@ -125,7 +125,7 @@ def check_name(name: object) -> None:
         raise Fault(f"manifest names a file outside its folder: {str(name)[:80]!r}")
 
 
-def load_manifest(shelf: Shelf, path: str, kind: str) -> Manifest:
+def load_manifest(shelf: ArtifactStore, path: str, kind: str) -> Manifest:
     """Read a manifest from its place on the shelf; on a shelf with a signer only a signed one.
 
     Errors:
@@ -135,7 +135,7 @@ def load_manifest(shelf: Shelf, path: str, kind: str) -> Manifest:
     return Manifest.parse(shelf.read(path), kind=kind, signer=shelf.signer, place=path)
 
 
-def save_manifest(shelf: Shelf, path: str, manifest: Manifest) -> None:
+def save_manifest(shelf: ArtifactStore, path: str, manifest: Manifest) -> None:
     """Write a manifest to its place, signed if the shelf has a signer.
 
     Errors:
@@ -144,13 +144,13 @@ def save_manifest(shelf: Shelf, path: str, manifest: Manifest) -> None:
     shelf.write(path, manifest.dump(shelf.signer, path), new=True)
 
 
-def signed(data: bytes, signer: Signer, place: str) -> bytes | None:
+def sign_manifest_bytes(data: bytes, signer: Signer, place: str) -> bytes | None:
     """Sign a manifest's bytes for a place, whoever signed them before; None when they are signed for it already.
 
     Errors:
         Fault: they are damaged
     """
-    inner = _verified(data)
+    inner = _verify_checksum(data)
     plain, mac = _without_mac(inner)
     proof = signer.sign(place, plain)
     if mac is not None and hmac.compare_digest(mac, proof.encode()):
@@ -165,7 +165,7 @@ def is_signed(data: bytes) -> bool:
     Errors:
         Fault: it is damaged
     """
-    return _without_mac(_verified(data))[1] is not None
+    return _without_mac(_verify_checksum(data))[1] is not None
 
 
 def _check_mac(inner: bytes, signer: Signer, place: str) -> None:
@@ -191,7 +191,7 @@ def _is_plain(name: str) -> bool:
     return "\\" not in name and name.isprintable()
 
 
-def _verified(data: bytes) -> bytes:
+def _verify_checksum(data: bytes) -> bytes:
     digest_at = len(_OPENING)
     inner_at = digest_at + 64 + len(_MIDDLE)
     inner = data[inner_at:-1]

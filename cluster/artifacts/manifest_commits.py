@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.manifest import FileEntry, Manifest
 
 _BEGINS, _ENDS = "manifest-", ".json"
@@ -22,24 +22,24 @@ def manifest_path(folder: str, sequence: int) -> str:
     return f"{folder}/{_BEGINS}{sequence:0{_DIGITS}d}{_ENDS}"
 
 
-def newest_manifest(shelf: Shelf, folder: str) -> str | None:
+def newest_manifest(shelf: ArtifactStore, folder: str) -> str | None:
     """Find the path of the newest manifest; None before the first commit."""
     paths = [entry.path for entry in shelf.entries(folder) if _is_manifest(entry.path)]
     return paths[-1] if paths else None
 
 
-def sequence_of(path: str) -> int:
+def sequence_from_path(path: str) -> int:
     """Read the sequence out of the path of a manifest, whatever stands in it."""
     return int(path[: -len(_ENDS)][-_DIGITS:])
 
 
-def replaced(before: Manifest, files: Iterable[FileEntry]) -> tuple[str, ...]:
+def list_replaced_files(before: Manifest, files: Iterable[FileEntry]) -> tuple[str, ...]:
     """Name the files of a commit that are not among those of the next one."""
     kept = {entry.name for entry in files}
     return tuple(entry.name for entry in before.files if entry.name not in kept)
 
 
-def tidy_folder(shelf: Shelf, folder: str, newest: Manifest, *, oldest_kept: int, now_ms: int) -> int:
+def tidy_folder(shelf: ArtifactStore, folder: str, newest: Manifest, *, oldest_kept: int, now_ms: int) -> int:
     """Remove what interrupted writers left behind, and manifests before a sequence; return how many files went."""
     named = {entry.name for entry in newest.files}
     before_ms = now_ms - ORPHAN_AGE_MS

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.erasures import ErasureLog
 from cluster.artifacts.manifest import Manifest
-from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.snapshots import FOLDER, MANIFEST, SnapshotShelf
+from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.snapshots import FOLDER, MANIFEST, SnapshotStore
 from cluster.errors import HouseError
 
 
@@ -22,7 +22,7 @@ class MarkedSnapshot:
     "Erasures since it was trained, of rows it was trained on."
 
 
-def marked_snapshots(shelf: Shelf, app_id: str, known: int = 0) -> list[MarkedSnapshot]:
+def find_marked_snapshots(shelf: ArtifactStore, app_id: str, known: int = 0) -> list[MarkedSnapshot]:
     """Find the marked versions of all engines of an app, those of deleted engines too.
 
     With `known`, only erasures after so many count.
@@ -32,17 +32,17 @@ def marked_snapshots(shelf: Shelf, app_id: str, known: int = 0) -> list[MarkedSn
     Cost:
         one small file for each version
     """
-    log = SegmentShelf(shelf).erasures(app_id)
+    log = SegmentStore(shelf).erasures(app_id)
     if not log.count:
         return []
-    snapshots, above, found = SnapshotShelf(shelf), f"{FOLDER}/{app_id}", list[MarkedSnapshot]()
+    snapshots, above, found = SnapshotStore(shelf), f"{FOLDER}/{app_id}", list[MarkedSnapshot]()
     for entry in shelf.entries(above):
         engine_id, _, rest = entry.path[len(above) + 1 :].partition("/")
         version, _, name = rest.partition("/")
         if name != MANIFEST:
             continue
         try:
-            count = erasures_since(snapshots.manifest(app_id, engine_id, version), log, known)
+            count = count_erasures_since(snapshots.manifest(app_id, engine_id, version), log, known)
         except HouseError:  # it is being removed, or damaged: nobody can serve it
             continue
         if count:
@@ -50,7 +50,7 @@ def marked_snapshots(shelf: Shelf, app_id: str, known: int = 0) -> list[MarkedSn
     return found
 
 
-def erasures_since(manifest: Manifest, log: ErasureLog, known: int = 0) -> int:
+def count_erasures_since(manifest: Manifest, log: ErasureLog, known: int = 0) -> int:
     """Count erasures, behind the first `known`, of rows that a snapshot was trained on."""
     facts = manifest.facts
     return log.since(max(known, int(facts.get("erasures", 0))), facts.get("offsets", {}))

@@ -22,24 +22,24 @@ import pyarrow.parquet as pq
 import structlog
 
 from cluster import ids
-from cluster.artifacts.artifact_store import Shelf, checksum
+from cluster.artifacts.artifact_store import ArtifactStore, checksum
 from cluster.artifacts.manifest import FileEntry, Manifest, load_manifest, save_manifest
 from cluster.artifacts.manifest_commits import (
     ORPHAN_AGE_MS,
+    list_replaced_files,
     manifest_path,
     newest_manifest,
-    replaced,
-    sequence_of,
+    sequence_from_path,
     tidy_folder,
 )
 from cluster.clock import Clock, SystemClock, from_ms
 from cluster.errors import Fault, NotFound
-from cluster.records.logged_query import Searched
+from cluster.records.logged_query import LoggedQuery
 
 KIND = "queries"
 MOST_FILES_A_DAY = 8
 "As many small files stand for a day before they are made one."
-FORGOTTEN_MS = 3_600_000
+ERASURE_MEMORY_MS = 3_600_000
 "So long it is remembered who was forgotten, for queries that were still on their way."
 TYPING_MS = 2_000
 "A keystroke that another follows so soon was not what its reader wanted to ask."
@@ -65,17 +65,17 @@ _ADDED = ("origin", "written")
 "Columns that files of earlier releases lack: empty there."
 
 
-class QueryShelf:
+class QueryLogStore:
     """The settled queries of every app on one shelf."""
 
-    def __init__(self, shelf: Shelf, clock: Clock | None = None) -> None:
+    def __init__(self, shelf: ArtifactStore, clock: Clock | None = None) -> None:
         self._shelf = shelf
         self._clock = SystemClock() if clock is None else clock
         self._log = structlog.get_logger()
 
     # --- reading ------------------------------------------------------------------------------------------
 
-    def covered(self, app_id: str) -> str:
+    def last_offset(self, app_id: str) -> str:
         """Up to which lot queries stand here; `"0"` before the first."""
         return str(self._manifest(app_id).facts.get("offset", "0"))
 
@@ -128,23 +128,23 @@ class QueryShelf:
 
     # --- writing ------------------------------------------------------------------------------------------
 
-    def append(self, app_id: str, queries: Iterable[Searched], last: str) -> int:
+    def append(self, app_id: str, queries: Iterable[LoggedQuery], last: str) -> int:
         """Add queries of the lots up to `last`, without those of readers who were forgotten; return how many.
 
         Errors:
             Conflict: another writer committed meanwhile
         """
         manifest = self._manifest(app_id)
-        by_day: defaultdict[str, list[Searched]] = defaultdict(list)
-        for query in remembered(queries, manifest):
+        by_day: defaultdict[str, list[LoggedQuery]] = defaultdict(list)
+        for query in without_erased(queries, manifest):
             by_day[f"{from_ms(query.at):%Y-%m-%d}"].append(query)
         files = list(manifest.files)
         for day, some in sorted(by_day.items()):
-            files.append(self._write(app_id, day, table_of(some)))
+            files.append(self._write(app_id, day, table_from_queries(some)))
         self._commit(app_id, manifest, files, offset=last)
         return sum(map(len, by_day.values()))
 
-    def forget(self, app_id: str, readers: Sequence[str]) -> int:
+    def delete(self, app_id: str, readers: Sequence[str]) -> int:
         """Take every query of these readers (pseudonyms) out; also those that come later and were asked before now.
 
         Returns how many went. Doing it again is harmless. A damaged file goes whole: nobody can say who is in it.
@@ -169,7 +169,7 @@ class QueryShelf:
         self._commit(app_id, manifest, kept, forgotten={**forgotten, **dict.fromkeys(readers, now_ms)})
         return gone
 
-    def keep_from(self, app_id: str, oldest_ms: int) -> int:
+    def drop_before(self, app_id: str, oldest_ms: int) -> int:
         """Drop the days that ended before a moment, and make many small files of a day one; return the rows dropped."""
         manifest = self._manifest(app_id)
         young = [entry for entry in manifest.files if entry.facts["last"] >= oldest_ms]
@@ -209,7 +209,7 @@ class QueryShelf:
                 continue
             except Fault as error:
                 self._log.error("query_log_refused", app=app_id, manifest=path, reason=error.message)
-                return Manifest(kind=KIND, sequence=sequence_of(path))
+                return Manifest(kind=KIND, sequence=sequence_from_path(path))
         return Manifest(kind=KIND, sequence=0)
 
     def _table(self, app_id: str, entry: FileEntry) -> Any:
@@ -237,9 +237,9 @@ class QueryShelf:
         return FileEntry(name, len(data), checksum(data), table.num_rows, facts)
 
     def _commit(self, app_id: str, manifest: Manifest, files: Sequence[FileEntry], **facts: Any) -> None:
-        retired = replaced(manifest, files)
+        retired = list_replaced_files(manifest, files)
         facts = {**manifest.facts, "app_id": app_id, **facts}
-        oldest_ms = self._clock.now_ms() - FORGOTTEN_MS
+        oldest_ms = self._clock.now_ms() - ERASURE_MEMORY_MS
         facts["forgotten"] = {who: at for who, at in facts.get("forgotten", {}).items() if at > oldest_ms}
         following = replace(
             manifest,
@@ -256,38 +256,38 @@ class QueryShelf:
         self._shelf.remove(manifest_path(folder, manifest.sequence))
 
 
-def remembered(queries: Iterable[Searched], commit: Manifest) -> list[Searched]:
+def without_erased(queries: Iterable[LoggedQuery], commit: Manifest) -> list[LoggedQuery]:
     """Choose the final queries (`finals`) whose readers were not forgotten after they asked."""
     forgotten: Mapping[str, int] = commit.facts.get("forgotten", {})
     return [
         query
-        for query in finals(queries)
+        for query in drop_keystrokes(queries)
         if not (query.reader and query.at <= forgotten.get(query.reader, -1))
     ]
 
 
-def finals(queries: Iterable[Searched]) -> list[Searched]:
+def drop_keystrokes(queries: Iterable[LoggedQuery]) -> list[LoggedQuery]:
     """Leave out the keystrokes on the way to what was asked.
 
     A completion counts unless its typist goes on typing within two seconds. Of typists who are no readers (many may
     stand behind one server) the next text must also go on from this one, or this one from it.
     """
     ordered = sorted(queries, key=lambda query: query.at)
-    following: dict[str, Searched] = {}
-    kept: list[Searched] = []
+    following: dict[str, LoggedQuery] = {}
+    kept: list[LoggedQuery] = []
     for query in reversed(ordered):
         if query.kind == "autocomplete":
             later = following.get(query.typist)
             if query.typist:
                 following[query.typist] = query
-            if later is not None and _goes_on(query, later):
+            if later is not None and _is_continued_by(query, later):
                 continue
         kept.append(query)
     kept.reverse()
     return kept
 
 
-def _goes_on(query: Searched, later: Searched) -> bool:
+def _is_continued_by(query: LoggedQuery, later: LoggedQuery) -> bool:
     if later.at - query.at > TYPING_MS:
         return False
     begins = later.text.startswith(query.text) or query.text.startswith(later.text)
@@ -307,7 +307,7 @@ def _small(entries: Sequence[FileEntry]) -> list[FileEntry]:
     return chosen
 
 
-def table_of(queries: Sequence[Searched]) -> Any:
+def table_from_queries(queries: Sequence[LoggedQuery]) -> Any:
     """Make a table with `COLUMNS`."""
     columns = [
         pa.array([getattr(query, name) for query in queries], COLUMNS.field(name).type)

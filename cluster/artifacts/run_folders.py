@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.artifact_store import ArtifactStore
 
 RUNS = "runs"
 SWEEPS = "sweeps"
@@ -10,7 +10,7 @@ TRAINING_FOLDERS = (RUNS, SWEEPS)
 "Folders that may hold rows of readers."
 
 
-def run_folders(shelf: Shelf, app_id: str, folder: str = RUNS) -> dict[str, list[str]]:
+def run_folders(shelf: ArtifactStore, app_id: str, folder: str = RUNS) -> dict[str, list[str]]:
     """List what runs of an app left: run -> paths of its files."""
     above, found = f"{folder}/{app_id}", dict[str, list[str]]()
     for entry in shelf.entries(above):
@@ -19,7 +19,7 @@ def run_folders(shelf: Shelf, app_id: str, folder: str = RUNS) -> dict[str, list
     return found
 
 
-def clear_run(shelf: Shelf, app_id: str, run_id: str, folder: str = RUNS) -> int:
+def clear_run(shelf: ArtifactStore, app_id: str, run_id: str, folder: str = RUNS) -> int:
     """Remove everything of one run, also what was never written to its end; return how many files went."""
     place = f"{folder}/{app_id}/{run_id}"
     gone = sum(shelf.remove(entry.path) for entry in shelf.entries(place))

@@ -17,14 +17,14 @@ from typing import Any
 import structlog
 
 from cluster import ids
-from cluster.artifacts.artifact_store import Shelf, checksum
+from cluster.artifacts.artifact_store import ArtifactStore, checksum
 from cluster.artifacts.erasures import ErasureLog
 from cluster.artifacts.manifest import FileEntry, Manifest, load_manifest, save_manifest
 from cluster.artifacts.manifest_commits import (
     ORPHAN_AGE_MS,
+    list_replaced_files,
     manifest_path,
     newest_manifest,
-    replaced,
     tidy_folder,
 )
 from cluster.artifacts.tables import NOUNS, Noun, from_parquet, to_parquet
@@ -35,14 +35,14 @@ KIND = "segments"
 _READ_TRIES = 5
 
 
-def position(offset: str) -> tuple[int, int]:
+def position_from_offset(offset: str) -> tuple[int, int]:
     """Turn an offset (`<ms>-<n>`, or `"0"`) into something that compares in log order."""
     ms, _, n = offset.partition("-")
     return int(ms), int(n or 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
+class DamagedFile:
     """A file that was refused, and why."""
 
     path: str
@@ -53,7 +53,7 @@ class Damage:
 class SegmentFiles:
     """One shelf's segments, file by file."""
 
-    def __init__(self, shelf: Shelf, clock: Clock) -> None:
+    def __init__(self, shelf: ArtifactStore, clock: Clock) -> None:
         self._shelf = shelf
         self._clock = clock
         self._log = structlog.get_logger()
@@ -82,7 +82,7 @@ class SegmentFiles:
         app_id: str,
         entry: FileEntry,
         columns: Sequence[str] | None = None,
-        damaged: list[Damage] | None = None,
+        damaged: list[DamagedFile] | None = None,
     ) -> Any:
         """Read one segment. A damaged one is noted in `damaged` and comes as None, or fails without such a list.
 
@@ -99,7 +99,7 @@ class SegmentFiles:
             self._log.error("segment_refused", app=app_id, segment=entry.name, reason=error.message)
             if damaged is None:
                 raise Fault(f"segment is damaged and was refused: {error.message}", path=path) from error
-            damaged.append(Damage(path, error.message, noun))
+            damaged.append(DamagedFile(path, error.message, noun))
             return None
 
     def write(
@@ -140,7 +140,7 @@ class SegmentFiles:
             Conflict: another writer committed since that manifest was read
         """
         order = {noun: at for at, noun in enumerate(NOUNS)}
-        retired = replaced(manifest, files)
+        retired = list_replaced_files(manifest, files)
         following = replace(
             manifest,
             sequence=manifest.sequence + 1,
@@ -150,7 +150,9 @@ class SegmentFiles:
                 "offsets": {**manifest.facts.get("offsets", {}), **(offsets or {})},
                 "erasures": (erasures or ErasureLog.of(manifest.facts)).to_dict(),
             },
-            files=tuple(sorted(files, key=lambda e: (order[e.facts["noun"]], position(e.facts["first"])))),
+            files=tuple(
+                sorted(files, key=lambda e: (order[e.facts["noun"]], position_from_offset(e.facts["first"])))
+            ),
             retired=retired,
         )
         folder = _folder(app_id)

@@ -16,11 +16,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.compaction import latest_rows
 from cluster.artifacts.erasures import ErasureLog
 from cluster.artifacts.manifest import FileEntry
-from cluster.artifacts.segment_files import SegmentFiles, position
+from cluster.artifacts.segment_files import SegmentFiles, position_from_offset
 from cluster.artifacts.tables import Noun
 from cluster.clock import SystemClock
 from cluster.errors import Fault, NotFound
@@ -44,7 +44,7 @@ class SegmentRange:
 class SegmentStream:
     """Reads the segments of one app."""
 
-    def __init__(self, shelf: Shelf, app_id: str) -> None:
+    def __init__(self, shelf: ArtifactStore, app_id: str) -> None:
         self._files = SegmentFiles(shelf, SystemClock())
         self._app_id = app_id
 
@@ -94,7 +94,7 @@ class SegmentStream:
         for entries in self._attempts("interaction"):
             try:
                 for entry in entries:
-                    if position(entry.facts["last"]) <= position(reached):
+                    if position_from_offset(entry.facts["last"]) <= position_from_offset(reached):
                         continue
                     table = self._files.table(self._app_id, entry, _INTERACTIONS)
                     table = _between(table, reached, until)
@@ -116,8 +116,8 @@ class SegmentStream:
 def _between(table: Any, after: str, until: str) -> Any:
     """Keep the rows behind one offset and up to another."""
     encoded = table["offset"].combine_chunks().dictionary_encode()
-    low, high = position(after), position(until)
-    inside = [low < position(offset) <= high for offset in encoded.dictionary.to_pylist()]
+    low, high = position_from_offset(after), position_from_offset(until)
+    inside = [low < position_from_offset(offset) <= high for offset in encoded.dictionary.to_pylist()]
     if all(inside):
         return table
     return table.filter(pc.take(pa.array(inside, pa.bool_()), encoded.indices))

@@ -15,18 +15,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.compacted_state import SettledState, assemble_products
-from cluster.artifacts.compaction import MergeRules, latest_rows, merge_start, pieces
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.compacted_state import CompactedState, assemble_products
+from cluster.artifacts.compaction import MergeRules, find_merge_start, latest_rows, split_tables
 from cluster.artifacts.erasures import ErasureLog
 from cluster.artifacts.manifest import FileEntry, Manifest
-from cluster.artifacts.segment_files import Damage, SegmentFiles, position
+from cluster.artifacts.segment_files import DamagedFile, SegmentFiles, position_from_offset
 from cluster.artifacts.tables import INTERACTIONS, LOADED_INTERACTIONS, Noun
-from cluster.artifacts.unverified_users import without_crowds
+from cluster.artifacts.unverified_users import limit_readers_per_address
 from cluster.clock import Clock, SystemClock
 from cluster.errors import Fault, NotFound
 
-__all__ = ["Damage", "SegmentShelf", "position"]
+__all__ = ["DamagedFile", "SegmentStore", "position_from_offset"]
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ _READ_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Since:
+class CompactedRecords:
     """What settled of a noun behind an offset."""
 
     offset: str
@@ -45,14 +45,16 @@ class Since:
     "Ids of all settled records; any other one was removed, or was never settled."
 
 
-_DID = ["reader", "at_ms"]
-_SEARCHED = ["reader", "at_ms", "json"]
+_TIME_COLUMNS = ["reader", "at_ms"]
+_JSON_COLUMNS = ["reader", "at_ms", "json"]
 
 
-class SegmentShelf:
+class SegmentStore:
     """Settled changes of every app on one shelf."""
 
-    def __init__(self, shelf: Shelf, clock: Clock | None = None, rules: MergeRules | None = None) -> None:
+    def __init__(
+        self, shelf: ArtifactStore, clock: Clock | None = None, rules: MergeRules | None = None
+    ) -> None:
         self.shelf = shelf
         "Where they stand; other things of an app may stand beside them."
         self._clock = SystemClock() if clock is None else clock
@@ -89,15 +91,15 @@ class SegmentShelf:
         def attempt() -> list[bytes]:
             found: list[bytes] = []
             for entry in self._files.manifest(app_id).files:
-                if entry.facts["noun"] == noun and self._holds(app_id, entry, column, wanted):
+                if entry.facts["noun"] == noun and self._has_rows_of(app_id, entry, column, wanted):
                     table = self._files.table(app_id, entry, [column, "json"])
                     rows = table.filter(pc.is_in(table[column], value_set=wanted))["json"].to_pylist()
                     found += [row for row in rows if row is not None]
             return found
 
-        return self._stable(attempt)
+        return self._retry_when_replaced(attempt)
 
-    def load(self, app_id: str, *, salvage: bool = False) -> SettledState:
+    def load(self, app_id: str, *, salvage: bool = False) -> CompactedState:
         """Read everything a recommender starts from.
 
         With `salvage`, damaged segments are left out and named in the result instead of failing the load.
@@ -107,7 +109,7 @@ class SegmentShelf:
         Cost:
             100,000 products with vectors (d = 128) and 1,000,000 interactions: 0.7 to 1.9 s on one core, 0.4 GB
         """
-        return self._stable(lambda: self._load(app_id, salvage))
+        return self._retry_when_replaced(lambda: self._load(app_id, salvage))
 
     def records(
         self, app_id: str, noun: Noun, *, salvage: bool = False, newest: int | None = None
@@ -118,9 +120,9 @@ class SegmentShelf:
             tables = self._newest_first(app_id, self._files.manifest(app_id), noun, [] if salvage else None)
             return list(islice((record for table in tables for record in table["json"].to_pylist()), newest))
 
-        return self._stable(attempt)
+        return self._retry_when_replaced(attempt)
 
-    def searches(self, app_id: str, since_ms: int) -> Any:
+    def load_searches(self, app_id: str, since_ms: int) -> Any:
         """Read the settled searches from a moment on, as far as their segments are whole.
 
         Returns a table with the columns `reader`, `at_ms` and `json`, oldest first.
@@ -129,33 +131,39 @@ class SegmentShelf:
             segments without a search are told by one column
         """
 
-        return self._acted(app_id, ["search"], since_ms, _SEARCHED)
+        return self._load_interactions(app_id, ["search"], since_ms, _JSON_COLUMNS)
 
-    def acted(self, app_id: str, kinds: Sequence[str], since_ms: int) -> Any:
+    def load_interactions_of_types(self, app_id: str, kinds: Sequence[str], since_ms: int) -> Any:
         """Read the settled interactions of some types like `searches`; an address without proof counts for a few.
 
-        Source: `without_crowds`
+        Source: `limit_readers_per_address`
         """
-        return without_crowds(self._acted(app_id, kinds, since_ms, _SEARCHED))
+        return limit_readers_per_address(self._load_interactions(app_id, kinds, since_ms, _JSON_COLUMNS))
 
-    def did(self, app_id: str, kinds: Sequence[str], since_ms: int) -> Any:
+    def load_interaction_times(self, app_id: str, kinds: Sequence[str], since_ms: int) -> Any:
         """Read only who and when of `acted`."""
-        return self.acted(app_id, kinds, since_ms).select(_DID)
+        return self.load_interactions_of_types(app_id, kinds, since_ms).select(_TIME_COLUMNS)
 
-    def since(self, app_id: str, noun: Noun, after: str, *, salvage: bool = False) -> Since:
+    def load_records_since(
+        self, app_id: str, noun: Noun, after: str, *, salvage: bool = False
+    ) -> CompactedRecords:
         """Read what settled of a noun behind an offset, for whoever holds everything up to there.
 
         Of an id only the newest row counts. Rows from before may come along; applying them again is harmless.
         """
 
-        def attempt() -> Since:
+        def attempt() -> CompactedRecords:
             manifest = self._files.manifest(app_id)
-            damaged: list[Damage] | None = [] if salvage else None
+            damaged: list[DamagedFile] | None = [] if salvage else None
             newest = [entry for entry in reversed(manifest.files) if entry.facts["noun"] == noun]
             ids = (self._files.table(app_id, entry, ["id", "gone"], damaged) for entry in newest)
             alive = latest_rows((table for table in ids if table is not None), drop_gone=True)
             living = frozenset(record_id for table in alive for record_id in table["id"].to_pylist())
-            later = [entry for entry in newest if position(entry.facts["last"]) > position(after)]
+            later = [
+                entry
+                for entry in newest
+                if position_from_offset(entry.facts["last"]) > position_from_offset(after)
+            ]
             tables = self._newest_first(app_id, replace(manifest, files=tuple(later[::-1])), noun, damaged)
             puts = [
                 record
@@ -163,11 +171,13 @@ class SegmentShelf:
                 for record, record_id in zip(table["json"].to_pylist(), table["id"].to_pylist(), strict=True)
                 if record_id in living
             ]
-            return Since(_offsets(manifest).get(noun, "0"), puts, living)
+            return CompactedRecords(_offsets(manifest).get(noun, "0"), puts, living)
 
-        return self._stable(attempt)
+        return self._retry_when_replaced(attempt)
 
-    def between(self, app_id: str, noun: Noun, after: str, until: str) -> list[tuple[str, list[bytes]]]:
+    def load_records_between(
+        self, app_id: str, noun: Noun, after: str, until: str
+    ) -> list[tuple[str, list[bytes]]]:
         """Read the living records that were last written behind one offset and up to another, by offset, oldest first.
 
         Segments that are damaged are left out.
@@ -175,33 +185,41 @@ class SegmentShelf:
 
         def attempt() -> list[tuple[str, list[bytes]]]:
             manifest = self._files.manifest(app_id)
-            later = [entry for entry in manifest.files if position(entry.facts["last"]) > position(after)]
+            later = [
+                entry
+                for entry in manifest.files
+                if position_from_offset(entry.facts["last"]) > position_from_offset(after)
+            ]
             found: dict[str, list[bytes]] = {}
             for table in self._newest_first(app_id, replace(manifest, files=tuple(later)), noun, []):
                 for offset, record in zip(
                     table["offset"].to_pylist(), table["json"].to_pylist(), strict=True
                 ):
-                    if position(after) < position(offset) <= position(until):
+                    if (
+                        position_from_offset(after)
+                        < position_from_offset(offset)
+                        <= position_from_offset(until)
+                    ):
                         found.setdefault(offset, []).append(record)
-            return sorted(found.items(), key=lambda one: position(one[0]))
+            return sorted(found.items(), key=lambda one: position_from_offset(one[0]))
 
-        return self._stable(attempt)
+        return self._retry_when_replaced(attempt)
 
-    def verify(self, app_id: str, nouns: Sequence[Noun] | None = None) -> list[Damage]:
+    def verify(self, app_id: str, nouns: Sequence[Noun] | None = None) -> list[DamagedFile]:
         """Read and check every segment (of some nouns); say what would be refused.
 
         Errors:
             Fault: the manifest is damaged
         """
 
-        def attempt() -> list[Damage]:
-            damaged: list[Damage] = []
+        def attempt() -> list[DamagedFile]:
+            damaged: list[DamagedFile] = []
             for entry in self._files.manifest(app_id).files:
                 if nouns is None or entry.facts["noun"] in nouns:
                     self._files.table(app_id, entry, None, damaged)
             return damaged
 
-        return self._stable(attempt)
+        return self._retry_when_replaced(attempt)
 
     # --- writing ------------------------------------------------------------------------------------------
 
@@ -216,9 +234,9 @@ class SegmentShelf:
         """
         manifest = self._files.manifest(app_id)
         covered = _offsets(manifest).get(noun, "0")
-        if position(last) <= position(covered):
+        if position_from_offset(last) <= position_from_offset(covered):
             return False
-        if position(first) <= position(covered):
+        if position_from_offset(first) <= position_from_offset(covered):
             raise Fault(f"changes {first} to {last} overlap what is settled up to {covered}")
         added = self._files.write(app_id, manifest, noun, [table], first, last)
         self._files.commit(app_id, manifest, (*manifest.files, *added), offsets={noun: last})
@@ -240,7 +258,7 @@ class SegmentShelf:
         firsts: list[str] = []
         erased = 0
         for entry in manifest.files:
-            if entry.facts["noun"] != noun or not self._holds(app_id, entry, column, wanted):
+            if entry.facts["noun"] != noun or not self._has_rows_of(app_id, entry, column, wanted):
                 kept.append(entry)
                 continue
             table = self._files.table(app_id, entry)
@@ -253,7 +271,7 @@ class SegmentShelf:
             kept += self._files.write(app_id, manifest, noun, [rest], first, last, run)
         if erased:
             now_ms, log = self._clock.now_ms(), ErasureLog.of(manifest.facts)
-            log = log.add(noun, min(firsts, key=position), now_ms)
+            log = log.add(noun, min(firsts, key=position_from_offset), now_ms)
             self._files.commit(app_id, manifest, kept, erasures=log)
         return erased
 
@@ -269,7 +287,7 @@ class SegmentShelf:
         manifest = self._files.manifest(app_id)
         files = [entry for entry in manifest.files if entry.facts["noun"] == noun]
         is_record = noun != "interaction"
-        start = 0 if whole and files else merge_start(files, self._rules, keep_full=not is_record)
+        start = 0 if whole and files else find_merge_start(files, self._rules, keep_full=not is_record)
         if start is None:
             return False
         merged = files[start:]
@@ -278,10 +296,12 @@ class SegmentShelf:
             tables: Iterable[Any] = latest_rows(newest_first, drop_gone=start == 0)
         else:
             tables = (self._files.table(app_id, entry) for entry in merged)
-        cut = pieces(tables, self._rules.piece_bytes)
+        cut = split_tables(tables, self._rules.piece_bytes)
         first, last = merged[0].facts["first"], merged[-1].facts["last"]
         written = self._files.write(app_id, manifest, noun, cut, first, last)
-        self._files.commit(app_id, manifest, [*_others(manifest, noun), *files[:start], *written])
+        self._files.commit(
+            app_id, manifest, [*_files_of_other_nouns(manifest, noun), *files[:start], *written]
+        )
         self._log.info("segments_merged", app=app_id, noun=noun, merged=len(merged), into=len(written))
         return True
 
@@ -293,11 +313,13 @@ class SegmentShelf:
         """
         manifest = self._files.manifest(app_id)
         written = self._files.write(
-            app_id, manifest, noun, pieces(tables, self._rules.piece_bytes), "0", last
+            app_id, manifest, noun, split_tables(tables, self._rules.piece_bytes), "0", last
         )
-        self._files.commit(app_id, manifest, [*_others(manifest, noun), *written], offsets={noun: last})
+        self._files.commit(
+            app_id, manifest, [*_files_of_other_nouns(manifest, noun), *written], offsets={noun: last}
+        )
 
-    def discard(self, app_id: str, damage: Damage) -> bool:
+    def discard(self, app_id: str, damage: DamagedFile) -> bool:
         """Give up a damaged segment: its rows are lost, and what needs all segments whole works again.
 
         Errors:
@@ -321,9 +343,9 @@ class SegmentShelf:
 
     # --- inside -------------------------------------------------------------------------------------------
 
-    def _load(self, app_id: str, salvage: bool) -> SettledState:
+    def _load(self, app_id: str, salvage: bool) -> CompactedState:
         manifest = self._files.manifest(app_id)
-        damaged: list[Damage] = []
+        damaged: list[DamagedFile] = []
         spare = damaged if salvage else None
         interactions = [
             table
@@ -332,7 +354,7 @@ class SegmentShelf:
             and (table := self._files.table(app_id, entry, LOADED_INTERACTIONS.names, spare)) is not None
         ]
         products, embedder = assemble_products(self._newest_first(app_id, manifest, "product", spare))
-        return SettledState(
+        return CompactedState(
             offsets=_offsets(manifest),
             products=products,
             embedder=embedder,
@@ -341,11 +363,13 @@ class SegmentShelf:
             erasures=ErasureLog.of(manifest.facts).count,
         )
 
-    def _acted(self, app_id: str, kinds: Sequence[str], since_ms: int, columns: Sequence[str]) -> Any:
+    def _load_interactions(
+        self, app_id: str, kinds: Sequence[str], since_ms: int, columns: Sequence[str]
+    ) -> Any:
         wanted = pa.array(list(kinds), pa.string())
 
         def attempt() -> Any:
-            damaged: list[Damage] = []
+            damaged: list[DamagedFile] = []
             found = [INTERACTIONS.empty_table().select(columns)]
             for entry in self._files.manifest(app_id).files:
                 if entry.facts["noun"] != "interaction":
@@ -361,20 +385,20 @@ class SegmentShelf:
                     found.append(table.filter(rows).select(columns))
             return pa.concat_tables(found)
 
-        return self._stable(attempt)
+        return self._retry_when_replaced(attempt)
 
     def _newest_first(
-        self, app_id: str, manifest: Manifest, noun: Noun, damaged: list[Damage] | None
+        self, app_id: str, manifest: Manifest, noun: Noun, damaged: list[DamagedFile] | None
     ) -> Iterator[Any]:
         entries = [entry for entry in reversed(manifest.files) if entry.facts["noun"] == noun]
         tables = (self._files.table(app_id, entry, None, damaged) for entry in entries)
         return latest_rows((table for table in tables if table is not None), drop_gone=True)
 
-    def _holds(self, app_id: str, entry: FileEntry, column: str, wanted: Any) -> bool:
+    def _has_rows_of(self, app_id: str, entry: FileEntry, column: str, wanted: Any) -> bool:
         found = pc.any(pc.is_in(self._files.table(app_id, entry, [column])[column], value_set=wanted))
         return bool(found.as_py())
 
-    def _stable(self, attempt: Callable[[], T]) -> T:
+    def _retry_when_replaced(self, attempt: Callable[[], T]) -> T:
         """Read again from the newest manifest when a segment was replaced under our hands."""
         for _ in range(_READ_TRIES - 1):
             try:
@@ -395,5 +419,5 @@ def _offsets(manifest: Manifest) -> dict[str, str]:
     return dict(manifest.facts.get("offsets", {}))
 
 
-def _others(manifest: Manifest, noun: Noun) -> list[FileEntry]:
+def _files_of_other_nouns(manifest: Manifest, noun: Noun) -> list[FileEntry]:
     return [entry for entry in manifest.files if entry.facts["noun"] != noun]

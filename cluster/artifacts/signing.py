@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.manifest import is_signed, signed
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.manifest import is_signed, sign_manifest_bytes
 from cluster.errors import Fault, NotFound
 
 
 @dataclass(frozen=True, slots=True)
-class Signatures:
+class SigningResult:
     """What was found on a shelf."""
 
     signed: tuple[str, ...]
@@ -21,7 +21,7 @@ class Signatures:
     "Manifests that no signature can help."
 
 
-def sign_manifests(shelf: Shelf, *, foreign: bool, dry_run: bool = False) -> Signatures:
+def sign_manifests(shelf: ArtifactStore, *, foreign: bool, dry_run: bool = False) -> SigningResult:
     """Sign every whole manifest without a signature; with `foreign` also those that others signed.
 
     A file on the shelf is replaced whole, so a reader sees it signed or unsigned and an interrupted round is repeated.
@@ -39,7 +39,7 @@ def sign_manifests(shelf: Shelf, *, foreign: bool, dry_run: bool = False) -> Sig
             if is_signed(data) and not foreign:
                 valid += 1
                 continue
-            after = signed(data, shelf.signer, entry.path)
+            after = sign_manifest_bytes(data, shelf.signer, entry.path)
         except NotFound:  # replaced by its writer since the listing
             continue
         except Fault:
@@ -51,7 +51,7 @@ def sign_manifests(shelf: Shelf, *, foreign: bool, dry_run: bool = False) -> Sig
         if not dry_run:
             shelf.write(entry.path, after)
         done.append(entry.path)
-    return Signatures(tuple(done), valid, tuple(damaged))
+    return SigningResult(tuple(done), valid, tuple(damaged))
 
 
 def _is_manifest(path: str) -> bool:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import structlog
 
-from cluster.artifacts.artifact_store import Shelf, checksum
+from cluster.artifacts.artifact_store import ArtifactStore, checksum
 from cluster.artifacts.manifest import Manifest, check_name, load_manifest, save_manifest
 from cluster.errors import Conflict, Fault, NotFound, Unavailable
 from cluster.ids import new_request_id
@@ -31,16 +31,16 @@ _CACHED = 4
 "Versions of an engine that stay on a machine beside the one that was fetched last."
 _CACHED_FOR_S = 86_400.0
 
-Told = Callable[[str, float], None]
+PublishProgress = Callable[[str, float], None]
 "Hears what is being done and which share of it is done."
 
 
-def tell_nobody(what: str, share: float) -> None:
+def ignore_progress(what: str, share: float) -> None:
     """Show no progress."""
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class SnapshotInfo:
     """A version that is complete."""
 
     version: str
@@ -50,10 +50,10 @@ class Published:
     files: int
 
 
-class SnapshotShelf:
+class SnapshotStore:
     """Versions of every engine of every app on one shelf."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: ArtifactStore) -> None:
         self._shelf = shelf
         self._log = structlog.get_logger()
 
@@ -71,7 +71,7 @@ class SnapshotShelf:
         except NotFound as error:
             raise NotFound(f"engine {engine_id} of {app_id} has no snapshot {version}") from error
 
-    def versions(self, app_id: str, engine_id: str) -> list[Published]:
+    def versions(self, app_id: str, engine_id: str) -> list[SnapshotInfo]:
         """List complete versions, oldest first."""
         sizes: dict[str, tuple[int, int]] = {}
         complete: dict[str, int] = {}
@@ -83,7 +83,8 @@ class SnapshotShelf:
             if name == MANIFEST:
                 complete[version] = entry.modified_ms
         found = [
-            Published(version, at, sizes[version][1], sizes[version][0]) for version, at in complete.items()
+            SnapshotInfo(version, at, sizes[version][1], sizes[version][0])
+            for version, at in complete.items()
         ]
         return sorted(found, key=lambda one: (one.published_ms, one.version))
 
@@ -130,15 +131,15 @@ class SnapshotShelf:
         target = cache / app_id / engine_id / version
         try:
             if not (target / MANIFEST).exists():
-                self._bring(manifest, place, target)
+                self._copy_to_cache(manifest, place, target)
                 with contextlib.suppress(OSError):  # others fetch and tidy beside us
-                    _forget_old(target)
+                    _delete_old(target)
             os.utime(target)
         except OSError as error:
             raise Unavailable(f"snapshot {version} can't be kept here: {error.strerror or error}") from error
         return target, manifest
 
-    def _bring(self, manifest: Manifest, place: str, target: Path) -> None:
+    def _copy_to_cache(self, manifest: Manifest, place: str, target: Path) -> None:
         """Copy a version into a folder of this machine, whole or not at all."""
         part = target.parent / f".{target.name}.{new_request_id()}.part"
         try:
@@ -158,7 +159,9 @@ class SnapshotShelf:
 
     # --- writing ------------------------------------------------------------------------------------------
 
-    def publish(self, app_id: str, engine_id: str, folder: Path, told: Told = tell_nobody) -> str:
+    def publish(
+        self, app_id: str, engine_id: str, folder: Path, told: PublishProgress = ignore_progress
+    ) -> str:
         """Copy a built folder onto the shelf and return its version; until the last step nobody sees it.
 
         Interrupted at any point it can be done again; a version that is there already stays as it is.
@@ -214,7 +217,7 @@ class SnapshotShelf:
         return gone
 
 
-def _forget_old(fetched: Path) -> None:
+def _delete_old(fetched: Path) -> None:
     """Remove what nobody asked for in a day, beside the newest few; and what was never fetched to its end."""
     now_s = fetched.stat().st_mtime
     others = [(folder.stat().st_mtime, folder) for folder in fetched.parent.iterdir() if folder != fetched]

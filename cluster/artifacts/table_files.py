@@ -33,7 +33,7 @@ _FORMULA: Final = r"^[=+\-@\t\r]"
 "How a cell begins that a spreadsheet takes for a formula."
 
 
-def format_of(out: str, asked: str = "") -> Format:
+def choose_format(out: str, asked: str = "") -> Format:
     """Choose the format by its name, else by the ending of the file.
 
     Errors:
@@ -105,7 +105,7 @@ class TableFile:
         except BrokenPipeError:
             raise
         except OSError as failure:
-            raise _refused(failure, str(self._path or "standard output")) from failure
+            raise _write_error(failure, str(self._path or "standard output")) from failure
         finally:
             if self._path is not None:
                 self._sink.stream.close()
@@ -118,7 +118,7 @@ class TableFile:
         with self._translate_errors():
             if self._form == "jsonl":
                 self._put(
-                    orjson.dumps(_present(row), default=_json_text, option=_OPTION)
+                    orjson.dumps(_without_nulls(row), default=_json_text, option=_OPTION)
                     for row in table.to_pylist()
                 )
             elif self._form == "csv":
@@ -152,7 +152,7 @@ class TableFile:
         except BrokenPipeError:
             raise
         except OSError as failure:
-            raise _refused(failure, str(self._path or "standard output")) from failure
+            raise _write_error(failure, str(self._path or "standard output")) from failure
 
     def _as_csv(self, table: Any) -> Any:
         columns = []
@@ -212,7 +212,7 @@ def _open(path: Path) -> BinaryIO:
         raise Invalid(f"nothing can be written to {path.parent}: {error.strerror}") from error
 
 
-def _refused(error: OSError, place: str) -> Invalid | Unavailable:
+def _write_error(error: OSError, place: str) -> Invalid | Unavailable:
     if error.errno in (28, 122):  # no space, quota
         return Unavailable(f"there is no room for {place}: {error.strerror}")
     return Invalid(f"{place} can't be written: {error.strerror or error}")
@@ -222,7 +222,7 @@ def _csv_type(kind: Any) -> Any:
     return pa.string() if pa.types.is_nested(kind) or pa.types.is_timestamp(kind) else kind
 
 
-def _present(row: dict[str, Any]) -> dict[str, Any]:
+def _without_nulls(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if value is not None}
 
 

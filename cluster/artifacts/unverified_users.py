@@ -15,7 +15,7 @@ _LAST_FIELD = r'"_origin":"(?P<origin>[0-9a-f]{16})"\}$'
 "`cluster.records.validation.upload.ORIGIN`, which is always written last; what callers wrote stands before it."
 
 
-def without_crowds(table: Any) -> Any:
+def limit_readers_per_address(table: Any) -> Any:
     """Leave out the rows of readers beyond the first `MOST_READERS` without proof of each address.
 
     Shapes:

@@ -34,7 +34,7 @@ _MOST_WORDS = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
+class RepairResult:
     """What mending came to."""
 
     kept: int
@@ -63,14 +63,14 @@ def command_at(data: mmap.mmap | bytes, start: int) -> tuple[bytes, int] | None:
     return (name, at) if name in WRITES else None
 
 
-def mend(path: Path, target: Path) -> Mended:
+def repair(path: Path, target: Path) -> RepairResult:
     """Copy what is whole of one file into another.
 
     Cost: about 200,000 commands a second.
     """
     if path.stat().st_size == 0:
         target.write_bytes(b"")
-        return Mended(0, 0, 0)
+        return RepairResult(0, 0, 0)
     with (
         path.open("rb") as source,
         mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as data,
@@ -79,7 +79,7 @@ def mend(path: Path, target: Path) -> Mended:
         return _copy(data, out)
 
 
-def _copy(data: mmap.mmap, out: BinaryIO) -> Mended:
+def _copy(data: mmap.mmap, out: BinaryIO) -> RepairResult:
     kept = gaps = lost = 0
     for start, end, whole, count in _pieces(data):
         if whole:
@@ -88,7 +88,7 @@ def _copy(data: mmap.mmap, out: BinaryIO) -> Mended:
         else:
             gaps += 1
             lost += end - start
-    return Mended(kept, gaps, lost)
+    return RepairResult(kept, gaps, lost)
 
 
 def _pieces(data: mmap.mmap) -> Iterator[tuple[int, int, bool, int]]:

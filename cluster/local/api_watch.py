@@ -10,7 +10,7 @@ from cluster.runtime import probe
 EVERY_S = 1.0
 
 
-class DoorWatch:
+class ApiWatch:
     """Asks the doors once a second in a thread: a slow answer must not keep the supervisor from its work."""
 
     def __init__(self, host: str, port: int) -> None:
@@ -25,11 +25,11 @@ class DoorWatch:
         """Seconds since the last good answer."""
         return time.monotonic() - self._good_at
 
-    def forgive(self) -> None:
+    def reset(self) -> None:
         """Count silence from now on."""
         self._good_at = time.monotonic()
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Ask again if it is time; returns at once."""
         now = time.monotonic()
         if now - self._asked_at < EVERY_S or (self._asking is not None and self._asking.is_alive()):
@@ -39,5 +39,5 @@ class DoorWatch:
         self._asking.start()
 
     def _ask(self) -> None:
-        if probe.is_healthy(self._host, self._port).good:
+        if probe.is_healthy(self._host, self._port).is_good:
             self._good_at = time.monotonic()

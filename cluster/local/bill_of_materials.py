@@ -55,7 +55,12 @@ def build_bill(timestamp: str, serial: str) -> dict[str, Any]:
     lock = read_lock(LOCK.read_text("utf-8")) if LOCK.is_file() else {}
     packages = [_package(name, each, lock) for name, each in sorted(installed.items()) if name != PRODUCT]
     programs = list(_programs())
-    product = {"type": "application", "bom-ref": PRODUCT, "name": PRODUCT, "version": build_info.version()}
+    product = {
+        "type": "application",
+        "bom-ref": PRODUCT,
+        "name": PRODUCT,
+        "version": build_info.installed_version(),
+    }
     edges: dict[str, list[str]] = {name: _requirements(each, installed) for name, each in installed.items()}
     edges[PRODUCT] = edges.get(PRODUCT, []) + [program["bom-ref"] for program in programs]
     return {

@@ -6,10 +6,10 @@ import asyncio
 import time
 
 from cluster.errors import Fault, HouseError
-from cluster.paths import Places
+from cluster.paths import InstallationPaths
 from cluster.settings import Settings
 from cluster.store.redis.address import Address
-from cluster.store.redis.multiplexer import Watch
+from cluster.store.redis.multiplexer import ConnectionObserver
 
 WAIT_S = 10.0
 "A server that was started together with us may need that long."
@@ -18,7 +18,7 @@ SILENCE_S = 3.0
 "How long one try may take."
 
 
-def await_external_redis(settings: Settings, within_s: float = WAIT_S) -> None:
+def wait_for_redis(settings: Settings, within_s: float = WAIT_S) -> None:
     """Wait until the given Redis answers.
 
     Errors:
@@ -30,22 +30,24 @@ def await_external_redis(settings: Settings, within_s: float = WAIT_S) -> None:
     address = Address.parse(settings.redis_url.get_secret_value())
     while True:
         try:
-            asyncio.run(_greet(address))
+            asyncio.run(_ping(address))
             return
         except HouseError as error:
             if time.monotonic() >= until:
                 reason = error.facts.get("reason") or error.message
-                advice = f"start it, or correct {_named_by(settings)}"
+                advice = f"start it, or correct {_naming_variable(settings)}"
                 raise Fault(f"the Redis at {address.place} can't be reached ({reason}); {advice}") from None
         time.sleep(PAUSE_S)
 
 
-async def _greet(address: Address) -> None:
-    wire = await address.dial(Watch(lambda: None, lambda late: None, lambda lost: None), SILENCE_S)
-    wire.drop("it was only asked whether somebody is there")
+async def _ping(address: Address) -> None:
+    wire = await address.dial(
+        ConnectionObserver(lambda: None, lambda late: None, lambda lost: None), SILENCE_S
+    )
+    wire.disconnect("it was only asked whether somebody is there")
 
 
-def _named_by(settings: Settings) -> str:
+def _naming_variable(settings: Settings) -> str:
     """Name the variable that a person set: the first process turns KIOSK_REDIS_URL into a file of its own."""
-    path, own = settings.redis_url_file, Places.of(settings.data_dir).secrets_dir
+    path, own = settings.redis_url_file, InstallationPaths.from_data_dir(settings.data_dir).secrets_dir
     return "KIOSK_REDIS_URL" if path is None or path.parent == own else "KIOSK_REDIS_URL_FILE"

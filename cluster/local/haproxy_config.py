@@ -89,7 +89,7 @@ _BACKEND = re.compile(r"^backend (?!default_backend$)(\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Wishes:
+class HAProxyOptions:
     """What an installation wants of its HAProxy; written as JSON by the start, read by every run."""
 
     binary: str
@@ -119,11 +119,11 @@ class Wishes:
         path.write_text(json.dumps(asdict(self)))
 
     @classmethod
-    def load(cls, path: Path) -> Wishes:
+    def load(cls, path: Path) -> HAProxyOptions:
         """Read them back."""
         return cls(**json.loads(path.read_text()))
 
-    def overridden(self, environment: Mapping[str, str]) -> Wishes:
+    def with_environment(self, environment: Mapping[str, str]) -> HAProxyOptions:
         """Take what the environment sets."""
         given: dict[str, Any] = {
             name: environment[variable] if name == "trusted_proxies" else int(environment[variable])
@@ -138,7 +138,7 @@ class Wishes:
         return " ".join(part.strip() for part in self.trusted_proxies.split(",") if part.strip())
 
 
-def tighten(config: str, wishes: Wishes) -> str:
+def tighten(config: str, wishes: HAProxyOptions) -> str:
     """Rewrite a configuration as Ray 2.60 generates it.
 
     Sections are told by their heading; what is not known is left as it is, so a later Ray still starts and
@@ -163,7 +163,7 @@ def tighten(config: str, wishes: Wishes) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _line(line: str, words: list[str], section: str, wishes: Wishes) -> str | None:
+def _line(line: str, words: list[str], section: str, wishes: HAProxyOptions) -> str | None:
     """Rewrite one line; None drops it."""
     first, second = [*words, "", ""][:2]
     if first in ("log", "log-format-sd") or (first, second) in (
@@ -195,7 +195,7 @@ def _line(line: str, words: list[str], section: str, wishes: Wishes) -> str | No
     return line
 
 
-def _added(section: str, wishes: Wishes, rooms: list[str]) -> list[str]:
+def _added(section: str, wishes: HAProxyOptions, rooms: list[str]) -> list[str]:
     """Lines that follow a section's heading."""
     if section.startswith("defaults"):
         return [f"    {line}" for line in _default_lines(wishes)]
@@ -215,7 +215,7 @@ def _added(section: str, wishes: Wishes, rooms: list[str]) -> list[str]:
     return []
 
 
-def _default_lines(wishes: Wishes) -> list[str]:
+def _default_lines(wishes: HAProxyOptions) -> list[str]:
     errors = {
         400: MALFORMED, 401: NO_KEY, 403: NO_UPGRADE, 404: "not found", 408: TIMEOUT, 413: MALFORMED, 429: TOO_MANY,
         500: FAULT, 502: BUSY, 503: BUSY, 504: TIMEOUT,
@@ -234,7 +234,7 @@ def _default_lines(wishes: Wishes) -> list[str]:
     ]
 
 
-def _connection_lines(wishes: Wishes) -> list[str]:
+def _connection_lines(wishes: HAProxyOptions) -> list[str]:
     """Bound the connections of one address, more strictly when HAProxy is 60 % and 80 % full."""
     most, all_of_them = wishes.address_connections, wishes.max_connections
     if not most:
@@ -261,7 +261,7 @@ def _cleaning_lines() -> list[str]:
     ]
 
 
-def _address_lines(wishes: Wishes) -> list[str]:
+def _address_lines(wishes: HAProxyOptions) -> list[str]:
     """Find the address of the caller and hand it on as the only entry of `X-Forwarded-For`."""
     trusted = wishes.networks
     if not trusted:
@@ -276,7 +276,7 @@ def _address_lines(wishes: Wishes) -> list[str]:
     ]
 
 
-def _caller_lines(wishes: Wishes) -> list[str]:
+def _caller_lines(wishes: HAProxyOptions) -> list[str]:
     """Bound what one address asks, unless it asks with a proven secret key."""
     address = "var(txn.address)" if wishes.networks else "src"
     lines = [
@@ -318,7 +318,7 @@ def _caller_lines(wishes: Wishes) -> list[str]:
     return lines
 
 
-def _body_lines(wishes: Wishes) -> list[str]:
+def _body_lines(wishes: HAProxyOptions) -> list[str]:
     """Hold every request back until its body is here, or as much of it as fits in.
 
     HAProxy answers `Expect` itself meanwhile.

@@ -21,9 +21,9 @@ import psutil
 import structlog
 
 from cluster.errors import Fault
-from cluster.local.haproxy_config import Wishes
-from cluster.local.haproxy_wrapper import LAST, predecessor, stand_in_config, wrapper_script
-from cluster.paths import Places
+from cluster.local.haproxy_config import HAProxyOptions
+from cluster.local.haproxy_wrapper import LAST, fallback_config, find_predecessor, render_wrapper_script
+from cluster.paths import InstallationPaths
 from cluster.runtime.processes import is_alive
 from cluster.runtime.sockets import answers
 
@@ -59,7 +59,7 @@ def find_haproxy() -> str:
     raise Fault(why)
 
 
-def connection_limit() -> int:
+def raise_connection_limit() -> int:
     """Raise our limit of open files as far as allowed and tell how many connections HAProxy may keep."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
@@ -70,36 +70,36 @@ def connection_limit() -> int:
     return max(100, min(MOST_CONNECTIONS, (hard - 500) // 3))
 
 
-def bind_of(host: str, port: int) -> str:
+def bind_address(host: str, port: int) -> str:
     """Write an address as HAProxy does."""
     return f"{host}:{port}" if ":" not in host else f"[{host}]:{port}"
 
 
-def write_wrapper(wrapper: Path, saved: Path, wishes: Wishes) -> None:
+def write_wrapper(wrapper: Path, saved: Path, wishes: HAProxyOptions) -> None:
     """Write the script that Serve takes for HAProxy, and what it reads."""
     wishes.save(saved)
-    wrapper.write_text(wrapper_script(sys.executable, saved))
+    wrapper.write_text(render_wrapper_script(sys.executable, saved))
     wrapper.chmod(0o755)
 
 
-def bake(folder: Path) -> None:
+def write_image_wrapper(folder: Path) -> None:
     """Write a wrapper into an image: `RAY_SERVE_HAPROXY_BINARY_PATH=<folder>/haproxy` on every node of a cluster.
 
     It binds what Serve says and is more patient with replicas, which may be on other machines.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    wishes = Wishes(find_haproxy(), "", "/tmp/haproxy-serve/pid", connect_ms=1000)
+    wishes = HAProxyOptions(find_haproxy(), "", "/tmp/haproxy-serve/pid", connect_ms=1000)
     write_wrapper(folder / "haproxy", folder / "haproxy.json", wishes)
 
 
-class Front:
+class HAProxyProcess:
     """The HAProxy of one installation."""
 
-    def __init__(self, places: Places, host: str, port: int) -> None:
+    def __init__(self, places: InstallationPaths, host: str, port: int) -> None:
         self._places = places
         self._host = host
         self._port = port
-        self._pid_file = places.front_dir / "pid"
+        self._pid_file = places.haproxy_dir / "pid"
         self._stand_in: subprocess.Popen[bytes] | None = None
         self._rest_until = 0.0
         self._due_at = float("inf")
@@ -113,9 +113,11 @@ class Front:
         Errors:
             Fault: HAProxy can't be used on this machine
         """
-        limit = connection_limit()
-        wishes = Wishes(find_haproxy(), bind_of(self._host, self._port), str(self._pid_file), limit)
-        write_wrapper(self._places.front_wrapper, self._places.front_wishes, wishes)
+        limit = raise_connection_limit()
+        wishes = HAProxyOptions(
+            find_haproxy(), bind_address(self._host, self._port), str(self._pid_file), limit
+        )
+        write_wrapper(self._places.haproxy_wrapper, self._places.haproxy_options, wishes)
         return limit
 
     def postpone(self) -> None:
@@ -134,7 +136,7 @@ class Front:
 
     def _can_start(self, within_s: float = 2.0) -> bool:
         """Try it with a configuration that does nothing."""
-        idle = self._places.front_dir / "idle.cfg"
+        idle = self._places.haproxy_dir / "idle.cfg"
         try:
             idle.write_text("frontend idle\n    mode http\n    timeout client 1s\n    bind abns@kiosk-idle\n")
             subprocess.run(
@@ -147,22 +149,22 @@ class Front:
     @property
     def pid(self) -> int:
         """The newest HAProxy that is alive; 0 when there is none."""
-        return predecessor(self._pid_file)
+        return find_predecessor(self._pid_file)
 
     @property
     def children(self) -> set[int]:
         """Processes started here."""
         return {self._stand_in.pid} if self._stand_in else set()
 
-    def outlive_ray(self) -> None:
+    def detach_from_ray(self) -> None:
         """Get ready for another Ray: whoever listens now stays and answers 503 until the next one takes over."""
-        (self._places.front_dir / LAST).unlink(missing_ok=True)
+        (self._places.haproxy_dir / LAST).unlink(missing_ok=True)
         kept = self._config_path()
-        for folder in self._places.front_dir.iterdir():
+        for folder in self._places.haproxy_dir.iterdir():
             if folder.is_dir() and (kept is None or folder != kept.parent):
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def keep(self) -> bool:
+    def ensure_running(self) -> bool:
         """Start a stand-in if HAProxy served and is gone; tells whether one was started.
 
         Cost: reads two small files when all is well.
@@ -171,19 +173,24 @@ class Front:
             self._stand_in = None
             self._rest_until = time.monotonic() + 2.0
         if not self.has_served:
-            self.has_served = bool(self.pid) and self._answers()
+            self.has_served = bool(self.pid) and self._is_answering()
             return False
-        if self.pid or self._stand_in is not None or time.monotonic() < self._rest_until or self._answers():
+        if (
+            self.pid
+            or self._stand_in is not None
+            or time.monotonic() < self._rest_until
+            or self._is_answering()
+        ):
             return False
         config_path = self._config_path()
-        copy = self._places.front_dir / STAND_IN_CONFIG
+        copy = self._places.haproxy_dir / STAND_IN_CONFIG
         try:
             if config_path is not None and config_path != copy:
-                copy.write_text(stand_in_config(config_path.read_text()))
+                copy.write_text(fallback_config(config_path.read_text()))
         except OSError:
             return False
         self._stand_in = subprocess.Popen(
-            [str(self._places.front_wrapper), "-db", "-dR", "-f", str(copy)],
+            [str(self._places.haproxy_wrapper), "-db", "-dR", "-f", str(copy)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -199,7 +206,7 @@ class Front:
         except (OSError, IndexError):
             return None
 
-    def _answers(self) -> bool:
+    def _is_answering(self) -> bool:
         host = "127.0.0.1" if self._host in ("0.0.0.0", "*", "") else self._host
         return answers(host, self._port)
 

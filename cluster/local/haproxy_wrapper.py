@@ -18,7 +18,7 @@ import re
 import shlex
 from pathlib import Path
 
-from cluster.local.haproxy_config import Wishes, tighten
+from cluster.local.haproxy_config import HAProxyOptions, tighten
 
 LAST = "last.cfg"
 "Copy of the newest configuration that named a replica."
@@ -34,15 +34,18 @@ _STAMP = "# tightened\n"
 _SERVER = re.compile(r"^[ \t]+server \S+ \S+:\d+ ", re.MULTILINE)
 
 
-def wrapper_script(python: str, wishes: Path) -> str:
+def render_wrapper_script(python: str, wishes: Path) -> str:
     """Write the script that Serve takes for HAProxy."""
     root = str(Path(__file__).parents[2])
-    code = f"import sys; sys.path.append({root!r}); from cluster.local import haproxy_wrapper; haproxy_wrapper.main(sys.argv[1:])"
+    code = (
+        f"import sys; sys.path.append({root!r}); "
+        "from cluster.local import haproxy_wrapper; haproxy_wrapper.main(sys.argv[1:])"
+    )
     run = " ".join(shlex.quote(word) for word in (python, "-I", "-S", "-c", code, str(wishes)))
     return f'#!/bin/sh\nexec {run} "$@"\n'
 
 
-def stand_in_config(config: str) -> str:
+def fallback_config(config: str) -> str:
     """Give a copy of a configuration its own admin socket.
 
     The keeper that Serve runs must find its HAProxy gone, or it would take the stand-in for it and never
@@ -51,13 +54,13 @@ def stand_in_config(config: str) -> str:
     return re.sub(r"(stats socket )(\S*/)\S+", rf"\1\2{STAND_IN}", config)
 
 
-def admin_socket(config: str) -> str:
+def find_admin_socket(config: str) -> str:
     """Find the admin socket a configuration names."""
     found = re.search(r"^\s*stats socket (\S+)", config, re.MULTILINE)
     return found[1] if found else ""
 
 
-def predecessor(pid_file: Path) -> int:
+def find_predecessor(pid_file: Path) -> int:
     """Find an HAProxy of this installation that is alive; 0 when there is none."""
     try:
         pid = int(pid_file.read_text().split()[0])
@@ -67,14 +70,14 @@ def predecessor(pid_file: Path) -> int:
     return pid if b"haproxy" in command and str(pid_file.parent).encode() in command else 0
 
 
-def command(arguments: list[str], wishes: Wishes, config: str) -> list[str]:
+def build_command(arguments: list[str], wishes: HAProxyOptions, config: str) -> list[str]:
     """Complete the command line Serve wrote: take over from whoever still serves."""
     words = [wishes.binary, *arguments]
-    before = predecessor(Path(wishes.pid_file))
+    before = find_predecessor(Path(wishes.pid_file))
     if before and before != os.getpid() and "-sf" not in words:
         # Listening sockets are handed over by the old process, so nobody is refused meanwhile.
-        folder = os.path.dirname(admin_socket(config))
-        sockets = [os.path.join(folder, STAND_IN), admin_socket(config)]
+        folder = os.path.dirname(find_admin_socket(config))
+        sockets = [os.path.join(folder, STAND_IN), find_admin_socket(config)]
         given = next((path for path in sockets if "-x" not in words and _listens_at(path)), "")
         words += ["-sf", str(before), *(["-x", given] if given else [])]
     return words
@@ -92,7 +95,7 @@ def _listens_at(path: str) -> bool:
         return True
 
 
-def with_known_replicas(config: str, wishes: Wishes, *, reload: bool) -> str:
+def restore_replicas(config: str, wishes: HAProxyOptions, *, reload: bool) -> str:
     """Let the first HAProxy of a new keeper go on with the replicas its predecessor knew.
 
     Serve starts it with an empty list and reloads half a second later; everybody would be refused meanwhile.
@@ -101,18 +104,18 @@ def with_known_replicas(config: str, wishes: Wishes, *, reload: bool) -> str:
     if _SERVER.search(config):
         _replace(known, config)
         return config
-    if reload or not predecessor(Path(wishes.pid_file)):
+    if reload or not find_predecessor(Path(wishes.pid_file)):
         return config
     try:
         before = known.read_text()
     except OSError:
         return config
-    return re.sub(r"(stats socket )\S+", lambda found: found[1] + admin_socket(config), before, count=1)
+    return re.sub(r"(stats socket )\S+", lambda found: found[1] + find_admin_socket(config), before, count=1)
 
 
 def main(arguments: list[str]) -> None:
     """Tighten the file named by `-f`, then become HAProxy."""
-    wishes = Wishes.load(Path(arguments[0])).overridden(os.environ)
+    wishes = HAProxyOptions.load(Path(arguments[0])).with_environment(os.environ)
     rest = arguments[1:]
     environment = {name: value for name, value in os.environ.items() if name not in SECRET_VARIABLES}
     if "-f" in rest:
@@ -120,9 +123,9 @@ def main(arguments: list[str]) -> None:
         config = path.read_text()
         if not config.startswith(_STAMP):
             config = _STAMP + tighten(config, wishes)
-            config = with_known_replicas(config, wishes, reload="-sf" in rest)
+            config = restore_replicas(config, wishes, reload="-sf" in rest)
             _replace(path, config)
-        words = command(rest, wishes, config)
+        words = build_command(rest, wishes, config)
         if "-c" not in rest:
             _replace(Path(wishes.pid_file), f"{os.getpid()} {path}\n")
     else:

@@ -21,10 +21,10 @@ from typing import Any
 import psutil
 import structlog
 
-from cluster.paths import Places
-from cluster.runtime.processes import belonging_to, end, is_alive
-from cluster.runtime.progress import STALLED_S, Patience
-from cluster.runtime.start_plan import Plan
+from cluster.paths import InstallationPaths
+from cluster.runtime.processes import end_processes, is_alive, list_processes
+from cluster.runtime.progress import STALLED_S, StallTimer
+from cluster.runtime.start_plan import StartPlan
 
 VITAL = ("gcs_server", "raylet")
 HEARD_S = STALLED_S + 60.0
@@ -35,11 +35,11 @@ _log = structlog.get_logger()
 class RayHead:
     """Brings Ray up and down."""
 
-    def __init__(self, places: Places, command: tuple[str, ...] = ()) -> None:
+    def __init__(self, places: InstallationPaths, command: tuple[str, ...] = ()) -> None:
         self._places = places
         self._command = command or (sys.executable, "-m", "cluster.runtime.bootstrap")
         self._process: subprocess.Popen[bytes] | None = None
-        self._patience = Patience()
+        self._patience = StallTimer()
         self._listener: threading.Thread | None = None
         self._lines: queue.Queue[dict[str, Any]] = queue.Queue()
         self.vital: dict[str, int] = {}
@@ -57,13 +57,13 @@ class RayHead:
         """Is a head at work?"""
         return self._process is not None
 
-    def bring_up(self, plan: Plan, environment: Mapping[str, str]) -> None:
+    def bring_up(self, plan: StartPlan, environment: Mapping[str, str]) -> None:
         """Start a head; what it reaches comes by `news`."""
         self.steps = {}
-        self._patience = Patience(HEARD_S)
+        self._patience = StallTimer(HEARD_S)
         with self._places.supervisor_log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*self._command, plan.text()],
+                [*self._command, plan.to_json()],
                 env=dict(environment),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -73,13 +73,13 @@ class RayHead:
         self._listener = threading.Thread(target=self._listen, args=(self._process,), daemon=True)
         self._listener.start()
 
-    def news(self) -> list[dict[str, Any]]:
+    def read_messages(self) -> list[dict[str, Any]]:
         """Take what the head told since the last time; the last word of a head is `ready` or `failed`."""
         told = []
         while not self._lines.empty():
             line = self._lines.get_nowait()
             self.steps.setdefault(line["step"], line.get("after_s", 0.0))
-            self._patience.note((line["step"], line.get("message")))
+            self._patience.record((line["step"], line.get("message")))
             told.append(line)
         if self._process is not None:
             code = self._process.poll()
@@ -94,7 +94,7 @@ class RayHead:
                     stuck = f" after {HEARD_S:.0f} s without progress" if self._patience.is_over else ""
                     told.append({"step": "failed", "message": f"bringing up ended with code {code}{stuck}"})
         if any(line["step"] not in ("apps", "ray") for line in told):
-            self._note_vital()
+            self._record_vital()
         return told
 
     def is_dead(self) -> bool:
@@ -112,8 +112,8 @@ class RayHead:
             self._process.wait()
             self._process = None
         begun = time.monotonic()
-        mine = [process for process in belonging_to(self._places) if process.pid not in spare]
-        left = end(mine, patience_s)
+        mine = [process for process in list_processes(self._places) if process.pid not in spare]
+        left = end_processes(mine, patience_s)
         _log.info("ray_ended", processes=len(mine), took_s=round(time.monotonic() - begun, 2))
         if left:
             _log.error("processes_left", pids=[process.pid for process in left])
@@ -121,8 +121,8 @@ class RayHead:
         shutil.rmtree(self._places.ray_dir, ignore_errors=True)
         return left
 
-    def _note_vital(self) -> None:
-        for process in belonging_to(self._places):
+    def _record_vital(self) -> None:
+        for process in list_processes(self._places):
             try:
                 name = os.path.basename((process.cmdline() or [""])[0])
             except psutil.Error:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.errors import Invalid
-from cluster.local.redis_faults import Version, reachable_faults
+from cluster.local.redis_faults import Version, list_reachable_faults
 
 OLDEST = (6, 2)
 NEWEST_REDIS_FOR_VALKEY = (7, 2)
@@ -66,7 +66,7 @@ def find_redis(data_version: Version = (0,), data_product: str = "redis") -> Red
     here = list(_candidates())
     able = [binary for binary in here if binary.can_read(data_product, data_version)]
     if able:
-        return min(able, key=lambda binary: bool(reachable_faults(binary.product, binary.version)))
+        return min(able, key=lambda binary: bool(list_reachable_faults(binary.product, binary.version)))
     if here:
         needed = f"{PRODUCTS[data_product]} {_dotted(max(data_version, OLDEST))}"
         raise Invalid(

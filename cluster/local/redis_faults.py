@@ -130,11 +130,11 @@ FAULTS = (
 "Oldest first. A series whose release notes name no repair is listed as affected."
 
 
-def faults_of(product: str, version: Version) -> list[ServerFault]:
+def list_faults(product: str, version: Version) -> list[ServerFault]:
     """List the published faults that a version has."""
     return [fault for fault in FAULTS if fault.affects(product, version)]
 
 
-def reachable_faults(product: str, version: Version) -> list[ServerFault]:
+def list_reachable_faults(product: str, version: Version) -> list[ServerFault]:
     """List those that need nothing which Kiosk leaves switched off."""
-    return [fault for fault in faults_of(product, version) if not fault.only_with]
+    return [fault for fault in list_faults(product, version) if not fault.only_with]

@@ -23,13 +23,13 @@ from urllib.parse import quote
 import structlog
 
 from cluster.errors import Fault, Unavailable
-from cluster.local.aof import mend
+from cluster.local.aof import repair
 from cluster.local.redis_binary import PRODUCTS, find_redis
 from cluster.local.redis_faults import Version
-from cluster.paths import Places, write_private
+from cluster.paths import InstallationPaths, write_private
 from cluster.runtime.handover import without_secrets
 from cluster.runtime.memory import redis_memory_mb
-from cluster.runtime.progress import Patience, worked
+from cluster.runtime.progress import StallTimer, count_work_steps
 
 AOF_NAME = "appendonly.aof"
 _REFUSED = re.compile(
@@ -55,7 +55,7 @@ _log = structlog.get_logger()
 class RedisServer:
     """One server process. Starting it again after it died keeps its address and password."""
 
-    def __init__(self, places: Places, *, memory_mb: int = 0, password: str | None = None) -> None:
+    def __init__(self, places: InstallationPaths, *, memory_mb: int = 0, password: str | None = None) -> None:
         self._places = places
         self._memory_mb = redis_memory_mb(memory_mb)
         self._password = secrets.token_hex(24) if password is None else password
@@ -95,13 +95,13 @@ class RedisServer:
             )
         _log.info("redis_started", server=self.binary.label, pid=self.pid)
 
-    def start_again(self) -> None:
+    def restart(self) -> None:
         """Start it after it died, with the same address and password; mend its file if that was the reason."""
         if self._refused_its_file():
-            self._mend()
+            self._repair()
         self.start()
 
-    def start_mending(self, within_s: float) -> None:
+    def start_and_repair(self, within_s: float) -> None:
         """Start it and wait until it answers; a file it refuses is mended once.
 
         Errors:
@@ -114,10 +114,10 @@ class RedisServer:
         except Fault:
             if not self._refused_its_file():
                 raise
-            self.start_again()
+            self.restart()
             self.wait(within_s)
 
-    def died(self) -> bool:
+    def has_died(self) -> bool:
         """Did the process end?"""
         return self.process is not None and self.process.poll() is not None
 
@@ -128,11 +128,11 @@ class RedisServer:
             Fault: it ended instead
             Unavailable: it neither answers nor works for so long
         """
-        patience = Patience(within_s)
+        patience = StallTimer(within_s)
         while not patience.is_over:
-            patience.note(worked(self.pid))
-            if self.died():
-                raise Fault(f"Redis ended right after its start: {self._last_words()}")
+            patience.record(count_work_steps(self.pid))
+            if self.has_died():
+                raise Fault(f"Redis ended right after its start: {self._last_log_lines()}")
             if self.ping():
                 return
             time.sleep(0.02)
@@ -214,14 +214,14 @@ class RedisServer:
         except (OSError, ValueError):
             return (0,)
 
-    def _last_words(self) -> str:
-        lines = self._words().splitlines()
+    def _last_log_lines(self) -> str:
+        lines = self._log_text().splitlines()
         return (
             " / ".join(line.partition("#")[2].strip() or line.strip() for line in lines[-3:])
             or "it said nothing"
         )
 
-    def _words(self) -> str:
+    def _log_text(self) -> str:
         """Read what the last process logged."""
         try:
             with self._log_path.open("rb") as log:
@@ -235,9 +235,9 @@ class RedisServer:
         return self._places.logs_dir / "redis.log"
 
     def _refused_its_file(self) -> bool:
-        return bool(_REFUSED.search(self._words()))
+        return bool(_REFUSED.search(self._log_text()))
 
-    def _mend(self) -> None:
+    def _repair(self) -> None:
         """Put aside every append-only file and write what is whole of it in its place."""
         folder = self._places.redis_dir
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
@@ -246,7 +246,7 @@ class RedisServer:
                 path.with_name(path.name + ".mending"),
                 path.with_name(f"{path.name}.damaged-{stamp}"),
             )
-            mended = mend(path, scratch)
+            mended = repair(path, scratch)
             if not mended.gaps:
                 scratch.unlink()
                 continue

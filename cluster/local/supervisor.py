@@ -27,22 +27,22 @@ from types import FrameType
 
 import structlog
 
-from cluster.admin.vault import ensure_master_key, leave_manifest_key
+from cluster.admin.vault import ensure_master_key, save_manifest_key
 from cluster.clock import SystemClock
 from cluster.errors import Fault, HouseError
-from cluster.local.api_watch import DoorWatch
-from cluster.local.external_redis import await_external_redis
-from cluster.local.haproxy_process import Front
+from cluster.local.api_watch import ApiWatch
+from cluster.local.external_redis import wait_for_redis
+from cluster.local.haproxy_process import HAProxyProcess
 from cluster.local.ray_head import RayHead
 from cluster.local.redis_server import RedisServer
-from cluster.log import strike_out
-from cluster.paths import Places, hold_directory, write_private
-from cluster.runtime.handover import given_in, prepare_node
-from cluster.runtime.installation_state import Lock, Phase, State, save_state
-from cluster.runtime.processes import adopt_orphans, belonging_to, end, reap_strangers
-from cluster.runtime.ray_environment import Ports, common_environment, ray_environment, ray_start_arguments
+from cluster.log import redact
+from cluster.paths import InstallationPaths, lock_directory, write_private
+from cluster.runtime.handover import find_secrets, prepare_node
+from cluster.runtime.installation_state import InstallationLock, InstallationState, Phase, save_state
+from cluster.runtime.processes import adopt_orphans, end_processes, list_processes, reap_orphans
+from cluster.runtime.ray_environment import RayPorts, ray_environment, ray_start_arguments, shared_environment
 from cluster.runtime.sockets import LOOPBACK, is_loopback
-from cluster.runtime.start_plan import Plan
+from cluster.runtime.start_plan import StartPlan
 from cluster.settings import Settings
 
 TICK_S = 0.1
@@ -57,11 +57,11 @@ MOST_FRONT_STARTS = 3
 "Starts without HAProxy in time before a start on an address that others reach is given up."
 
 _log = structlog.get_logger()
-Told = Callable[[State], None]
+StateCallback = Callable[[InstallationState], None]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SupervisorConfig:
     """What a start was asked for."""
 
     settings: Settings
@@ -76,16 +76,16 @@ class Wanted:
 class Supervisor:
     """Runs one installation until told to stop."""
 
-    def __init__(self, wanted: Wanted, told: Told = lambda state: None) -> None:
+    def __init__(self, wanted: SupervisorConfig, told: StateCallback = lambda state: None) -> None:
         self._wanted = wanted
         self._settings = wanted.settings
         self._told = told
-        self._places = Places.of(wanted.settings.data_dir)
-        self._lock = Lock(self._places.lock)
+        self._places = InstallationPaths.from_data_dir(wanted.settings.data_dir)
+        self._lock = InstallationLock(self._places.lock)
         self._head = RayHead(self._places, wanted.head_command)
-        self._front = Front(self._places, self._settings.host, self._settings.port)
+        self._front = HAProxyProcess(self._places, self._settings.host, self._settings.port)
         self._redis: RedisServer | None = None
-        self._ports: Ports | None = None
+        self._ports: RayPorts | None = None
         self._haproxy = True
         self._late_fronts = 0
         self._stop = threading.Event()
@@ -94,11 +94,11 @@ class Supervisor:
         self._wait_until = 0.0
         self._again: bool | None = None
         "A head is due: True with Ray, False only the doors."
-        self._doors = DoorWatch(self._settings.host, self._settings.port)
+        self._doors = ApiWatch(self._settings.host, self._settings.port)
         self._connections = 0
         self._redis_rest_s = 0.0
         self._begun = time.monotonic()
-        self.state = State(
+        self.state = InstallationState(
             phase="starting",
             message="starting",
             pid=os.getpid(),
@@ -120,13 +120,13 @@ class Supervisor:
     def run(self) -> int:
         """Start, keep, end; 0 after a wanted end, 1 when the start failed, 2 when another one is at work."""
         self._places.make()
-        if not self._lock.take():
+        if not self._lock.acquire():
             return 2
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self.request_stop)
         adopt_orphans()
         os.umask(0o077)
-        held = hold_directory(self._places.run_dir)
+        held = lock_directory(self._places.run_dir)
         try:
             self._start()
             while not self._stop.wait(TICK_S):
@@ -136,23 +136,23 @@ class Supervisor:
             _log.info("stop_requested", signal=self._stopped_by)
             return 0
         except HouseError as error:
-            self._say("failed", error.message)
+            self._save_phase("failed", error.message)
             return 1
         finally:
             self._end()
             os.close(held)
-            self._lock.drop()
+            self._lock.release()
 
     # --- starting -----------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        self._say("starting", "clearing up after an earlier run")
-        left = end(belonging_to(self._places), 3.0)
+        self._save_phase("starting", "clearing up after an earlier run")
+        left = end_processes(list_processes(self._places), 3.0)
         if left:
             raise Fault(f"processes of an earlier run can't be ended: {[process.pid for process in left]}")
-        os.environ.update(common_environment(self._places, os.environ, self._wanted.root))
+        os.environ.update(shared_environment(self._places, os.environ, self._wanted.root))
         ensure_master_key(self._settings)
-        leave_manifest_key(self._settings)
+        save_manifest_key(self._settings)
         if not self._places.ray_token.exists():
             write_private(self._places.ray_token, secrets.token_hex(32))
         self._start_redis()
@@ -162,20 +162,20 @@ class Supervisor:
     def _start_redis(self) -> None:
         if self._settings.redis_is_external:
             assert self._settings.redis_url is not None
-            self._say("starting", "asking the Redis of KIOSK_REDIS_URL", redis="external")
-            await_external_redis(self._settings)
+            self._save_phase("starting", "asking the Redis of KIOSK_REDIS_URL", redis="external")
+            wait_for_redis(self._settings)
             # Commands of another shell read it there.
             write_private(self._places.redis_url, self._settings.redis_url.get_secret_value() + "\n")
             return
-        self._say("starting", "starting Redis")
+        self._save_phase("starting", "starting Redis")
         self._redis = RedisServer(self._places, memory_mb=self._settings.redis_memory_mb)
-        self._redis.start_mending(REDIS_START_S)
-        self._say("starting", "Redis answers", redis=self._redis.binary.label)
+        self._redis.start_and_repair(REDIS_START_S)
+        self._save_phase("starting", "Redis answers", redis=self._redis.binary.label)
 
     def _prepare_front(self) -> None:
         try:
             self._connections = self._front.prepare()
-            self._say("starting", "HAProxy is ready to be used", proxy="haproxy")
+            self._save_phase("starting", "HAProxy is ready to be used", proxy="haproxy")
         except Fault as error:
             self._without_haproxy(error.message)
 
@@ -193,12 +193,12 @@ class Supervisor:
         self._haproxy = False
         self._front.postpone()
         _log.warning("haproxy_missing", reason=reason)
-        self._say(self.state.phase, self.state.message, proxy=f"slow Python proxy, because {reason}")
+        self._save_phase(self.state.phase, self.state.message, proxy=f"slow Python proxy, because {reason}")
 
     def _bring_up(self, with_ray: bool) -> None:
         """Start a head."""
         if with_ray or self._ports is None:
-            self._ports = Ports.choose()
+            self._ports = RayPorts.choose()
             with_ray = True
         ports = self._ports
         address = f"127.0.0.1:{ports.gcs}"
@@ -220,10 +220,10 @@ class Supervisor:
             **self._wanted.plan,
         }
         more = ray_environment(self._places, ports, haproxy=self._haproxy, max_connections=self._connections)
-        self._head.bring_up(Plan(**plan), {**os.environ, **more})  # type: ignore[arg-type]
+        self._head.bring_up(StartPlan(**plan), {**os.environ, **more})  # type: ignore[arg-type]
         dashboard = f"http://127.0.0.1:{ports.dashboard}" if self._settings.dashboard else ""
         urls = {"dashboard_url": dashboard, "metrics_url": f"http://127.0.0.1:{ports.exports}/metrics"}
-        self._say(self.state.phase, self.state.message, ray_address=address, **urls)
+        self._save_phase(self.state.phase, self.state.message, ray_address=address, **urls)
 
     # --- keeping ------------------------------------------------------------------------------------------
 
@@ -232,50 +232,50 @@ class Supervisor:
 
         Cost: about 0.1 ms when all is well.
         """
-        self._keep_redis()
+        self._ensure_redis()
         if self._again is not None and not self._head.is_busy and time.monotonic() >= self._wait_until:
             with_ray, self._again = self._again, None
             self._bring_up(with_ray)
-        self._hear()
+        self._read_head_messages()
         if not self._head.is_busy and self._again is None:
-            self._keep_ray()
+            self._ensure_ray()
         if not self._haproxy and self.state.phase == "ready" and self._front.is_due():
             self._try_haproxy_again()
-        if self._haproxy and self._front.keep():
-            self._say(self.state.phase, self.state.message, restarts=self._counted("haproxy"))
-        reap_strangers(self._children())
+        if self._haproxy and self._front.ensure_running():
+            self._save_phase(self.state.phase, self.state.message, restarts=self._count_restart("haproxy"))
+        reap_orphans(self._children())
 
-    def _keep_redis(self) -> None:
+    def _ensure_redis(self) -> None:
         redis = self._redis
-        if redis is None or not redis.died() or time.monotonic() < self._redis_rest_s:
+        if redis is None or not redis.has_died() or time.monotonic() < self._redis_rest_s:
             return
         code = redis.process.returncode if redis.process else None
         _log.error("redis_died", code=code)
         self._redis_rest_s = time.monotonic() + 1.0
         try:
-            redis.start_again()
+            redis.restart()
         except HouseError as error:
-            self._say(self.state.phase, f"Redis does not start again: {error.message}")
+            self._save_phase(self.state.phase, f"Redis does not start again: {error.message}")
             return
-        self._say(self.state.phase, self.state.message, restarts=self._counted("redis"))
+        self._save_phase(self.state.phase, self.state.message, restarts=self._count_restart("redis"))
 
-    def _hear(self) -> None:
-        for line in self._head.news():
+    def _read_head_messages(self) -> None:
+        for line in self._head.read_messages():
             step, message = str(line["step"]), str(line.get("message", ""))
             if step == "ready":
-                self._reached()
+                self._head_ready()
             elif step == "failed":
                 self._failed(message)
             elif step == "apps":
-                self._say(self.state.phase, message, first_start=bool(line.get("first_start")))
+                self._save_phase(self.state.phase, message, first_start=bool(line.get("first_start")))
             else:
-                self._say(self.state.phase, message)
+                self._save_phase(self.state.phase, message)
 
-    def _reached(self) -> None:
+    def _head_ready(self) -> None:
         self._rest_s = 1.0
-        self._doors.forgive()
+        self._doors.reset()
         took = self.state.ready_after_s or round(time.monotonic() - self._begun, 2)
-        self._say("ready", "ready", ready_after_s=took)
+        self._save_phase("ready", "ready", ready_after_s=took)
         _log.info("installation_ready", after_s=took, steps=self._head.steps)
 
     def _failed(self, message: str) -> None:
@@ -285,10 +285,10 @@ class Supervisor:
             if is_loopback(self._settings.host) or self._late_fronts >= MOST_FRONT_STARTS:
                 self._without_haproxy("HAProxy did not start in time; see supervisor.log")
         elif self.state.ready_after_s is None:
-            self._say("failed", strike_out(message))
+            self._save_phase("failed", redact(message))
             return
         _log.error("bringing_up_failed", reason=message, rest_s=self._rest_s)
-        self._say("recovering" if self.state.ready_after_s else "starting", message)
+        self._save_phase("recovering" if self.state.ready_after_s else "starting", message)
         self._end_ray()
         self._again = True
         self._wait_until = time.monotonic() + self._rest_s
@@ -298,32 +298,40 @@ class Supervisor:
         """Change over to HAProxy: Ray is started again, because Serve chooses its proxy when it starts."""
         _log.warning("haproxy_tried_again")
         self._connections, self._haproxy = self._front.prepare(), True
-        self._say("recovering", "changing over to HAProxy", proxy="haproxy", restarts=self._counted("front"))
+        self._save_phase(
+            "recovering", "changing over to HAProxy", proxy="haproxy", restarts=self._count_restart("front")
+        )
         self._end_ray()
-        self._doors.forgive()
+        self._doors.reset()
         self._again = True
 
-    def _keep_ray(self) -> None:
+    def _ensure_ray(self) -> None:
         if self._head.is_dead():
             _log.error("ray_died", vital=self._head.vital)
-            self._say("recovering", "Ray died and is started again", restarts=self._counted("ray"))
+            self._save_phase(
+                "recovering", "Ray died and is started again", restarts=self._count_restart("ray")
+            )
             self._end_ray()
             self._again = True
             return
-        self._doors.look()
+        self._doors.refresh()
         silent_s = self._doors.silent_s
         if silent_s > START_AGAIN_S:
             _log.error("doors_silent", silent_s=round(silent_s))
-            self._say(
-                "recovering", "the doors stay silent, Ray is started again", restarts=self._counted("ray")
+            self._save_phase(
+                "recovering",
+                "the doors stay silent, Ray is started again",
+                restarts=self._count_restart("ray"),
             )
             self._end_ray()
-            self._doors.forgive()
+            self._doors.reset()
             self._again = True
         elif silent_s > DEPLOY_AGAIN_S and self.state.phase == "ready":
             _log.error("doors_silent", silent_s=round(silent_s))
-            self._say(
-                "recovering", "the doors are silent and are deployed again", restarts=self._counted("doors")
+            self._save_phase(
+                "recovering",
+                "the doors are silent and are deployed again",
+                restarts=self._count_restart("doors"),
             )
             self._again = False
 
@@ -333,40 +341,40 @@ class Supervisor:
         """End everything and leave nothing behind but the data and, after a failure, the reason."""
         failed = self.state.phase == "failed"
         if not failed:
-            self._say("stopping", "stopping")
+            self._save_phase("stopping", "stopping")
         self._front.stop_listening()
         self._end_ray(keep_front=False)
         if self._redis is not None:
             self._redis.stop()
         self._places.redis_url.unlink(missing_ok=True)
-        left = end(belonging_to(self._places), 2.0)
+        left = end_processes(list_processes(self._places), 2.0)
         shutil.rmtree(self._places.run_dir, ignore_errors=True)
-        self._places.front_wrapper.unlink(missing_ok=True)
-        self._places.front_wishes.unlink(missing_ok=True)
+        self._places.haproxy_wrapper.unlink(missing_ok=True)
+        self._places.haproxy_options.unlink(missing_ok=True)
         if not failed:
             self._places.state.unlink(missing_ok=True)
-        reap_strangers(set())
+        reap_orphans(set())
         _log.info("installation_ended", left=[process.pid for process in left])
 
     def _end_ray(self, *, keep_front: bool = True) -> None:
         """End Ray; HAProxy stays and says that the service is busy, unless all is to end."""
         front = {pid for pid in (self._front.pid, *self._front.children) if pid} if keep_front else set()
-        self._head.end(spare=self._spared() | front)
+        self._head.end(spare=self._processes_to_keep() | front)
         if keep_front:
-            self._front.outlive_ray()
+            self._front.detach_from_ray()
 
     # --- small things -------------------------------------------------------------------------------------
 
-    def _spared(self) -> set[int]:
+    def _processes_to_keep(self) -> set[int]:
         return {self._redis.pid} if self._redis is not None else set()
 
     def _children(self) -> set[int]:
-        return self._spared() | self._head.children | self._front.children
+        return self._processes_to_keep() | self._head.children | self._front.children
 
-    def _counted(self, part: str) -> dict[str, int]:
+    def _count_restart(self, part: str) -> dict[str, int]:
         return {**self.state.restarts, part: self.state.restarts.get(part, 0) + 1}
 
-    def _say(self, phase: Phase, message: str, **changes: object) -> None:
+    def _save_phase(self, phase: Phase, message: str, **changes: object) -> None:
         pids = {"supervisor": os.getpid(), **self._head.vital}
         if self._redis is not None:
             pids["redis"] = self._redis.pid
@@ -383,13 +391,13 @@ class Supervisor:
 
 def main() -> int:
     """Run the supervisor of the installation named by the environment (started by `kiosk up`)."""
-    from cluster.build_info import package_root, version
+    from cluster.build_info import installed_version, package_root
     from cluster.log import set_up_logging
 
     set_up_logging()
-    if given_in(os.environ):  # `kiosk up` has handed them over; this module was started by hand
+    if find_secrets(os.environ):  # `kiosk up` has handed them over; this module was started by hand
         prepare_node()
-    return Supervisor(Wanted(Settings(), version(), package_root())).run()
+    return Supervisor(SupervisorConfig(Settings(), installed_version(), package_root())).run()
 
 
 if __name__ == "__main__":

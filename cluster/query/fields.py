@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cluster.errors import FilterSyntax
-from cluster.query.language.automaton import Automaton, Effort
+from cluster.query.language.automaton import Automaton, StepBudget
 from cluster.query.language.field_values import canonical
 from cluster.query.language.limits import MAX_FIELD, MAX_SEGMENTS
 from cluster.query.language.patterns import wildcard
@@ -28,7 +28,7 @@ MOST_WILDCARDS = 64
 _REMEMBERED = 4096
 
 
-def excess_of(fl: Sequence[str]) -> str:
+def exceeded_budget(fl: Sequence[str]) -> str:
     """Say which budget a list of names exceeds; empty when it keeps them all."""
     if len(fl) > MOST_NAMES:
         return f"at most {MOST_NAMES} fields can be asked for"
@@ -86,7 +86,7 @@ class _Globs:
     """The wildcards of one list, each prepared once, all within one budget."""
 
     def __init__(self) -> None:
-        self._effort = Effort()
+        self._effort = StepBudget()
         self._made: dict[str, Automaton | None] = {}
 
     def of(self, glob: str) -> Automaton | None:
@@ -107,7 +107,7 @@ class _Branch:
         self._inner: dict[str, _Branch] = {}
         self._whole: set[str] = set()
         self._globs: list[tuple[Automaton | None, str]] = []
-        self._decided: dict[str, _Wanted] = {}
+        self._decided: dict[str, _Selection] = {}
 
     def add(self, path: str) -> None:
         """Want the value at a path. A key that itself holds the dots of the path's rest counts too."""
@@ -140,31 +140,31 @@ class _Branch:
                     picked[key] = part
         return picked
 
-    def _decide(self, key: str) -> _Wanted:
+    def _decide(self, key: str) -> _Selection:
         rests = [rest for glob, rest in self._globs if glob is None or glob.accepts(key)]
         branch = self._inner.get(key)
         if any(rests):
             joined = _Branch(self._known)
             if branch is not None:
-                joined.take(branch)
+                joined.merge(branch)
             for rest in rests:
                 if rest:
                     joined.add(rest)
             branch = joined
-        wanted = _Wanted(key in self._whole or "" in rests, branch)
+        wanted = _Selection(key in self._whole or "" in rests, branch)
         if len(self._decided) < _REMEMBERED:
             self._decided[key] = wanted
         return wanted
 
-    def take(self, other: _Branch) -> None:
+    def merge(self, other: _Branch) -> None:
         """Want what another branch wants, too."""
         self._whole |= other._whole
         self._globs += other._globs
         for head, branch in other._inner.items():
-            self._inner.setdefault(head, _Branch(self._known)).take(branch)
+            self._inner.setdefault(head, _Branch(self._known)).merge(branch)
 
 
-class _Wanted:
+class _Selection:
     __slots__ = ("branch", "whole")
 
     def __init__(self, whole: bool, branch: _Branch | None) -> None:

@@ -88,6 +88,6 @@ def attribute_types(attributes: Mapping[str, Any] | None) -> dict[str, str]:
     return types
 
 
-def clashes(types: Mapping[str, str], *known: Mapping[str, str]) -> list[str]:
+def find_type_conflicts(types: Mapping[str, str], *known: Mapping[str, str]) -> list[str]:
     """Name the attributes whose type differs from one that is known."""
     return [name for name, kind in types.items() if any(others.get(name, kind) != kind for others in known)]

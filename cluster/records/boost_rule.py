@@ -115,7 +115,7 @@ class BoostRule(BaseModel):
         return self
 
     @property
-    def asked(self) -> tuple[str, ...]:
+    def search_texts(self) -> tuple[str, ...]:
         """The search texts it waits for."""
         return (*([self.query] if self.query else ()), *self.queries)
 

@@ -28,24 +28,28 @@ class ClientRule(BaseModel):
     "All calls of the client together; under `*` those of one person. None: what `*` says; 0: no bound."
 
 
-def rule_for(rules: Mapping[str, ClientRule], client_id: str, client_name: str, host: str = "") -> ClientRule:
+def find_rule(
+    rules: Mapping[str, ClientRule], client_id: str, client_name: str, host: str = ""
+) -> ClientRule:
     """Choose the rule of a client: by its id, by the host its answers go to, by its name, or everybody's.
 
     A name proves nothing, since any client may give itself any name. A host is proven: only who answers there got
     the code. Rules are kept under folded names, so that `Claude` and `claude` are one.
     """
     everybody = rules.get(EVERYBODY) or ClientRule(client=EVERYBODY)
-    own = rules.get(folded(client_id)) or (rules.get(folded(HOST + host)) if host else None)
-    if own is None and is_claim(client_name):
-        own = rules.get(folded(client_name))
+    own = rules.get(fold_client_name(client_id)) or (
+        rules.get(fold_client_name(HOST + host)) if host else None
+    )
+    if own is None and is_client_name(client_name):
+        own = rules.get(fold_client_name(client_name))
     return own or everybody
 
 
-def is_claim(client: str) -> bool:
+def is_client_name(client: str) -> bool:
     """Say whether a rule's client is a name that any client may give itself, neither an id nor a host nor `*`."""
-    return _RESERVED.fullmatch(folded(client)) is None
+    return _RESERVED.fullmatch(fold_client_name(client)) is None
 
 
-def folded(name: str) -> str:
+def fold_client_name(name: str) -> str:
     """Write a name as rules are looked up by."""
     return " ".join(name.split()).casefold()

@@ -36,7 +36,7 @@ class Scaling(BaseModel):
     "Load is averaged over this time."
 
     @model_validator(mode="after")
-    def _not_upside_down(self) -> Self:
+    def _check_bounds(self) -> Self:
         if self.replicas_min > self.replicas_max:
             raise ValueError("replicas_min is larger than replicas_max")
         return self
@@ -73,11 +73,11 @@ class Engine(BaseModel):
         return application_name(self.app_id, self.engine_id)
 
     @property
-    def wanted(self) -> Placement:
+    def target_placement(self) -> Placement:
         """Where it is meant to be."""
         return self.moving_to or self.placement
 
-    def arguments(self) -> dict[str, Any]:
+    def deployment_arguments(self) -> dict[str, Any]:
         """Say how its Serve application is built; no secrets."""
         return {"app_id": self.app_id, "engine_id": self.engine_id, **self.scaling.model_dump()}
 

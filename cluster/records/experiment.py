@@ -108,7 +108,7 @@ class Experiment(BaseModel):
             raise ValueError("ends_at has to be after starts_at")
         return self
 
-    def runs(self, now_ms: int) -> bool:
+    def is_running_at(self, now_ms: int) -> bool:
         """Is it running at a moment?"""
         if self.ends_at is not None and now_ms >= self.ends_at:
             return False
@@ -116,9 +116,9 @@ class Experiment(BaseModel):
             self.status == "Scheduled" and bool(self.starts_at) and now_ms >= self.starts_at
         )
 
-    def standing(self, now_ms: int) -> Status:
+    def status_at(self, now_ms: int) -> Status:
         """Say where it stands at a moment: what was set, and what the clock made of that."""
-        if self.runs(now_ms):
+        if self.is_running_at(now_ms):
             return "Active"
         begun = self.status == "Active" or (self.status == "Scheduled" and bool(self.starts_at))
         if begun and self.ends_at is not None and now_ms >= self.ends_at:
@@ -138,7 +138,7 @@ class Experiment(BaseModel):
         return None
 
 
-def overlaps(one: Experiment, other: Experiment) -> bool:
+def can_overlap(one: Experiment, other: Experiment) -> bool:
     """Could two experiments of one layer take the same reader?"""
     if not one.layer or one.layer != other.layer or one.experiment_id == other.experiment_id:
         return False

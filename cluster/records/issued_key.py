@@ -37,10 +37,10 @@ def issue_key(vault: secrecy.Vault, app: App, kind: KeyKind, *, now_ms: int) -> 
         hint=secrecy.key_hint(text),
         created_at=now_ms,
     )
-    return IssuedKey(text, bound_key(vault, record))
+    return IssuedKey(text, bind_key(vault, record))
 
 
-def bound_key(vault: secrecy.Vault, record: ApiKey) -> ApiKey:
+def bind_key(vault: secrecy.Vault, record: ApiKey) -> ApiKey:
     """Bind a record's labels to its key: what kind it is, of which app, under which id.
 
     Errors:

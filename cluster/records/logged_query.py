@@ -16,7 +16,7 @@ UNKNOWN = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Searched:
+class LoggedQuery:
     """A query and what came of it. Nobody's id stands in it."""
 
     at: int
@@ -39,12 +39,12 @@ class Searched:
     typist: str = ""
     "Tells keystrokes of one typing apart from another's; gone once settled."
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Say it as JSON."""
         return asdict(self)
 
     @classmethod
-    def of(cls, given: Any) -> Searched | None:
+    def from_dict(cls, given: Any) -> LoggedQuery | None:
         """Read what `told` said; None for anything else. Names of a newer release are skipped."""
         if not isinstance(given, dict):
             return None

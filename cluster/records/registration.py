@@ -30,11 +30,11 @@ def short_id(client_id: str) -> str:
     return "c-" + hashlib.sha256(client_id.encode()).hexdigest()[:16]
 
 
-def client_mark(client_id: str) -> str:
+def revocation_id(client_id: str) -> str:
     """Name what stands among revoked grants when a client and all of its grants are gone."""
-    return mark_of_short(short_id(client_id))
+    return revocation_id_from_short(short_id(client_id))
 
 
-def mark_of_short(short: str) -> str:
+def revocation_id_from_short(short: str) -> str:
     """Name the same for a client whose short id is known."""
     return f"client:{short}"

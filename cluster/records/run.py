@@ -29,7 +29,7 @@ ENDED: frozenset[RunStatus] = frozenset({"finished", "failed", "cancelled"})
 _ABSURD_LEASES = 4
 
 
-class StageDone(BaseModel):
+class StageResult(BaseModel):
     """A stage that is behind."""
 
     model_config = ConfigDict(frozen=True)
@@ -68,7 +68,7 @@ class Run(BaseModel):
     "What is being done right now."
     fraction: float = 0.0
     "How much of the stage is done, about."
-    stages: tuple[StageDone, ...] = ()
+    stages: tuple[StageResult, ...] = ()
     version: str = ""
     "The snapshot that was published."
     promoted: bool = False
@@ -91,7 +91,7 @@ class Run(BaseModel):
         """Is nothing to be done any more?"""
         return self.status in ENDED
 
-    def did(self, stage: str) -> bool:
+    def has_finished_stage(self, stage: str) -> bool:
         """Is a stage behind?"""
         return any(done.name == stage for done in self.stages)
 
@@ -107,7 +107,7 @@ def is_free(run: Run, now_ms: int) -> bool:
     return run.status == "running" and lapsed
 
 
-def claimed(run: Run, owner: str, now_ms: int, lease_ms: int = LEASE_MS) -> Run | None:
+def claim_run(run: Run, owner: str, now_ms: int, lease_ms: int = LEASE_MS) -> Run | None:
     """Take a free run."""
     if not is_free(run, now_ms) or run.attempt >= run.most_attempts:
         return None
@@ -124,7 +124,7 @@ def claimed(run: Run, owner: str, now_ms: int, lease_ms: int = LEASE_MS) -> Run 
     )
 
 
-def worn_out(run: Run, now_ms: int) -> Run | None:
+def fail_exhausted_run(run: Run, now_ms: int) -> Run | None:
     """End a run whose workers died too often."""
     if not is_free(run, now_ms) or run.attempt < run.most_attempts:
         return None
@@ -139,7 +139,7 @@ def is_owner(run: Run, owner: str, attempt: int) -> bool:
     return run.status == "running" and run.owner == owner and run.attempt == attempt
 
 
-def noted(
+def update_leased_run(
     run: Run, owner: str, attempt: int, now_ms: int, changes: Mapping[str, Any], lease_ms: int = LEASE_MS
 ) -> Run | None:
     """Renew the lease and say how far it is."""
@@ -148,7 +148,7 @@ def noted(
     return run.model_copy(update={**changes, "until_ms": now_ms + lease_ms})
 
 
-def ended(
+def end_run(
     run: Run, owner: str, attempt: int, now_ms: int, status: RunStatus, changes: Mapping[str, Any]
 ) -> Run | None:
     """End it, as its owner."""
@@ -158,7 +158,7 @@ def ended(
     return run.model_copy(update={**changes, **over})
 
 
-def cancelled(run: Run, now_ms: int) -> Run | None:
+def cancel_run(run: Run, now_ms: int) -> Run | None:
     """End it, as anybody; its worker notices with its next sign of life and writes nothing more."""
     if run.has_ended:
         return None
@@ -166,7 +166,7 @@ def cancelled(run: Run, now_ms: int) -> Run | None:
     return run.model_copy(update=over)
 
 
-def freed(run: Run, owner: str) -> Run | None:
+def release_run(run: Run, owner: str) -> Run | None:
     """Let the next one begin at once, because this owner is known to be dead."""
     if run.status != "running" or run.owner != owner:
         return None

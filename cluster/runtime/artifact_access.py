@@ -5,19 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from cluster.admin.vault import manifest_signer
-from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.settings import Settings
 
 
-def open_shelf(settings: Settings | None = None) -> Shelf:
+def open_artifact_store(settings: Settings | None = None) -> ArtifactStore:
     """Open the artifact store; manifests and results read from it must be signed by this installation.
 
     Handed to actors as it is, without arguments: no key travels through Ray.
     """
     settings = Settings() if settings is None else settings
-    return Shelf.open(settings.shelf_dir, signer=manifest_signer(settings))
+    return ArtifactStore.open(settings.artifact_dir, signer=manifest_signer(settings))
 
 
-def open_shelf_of(data_dir: str) -> Shelf:
+def open_artifact_store_of(data_dir: str) -> ArtifactStore:
     """Open the artifact store of the installation in a data directory, in a process that may know another one."""
-    return open_shelf(Settings(data_dir=Path(data_dir)))
+    return open_artifact_store(Settings(data_dir=Path(data_dir)))

@@ -16,8 +16,14 @@ import structlog
 from cluster.admin.vault import ensure_master_key
 from cluster.errors import HouseError
 from cluster.log import set_up_logging
-from cluster.runtime.bootstrap import connect_ray, ensure_apps, ensure_intake, ensure_keeper, ensure_trainer
-from cluster.runtime.signing_upgrade import adopt_unsigned
+from cluster.runtime.bootstrap import (
+    connect_ray,
+    ensure_apps,
+    ensure_engine_operator,
+    ensure_intake,
+    ensure_trainer,
+)
+from cluster.runtime.signing_upgrade import sign_unsigned
 from cluster.runtime.start_plan import ENGINES, INTAKE, TRAINER
 from cluster.settings import Settings
 
@@ -28,11 +34,11 @@ def main() -> int:
     settings = Settings()
     try:
         ensure_master_key(settings)
-        asyncio.run(adopt_unsigned(settings))
+        asyncio.run(sign_unsigned(settings))
         fresh = asyncio.run(ensure_apps(settings))
         connect_ray(os.environ.get("RAY_ADDRESS", "auto"))
         ensure_intake(INTAKE)
-        ensure_keeper(ENGINES)
+        ensure_engine_operator(ENGINES)
         ensure_trainer(TRAINER, settings)
     except HouseError as error:
         structlog.get_logger().error("not_attached", reason=error.message)

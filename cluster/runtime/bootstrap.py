@@ -22,36 +22,36 @@ from typing import Any, TextIO
 
 import structlog
 
-from cluster.admin.key_admin import Keeping
-from cluster.admin.vault import vault_of
-from cluster.build_info import version
+from cluster.admin.key_admin import KeyAdmin
+from cluster.admin.vault import open_vault
+from cluster.build_info import installed_version
 from cluster.clock import SystemClock
 from cluster.errors import Fault, HouseError, Unavailable
-from cluster.log import set_up_logging, strike_out
-from cluster.paths import Places
+from cluster.log import redact, set_up_logging
+from cluster.paths import InstallationPaths
 from cluster.runtime import probe
-from cluster.runtime.artifact_access import open_shelf
+from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.connecting import ADMIN_S, connect, connect_actor
-from cluster.runtime.handover import given_in, prepare_node
-from cluster.runtime.installation_state import load_state, lock_holder
+from cluster.runtime.handover import find_secrets, prepare_node
+from cluster.runtime.installation_state import find_lock_holder, load_state
 from cluster.runtime.meter import RayMeter
-from cluster.runtime.processes import belonging_to
-from cluster.runtime.progress import STALLED_S, Patience, reported, worked
+from cluster.runtime.processes import list_processes
+from cluster.runtime.progress import STALLED_S, StallTimer, count_work_steps, report_changes
 from cluster.runtime.ray_environment import driver_environment
-from cluster.runtime.signing_upgrade import adopt_unsigned
-from cluster.runtime.start_plan import Plan
+from cluster.runtime.signing_upgrade import sign_unsigned
+from cluster.runtime.start_plan import StartPlan
 from cluster.settings import Settings
 
 PLAYGROUND = "jobs.playground"
 NAMESPACE = "kiosk"
-KEEPER = "cluster.runtime.engine_operator:EngineKeeper"
+ENGINE_OPERATOR = "cluster.runtime.engine_operator:EngineKeeper"
 ENGINES_S = 60.0
 "How long a start waits for engines with a place of their own."
 KEEP_ALIVE_S = 600
 "How long a replica keeps a silent connection of HAProxy; longer than HAProxy does, so it never races to reuse one."
 
 
-class Teller:
+class ProgressReporter:
     """Tells steps to whoever started this process."""
 
     def __init__(self, out: TextIO) -> None:
@@ -59,10 +59,10 @@ class Teller:
         self._begin = time.monotonic()
         self._lock = threading.Lock()
 
-    def tell(self, step: str, message: str, **facts: Any) -> None:
+    def report(self, step: str, message: str, **facts: Any) -> None:
         """Write one line."""
         after_s = round(time.monotonic() - self._begin, 2)
-        line = {"step": step, "message": strike_out(message), "after_s": after_s, **facts}
+        line = {"step": step, "message": redact(message), "after_s": after_s, **facts}
         with self._lock:
             self._out.write(json.dumps(line) + "\n")
             self._out.flush()
@@ -76,20 +76,20 @@ def without_client_server(parameters: Any, head: bool) -> None:
 
 def main(arguments: list[str]) -> int:
     """Bring up what the plan says; 0 when a good answer came."""
-    plan = Plan.parse(arguments[0])
-    with _own_output() as out:
+    plan = StartPlan.parse(arguments[0])
+    with _redirect_output() as out:
         set_up_logging()
-        teller = Teller(out)
+        teller = ProgressReporter(out)
         try:
-            if given_in(os.environ):  # on a cluster of yours; `kiosk up` has handed them over
+            if find_secrets(os.environ):  # on a cluster of yours; `kiosk up` has handed them over
                 prepare_node()
             bring_up(plan, Settings(), teller)
         except HouseError as error:
-            teller.tell("failed", error.message)
+            teller.report("failed", error.message)
             return 1
         except Exception as error:  # noqa: BLE001 - the top of a process: told, logged, and ended
             structlog.get_logger().exception("bringing_up_failed")
-            teller.tell("failed", _last_line(error))
+            teller.report("failed", _last_line(error))
             return 1
     return 0
 
@@ -102,24 +102,24 @@ def _last_line(error: Exception) -> str:
     return (text if len(lines) > 1 else f"{type(error).__name__}: {text}")[:400]
 
 
-def bring_up(plan: Plan, settings: Settings, teller: Teller) -> None:
+def bring_up(plan: StartPlan, settings: Settings, teller: ProgressReporter) -> None:
     """Do all steps."""
-    asyncio.run(adopt_unsigned(settings))
+    asyncio.run(sign_unsigned(settings))
     fresh = asyncio.run(ensure_apps(settings))
-    teller.tell("apps", "apps and keys are there", first_start=fresh)
-    filling = _start_filling() if plan.playground else None
+    teller.report("apps", "apps and keys are there", first_start=fresh)
+    filling = _start_sample_load() if plan.playground else None
     if plan.ray_arguments:
-        teller.tell("ray", "starting Ray")
-        with reported(partial(_ray_processes, settings), partial(teller.tell, "ray")):
+        teller.report("ray", "starting Ray")
+        with report_changes(partial(_ray_processes, settings), partial(teller.report, "ray")):
             _start_ray(plan.ray_arguments)
     connect_ray(plan.ray_address)
     parts: dict[str, Any] = {}
     if plan.intake:
-        teller.tell("intake", "starting the intake")
+        teller.report("intake", "starting the intake")
         parts["intake"] = ensure_intake(plan.intake)
-    keeper = ensure_keeper(plan.engines) if plan.engines else None
-    teller.tell("doors", "starting the doors")
-    with reported(_replicas, partial(teller.tell, "doors")):
+    keeper = ensure_engine_operator(plan.engines) if plan.engines else None
+    teller.report("doors", "starting the doors")
+    with report_changes(_replicas, partial(teller.report, "doors")):
         _deploy(plan)
     if plan.assigner:
         parts["assigner"] = ensure_assigner(plan.assigner)
@@ -128,19 +128,19 @@ def bring_up(plan: Plan, settings: Settings, teller: Teller) -> None:
     if plan.trainer:
         parts["trainer"] = ensure_trainer(plan.trainer, settings)
     if filling is not None:
-        teller.tell("playground", "loading the playground")
-        _finish_filling(filling)
+        teller.report("playground", "loading the playground")
+        _finish_sample_load(filling)
     if keeper is not None:
         _await_engines(keeper, teller)
-    teller.tell("answer", "waiting for the first good answer")
+    teller.report("answer", "waiting for the first good answer")
     asyncio.run(_first_answer(plan, settings, teller))
     _await_parts(parts, teller)
-    teller.tell("ready", "ready")
+    teller.report("ready", "ready")
 
 
 def _ray_processes(settings: Settings) -> str:
     """Say which processes of Ray are there."""
-    names = {process.name() for process in belonging_to(Places.of(settings.data_dir))}
+    names = {process.name() for process in list_processes(InstallationPaths.from_data_dir(settings.data_dir))}
     found = [name for name in ("gcs_server", "raylet") if name in names]
     return f"starting Ray ({' and '.join(found)} run)" if found else ""
 
@@ -160,12 +160,12 @@ def _replicas() -> str:
     return f"starting the doors ({ready} of {known} replicas ready)" if known else ""
 
 
-def _await_parts(parts: dict[str, Any], teller: Teller) -> None:
+def _await_parts(parts: dict[str, Any], teller: ProgressReporter) -> None:
     """Wait until all actors answer; one that stays away is logged, and `kiosk status` shows it."""
     import ray
 
     asked = {name: handle.health.remote() for name, handle in parts.items()}
-    patience = Patience()
+    patience = StallTimer()
     while asked and not patience.is_over:
         done, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=1.0)
         for name in [name for name, asking in asked.items() if asking in done]:
@@ -173,8 +173,8 @@ def _await_parts(parts: dict[str, Any], teller: Teller) -> None:
                 ray.get(asked.pop(name))
             except ray.exceptions.RayError:
                 asked[name] = parts[name].health.remote()
-        if asked and patience.note(frozenset(asked)):
-            teller.tell("parts", f"starting {', '.join(sorted(asked))}")
+        if asked and patience.record(frozenset(asked)):
+            teller.report("parts", f"starting {', '.join(sorted(asked))}")
     if asked:
         structlog.get_logger().error("parts_late", parts=sorted(asked))
 
@@ -182,20 +182,20 @@ def _await_parts(parts: dict[str, Any], teller: Teller) -> None:
 async def ensure_apps(settings: Settings) -> bool:
     """Make the first apps and keys; False when they were there."""
     async with connect(settings, slow_s=ADMIN_S) as stores:
-        return await Keeping(stores.access, vault_of(settings)).ensure_first_apps(SystemClock().now_ms())
+        return await KeyAdmin(stores.access, open_vault(settings)).ensure_first_apps(SystemClock().now_ms())
 
 
-def _start_filling() -> subprocess.Popen[bytes]:
+def _start_sample_load() -> subprocess.Popen[bytes]:
     # A process of its own, so that it uses the second core while Ray starts.
     return subprocess.Popen(
         [sys.executable, "-m", PLAYGROUND], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     )
 
 
-def _finish_filling(filling: subprocess.Popen[bytes]) -> None:
-    patience = Patience()
+def _finish_sample_load(filling: subprocess.Popen[bytes]) -> None:
+    patience = StallTimer()
     while (code := filling.poll()) is None:
-        patience.note(worked(filling.pid))
+        patience.record(count_work_steps(filling.pid))
         if patience.is_over:
             filling.kill()
             filling.wait()
@@ -237,8 +237,8 @@ def connect_installation(settings: Settings) -> None:
             "installation is found by KIOSK_DATA_DIR"
         )
     if not address:
-        places = Places.of(settings.data_dir)
-        state = load_state(places) if lock_holder(places) else None
+        places = InstallationPaths.from_data_dir(settings.data_dir)
+        state = load_state(places) if find_lock_holder(places) else None
         if state is None or not state.ray_address:
             raise Unavailable(
                 f"no installation runs in {settings.data_dir}: start it with `kiosk up`, set KIOSK_DATA_DIR to the "
@@ -265,25 +265,25 @@ def ensure_intake(kind: str) -> Any:
     """Make the intake actor of this release, and end those of others."""
     from cluster.runtime import roster
 
-    release = version()
+    release = installed_version()
     roster.sweep("intake", keep=release)
-    return roster.find_or_create("intake", release, kind, connect_actor, open_shelf, meter=RayMeter)
+    return roster.find_or_create("intake", release, kind, connect_actor, open_artifact_store, meter=RayMeter)
 
 
 def ensure_trainer(kind: str, settings: Settings) -> Any:
     """Make the actor of this release that looks after trainings, and end those of others."""
     from cluster.runtime import roster
 
-    release, scratch = version(), str(settings.data_dir / "scratch")
+    release, scratch = installed_version(), str(settings.data_dir / "scratch")
     roster.sweep("trainer", keep=release)
-    return roster.find_or_create("trainer", release, kind, connect_actor, open_shelf, scratch)
+    return roster.find_or_create("trainer", release, kind, connect_actor, open_artifact_store, scratch)
 
 
 def ensure_assigner(kind: str) -> Any:
     """Make the actor of this release that gives readers variants, and end those of others."""
     from cluster.runtime import roster
 
-    release = version()
+    release = installed_version()
     roster.sweep("assigner", keep=release)
     return roster.find_or_create("assigner", release, kind, connect_actor)
 
@@ -292,21 +292,23 @@ def ensure_tracker(kind: str, means: str) -> Any:
     """Make the actor of this release that watches history threads, and end those of others."""
     from cluster.runtime import roster
 
-    release = version()
+    release = installed_version()
     roster.sweep("tracker", keep=release)
-    return roster.find_or_create("tracker", release, kind, connect_actor, means, open_shelf, meter=RayMeter)
+    return roster.find_or_create(
+        "tracker", release, kind, connect_actor, means, open_artifact_store, meter=RayMeter
+    )
 
 
-def ensure_keeper(build: str) -> Any:
+def ensure_engine_operator(build: str) -> Any:
     """Make the keeper of engines of this release, and end those of others."""
     from cluster.runtime import roster
 
-    release = version()
+    release = installed_version()
     roster.sweep("engines", keep=release)
-    return roster.find_or_create("engines", release, KEEPER, connect_actor, build)
+    return roster.find_or_create("engines", release, ENGINE_OPERATOR, connect_actor, build)
 
 
-def _await_engines(keeper: Any, teller: Teller) -> None:
+def _await_engines(keeper: Any, teller: ProgressReporter) -> None:
     """Wait until all engines serve where they are meant to.
 
     One that does not come up in time is its keeper's business from then on; the others serve meanwhile.
@@ -319,13 +321,13 @@ def _await_engines(keeper: Any, teller: Teller) -> None:
         if waiting == []:
             return
         if waiting and not told:
-            teller.tell("engines", f"starting engines with a place of their own ({len(waiting)})")
+            teller.report("engines", f"starting engines with a place of their own ({len(waiting)})")
             told = True
         time.sleep(0.1)
     structlog.get_logger().warning("engines_late", waited_s=ENGINES_S)
 
 
-def _deploy(plan: Plan) -> None:
+def _deploy(plan: StartPlan) -> None:
     from ray import serve
     from ray.serve.config import HTTPOptions
 
@@ -346,7 +348,7 @@ def _load(path: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-async def _first_answer(plan: Plan, settings: Settings, teller: Teller) -> None:
+async def _first_answer(plan: StartPlan, settings: Settings, teller: ProgressReporter) -> None:
     """Ask for recommendations until a good answer comes.
 
     Errors:
@@ -354,10 +356,10 @@ async def _first_answer(plan: Plan, settings: Settings, teller: Teller) -> None:
     """
 
     def report(words: str) -> None:
-        teller.tell("answer", f"waiting for the first good answer ({words})")
+        teller.report("answer", f"waiting for the first good answer ({words})")
 
     async with connect(settings, slow_s=ADMIN_S) as stores:
-        entries = await Keeping(stores.access, vault_of(settings)).keys(app_id="playground", reveal=True)
+        entries = await KeyAdmin(stores.access, open_vault(settings)).keys(app_id="playground", reveal=True)
         readers = await stores.records.ids("playground", "user")
     key = next((entry.text for entry in entries if entry.key.kind == "secret"), "")
     if not key or not readers:
@@ -365,12 +367,12 @@ async def _first_answer(plan: Plan, settings: Settings, teller: Teller) -> None:
         await probe.wait_until(lambda: probe.is_healthy(plan.host, plan.port), STALLED_S, report)
         return
     await probe.wait_until(
-        lambda: probe.recommends(plan.host, plan.port, key, readers[:20]), STALLED_S, report
+        lambda: probe.has_recommendations(plan.host, plan.port, key, readers[:20]), STALLED_S, report
     )
 
 
 @contextmanager
-def _own_output() -> Iterator[TextIO]:
+def _redirect_output() -> Iterator[TextIO]:
     """Keep standard output for our lines; whatever Ray prints goes to the log with standard error."""
     kept = os.dup(1)
     os.dup2(2, 1)

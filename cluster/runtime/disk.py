@@ -1,6 +1,6 @@
 """The disk guard: writes stop before the disk is full, reads go on.
 
-A door asks `reason()` before it accepts a write and refuses with that sentence (503, `Retry-After`). It looks
+A door asks `refusal_reason()` before it accepts a write and refuses with that sentence (503, `Retry-After`). It looks
 at the disk itself, at most once a second, so no part has to be alive to tell it, and writing goes on by itself
 as soon as there is room.
 """
@@ -42,7 +42,7 @@ class DiskGuard:
         self._looked_at = float("-inf")
         self._reason = ""
 
-    def reason(self) -> str:
+    def refusal_reason(self) -> str:
         """Say why writes are refused; empty while they are welcome.
 
         Cost: a comparison; once a second 2 microseconds for the system call.
@@ -50,10 +50,10 @@ class DiskGuard:
         now = self._clock.monotonic_s()
         if now - self._looked_at >= LOOK_EVERY_S:
             self._looked_at = now
-            self._reason = self._look()
+            self._reason = self._refresh()
         return self._reason
 
-    def _look(self) -> str:
+    def _refresh(self) -> str:
         try:
             share = self._share(self._path)
         except OSError:

@@ -22,7 +22,17 @@ from cluster.clock import SystemClock
 from cluster.errors import HouseError
 from cluster.log import set_up_logging
 from cluster.records.engine import Engine, application_name
-from cluster.runtime.engine_plan import PREFIX, Deploy, Remove, Seen, Send, Step, is_settled, status_of, steps
+from cluster.runtime.engine_plan import (
+    PREFIX,
+    DeployEngine,
+    EngineApplication,
+    RemoveApplication,
+    RouteEngine,
+    Step,
+    engine_status,
+    is_at_target,
+    plan_steps,
+)
 from cluster.runtime.meter import RayMeter
 from cluster.store.connect import OpenStores
 
@@ -38,7 +48,7 @@ STUCK_S = 180.0
 _log = structlog.get_logger()
 
 
-class EngineKeeper:
+class EngineOperator:
     """Looks, takes steps, tells what it saw; for as long as it lives."""
 
     def __init__(self, connect: Callable[[], OpenStores], build: str) -> None:
@@ -81,32 +91,32 @@ class EngineKeeper:
             _log.info("engine_keeper_started", pid=os.getpid())
             while True:
                 try:
-                    await self._look(stores)
+                    await self._reconcile(stores)
                     self._trouble = ""
                 except HouseError as error:
-                    self._complain(error.message)
+                    self._log_failure(error.message)
                 except Exception as error:  # noqa: BLE001 - Serve is away for a moment, or a builder is wrong
-                    self._complain(f"{type(error).__name__}: {error}")
+                    self._log_failure(f"{type(error).__name__}: {error}")
                 self._looked_s = self._clock.monotonic_s()
                 await asyncio.sleep(MOVING_S if self._waiting else LOOK_S)
 
-    async def _look(self, stores: OpenStores) -> None:
-        book = await stores.access.book()
+    async def _reconcile(self, stores: OpenStores) -> None:
+        book = await stores.access.read_all()
         engines = [engine for app_id in sorted(book.apps) for engine in await stores.engines.all(app_id)]
-        if self._applications or any(engine.wanted == "own" for engine in engines):
-            seen = await asyncio.to_thread(applications)
+        if self._applications or any(engine.target_placement == "own" for engine in engines):
+            seen = await asyncio.to_thread(list_applications)
             self._applications = bool(seen)
         else:
             seen = {}
-        last_own_ms = await self._last_own(stores, engines, seen)
-        await self._tell(stores, engines, seen)
-        for step in steps(engines, seen, last_own_ms, self._clock.now_ms()):
-            await self._take(step, stores)
+        last_own_ms = await self._last_dedicated_use(stores, engines, seen)
+        await self._save_statuses(stores, engines, seen)
+        for step in plan_steps(engines, seen, last_own_ms, self._clock.now_ms()):
+            await self._execute(step, stores)
         self._meter.gauge("kiosk_engines_waiting", len(self._waiting or ()))
-        self._waiting = [engine.application for engine in engines if not is_settled(engine, seen)]
+        self._waiting = [engine.application for engine in engines if not is_at_target(engine, seen)]
 
-    async def _last_own(
-        self, stores: OpenStores, engines: list[Engine], seen: dict[str, Seen]
+    async def _last_dedicated_use(
+        self, stores: OpenStores, engines: list[Engine], seen: dict[str, EngineApplication]
     ) -> dict[str, int]:
         leaving = {
             engine.app_id for engine in engines if engine.placement == "door" and engine.application in seen
@@ -114,31 +124,35 @@ class EngineKeeper:
         last = {}
         for app_id in leaving:
             for (place, engine_id), asked in (
-                await stores.engine_watch.asked(app_id, self._clock.now_ms())
+                await stores.engine_watch.read_traffic(app_id, self._clock.now_ms())
             ).items():
                 if place == "own":
                     last[Engine(app_id=app_id, engine_id=engine_id).application] = asked.last_ms
         return last
 
-    async def _tell(self, stores: OpenStores, engines: list[Engine], seen: dict[str, Seen]) -> None:
+    async def _save_statuses(
+        self, stores: OpenStores, engines: list[Engine], seen: dict[str, EngineApplication]
+    ) -> None:
         """Write down what was seen, and forget what is gone to the last replica."""
         if self._noted is None:
-            told = [await stores.engine_watch.statuses(app_id) for app_id in {one.app_id for one in engines}]
+            told = [
+                await stores.engine_watch.list_statuses(app_id) for app_id in {one.app_id for one in engines}
+            ]
             self._noted = {(one.app_id, one.engine_id) for statuses in told for one in statuses.values()}
         noted = {gone for gone in self._noted if application_name(*gone) in seen}
         for engine in engines:
-            status = status_of(engine, seen.get(engine.application), self._clock.now_ms())
+            status = engine_status(engine, seen.get(engine.application), self._clock.now_ms())
             if status is not None:
-                await stores.engine_watch.note(status)
+                await stores.engine_watch.record(status)
                 self._meter.gauge("kiosk_engine_replicas", status.replicas, engine=engine.application)
                 self._meter.gauge("kiosk_engine_replicas_wanted", status.target, engine=engine.application)
                 noted.add((engine.app_id, engine.engine_id))
         for app_id, engine_id in self._noted - noted:
-            await stores.engine_watch.forget(app_id, engine_id)
+            await stores.engine_watch.delete(app_id, engine_id)
         self._noted = noted
 
-    async def _take(self, step: Step, stores: OpenStores) -> None:
-        if isinstance(step, Send):
+    async def _execute(self, step: Step, stores: OpenStores) -> None:
+        if isinstance(step, RouteEngine):
             now_ms, placement = self._clock.now_ms(), step.placement
 
             def moved(engine: Engine) -> Engine:
@@ -149,27 +163,27 @@ class EngineKeeper:
 
             await stores.engines.change(step.engine.app_id, step.engine.engine_id, moved)
             _log.info("engine_sent", engine=step.engine.application, placement=placement)
-        elif isinstance(step, Remove):
-            await asyncio.to_thread(remove, step.name)
+        elif isinstance(step, RemoveApplication):
+            await asyncio.to_thread(remove_application, step.name)
             _log.info("engine_removed", engine=step.name)
         else:
             await self._deploy(step)
 
-    async def _deploy(self, step: Deploy) -> None:
+    async def _deploy(self, step: DeployEngine) -> None:
         name, now_s = step.engine.application, self._clock.monotonic_s()
         if now_s - self._tried_s.get(name, float("-inf")) < RETRY_S:
             return
         self._tried_s[name] = now_s
         _log.info("engine_deployed", engine=name, **step.engine.scaling.model_dump())
         try:
-            await asyncio.to_thread(deploy, self._build, name, step.engine.arguments())
+            await asyncio.to_thread(deploy_application, self._build, name, step.engine.deployment_arguments())
         except BaseException:
             _log.error("engine_not_deployed", engine=name)
             raise
         del self._tried_s[name]
         self._applications = True
 
-    def _complain(self, reason: str) -> None:
+    def _log_failure(self, reason: str) -> None:
         """Log a look that went wrong, once as long as it is the same trouble."""
         if reason != self._trouble:
             _log.warning("engines_not_kept", reason=reason[:400])
@@ -184,7 +198,7 @@ class EngineKeeper:
                 os._exit(1)
 
 
-def deploy(build: str, name: str, arguments: dict[str, Any]) -> None:
+def deploy_application(build: str, name: str, arguments: dict[str, Any]) -> None:
     """Hand an engine's application to Serve; its replicas start afterwards."""
     module, _, function = build.partition(":")
     application = getattr(importlib.import_module(module), function)(arguments)
@@ -192,25 +206,27 @@ def deploy(build: str, name: str, arguments: dict[str, Any]) -> None:
     serve.run_many(targets, wait_for_applications_running=False)
 
 
-def remove(name: str) -> None:
+def remove_application(name: str) -> None:
     """Take an application away; its replicas finish what they have begun."""
     serve.delete(name, _blocking=False)
 
 
-def applications() -> dict[str, Seen]:
+def list_applications() -> dict[str, EngineApplication]:
     """Look at all applications of engines."""
     from ray.serve.context import _get_global_client
 
     details = _get_global_client().get_serve_details()["applications"]
-    return {name: _seen(name, told) for name, told in details.items() if name.startswith(PREFIX)}
+    return {
+        name: _engine_application(name, told) for name, told in details.items() if name.startswith(PREFIX)
+    }
 
 
-def _seen(name: str, told: dict[str, Any]) -> Seen:
+def _engine_application(name: str, told: dict[str, Any]) -> EngineApplication:
     deployments = list(told["deployments"].values())
     first = deployments[0] if deployments else None
     replicas = [replica["state"] for replica in first["replicas"]] if first else []
     message = told["message"] or (first["message"] if first else "")
-    return Seen(
+    return EngineApplication(
         name=name,
         ours=told["source"] != "declarative",
         # an application that is being changed answers as before

@@ -22,7 +22,7 @@ PREFIX = "recommender."
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class EngineApplication:
     """One Serve application of an engine as Serve tells it."""
 
     name: str
@@ -44,14 +44,14 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Deploy:
+class DeployEngine:
     """Build the engine's application, or build it anew with other arguments."""
 
     engine: Engine
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class RouteEngine:
     """Let doors send the engine's queries to `placement` from now on."""
 
     engine: Engine
@@ -59,63 +59,70 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
-class Remove:
+class RemoveApplication:
     """Take an application away."""
 
     name: str
 
 
-Step = Deploy | Send | Remove
+Step = DeployEngine | RouteEngine | RemoveApplication
 
 
-def steps(
-    engines: Sequence[Engine], seen: Mapping[str, Seen], last_own_ms: Mapping[str, int], now_ms: int
+def plan_steps(
+    engines: Sequence[Engine],
+    seen: Mapping[str, EngineApplication],
+    last_own_ms: Mapping[str, int],
+    now_ms: int,
 ) -> list[Step]:
     """Work out what to do next. `seen` and `last_own_ms` (asked in its own place) go by application name."""
     names = {engine.application for engine in engines}
     orphans = [
-        Remove(one.name) for one in seen.values() if one.ours and not one.ending and one.name not in names
+        RemoveApplication(one.name)
+        for one in seen.values()
+        if one.ours and not one.ending and one.name not in names
     ]
     return [*orphans, *(step for engine in engines for step in _steps(engine, seen, last_own_ms, now_ms))]
 
 
 def _steps(
-    engine: Engine, seen: Mapping[str, Seen], last_own_ms: Mapping[str, int], now_ms: int
+    engine: Engine, seen: Mapping[str, EngineApplication], last_own_ms: Mapping[str, int], now_ms: int
 ) -> Iterator[Step]:
     one = seen.get(engine.application)
-    if engine.wanted == "own":
-        if one is None or (one.ours and not one.ending and one.arguments != engine.arguments()):
-            yield Deploy(engine)
+    if engine.target_placement == "own":
+        if one is None or (one.ours and not one.ending and one.arguments != engine.deployment_arguments()):
+            yield DeployEngine(engine)
         elif engine.moving_to is not None and one.answers and not one.ending:
-            yield Send(engine, "own")
+            yield RouteEngine(engine, "own")
         return
     if engine.moving_to is not None:
-        yield Send(engine, "door")
+        yield RouteEngine(engine, "door")
     elif one is not None and one.ours and not one.ending:
         busy_ms = max(engine.moved_at, last_own_ms.get(engine.application, 0))
         # a clock that was set back must not keep an application for ever
         if not 0 <= now_ms - busy_ms < QUIET_MS:
-            yield Remove(one.name)
+            yield RemoveApplication(one.name)
 
 
-def is_settled(engine: Engine, seen: Mapping[str, Seen]) -> bool:
+def is_at_target(engine: Engine, seen: Mapping[str, EngineApplication]) -> bool:
     """Is the engine where it is meant to be, and does it answer there?"""
     one = seen.get(engine.application)
     if engine.moving_to is not None:
         return False
     if engine.placement == "door":
         return one is None or not one.ours
-    return one is not None and one.answers and (not one.ours or one.arguments == engine.arguments())
+    return (
+        one is not None and one.answers and (not one.ours or one.arguments == engine.deployment_arguments())
+    )
 
 
-def status_of(engine: Engine, one: Seen | None, now_ms: int) -> EngineStatus | None:
+def engine_status(engine: Engine, one: EngineApplication | None, now_ms: int) -> EngineStatus | None:
     """Say how an engine's own deployment is; None when it has none and needs none."""
-    if one is None and engine.wanted == "door":
+    if one is None and engine.target_placement == "door":
         return None
     state, replicas, target, message = "starting", 0, 0, ""
     if one is not None:
         replicas, target, message = one.replicas, one.target, one.message
-        if one.ending or engine.wanted == "door":
+        if one.ending or engine.target_placement == "door":
             state = "ending"
         elif one.failed:
             state = "failed"

@@ -19,15 +19,15 @@ from tempfile import TemporaryDirectory
 
 import structlog
 
-from cluster.admin.vault import MASTER_KEY, given_master_key, leave_manifest_key
+from cluster.admin.vault import MASTER_KEY, find_external_master_key, save_manifest_key
 from cluster.errors import HouseError, Invalid
-from cluster.paths import Places, write_private
+from cluster.paths import InstallationPaths, write_private
 from cluster.settings import SECRET_VARIABLES, Settings
 
 _FILES = {"KIOSK_MASTER_KEY": MASTER_KEY, "KIOSK_LLM_KEY": "llm.key", "KIOSK_REDIS_URL": "redis.url"}
 
 
-def given_in(environment: Mapping[str, str]) -> tuple[str, ...]:
+def find_secrets(environment: Mapping[str, str]) -> tuple[str, ...]:
     """List the secrets that stand in an environment."""
     return tuple(name for name in SECRET_VARIABLES if environment.get(name))
 
@@ -38,7 +38,7 @@ def hand_over(environment: MutableMapping[str, str], folder: Path) -> bool:
     What an earlier start left in the folder goes, unless the environment names it.
     """
     folder.mkdir(exist_ok=True, mode=0o700)
-    found = given_in(environment)
+    found = find_secrets(environment)
     for name in SECRET_VARIABLES:
         path, text = folder / _FILES[name], environment.pop(name, "")
         if name in found:
@@ -50,7 +50,7 @@ def hand_over(environment: MutableMapping[str, str], folder: Path) -> bool:
 
 
 @contextmanager
-def handed_over(environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
+def hidden_secrets(environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
     """Give the environment for a program that ends soon: its secrets stand in files that go with it."""
     with TemporaryDirectory(prefix="kiosk-") as folder:
         clean = dict(environment)
@@ -64,7 +64,7 @@ def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in environment.items() if name not in gone}
 
 
-def give_up_keys() -> None:
+def drop_key_variables() -> None:
     """Forget where the master key and the provider's key are, in a process that is to run somebody's model class.
 
     That process still reads every file of its user: see `docs/guides/artifacts-and-secrets.md`.
@@ -80,12 +80,12 @@ def prepare_node() -> None:
     Errors:
         Fault: the master key is damaged, or somebody else took the run directory
     """
-    places = Places.of(Settings().data_dir)
+    places = InstallationPaths.from_data_dir(Settings().data_dir)
     places.make_run_dir()
     hand_over(os.environ, places.secrets_dir)
     settings = Settings()
-    if given_master_key(settings) is not None or places.master_key.exists():
-        leave_manifest_key(settings)
+    if find_external_master_key(settings) is not None or places.master_key.exists():
+        save_manifest_key(settings)
 
 
 def main(command: list[str]) -> int:

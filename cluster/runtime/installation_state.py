@@ -18,12 +18,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from cluster.paths import Places, write_private
+from cluster.paths import InstallationPaths, write_private
 
 Phase = Literal["starting", "ready", "recovering", "stopping", "failed"]
 
 
-class State(BaseModel):
+class InstallationState(BaseModel):
     """One installation at one moment. Holds no secrets."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -77,27 +77,27 @@ class State(BaseModel):
         return f"http://{self.url_host}:{self.port}"
 
 
-def save_state(places: Places, state: State) -> None:
+def save_state(places: InstallationPaths, state: InstallationState) -> None:
     """Replace the state file."""
     write_private(places.state, state.model_dump_json(indent=1) + "\n")
 
 
-def load_state(places: Places) -> State | None:
+def load_state(places: InstallationPaths) -> InstallationState | None:
     """Read the state file; None when there is none or it makes no sense."""
     try:
-        return State.model_validate(json.loads(places.state.read_text("utf-8")))
+        return InstallationState.model_validate(json.loads(places.state.read_text("utf-8")))
     except (OSError, ValueError, ValidationError):
         return None
 
 
-class Lock:
+class InstallationLock:
     """The right to run one installation; falls by itself when its process dies."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._handle: int | None = None
 
-    def take(self) -> bool:
+    def acquire(self) -> bool:
         """Take the lock; False when another process holds it."""
         if self._handle is None:
             # Not inheritable, or a server we start would keep the lock alive after us.
@@ -112,14 +112,14 @@ class Lock:
             self._handle = handle
         return True
 
-    def drop(self) -> None:
+    def release(self) -> None:
         """Give it back."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
 
 
-def lock_holder(places: Places) -> int:
+def find_lock_holder(places: InstallationPaths) -> int:
     """Find the process that holds the lock: a supervisor, or a command that works on a stopped installation.
 
     0: nobody does.

@@ -90,11 +90,11 @@ class MemoryGuard:
         self._meter = meter
         self._reason = ""
 
-    def reason(self) -> str:
+    def refusal_reason(self) -> str:
         """Return why writes are refused; empty while they are welcome."""
         return self._reason or self._otherwise()
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Read how full Redis is; what was known stays while it is away."""
         try:
             share = used_memory_share(await self._info("memory"))
@@ -114,4 +114,4 @@ class MemoryGuard:
 
 def guard_writes(data_dir: Path, disk_limit: float, info: Info, meter: Meter, clock: Clock) -> MemoryGuard:
     """Make the guard that refuses writes while Redis or the disk is nearly full."""
-    return MemoryGuard(info, meter, DiskGuard(data_dir, disk_limit, clock).reason)
+    return MemoryGuard(info, meter, DiskGuard(data_dir, disk_limit, clock).refusal_reason)

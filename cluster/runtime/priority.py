@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 import structlog
 
-GIVING_WAY = 10
+BACKGROUND_NICENESS = 10
 "Niceness of workers until they serve."
 VARIABLE = "RAY_worker_niceness"
 
 
-def come_first(set_priority: Callable[[int, int, int], None] = os.setpriority) -> bool:
+def restore_priority(set_priority: Callable[[int, int, int], None] = os.setpriority) -> bool:
     """Take the niceness back that Ray gave this process; False where that is not allowed, and nothing changes.
 
     Niceness belongs to threads; those started later have that of the one that starts them.

@@ -9,21 +9,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cluster.errors import Fault
-from cluster.runtime.progress import Patience
+from cluster.runtime.progress import StallTimer
 
 EVERY_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ProbeResult:
     """What a question came to."""
 
-    good: bool
-    words: str
+    is_good: bool
+    message: str
     "What was seen, for the person who waits."
 
 
-def ask(
+def send_request(
     host: str, port: int, method: str, path: str, *, key: str = "", body: object = None, within_s: float = 5.0
 ) -> tuple[int, bytes]:
     """Send one request.
@@ -45,30 +45,32 @@ def ask(
         line.close()
 
 
-def is_healthy(host: str, port: int, within_s: float = 5.0) -> Seen:
+def is_healthy(host: str, port: int, within_s: float = 5.0) -> ProbeResult:
     """Is at least one replica taking requests?"""
     try:
-        status, _ = ask(host, port, "GET", "/-/healthz", within_s=within_s)
+        status, _ = send_request(host, port, "GET", "/-/healthz", within_s=within_s)
     except OSError as error:
-        return Seen(False, f"nobody answers on port {port} ({error})")
-    return Seen(status == 200, f"health check answered {status}")
+        return ProbeResult(False, f"nobody answers on port {port} ({error})")
+    return ProbeResult(status == 200, f"health check answered {status}")
 
 
-def recommends(host: str, port: int, key: str, user_ids: Sequence[str]) -> Seen:
+def has_recommendations(host: str, port: int, key: str, user_ids: Sequence[str]) -> ProbeResult:
     """Does one of these users get recommendations?"""
-    seen = Seen(False, "nobody was asked")
+    seen = ProbeResult(False, "nobody was asked")
     for user_id in user_ids:
         try:
-            status, body = ask(
+            status, body = send_request(
                 host, port, "POST", "/v1/recommendation/user_to_products", key=key, body={"user_id": user_id}
             )
         except OSError as error:
-            return Seen(False, f"nobody answers on port {port} ({error})")
+            return ProbeResult(False, f"nobody answers on port {port} ({error})")
         if status != 200:
-            return Seen(False, f"a recommendation answered {status}: {body[:200].decode('utf-8', 'replace')}")
+            return ProbeResult(
+                False, f"a recommendation answered {status}: {body[:200].decode('utf-8', 'replace')}"
+            )
         if has_results(body):
-            return Seen(True, "recommendations come")
-        seen = Seen(False, "recommendations are empty")
+            return ProbeResult(True, "recommendations come")
+        seen = ProbeResult(False, "recommendations are empty")
     return seen
 
 
@@ -79,20 +81,20 @@ def has_results(body: bytes) -> bool:
 
 
 async def wait_until(
-    look: Callable[[], Seen], within_s: float, report: Callable[[str], None] = lambda words: None
+    look: Callable[[], ProbeResult], within_s: float, report: Callable[[str], None] = lambda words: None
 ) -> None:
     """Look again and again until it is good, as long as what is seen changes; each change is reported.
 
     Errors:
         Fault: it did not become good, and nothing changed for so long
     """
-    patience = Patience(within_s)
+    patience = StallTimer(within_s)
     while True:
         seen = await asyncio.to_thread(look)
-        if seen.good:
+        if seen.is_good:
             return
-        if patience.note(seen.words):
-            report(seen.words)
+        if patience.record(seen.message):
+            report(seen.message)
         if patience.is_over:
-            raise Fault(f"no good answer within {within_s:.0f} s: {seen.words}")
+            raise Fault(f"no good answer within {within_s:.0f} s: {seen.message}")
         await asyncio.sleep(EVERY_S)

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import psutil
 
-from cluster.paths import Places
+from cluster.paths import InstallationPaths
 
 MARK = "KIOSK_MARK"
 "Environment variable that holds `Places.mark`."
@@ -28,7 +28,7 @@ def adopt_orphans() -> bool:
         return False
 
 
-def belonging_to(places: Places) -> list[psutil.Process]:
+def list_processes(places: InstallationPaths) -> list[psutil.Process]:
     """List all processes of an installation but this one and its ancestors."""
     me = psutil.Process()
     spared = {me.pid, *(parent.pid for parent in me.parents())}
@@ -40,14 +40,14 @@ def belonging_to(places: Places) -> list[psutil.Process]:
     )
     for process in psutil.process_iter():
         try:
-            if process.pid not in spared and process.pid not in mine and _belongs(process, places):
+            if process.pid not in spared and process.pid not in mine and _is_part_of(process, places):
                 mine[process.pid] = process
         except (psutil.Error, OSError):
             continue
     return list(mine.values())
 
 
-def _belongs(process: psutil.Process, places: Places) -> bool:
+def _is_part_of(process: psutil.Process, places: InstallationPaths) -> bool:
     if process.uids().real != os.getuid() or process.status() == psutil.STATUS_ZOMBIE:
         return False
     if process.environ().get(MARK) == places.mark:
@@ -56,7 +56,7 @@ def _belongs(process: psutil.Process, places: Places) -> bool:
     return any(inside in word for word in process.cmdline())
 
 
-def end(processes: Iterable[psutil.Process], patience_s: float) -> list[psutil.Process]:
+def end_processes(processes: Iterable[psutil.Process], patience_s: float) -> list[psutil.Process]:
     """Ask processes to end, insist after `patience_s`; return those that even so remain."""
     alive = list(processes)
     for way, wait_s in ((signal.SIGTERM, patience_s), (signal.SIGKILL, 5.0)):
@@ -92,7 +92,7 @@ def pss_bytes(processes: Iterable[psutil.Process]) -> int:
     return total
 
 
-def reap_strangers(known: set[int]) -> None:
+def reap_orphans(known: set[int]) -> None:
     """Take the exit codes of adopted orphans that ended; those of `known` children are left to their owners."""
     while True:
         try:

@@ -21,7 +21,7 @@ WORKED_S = 0.5
 "Processor seconds that count as progress of a process that can only be seen from outside."
 
 
-class Patience:
+class StallTimer:
     """Bounds the time without progress: without anything that was not seen before, so that going in circles is none."""
 
     def __init__(self, limit_s: float = STALLED_S, clock: Callable[[], float] = time.monotonic) -> None:
@@ -30,7 +30,7 @@ class Patience:
         self._seen: set[Hashable] = set()
         self._moved_at = clock()
 
-    def note(self, seen: Hashable) -> bool:
+    def record(self, seen: Hashable) -> bool:
         """Note what is seen now; tells whether it is new."""
         if seen in self._seen:
             return False
@@ -44,7 +44,7 @@ class Patience:
         return self._clock() - self._moved_at > self._limit_s
 
 
-def worked(pid: int) -> int:
+def count_work_steps(pid: int) -> int:
     """Count the steps of `WORKED_S` that a process and its children have worked; 0 when it is gone."""
     try:
         times = psutil.Process(pid).cpu_times()
@@ -54,7 +54,7 @@ def worked(pid: int) -> int:
 
 
 @contextmanager
-def reported(look: Callable[[], str], report: Callable[[str], None]) -> Iterator[None]:
+def report_changes(look: Callable[[], str], report: Callable[[str], None]) -> Iterator[None]:
     """Report what `look` sees, whenever it changes, as long as the block runs."""
     ended = threading.Event()
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster.paths import Places
-from cluster.runtime.priority import GIVING_WAY, VARIABLE
+from cluster.paths import InstallationPaths
+from cluster.runtime.priority import BACKGROUND_NICENESS, VARIABLE
 from cluster.runtime.processes import MARK
 from cluster.runtime.sockets import free_ports, port_range
 
@@ -35,7 +35,7 @@ NEVER_INHERITED = ("RAY_ADDRESS", "RAY_JOB_ID", "RAY_AUTH_TOKEN", "RAY_REDIS_ADD
 
 
 @dataclass(frozen=True, slots=True)
-class Ports:
+class RayPorts:
     """Loopback ports of one start; chosen freely, so installations never meet."""
 
     gcs: int
@@ -48,12 +48,12 @@ class Ports:
     "Where Prometheus finds the numbers of all processes; 0: Ray chooses."
 
     @classmethod
-    def choose(cls) -> Ports:
+    def choose(cls) -> RayPorts:
         """Find free ones."""
         return cls(*free_ports(7))
 
 
-def common_environment(places: Places, inherited: Mapping[str, str], root: Path) -> dict[str, str]:
+def shared_environment(places: InstallationPaths, inherited: Mapping[str, str], root: Path) -> dict[str, str]:
     """Say what all processes of an installation share, the supervisor's own included.
 
     `root` is the directory that holds our packages; from a checkout it is no place Python looks at by itself.
@@ -82,11 +82,11 @@ def python_path(inherited: Mapping[str, str], root: Path) -> dict[str, str]:
 
 
 def ray_environment(
-    places: Places, ports: Ports, *, haproxy: bool, max_connections: int = 4096
+    places: InstallationPaths, ports: RayPorts, *, haproxy: bool, max_connections: int = 4096
 ) -> dict[str, str]:
     """Say how Ray, Serve and HAProxy are to behave."""
     lowest, highest = port_range(places.mark)
-    front = places.front_dir
+    front = places.haproxy_dir
     wanted = {
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": places.ray_token,
@@ -96,7 +96,7 @@ def ray_environment(
         "RAY_START_HOOK": "cluster.runtime.bootstrap.without_client_server",
         "RAY_USAGE_STATS_ENABLED": 0,
         "RAY_DISABLE_IMPORT_WARNING": 1,
-        VARIABLE: GIVING_WAY,
+        VARIABLE: BACKGROUND_NICENESS,
         "RAY_ROTATION_MAX_BYTES": 10 << 20,
         "RAY_ROTATION_BACKUP_COUNT": 2,
         "RAY_SERVE_LOG_ROTATION_MAX_BYTES": 10 << 20,
@@ -116,7 +116,7 @@ def ray_environment(
         "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": 5,
         # On a busy machine a keeper that is ended before it is ready only starts again; a dead one is noticed at once.
         "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": 30,
-        "RAY_SERVE_HAPROXY_BINARY_PATH": places.front_wrapper,
+        "RAY_SERVE_HAPROXY_BINARY_PATH": places.haproxy_wrapper,
         "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": front / "haproxy.cfg",
         "RAY_SERVE_HAPROXY_SOCKET_PATH": front / "a.sock",
         "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": front,
@@ -147,7 +147,7 @@ def ray_environment(
     return {name: str(value) for name, value in wanted.items()}
 
 
-def driver_environment(places: Places) -> dict[str, str]:
+def driver_environment(places: InstallationPaths) -> dict[str, str]:
     """Say what a program needs in its environment to become a driver of this installation's Ray."""
     return {
         "RAY_AUTH_MODE": "token",
@@ -165,7 +165,7 @@ def is_behind_haproxy(environment: Mapping[str, str]) -> bool:
 
 
 def ray_start_arguments(
-    places: Places, ports: Ports, *, cpus: int, object_store_mb: int, dashboard: bool
+    places: InstallationPaths, ports: RayPorts, *, cpus: int, object_store_mb: int, dashboard: bool
 ) -> list[str]:
     """Say how the head node is started: on loopback, with ports of its own, without what we don't use."""
     return [

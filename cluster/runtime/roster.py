@@ -3,7 +3,7 @@
 A detached actor outlives whoever made it and would go on running old code under a well-known name; so the
 release is part of the name (`<role>@<release>`), and whoever starts a release sweeps the others.
 
-    handle = find_or_create("intake", release, "actors.intake.host:IntakeHost", connect, open_shelf)
+    handle = find_or_create("intake", release, "actors.intake.host:IntakeHost", connect, open_artifact_store)
     sweep("intake", keep=release)
 
 Actors are restarted by Ray for ever and take no processor share. Their classes are plain; they are named by

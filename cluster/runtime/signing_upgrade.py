@@ -12,22 +12,22 @@ from dataclasses import dataclass
 
 import structlog
 
-from cluster.admin.vault import vault_of
-from cluster.artifacts.signing import Signatures, sign_manifests
+from cluster.admin.vault import open_vault
+from cluster.artifacts.signing import SigningResult, sign_manifests
 from cluster.errors import Fault
-from cluster.paths import Places, write_private
-from cluster.records.issued_key import bound_key, is_bound, reveal_key
-from cluster.runtime.artifact_access import open_shelf
+from cluster.paths import InstallationPaths, write_private
+from cluster.records.issued_key import bind_key, is_bound, reveal_key
+from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.connecting import ADMIN_S, connect
 from cluster.secrecy import Vault
 from cluster.settings import Settings
 from cluster.store.ports.stores import AccessStore
 
-_MARK = "Everything that stood here unsigned was signed; what is unsigned now is not believed.\n"
+_MARKER_TEXT = "Everything that stood here unsigned was signed; what is unsigned now is not believed.\n"
 
 
 @dataclass(frozen=True, slots=True)
-class SignedKeys:
+class KeySigningResult:
     """What was found among key records."""
 
     signed: tuple[str, ...]
@@ -37,50 +37,50 @@ class SignedKeys:
     "Keys that do not open under this master key, or whose labels somebody changed."
 
 
-async def adopt_unsigned(settings: Settings) -> bool:
+async def sign_unsigned(settings: Settings) -> bool:
     """Sign what an earlier release left; False when that was done before.
 
     Errors:
         Fault: there is no master key
         Unavailable: the store is away
     """
-    places = Places.of(settings.data_dir)
-    if places.adopted.exists():
+    places = InstallationPaths.from_data_dir(settings.data_dir)
+    if places.signing_marker.exists():
         return False
     async with connect(settings, slow_s=ADMIN_S) as stores:
-        keys = await sign_keys(stores.access, vault_of(settings))
-    found = await asyncio.to_thread(sign_manifests, open_shelf(settings), foreign=False)
+        keys = await sign_keys(stores.access, open_vault(settings))
+    found = await asyncio.to_thread(sign_manifests, open_artifact_store(settings), foreign=False)
     # last: a start that was interrupted does it again
-    write_private(places.adopted, _MARK)
-    _tell(found, keys)
+    write_private(places.signing_marker, _MARKER_TEXT)
+    _log_result(found, keys)
     return True
 
 
-async def sign_keys(access: AccessStore, vault: Vault, *, dry_run: bool = False) -> SignedKeys:
+async def sign_keys(access: AccessStore, vault: Vault, *, dry_run: bool = False) -> KeySigningResult:
     """Bind the labels of key records that have no proof; a proof that does not hold is never replaced.
 
     Errors:
         Unavailable: the store is away
     """
     done, valid, refused = [], 0, []
-    for key in (await access.book()).keys.values():
+    for key in (await access.read_all()).keys.values():
         name = f"{key.key_id} ({key.kind} key of {key.app_id})"
         try:
             if is_bound(key):
                 reveal_key(vault, key)
                 valid += 1
                 continue
-            after = bound_key(vault, key)
+            after = bind_key(vault, key)
         except Fault:
             refused.append(name)
             continue
         if not dry_run:
             await access.put_key(after)
         done.append(name)
-    return SignedKeys(tuple(done), valid, tuple(refused))
+    return KeySigningResult(tuple(done), valid, tuple(refused))
 
 
-def _tell(found: Signatures, keys: SignedKeys) -> None:
+def _log_result(found: SigningResult, keys: KeySigningResult) -> None:
     log = structlog.get_logger()
     if found.signed or keys.signed:
         log.info("unsigned_adopted", manifests=len(found.signed), keys=len(keys.signed))

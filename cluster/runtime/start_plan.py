@@ -11,12 +11,12 @@ INTAKE = "actors.intake.host:IntakeHost"
 ENGINES = "deployments.hosts.app:build_recommender"
 ASSIGNER = "actors.experiments.host:AssignerHost"
 TRACKER = "actors.history.host:TrackerHost"
-TRACKER_MEANS = "deployments.hosts.gateway:open_means"
+TRACKER_SERVICES = "deployments.hosts.gateway:open_means"
 TRAINER = "jobs.refresh.driver:Trainer"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StartPlan:
     """How an installation is to be brought up."""
 
     host: str
@@ -40,16 +40,16 @@ class Plan:
     "Import path of the class of the actor that gives readers variants; empty: none, doors do it themselves."
     tracker: str = TRACKER
     "Import path of the class of the actor that watches history threads; empty: none, nobody is told of news."
-    tracker_means: str = TRACKER_MEANS
+    tracker_means: str = TRACKER_SERVICES
     "Import path of what gives the tracker its judges and its answers."
     playground: bool = True
     "Load the sample data if it is not there."
 
-    def text(self) -> str:
+    def to_json(self) -> str:
         """Write it down."""
         return json.dumps(asdict(self))
 
     @classmethod
-    def parse(cls, text: str) -> Plan:
+    def parse(cls, text: str) -> StartPlan:
         """Read it back."""
         return cls(**json.loads(text))

@@ -16,7 +16,7 @@ from cluster.store.redis.address import Address
 from cluster.store.redis.archive_admin import RedisArchiveCalls, RedisClientRules
 from cluster.store.redis.boost_rules import RedisRules
 from cluster.store.redis.changes import RedisChanges
-from cluster.store.redis.client import HOT_S, SLOW_S, Server
+from cluster.store.redis.client import HOT_S, SLOW_S, RedisClient
 from cluster.store.redis.engine_watch import RedisEngineWatch
 from cluster.store.redis.engines import RedisEngines
 from cluster.store.redis.erasures import RedisErasures
@@ -49,7 +49,7 @@ class OpenStores(Stores):
     also closes. A Redis that is away is no error here: calls raise `Unavailable` until it is back.
     """
 
-    server: Server
+    server: RedisClient
 
     @property
     def stores(self) -> Stores:
@@ -62,13 +62,13 @@ class OpenStores(Stores):
 
     async def info(self, section: str = "default") -> dict[str, str]:
         """Read what the server says of itself (`INFO`), as name -> text."""
-        text = text_of(await self.server.ask_slow("INFO", section))
+        text = text_of(await self.server.execute_slow("INFO", section))
         lines = (line.partition(":") for line in text.splitlines() if line and not line.startswith("#"))
         return {name: value for name, _, value in lines}
 
     async def configuration(self, pattern: str) -> dict[str, str]:
         """Read settings of the server (`CONFIG GET`), as name -> text."""
-        flat = [text_of(item) for item in await self.server.ask_slow("CONFIG", "GET", pattern)]
+        flat = [text_of(item) for item in await self.server.execute_slow("CONFIG", "GET", pattern)]
         return dict(zip(flat[::2], flat[1::2], strict=True))
 
     def __await__(self) -> Generator[Any, None, OpenStores]:
@@ -107,7 +107,7 @@ def open_stores(
     """
     clock = clock or SystemClock()
     meter = meter or SilentMeter()
-    server = Server(Address.parse(url), clock=clock, meter=meter, hot_s=hot_s, slow_s=slow_s)
+    server = RedisClient(Address.parse(url), clock=clock, meter=meter, hot_s=hot_s, slow_s=slow_s)
     quarantine = Quarantine(server, clock, meter)
     interactions, changes = RedisInteractions(server, clock), RedisChanges(server, quarantine)
     return OpenStores(

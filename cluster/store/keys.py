@@ -161,12 +161,12 @@ def change(app: str, noun: str) -> str:
     return f"{{{app}}}:change:{noun}"
 
 
-def settled(app: str) -> str:
+def compacted_offset(app: str) -> str:
     """Hash noun -> offset up to which changes stand in Parquet segments on the shelf. Owner: settle."""
     return f"{{{app}}}:settled"
 
 
-def wanted(app: str) -> str:
+def compaction_request(app: str) -> str:
     """Hash noun -> offset up to which somebody waits for changes to settle. Owner: whoever trains. For ever."""
     return f"{{{app}}}:wanted"
 
@@ -245,12 +245,12 @@ def client_rule(app: str) -> str:
 
 
 def engine(app: str) -> str:
-    """Hash engine_id -> sealed JSON `Engine`. Owner: intake (the default one) and administrators. For ever."""
+    """Hash engine_id -> sealed JSON `TrainedEngine`. Owner: intake (the default one) and administrators. For ever."""
     return f"{{{app}}}:engine"
 
 
 def boost_rule(app: str) -> str:
-    """Hash `<engine_id><0x1f><name>` -> sealed JSON `BoostRule`. Owner: administrators. For ever."""
+    """Hash `<engine_id><0x1f><name>` -> sealed JSON `BoostRulePart`. Owner: administrators. For ever."""
     return f"{{{app}}}:boost-rule"
 
 
@@ -259,12 +259,12 @@ def engine_status(app: str) -> str:
     return f"{{{app}}}:engine-status"
 
 
-def engine_asked(app: str, minute: int) -> str:
+def engine_request_count(app: str, minute: int) -> str:
     """Hash `<placement>:<engine_id>` -> requests of one minute since 1970. Three minutes. Owner: doors."""
     return f"{{{app}}}:engine-asked:{minute}"
 
 
-def engine_asked_last(app: str) -> str:
+def engine_last_request(app: str) -> str:
     """Hash `<placement>:<engine_id>` -> when doors last asked it. A day after the last. Owner: doors."""
     return f"{{{app}}}:engine-asked-last"
 
@@ -332,7 +332,7 @@ def exposure_ids(app: str, experiment_id: str) -> str:
 
 
 def question(app: str, question_id: str) -> str:
-    """Hash: asked (sealed JSON `Question`), answer (sealed JSON `Answer`), shown (sealed JSON as the interface
+    """Hash: asked (sealed JSON `NewsQuestion`), answer (sealed JSON `Answer`), shown (sealed JSON as the interface
     shows it), revision, finished, holder, attempts. 30 days; 400 when it stands in a history."""
     return f"{{{app}}}:question:{question_id}"
 
@@ -367,13 +367,13 @@ def provider_tokens(app: str, day: int) -> str:
     return f"{{{app}}}:provider-tokens:{day}"
 
 
-def question_asked(app: str, day: int) -> str:
+def question_frequency(app: str, day: int) -> str:
     """Sorted set text -> how many readers asked it on one day since 1970. Eight days, 20,000 texts."""
     return f"{{{app}}}:question-asked:{day}"
 
 
 def question_asker(app: str, day: int) -> str:
-    """Set of marks of text and reader (no ids): who was counted in `question_asked`. Eight days."""
+    """Set of marks of text and reader (no ids): who was counted in `question_frequency`. Eight days."""
     return f"{{{app}}}:question-asker:{day}"
 
 
@@ -387,7 +387,7 @@ def question_checked(app: str) -> str:
 
 def query(app: str) -> str:
     """Stream, capped at about 4,000 lots: answered queries on their way to the shelf (sealed JSON list of
-    `Searched`; readers as pseudonyms). Owner: doors add, the intake trims what it settled."""
+    `LoggedQuery`; readers as pseudonyms). Owner: doors add, the intake trims what it settled."""
     return f"{{{app}}}:query"
 
 
@@ -415,7 +415,8 @@ def lease(name: str) -> str:
 
 
 def run(app: str) -> str:
-    """Hash run_id -> sealed JSON `Run`. Owner: jobs and the trainer. The newest 500 and whatever has not ended."""
+    """Hash run_id -> sealed JSON `IngestRun`. Owner: jobs and the trainer. The newest 500 and whatever has not
+    ended."""
     return f"{{{app}}}:run"
 
 
@@ -435,5 +436,5 @@ def run_open(app: str) -> str:
 
 
 def schedule(app: str) -> str:
-    """Hash name -> sealed JSON `Schedule`. Owner: administrators and the trainer. For ever."""
+    """Hash name -> sealed JSON `ScheduleBody`. Owner: administrators and the trainer. For ever."""
     return f"{{{app}}}:schedule"

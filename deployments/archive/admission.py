@@ -22,11 +22,11 @@ from cluster.records.client_rule import (
     DEFAULT_CALLS_PER_MINUTE,
     EVERYBODY,
     ClientRule,
-    folded,
-    rule_for,
+    find_rule,
+    fold_client_name,
 )
 from cluster.store.ports.stores import ClientRuleStore, LimitStore
-from deployments.archive.caller import Person
+from deployments.archive.caller import ArchiveCaller
 
 READ_EVERY_S = 0.5
 NOT_ALLOWED = "This client is not allowed to use the archive; ask its publisher"
@@ -40,12 +40,12 @@ _log = structlog.get_logger()
 
 
 @dataclass(slots=True)
-class _Purse:
+class _CallBucket:
     tokens: float = 0.0
     refused_until_s: float = 0.0
 
 
-class ClientGate:
+class ClientAdmission:
     """Lets calls in or says why not."""
 
     def __init__(self, rules: ClientRuleStore, limits: LimitStore, app_id: str, clock: Clock) -> None:
@@ -54,7 +54,7 @@ class ClientGate:
         self._app_id = app_id
         self._clock = clock
         self._rules: Mapping[str, ClientRule] = {}
-        self._purses: OrderedDict[str, _Purse] = OrderedDict()
+        self._purses: OrderedDict[str, _CallBucket] = OrderedDict()
         self._reading: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -75,18 +75,18 @@ class ClientGate:
         """Read the rules once."""
         self._rules = await self._store.all(self._app_id)
 
-    def check(self, person: Person) -> ClientRule:
+    def check(self, person: ArchiveCaller) -> ClientRule:
         """Find the rule for a person's client.
 
         Errors:
             Invalid: the client is not allowed
         """
-        rule = rule_for(self._rules, person.client_id, person.client_name, person.client_host)
+        rule = find_rule(self._rules, person.client_id, person.client_name, person.client_host)
         if rule.decision == "deny":
             raise Invalid(NOT_ALLOWED)
         return rule
 
-    async def spend(self, rule: ClientRule, person: Person) -> None:
+    async def spend(self, rule: ClientRule, person: ArchiveCaller) -> None:
         """Count one call of a tool.
 
         Errors:
@@ -95,26 +95,26 @@ class ClientGate:
         per_minute, who = self._rate_of(rule, person)
         if not per_minute:
             return
-        purse = self._purse(who)
+        purse = self._bucket(who)
         if purse.tokens < 1:
-            await self._earn(purse, who, per_minute / 60)
+            await self._refill(purse, who, per_minute / 60)
         purse.tokens -= 1
 
-    def _rate_of(self, rule: ClientRule, person: Person) -> tuple[float, str]:
+    def _rate_of(self, rule: ClientRule, person: ArchiveCaller) -> tuple[float, str]:
         if rule.client != EVERYBODY and rule.calls_per_minute is not None:
-            return rule.calls_per_minute, f"client {folded(rule.client)}"
+            return rule.calls_per_minute, f"client {fold_client_name(rule.client)}"
         everybody = self._rules.get(EVERYBODY)
         rate = everybody.calls_per_minute if everybody is not None else None
         return DEFAULT_CALLS_PER_MINUTE if rate is None else rate, f"person {person.user_id}"
 
-    def _purse(self, who: str) -> _Purse:
-        purse = self._purses.pop(who, None) or _Purse()
+    def _bucket(self, who: str) -> _CallBucket:
+        purse = self._purses.pop(who, None) or _CallBucket()
         self._purses[who] = purse
         if len(self._purses) > _MOST_PURSES:
             self._purses.popitem(last=False)
         return purse
 
-    async def _earn(self, purse: _Purse, who: str, rate: float) -> None:
+    async def _refill(self, purse: _CallBucket, who: str, rate: float) -> None:
         now_s = self._clock.monotonic_s()
         if now_s < purse.refused_until_s:
             raise _too_many(purse.refused_until_s - now_s)
@@ -122,7 +122,7 @@ class ClientGate:
         lot = max(1, math.ceil(rate * _LOT_S))
         try:
             lease = await self._limits.take(
-                self._app_id, _short(who), _BUCKET,
+                self._app_id, _shorten(who), _BUCKET,
                 rate=rate, burst=burst, want=lot, now_ms=self._clock.now_ms(),
             )  # fmt: skip
         except HouseError:
@@ -147,6 +147,6 @@ def _too_many(wait_s: float) -> TooMany:
     return TooMany(TOO_MANY.format(seconds=seconds), retry_after_s=seconds)
 
 
-def _short(who: str) -> str:
+def _shorten(who: str) -> str:
     """Name a bucket: people and clients may be called anything of any length."""
     return hashlib.blake2b(who.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class ArchiveCaller:
     """The bearer of a valid access token."""
 
     user_id: str

@@ -18,9 +18,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from deployments.archive.citation import CitationRules
-from deployments.archive.guide import guide
+from deployments.archive.guide import render_guide
 from deployments.archive.methods import VERSIONS
-from deployments.archive.oauth.addresses import MCP_PATH, Addresses
+from deployments.archive.oauth.addresses import MCP_PATH, ServerAddresses
 
 CARD_PATH = "/.well-known/mcp-server-card"
 GUIDE_PATH = "/llms.txt"
@@ -42,7 +42,7 @@ _PREFLIGHT = {
 }
 
 
-class Config(Protocol):
+class CardConfig(Protocol):
     """What the pages tell of a configuration."""
 
     @property
@@ -61,15 +61,17 @@ class Config(Protocol):
         ...
 
 
-def pages(config: Config, addresses: Addresses) -> list[BaseRoute]:
+def build_pages(config: CardConfig, addresses: ServerAddresses) -> list[BaseRoute]:
     """Make the routes of both pages."""
 
     def show_card(base: str) -> tuple[str, str]:
-        return json.dumps(card(base, config.title, config.version)), "application/json"
+        return json.dumps(build_card(base, config.title, config.version)), "application/json"
 
     def show_guide(base: str) -> tuple[str, str]:
         rules = config.citation
-        return guide(base, config.title, VERSIONS, rules.licence, rules.extra), "text/plain; charset=utf-8"
+        return render_guide(
+            base, config.title, VERSIONS, rules.licence, rules.extra
+        ), "text/plain; charset=utf-8"
 
     return [
         Route(CARD_PATH, endpoint=_Page(show_card, addresses)),
@@ -78,11 +80,11 @@ def pages(config: Config, addresses: Addresses) -> list[BaseRoute]:
     ]
 
 
-def card(base: str, title: str, version: str) -> dict[str, Any]:
+def build_card(base: str, title: str, version: str) -> dict[str, Any]:
     """Describe the server as server cards do."""
     return {
         "$schema": SCHEMA,
-        "name": f"{_reversed(base)}/archive",
+        "name": f"{_reverse_host(base)}/archive",
         "version": version,
         "title": title,
         "description": DESCRIPTION,
@@ -96,7 +98,7 @@ def card(base: str, title: str, version: str) -> dict[str, Any]:
 class _Page:
     """A text that is the same until the configuration changes. An object, so that methods are left to it."""
 
-    def __init__(self, show: Callable[[str], tuple[str, str]], addresses: Addresses) -> None:
+    def __init__(self, show: Callable[[str], tuple[str, str]], addresses: ServerAddresses) -> None:
         self._show = show
         self._addresses = addresses
 
@@ -115,7 +117,7 @@ class _Page:
                 {"allow": "GET, HEAD", "cache-control": "no-store", **_NOSNIFF},
                 media_type="application/json",
             )
-        text, kind = self._show(self._addresses.base(request.headers.get("host", "")))
+        text, kind = self._show(self._addresses.origin_for_host(request.headers.get("host", "")))
         body = text.encode()
         tag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
         headers = {**_HEADERS, "etag": tag, "content-type": kind}
@@ -129,7 +131,7 @@ class _Page:
         return Response(body, 200, headers)
 
 
-def _reversed(base: str) -> str:
+def _reverse_host(base: str) -> str:
     """Name the owner as packages do: com.example.news."""
     host = urlsplit(base).hostname or "localhost"
     if ":" in host or host.replace(".", "").isdigit():

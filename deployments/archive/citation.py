@@ -83,16 +83,16 @@ def citation_instruction(rules: CitationRules, licence: str, authors: Sequence[s
 
 def licence_sentence(licence: str) -> str:
     """Write the licence a publisher chose: in full where it is a known one, else in the publisher's words."""
-    return _known_licence(licence) or " ".join(licence.split())[:200]
+    return _standard_licence(licence) or " ".join(licence.split())[:200]
 
 
 def article_licence(licence: str) -> str:
     """Write the licence an article names, in full where it is a known one; else leave it to the article."""
-    return _known_licence(licence) or SEE_ARTICLE
+    return _standard_licence(licence) or SEE_ARTICLE
 
 
 @lru_cache(maxsize=256)
-def _known_licence(licence: str) -> str:
+def _standard_licence(licence: str) -> str:
     if len(licence) > _LONGEST_CODE:
         return ""
     text = " ".join(licence.split()).casefold().rstrip(".")

@@ -15,18 +15,18 @@ from typing import Protocol
 from cluster.clock import Clock
 from cluster.errors import HouseError, Malformed, TooLarge, Unavailable
 from deployments.archive import transport
-from deployments.archive.admission import ClientGate
-from deployments.archive.caller import Person
-from deployments.archive.jsonrpc import PARSE_ERROR, Call, Problem, read_message, refusal
-from deployments.archive.methods import BUSY, VERSIONS, Methods, problem_of
-from deployments.archive.oauth.addresses import Addresses, resource_of
-from deployments.archive.transport import Origins
-from deployments.edge.body import Gone, Receive, read_body
-from deployments.edge.deadline import Deadline, TookTooLong
+from deployments.archive.admission import ClientAdmission
+from deployments.archive.caller import ArchiveCaller
+from deployments.archive.jsonrpc import PARSE_ERROR, RpcCall, RpcError, read_message, render_error
+from deployments.archive.methods import BUSY, VERSIONS, McpMethods, rpc_error_from
+from deployments.archive.oauth.addresses import ServerAddresses, resource_of
+from deployments.archive.transport import AllowedOrigins
+from deployments.edge.body import ClientDisconnected, Receive, read_body
+from deployments.edge.deadline import Deadline, DeadlineExceeded
 from deployments.edge.envelope import Reply
 from deployments.edge.request import Scope, Send
-from deployments.edge.request_log import Tally
-from deployments.edge.trace import HEADER, AccessLog, request_id_of
+from deployments.edge.request_log import RequestCounts
+from deployments.edge.trace import HEADER, AccessLog, request_id_from
 
 MOST_BYTES = 1 << 20
 BODY_S = 10.0
@@ -36,10 +36,10 @@ MOST_AT_ONCE = 64
 _NAME = "mcp"
 
 
-class Bearing(Protocol):
+class TokenReader(Protocol):
     """Tells who a token belongs to."""
 
-    async def person(self, token: str, resource: str) -> Person | None:
+    async def person(self, token: str, resource: str) -> ArchiveCaller | None:
         """Find the person behind a token that is good for a resource."""
         ...
 
@@ -50,13 +50,13 @@ class McpEndpoint:
     def __init__(
         self,
         *,
-        methods: Methods,
-        gate: ClientGate,
-        bearer: Bearing,
-        addresses: Addresses,
-        origins: Origins,
+        methods: McpMethods,
+        gate: ClientAdmission,
+        bearer: TokenReader,
+        addresses: ServerAddresses,
+        origins: AllowedOrigins,
         clock: Clock,
-        tally: Tally,
+        tally: RequestCounts,
         access_log: AccessLog,
         most_bytes: int = MOST_BYTES,
         body_s: float = BODY_S,
@@ -82,78 +82,80 @@ class McpEndpoint:
         started_s = self._clock.monotonic_s()
         method: str = scope["method"]
         headers = _Headers(scope)
-        request_id = request_id_of(headers.one(HEADER))
-        base = self._addresses.base((headers.one(b"host") or b"").decode("latin-1"))
+        request_id = request_id_from(headers.one(HEADER))
+        base = self._addresses.origin_for_host((headers.one(b"host") or b"").decode("latin-1"))
         origin = headers.one(b"origin")
         allowed = origin if origin is not None and self._origins.allows(origin, base) else None
         try:
-            reply = self._turned_away(method, headers, origin, allowed)
+            reply = self._refuse(method, headers, origin, allowed)
             if reply is None:
                 reply = await self._reply(headers, receive, base, request_id)
             await transport.write(reply, method, allowed, request_id, send)
-        except Gone:
+        except ClientDisconnected:
             return
         took_s = self._clock.monotonic_s() - started_s
-        self._tally.note(_NAME, reply.status, took_s * 1000)
-        self._access_log.note(request_id, _NAME, reply.status, took_s * 1000)
+        self._tally.record(_NAME, reply.status, took_s * 1000)
+        self._access_log.record(request_id, _NAME, reply.status, took_s * 1000)
 
     @staticmethod
-    def _turned_away(
-        method: str, headers: _Headers, origin: bytes | None, allowed: bytes | None
-    ) -> Reply | None:
+    def _refuse(method: str, headers: _Headers, origin: bytes | None, allowed: bytes | None) -> Reply | None:
         if method != "POST":
             asks_first = method == "OPTIONS" and headers.one(b"access-control-request-method") is not None
-            return transport.preflight() if asks_first and allowed is not None else transport.wrong_method()
+            return (
+                transport.preflight_reply()
+                if asks_first and allowed is not None
+                else transport.wrong_method_reply()
+            )
         if origin is not None and allowed is None:
-            return transport.wrong_origin()
+            return transport.wrong_origin_reply()
         return None
 
     async def _reply(self, headers: _Headers, receive: Receive, base: str, request_id: str) -> Reply:
         token = headers.token()
         if token is None:
-            return transport.not_signed_in(base)
+            return transport.unauthorized_reply(base)
         try:
             person = await self._bearer.person(token, resource_of(base))
         except Unavailable as error:
             # Whether the token is good nobody knows just now; a 401 would send people to the sign-in page.
-            return await self._unknown(headers, receive, error)
+            return await self._unauthorized(headers, receive, error)
         if person is None:
-            return transport.not_signed_in(base)
+            return transport.unauthorized_reply(base)
         message = await self._message(headers, receive)
         if message is None:
-            return transport.noted()
-        if isinstance(message, Problem):
-            return transport.called(refusal(message))
+            return transport.accepted_reply()
+        if isinstance(message, RpcError):
+            return transport.result_reply(render_error(message))
         # Counted from here: the token is good, and the message is whole.
         begun_s = self._clock.monotonic_s()
         self._at_once += 1
         try:
-            return transport.called(await self._answer(message, headers, person, request_id, begun_s))
+            return transport.result_reply(await self._answer(message, headers, person, request_id, begun_s))
         finally:
             self._at_once -= 1
             self.busy_s += self._clock.monotonic_s() - begun_s
 
     async def _answer(
-        self, call: Call, headers: _Headers, person: Person, request_id: str, begun_s: float
+        self, call: RpcCall, headers: _Headers, person: ArchiveCaller, request_id: str, begun_s: float
     ) -> bytes:
         version = headers.one(b"mcp-protocol-version")
-        if call.method != "initialize" and not _is_spoken(version):
+        if call.method != "initialize" and not _is_supported(version):
             words = f"Unsupported MCP-Protocol-Version; supported are {', '.join(VERSIONS)}"
-            return refusal(Problem(words, id=call.id))
+            return render_error(RpcError(words, id=call.id))
         if self._at_once > self._most_at_once and call.method == "tools/call":
             busy = BUSY.format(seconds=1)
-            self._methods.note_refused(call, person, busy, begun_s)
-            return refusal(Problem(busy, id=call.id))
+            self._methods.record_refused(call, person, busy, begun_s)
+            return render_error(RpcError(busy, id=call.id))
         try:
             rule = self._gate.check(person)
             if call.method == "tools/call":
                 await self._gate.spend(rule, person)
         except HouseError as error:
-            self._methods.note_refused(call, person, error.message, begun_s)
-            return refusal(problem_of(error, call.id, request_id))
+            self._methods.record_refused(call, person, error.message, begun_s)
+            return render_error(rpc_error_from(error, call.id, request_id))
         return await self._methods.answer(call, person, request_id, begun_s)
 
-    async def _message(self, headers: _Headers, receive: Receive) -> Call | Problem | None:
+    async def _message(self, headers: _Headers, receive: Receive) -> RpcCall | RpcError | None:
         try:
             with Deadline(self._body_s):
                 body = await read_body(
@@ -163,21 +165,21 @@ class McpEndpoint:
                     most_bytes=self._most_bytes,
                 )
         except TooLarge:
-            return Problem(f"The request is larger than {self._most_bytes >> 10} kB; send less")
+            return RpcError(f"The request is larger than {self._most_bytes >> 10} kB; send less")
         except Malformed as error:
-            return Problem("Parse error", PARSE_ERROR, error.message)
-        except TookTooLong:
-            return Problem("The request did not arrive in time; send it again")
+            return RpcError("Parse error", PARSE_ERROR, error.message)
+        except DeadlineExceeded:
+            return RpcError("The request did not arrive in time; send it again")
         return read_message(body)
 
-    async def _unknown(self, headers: _Headers, receive: Receive, error: Unavailable) -> Reply:
+    async def _unauthorized(self, headers: _Headers, receive: Receive, error: Unavailable) -> Reply:
         message = await self._message(headers, receive)
         if message is None:
-            return transport.noted()
-        return transport.called(refusal(problem_of(error, message.id, "")))
+            return transport.accepted_reply()
+        return transport.result_reply(render_error(rpc_error_from(error, message.id, "")))
 
 
-def _is_spoken(version: bytes | None) -> bool:
+def _is_supported(version: bytes | None) -> bool:
     return version is None or version.decode("latin-1").strip() in VERSIONS
 
 

@@ -44,7 +44,7 @@ stays good for the user who got it, also after a new sign-in.
 """
 
 
-def guide(base: str, title: str, versions: tuple[str, ...], licence: str, extra: str) -> str:
+def render_guide(base: str, title: str, versions: tuple[str, ...], licence: str, extra: str) -> str:
     """Write the page for clients that came to `base`."""
     mcp = f"{base}/mcp"
     return _TEXT.format(
@@ -52,14 +52,14 @@ def guide(base: str, title: str, versions: tuple[str, ...], licence: str, extra:
         title=title,
         mcp=mcp,
         versions=", ".join(versions),
-        install="\n".join(f"- {where}: {how}" for where, how in installs(mcp)),
+        install="\n".join(f"- {where}: {how}" for where, how in list_installs(mcp)),
         tools="\n".join(f"- `{tool.name}`: {tool.title}. {_arguments(tool.name)}" for tool in TOOLS),
         licence=licence_sentence(licence),
         extra=f" {extra}" if extra else "",
     )
 
 
-def installs(mcp: str) -> tuple[tuple[str, str], ...]:
+def list_installs(mcp: str) -> tuple[tuple[str, str], ...]:
     """Tell how common clients add a server, one line each."""
     cursor = json.dumps({"mcpServers": {"archive": {"url": mcp}}})
     code = json.dumps({"servers": {"archive": {"type": "http", "url": mcp}}})

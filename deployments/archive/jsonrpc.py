@@ -32,7 +32,7 @@ _ESCAPE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class RpcCall:
     """A request that wants an answer."""
 
     id: bytes
@@ -43,7 +43,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class RpcError:
     """An answer that is an error; the HTTP status is 200 all the same."""
 
     message: str
@@ -52,35 +52,35 @@ class Problem:
     id: bytes = NO_ID
 
 
-def read_message(body: bytes) -> Call | Problem | None:
+def read_message(body: bytes) -> RpcCall | RpcError | None:
     """Read the body of a request; None for a notification, which is never answered."""
     try:
         message = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        message = _mended(body)
+        message = _repair_halves(body)
         if message is None:
-            return Problem("Parse error", PARSE_ERROR, str(error)[:_MOST_DATA])
+            return RpcError("Parse error", PARSE_ERROR, str(error)[:_MOST_DATA])
     if type(message) is not dict:
-        return Problem("Invalid request: the body must be one JSON object; batches are not supported")
+        return RpcError("Invalid request: the body must be one JSON object; batches are not supported")
     method = message.get("method")
     if "id" not in message:
         if isinstance(method, str) and method.startswith(_NOTIFICATION):
             return None
-        return Problem("Invalid request: id is missing")
+        return RpcError("Invalid request: id is missing")
     if "method" not in message and ("result" in message or "error" in message):
-        return Problem("Invalid request: the server asks nothing, so it takes no answers")
+        return RpcError("Invalid request: the server asks nothing, so it takes no answers")
     found = _id_of(message["id"], body)
     if found is None:
-        return Problem("Invalid request: id must be a string or an integer")
+        return RpcError("Invalid request: id must be a string or an integer")
     return _call(message, method, found)
 
 
-def answer(call_id: bytes, result: bytes) -> bytes:
+def render_result(call_id: bytes, result: bytes) -> bytes:
     """Write a success around a result that is already JSON."""
     return b'{"jsonrpc":"2.0","id":' + call_id + b',"result":' + result + b"}"
 
 
-def refusal(problem: Problem) -> bytes:
+def render_error(problem: RpcError) -> bytes:
     """Write an error; `data` only when there is some."""
     error: dict[str, Any] = {"code": problem.code, "message": problem.message}
     if problem.data:
@@ -97,18 +97,18 @@ def dumps(value: Any) -> bytes:
         return text.encode("utf-8", "replace")
 
 
-def _call(message: dict[str, Any], method: Any, call_id: bytes) -> Call | Problem:
+def _call(message: dict[str, Any], method: Any, call_id: bytes) -> RpcCall | RpcError:
     if message.get("jsonrpc") != "2.0":
-        return Problem('Invalid request: jsonrpc must be "2.0"', id=call_id)
+        return RpcError('Invalid request: jsonrpc must be "2.0"', id=call_id)
     if not isinstance(method, str):
-        return Problem("Invalid request: method must be a string", id=call_id)
+        return RpcError("Invalid request: method must be a string", id=call_id)
     params = message.get("params")
     if "params" in message and type(params) is not dict:
-        return Problem("Invalid request: params must be an object", id=call_id)
-    return Call(call_id, method, params or {}, "params" in message)
+        return RpcError("Invalid request: params must be an object", id=call_id)
+    return RpcCall(call_id, method, params or {}, "params" in message)
 
 
-def _mended(body: bytes) -> Any:
+def _repair_halves(body: bytes) -> Any:
     """Read JSON in whose texts only halves of characters are wrong; None when there is more.
 
     Programs that cut texts to a length cut emojis in two, and their JSON carries the half as an escape. That is

@@ -14,12 +14,12 @@ import orjson
 import structlog
 
 from cluster.errors import HouseError, Invalid, NotFound, TooMany, Unavailable
-from deployments.archive.archive_tools import Research, ToolResult
-from deployments.archive.caller import Person
-from deployments.archive.jsonrpc import Call, Problem, answer, dumps, refusal
+from deployments.archive.archive_tools import ArchiveTools, ToolResult
+from deployments.archive.caller import ArchiveCaller
+from deployments.archive.jsonrpc import RpcCall, RpcError, dumps, render_error, render_result
 from deployments.archive.tools import ASK_ARCHIVE, GET_ARCHIVE_ARTICLE, TOOLS, Tool
-from deployments.archive.usage_log import Usage, UsageBook
-from deployments.edge.deadline import Deadline, TookTooLong
+from deployments.archive.usage_log import PendingToolCall, UsageLog
+from deployments.edge.deadline import Deadline, DeadlineExceeded
 
 VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18")
 SPOKEN = VERSIONS[0]
@@ -42,13 +42,13 @@ _INITIALIZE = (
 "The arguments of `initialize`: all are required."
 
 _log = structlog.get_logger()
-_Run = Callable[[Person, dict[str, Any]], Awaitable[ToolResult]]
+_Run = Callable[[ArchiveCaller, dict[str, Any]], Awaitable[ToolResult]]
 
 
-class Methods:
+class McpMethods:
     """Answers calls of people who were let in."""
 
-    def __init__(self, research: Research, usage: UsageBook, *, title: str, version: str) -> None:
+    def __init__(self, research: ArchiveTools, usage: UsageLog, *, title: str, version: str) -> None:
         self._usage = usage
         self._tools: dict[str, tuple[Tool, _Run]] = {
             ASK_ARCHIVE.name: (ASK_ARCHIVE, research.ask),
@@ -62,29 +62,29 @@ class Methods:
                 "instructions": INSTRUCTIONS,
             }
         )
-        self._listed = dumps({"tools": [tool.described() for tool in TOOLS]})
+        self._listed = dumps({"tools": [tool.to_dict() for tool in TOOLS]})
 
-    async def answer(self, call: Call, person: Person, request_id: str, begun_s: float) -> bytes:
+    async def answer(self, call: RpcCall, person: ArchiveCaller, request_id: str, begun_s: float) -> bytes:
         """Answer one call, whose message was whole at `begun_s`; whatever goes wrong is an answer too."""
         try:
             with Deadline(CALL_S):
-                return answer(call.id, await self._result(call, person, begun_s))
-        except TookTooLong:
-            self.note_refused(call, person, TOOK_TOO_LONG, begun_s)
-            return refusal(Problem(TOOK_TOO_LONG, id=call.id))
+                return render_result(call.id, await self._result(call, person, begun_s))
+        except DeadlineExceeded:
+            self.record_refused(call, person, TOOK_TOO_LONG, begun_s)
+            return render_error(RpcError(TOOK_TOO_LONG, id=call.id))
         except HouseError as error:
-            return refusal(problem_of(error, call.id, request_id))
+            return render_error(rpc_error_from(error, call.id, request_id))
         except Exception as error:  # noqa: BLE001 - the last layer: a client that sees a 5xx gives up for good
-            return refusal(_fault(error, call.id, request_id))
+            return render_error(_fault(error, call.id, request_id))
 
-    def note_refused(self, call: Call, person: Person, why: str, begun_s: float) -> None:
+    def record_refused(self, call: RpcCall, person: ArchiveCaller, why: str, begun_s: float) -> None:
         """Note a call of a tool that was refused before it was looked at."""
         name, arguments = call.params.get("name"), call.params.get("arguments")
         if call.method == "tools/call" and isinstance(name, str) and name in self._tools:
             given = arguments if isinstance(arguments, dict) else {}
-            self._usage.note(Usage.of(name, person, given, begun_s).refused(why))
+            self._usage.record(PendingToolCall.from_arguments(name, person, given, begun_s).refuse(why))
 
-    async def _result(self, call: Call, person: Person, begun_s: float) -> bytes:
+    async def _result(self, call: RpcCall, person: ArchiveCaller, begun_s: float) -> bytes:
         if call.method == "tools/call":
             return await self._call_tool(call, person, begun_s)
         if call.method == "ping":
@@ -96,7 +96,7 @@ class Methods:
             return self._initialized
         raise Invalid(f"Unknown method: {call.method[:200]}")
 
-    async def _call_tool(self, call: Call, person: Person, begun_s: float) -> bytes:
+    async def _call_tool(self, call: RpcCall, person: ArchiveCaller, begun_s: float) -> bytes:
         name = call.params.get("name")
         if not isinstance(name, str):
             raise Invalid("Invalid arguments for tools/call: name must be the name of a tool")
@@ -108,37 +108,37 @@ class Methods:
         if type(arguments) is not dict:
             raise Invalid(f"Invalid arguments for {name}: arguments must be an object")
         tool, run = self._tools[name]
-        usage = Usage.of(tool.name, person, arguments, begun_s)
+        usage = PendingToolCall.from_arguments(tool.name, person, arguments, begun_s)
         try:
-            result = await run(person, tool.check(arguments))
+            result = await run(person, tool.parse_arguments(arguments))
         except HouseError as error:
-            self._usage.note(usage.refused(error.message))
+            self._usage.record(usage.refuse(error.message))
             raise
-        self._usage.note(usage.answered(result.document, result.coverage))
-        return _told(result.document)
+        self._usage.record(usage.finish(result.document, result.coverage))
+        return _render_tool_result(result.document)
 
 
-def problem_of(error: HouseError, call_id: bytes, request_id: str) -> Problem:
+def rpc_error_from(error: HouseError, call_id: bytes, request_id: str) -> RpcError:
     """Turn an expected error into what the model is told; it gets the message word for word."""
     if isinstance(error, Unavailable):
         seconds = max(1, int(error.facts.get("retry_after_s", 1)))
-        return Problem(BUSY.format(seconds=seconds), id=call_id)
+        return RpcError(BUSY.format(seconds=seconds), id=call_id)
     if isinstance(error, Invalid | NotFound | TooMany):
-        return Problem(error.message, id=call_id)
+        return RpcError(error.message, id=call_id)
     return _fault(error, call_id, request_id)
 
 
-def _fault(error: BaseException, call_id: bytes, request_id: str) -> Problem:
+def _fault(error: BaseException, call_id: bytes, request_id: str) -> RpcError:
     # What an unexpected error says may hold anything; the log has class and place, the caller the request's id.
     frame = error.__traceback__
     while frame is not None and frame.tb_next is not None:
         frame = frame.tb_next
     place = f"{frame.tb_frame.f_globals.get('__name__')}:{frame.tb_lineno}" if frame else ""
     _log.error("archive_call_failed", request_id=request_id, kind=type(error).__name__, place=place)
-    return Problem("Internal error", data=f"request {request_id} failed", id=call_id)
+    return RpcError("Internal error", data=f"request {request_id} failed", id=call_id)
 
 
-def _check_initialize(call: Call) -> None:
+def _check_initialize(call: RpcCall) -> None:
     """Refuse what is no proposal at all; every version a client may propose is fine."""
     if not call.has_params:
         raise Invalid("Invalid arguments for initialize: params is missing")
@@ -150,7 +150,7 @@ def _check_initialize(call: Call) -> None:
         raise Invalid(f"Invalid arguments for initialize: missing required arguments: {', '.join(missing)}")
 
 
-def _told(result: dict[str, Any]) -> bytes:
+def _render_tool_result(result: dict[str, Any]) -> bytes:
     """Write a result twice: as text for clients that read text, and as structured content."""
     structured = dumps(result)
     text = orjson.dumps(structured.decode())

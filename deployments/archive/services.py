@@ -13,20 +13,20 @@ from cluster.clock import Clock
 from cluster.secrecy import Vault
 from cluster.store.ports.stores import Stores
 from deployments.archive import signed_offsets, text_fence
-from deployments.archive.admission import ClientGate
-from deployments.archive.archive_tools import Research
-from deployments.archive.card import pages
+from deployments.archive.admission import ClientAdmission
+from deployments.archive.archive_tools import ArchiveTools
+from deployments.archive.card import build_pages
 from deployments.archive.citation import CitationRules
 from deployments.archive.endpoint import McpEndpoint
-from deployments.archive.methods import Methods
-from deployments.archive.oauth.addresses import MCP_PATH, Addresses
-from deployments.archive.oauth.routes import oauth_routes
-from deployments.archive.oauth.services import OAuthMeans, open_oauth
-from deployments.archive.signed_offsets import Issuer
-from deployments.archive.transport import Origins
-from deployments.archive.usage_log import UsageBook
+from deployments.archive.methods import McpMethods
+from deployments.archive.oauth.addresses import MCP_PATH, ServerAddresses
+from deployments.archive.oauth.routes import build_oauth_routes
+from deployments.archive.oauth.services import OAuthServices, open_oauth
+from deployments.archive.signed_offsets import OffsetSigner
+from deployments.archive.transport import AllowedOrigins
+from deployments.archive.usage_log import UsageLog
 from deployments.edge.client_address import DIRECT, ClientAddresses
-from deployments.edge.request_log import Tally
+from deployments.edge.request_log import RequestCounts
 from deployments.edge.trace import AccessLog
 
 TITLE = "News Archive Search"
@@ -51,13 +51,13 @@ class ArchiveConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class ArchiveMeans:
+class ArchiveServices:
     """What the archive's routes work with, put together once a process; started and closed with it."""
 
     config: ArchiveConfig
-    oauth: OAuthMeans
-    gate: ClientGate
-    usage: UsageBook
+    oauth: OAuthServices
+    gate: ClientAdmission
+    usage: UsageLog
     endpoint: McpEndpoint
 
     @property
@@ -85,47 +85,47 @@ def open_archive(
     clock: Clock,
     config: ArchiveConfig,
     *,
-    tally: Tally | None = None,
+    tally: RequestCounts | None = None,
     access_log: AccessLog | None = None,
-) -> ArchiveMeans:
+) -> ArchiveServices:
     """Put everything together; nothing runs before `start`.
 
     Errors:
         Invalid: the public address is none
     """
-    addresses = Addresses.of(
+    addresses = ServerAddresses.from_config(
         config.public_url, host=config.host, port=config.port, plain_sign_in=config.plain_sign_in
     )
     oauth = open_oauth(
         stores, vault, clock, addresses, title=config.title, client_addresses=config.client_addresses
     )
-    usage = UsageBook(stores.archive_calls, config.app_id, clock)
-    gate = ClientGate(stores.client_rules, stores.limits, config.app_id, clock)
-    research = Research(
+    usage = UsageLog(stores.archive_calls, config.app_id, clock)
+    gate = ClientAdmission(stores.client_rules, stores.limits, config.app_id, clock)
+    research = ArchiveTools(
         config.app_id,
         archive,
-        Issuer(vault.derive(signed_offsets.PURPOSE)),
+        OffsetSigner(vault.derive(signed_offsets.PURPOSE)),
         vault.derive(text_fence.PURPOSE),
         config.citation,
     )
     endpoint = McpEndpoint(
-        methods=Methods(research, usage, title=config.title, version=config.version),
+        methods=McpMethods(research, usage, title=config.title, version=config.version),
         gate=gate,
         bearer=oauth.bearer,
         addresses=addresses,
-        origins=Origins.of(config.origins),
+        origins=AllowedOrigins.from_config(config.origins),
         clock=clock,
-        tally=tally or Tally(),
+        tally=tally or RequestCounts(),
         access_log=access_log or AccessLog(0.0, Random()),
     )
-    return ArchiveMeans(config, oauth, gate, usage, endpoint)
+    return ArchiveServices(config, oauth, gate, usage, endpoint)
 
 
-def archive_routes(means: ArchiveMeans) -> list[BaseRoute]:
+def build_archive_routes(means: ArchiveServices) -> list[BaseRoute]:
     """Make all routes of the archive, those of OAuth included."""
     paths: Iterable[str] = (MCP_PATH, MCP_PATH + "/")
     return [
         *(Route(path, endpoint=means.endpoint) for path in paths),
-        *oauth_routes(means.oauth),
-        *pages(means.config, means.oauth.addresses),
+        *build_oauth_routes(means.oauth),
+        *build_pages(means.config, means.oauth.addresses),
     ]

@@ -32,30 +32,30 @@ _LIMIT = 1 << 53
 
 
 @dataclass(frozen=True, slots=True)
-class Issuer:
+class OffsetSigner:
     """Makes and checks offsets."""
 
     key: bytes
     "32 bytes, the same on all replicas."
 
-    def offset(self, app_id: str, user_id: str, product_id: str, position: int) -> int:
+    def sign(self, app_id: str, user_id: str, product_id: str, position: int) -> int:
         """Make the offset of a passage; `position` is below `MOST_POSITIONS`. Cost: 4 microseconds."""
         names = _names(app_id, user_id, product_id)
         tag = self._digest(b"tag", names + position.to_bytes(4, "big"))[:_TAG_BYTES]
-        sealed = position ^ self._cover(names, tag)
+        sealed = position ^ self._mask(names, tag)
         return int.from_bytes(tag, "big") << _POSITION_BITS | sealed
 
-    def position(self, app_id: str, user_id: str, product_id: str, offset: int) -> int | None:
+    def verify(self, app_id: str, user_id: str, product_id: str, offset: int) -> int | None:
         """Tell which passage an offset names; None when it was not made for this person and product."""
         if not 0 <= offset < _LIMIT:
             return None
         names = _names(app_id, user_id, product_id)
         tag = (offset >> _POSITION_BITS).to_bytes(_TAG_BYTES, "big")
-        position = (offset & MOST_POSITIONS - 1) ^ self._cover(names, tag)
+        position = (offset & MOST_POSITIONS - 1) ^ self._mask(names, tag)
         right = self._digest(b"tag", names + position.to_bytes(4, "big"))[:_TAG_BYTES]
         return position if hmac.compare_digest(tag, right) else None
 
-    def _cover(self, names: bytes, tag: bytes) -> int:
+    def _mask(self, names: bytes, tag: bytes) -> int:
         return int.from_bytes(self._digest(b"cover", names + tag)[:2], "big") & MOST_POSITIONS - 1
 
     def _digest(self, person: bytes, message: bytes) -> bytes:
@@ -64,14 +64,14 @@ class Issuer:
 
 def _names(app_id: str, user_id: str, product_id: str) -> bytes:
     """Join names so that no two lists of names look the same."""
-    return _person(app_id, user_id) + _measured(product_id)
+    return _user_prefix(app_id, user_id) + _length_prefixed(product_id)
 
 
 @lru_cache(maxsize=1_024)
-def _person(app_id: str, user_id: str) -> bytes:
-    return _measured(app_id) + _measured(user_id)
+def _user_prefix(app_id: str, user_id: str) -> bytes:
+    return _length_prefixed(app_id) + _length_prefixed(user_id)
 
 
-def _measured(name: str) -> bytes:
+def _length_prefixed(name: str) -> bytes:
     part = name.encode("utf-8", "surrogatepass")
     return len(part).to_bytes(4, "big") + part

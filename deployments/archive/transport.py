@@ -30,46 +30,46 @@ _PREFLIGHT: tuple[Header, ...] = (
 )
 
 
-def not_signed_in(base: str) -> Reply:
+def unauthorized_reply(base: str) -> Reply:
     """Answer 401: clients begin their sign-in from the address it names."""
     address = resource_metadata_of(base)
     header = (b"www-authenticate", f'Bearer resource_metadata="{address}"'.encode())
     return Reply(401, _body("unauthorized", NOT_SIGNED_IN, 401, address), (header,))
 
 
-def wrong_method() -> Reply:
+def wrong_method_reply() -> Reply:
     """Answer 405; clients take it for "there is no event stream here"."""
     return Reply(405, _body("method_not_allowed", WRONG_METHOD, 405), ((b"allow", b"POST"),))
 
 
-def wrong_origin() -> Reply:
+def wrong_origin_reply() -> Reply:
     """Answer 403."""
     return Reply(403, _body("forbidden", WRONG_ORIGIN, 403))
 
 
-def preflight() -> Reply:
+def preflight_reply() -> Reply:
     """Answer a browser that asks before it sends."""
     return Reply(204, b"", _PREFLIGHT)
 
 
-def called(body: bytes) -> Reply:
+def result_reply(body: bytes) -> Reply:
     """Answer 200 with JSON-RPC."""
     return Reply(200, body)
 
 
-def noted() -> Reply:
+def accepted_reply() -> Reply:
     """Answer a notification: 202 and nothing else."""
     return Reply(202, b"")
 
 
 @dataclass(frozen=True, slots=True)
-class Origins:
+class AllowedOrigins:
     """Which pages may call from a browser: our own, loopback, and those the configuration names."""
 
     allowed: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, origins: Iterable[str]) -> Origins:
+    def from_config(cls, origins: Iterable[str]) -> AllowedOrigins:
         """Take a list from the configuration."""
         return cls(frozenset(found for found in map(canonical_origin, origins) if found))
 

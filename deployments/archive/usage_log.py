@@ -17,8 +17,8 @@ from cluster.clock import Clock
 from cluster.errors import HouseError
 from cluster.records.archive_call import ArchiveCall, Outcome
 from cluster.store.ports.stores import ArchiveCallStore
-from deployments.archive.caller import Person
-from deployments.edge.batch_writer import Scribe
+from deployments.archive.caller import ArchiveCaller
+from deployments.edge.batch_writer import BatchWriter
 
 MOST_WAITING = 10_000
 MOST_AT_ONCE = 500
@@ -29,49 +29,53 @@ _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class PendingToolCall:
     """A call while it is being answered."""
 
     tool: str
-    person: Person
+    person: ArchiveCaller
     skill_used: str
     question: str
     begun_s: float
     "Monotonic seconds at which its message was whole."
 
     @classmethod
-    def of(cls, tool: str, person: Person, arguments: Mapping[str, Any], begun_s: float) -> Usage:
+    def from_arguments(
+        cls, tool: str, person: ArchiveCaller, arguments: Mapping[str, Any], begun_s: float
+    ) -> PendingToolCall:
         """Begin with what was sent, which may be anything."""
         return cls(
             tool,
             person,
-            _text(arguments.get("skill_used"), _MOST_NAME),
-            _text(arguments.get("question"), _MOST_QUESTION),
+            _clip_text(arguments.get("skill_used"), _MOST_NAME),
+            _clip_text(arguments.get("question"), _MOST_QUESTION),
             begun_s,
         )
 
-    def answered(self, result: Mapping[str, Any], coverage: float | None = None) -> Noted:
+    def finish(self, result: Mapping[str, Any], coverage: float | None = None) -> FinishedToolCall:
         """End with the articles of an answer."""
         found = result.get("results", (result,))
-        return Noted(self, tuple(dict.fromkeys(one["product_id"] for one in found)), coverage=coverage)
+        return FinishedToolCall(
+            self, tuple(dict.fromkeys(one["product_id"] for one in found)), coverage=coverage
+        )
 
-    def refused(self, why: str) -> Noted:
+    def refuse(self, why: str) -> FinishedToolCall:
         """End with a refusal."""
-        return Noted(self, outcome="refused", refusal=why[:_MOST_QUESTION])
+        return FinishedToolCall(self, outcome="refused", refusal=why[:_MOST_QUESTION])
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class FinishedToolCall:
     """A call that ended."""
 
-    usage: Usage
+    usage: PendingToolCall
     articles: tuple[str, ...] = ()
     outcome: Outcome = "answered"
     refusal: str = ""
     coverage: float | None = None
 
 
-class UsageBook:
+class UsageLog:
     """Collects calls and writes them off the request path."""
 
     def __init__(self, store: ArchiveCallStore, app_id: str, clock: Clock) -> None:
@@ -79,9 +83,9 @@ class UsageBook:
         self._app_id = app_id
         self._clock = clock
         self._waiting: deque[ArchiveCall] = deque(maxlen=MOST_WAITING)
-        self._scribe = Scribe(self.write, "archive_calls_lost")
+        self._scribe = BatchWriter(self.write, "archive_calls_lost")
 
-    def note(self, noted: Noted) -> None:
+    def record(self, noted: FinishedToolCall) -> None:
         """Note a call. Cost: 2 microseconds."""
         usage = noted.usage
         call = ArchiveCall(
@@ -120,5 +124,5 @@ class UsageBook:
                 return
 
 
-def _text(value: Any, most: int) -> str:
+def _clip_text(value: Any, most: int) -> str:
     return value[:most] if isinstance(value, str) else ""

@@ -14,7 +14,7 @@ def main() -> None:
     try:
         command_line()()
     except HouseError as error:
-        screen.tell_error(error, as_json="--json" in sys.argv)
+        screen.print_error(error, as_json="--json" in sys.argv)
         sys.exit(2 if isinstance(error, InvalidSetting) else 1)
     except KeyboardInterrupt:
         screen.err().print("interrupted")

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from cluster.admin.key_admin import FIRST_APPS, Keeping
+from cluster.admin.key_admin import FIRST_APPS, KeyAdmin
 from cluster.errors import Invalid
 from cluster.records.access import SWITCHES, App, AppSettings, Environment, Limits
 from cluster.records.issued_key import IssuedKey
 from cluster.store.connect import OpenStores
 from deployments.cli import screen
-from deployments.cli.installation import Installation, now_ms
+from deployments.cli.installation import Installation, read_clock_ms
 
 app = typer.Typer(help="Apps: data spaces with two keys each.", no_args_is_help=True)
 
@@ -41,14 +41,14 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 def list_apps(as_json: AsJson = False) -> None:
     """List all apps."""
 
-    async def read(keeping: Keeping, stores: OpenStores) -> list[App]:
+    async def read(keeping: KeyAdmin, stores: OpenStores) -> list[App]:
         return await keeping.apps()
 
     found = Installation().administer(read)
     if as_json:
-        screen.tell_json({"apps": [_told(one) for one in found]})
+        screen.print_json({"apps": [_app_to_dict(one) for one in found]})
         return
-    table = screen.table("app", "environment", "queries/s", "writes/s", "")
+    table = screen.build_table("app", "environment", "queries/s", "writes/s", "")
     for one in found:
         limits = one.settings.limits
         note = "read-only" if one.read_only else ""
@@ -67,16 +67,16 @@ def create(
     """Make an app with a secret and a publishable key; the doors know it within a second."""
     chosen = _environment(environment)
 
-    async def make(keeping: Keeping, stores: OpenStores) -> list[IssuedKey]:
-        return await keeping.create_app(name, chosen, now_ms())
+    async def make(keeping: KeyAdmin, stores: OpenStores) -> list[IssuedKey]:
+        return await keeping.create_app(name, chosen, read_clock_ms())
 
     issued = Installation().administer(make)
     keys = {f"{key.record.kind}_key": key.text for key in issued}
     if as_json:
-        screen.tell_json({"app_id": name, "environment": chosen, **keys})
+        screen.print_json({"app_id": name, "environment": chosen, **keys})
         return
     screen.out().print(f"App {name} is made.")
-    screen.tell_lines(*(f"  {kind:<16} {key}" for kind, key in keys.items()))
+    screen.print_lines(*(f"  {kind:<16} {key}" for kind, key in keys.items()))
 
 
 @app.command("limit", epilog=LIMIT_EPILOG)
@@ -90,12 +90,12 @@ def limit(
 ) -> None:
     """Show or change an app's rate limits."""
 
-    async def change(keeping: Keeping, stores: OpenStores) -> Limits:
-        return await keeping.limit_app(name, queries_per_s=queries, writes_per_s=writes)
+    async def change(keeping: KeyAdmin, stores: OpenStores) -> Limits:
+        return await keeping.set_rate_limits(name, queries_per_s=queries, writes_per_s=writes)
 
     limits = Installation().administer(change)
     if as_json:
-        screen.tell_json({"app_id": name, **limits.model_dump()})
+        screen.print_json({"app_id": name, **limits.model_dump()})
         return
     screen.out().print(
         f"{name}: {limits.queries_per_s:g} queries/s (burst {limits.query_burst}), "
@@ -117,20 +117,20 @@ def switch(
             raise Invalid(f"{change!r} is no SWITCH=VALUE; for example bot_rule=log")
         given[word.strip()] = value.strip()
 
-    async def turn(keeping: Keeping, stores: OpenStores) -> AppSettings:
-        return await keeping.switch_app(name, given)
+    async def turn(keeping: KeyAdmin, stores: OpenStores) -> AppSettings:
+        return await keeping.set_switches(name, given)
 
     told = Installation().administer(turn).model_dump(include=set(SWITCHES))
     if as_json:
-        screen.tell_json({"app_id": name, **told})
+        screen.print_json({"app_id": name, **told})
         return
-    table = screen.table("switch", "value", "means")
+    table = screen.build_table("switch", "value", "means")
     for word in SWITCHES:
-        table.add_row(word, _shown(told[word]), SWITCHES[word])
+        table.add_row(word, _format_switch(told[word]), SWITCHES[word])
     screen.out().print(table)
 
 
-def _shown(value: object) -> str:
+def _format_switch(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return ",".join(value) if isinstance(value, tuple | list) else str(value)
@@ -143,6 +143,6 @@ def _environment(text: str) -> Environment:
     raise Invalid(f"there is no environment {text!r}; choose one of {', '.join(FIRST_APPS)}")
 
 
-def _told(one: App) -> dict[str, object]:
+def _app_to_dict(one: App) -> dict[str, object]:
     told = one.model_dump(include={"app_id", "environment", "created_at"})
     return {**told, "read_only": one.read_only, "limits": one.settings.limits.model_dump()}

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from cluster.admin.key_admin import Keeping
-from cluster.admin.vault import manifest_key_text, vault_of
+from cluster.admin.key_admin import KeyAdmin
+from cluster.admin.vault import manifest_key_text, open_vault
 from cluster.runtime.signing_upgrade import sign_keys
 from cluster.store.connect import OpenStores
 from deployments.cli import screen
@@ -43,19 +43,19 @@ def sign(
     """Sign manifests and key records that this installation did not sign; read first who wrote them."""
     # Imported here: every other command starts faster without it.
     from cluster.artifacts.signing import sign_manifests
-    from cluster.runtime.artifact_access import open_shelf
+    from cluster.runtime.artifact_access import open_artifact_store
 
     installation = Installation()
 
-    async def run(keeping: Keeping, stores: OpenStores) -> Any:
-        vault = vault_of(installation.settings)
+    async def run(keeping: KeyAdmin, stores: OpenStores) -> Any:
+        vault = open_vault(installation.settings)
         keys = await sign_keys(stores.access, vault, dry_run=dry_run)
-        shelf = open_shelf(installation.settings)
+        shelf = open_artifact_store(installation.settings)
         return keys, await asyncio.to_thread(sign_manifests, shelf, foreign=True, dry_run=dry_run)
 
     keys, found = installation.administer(run)
     if as_json:
-        screen.tell_json(
+        screen.print_json(
             {
                 "dry_run": dry_run,
                 "manifests": {"signed": found.signed, "valid": found.valid, "damaged": found.damaged},
@@ -64,7 +64,7 @@ def sign(
         )
         return
     done = "would be signed" if dry_run else "signed"
-    screen.tell_lines(
+    screen.print_lines(
         *(f"{done}: {name}" for name in (*found.signed, *keys.signed)),
         *(f"damaged, can't be signed: {name}" for name in found.damaged),
         *(f"not made with this master key, can't be signed: {name}" for name in keys.refused),
@@ -76,4 +76,4 @@ def sign(
 @app.command("key", epilog=KEY_EPILOG)
 def key() -> None:
     """Print the key that signs manifests, for machines that train without the master key. It is a secret."""
-    screen.tell_lines(manifest_key_text(Installation().settings))
+    screen.print_lines(manifest_key_text(Installation().settings))

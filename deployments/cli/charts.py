@@ -24,7 +24,7 @@ _MOST_LETTERS = 42
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class ChartText:
     """A line of text; `anchor` is where its x stands: `start` or `end`."""
 
     x: float
@@ -36,7 +36,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class ChartBar:
     """A rectangle."""
 
     x: float
@@ -46,34 +46,34 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
+class Chart:
     """What stands on a chart."""
 
     title: str
     height: int
-    bars: list[Bar] = field(default_factory=list)
-    texts: list[Text] = field(default_factory=list)
+    bars: list[ChartBar] = field(default_factory=list)
+    texts: list[ChartText] = field(default_factory=list)
 
 
-def bar_chart(title: str, rows: Sequence[tuple[str, int]], note: str = "", *, unit: str = "") -> Drawing:
+def build_bar_chart(title: str, rows: Sequence[tuple[str, int]], note: str = "", *, unit: str = "") -> Chart:
     """Draw one bar a row, the longest as wide as the page allows; `unit` stands behind each number."""
     most = max((count for _, count in rows), default=0)
-    drawing = Drawing(title, _TOP + _LINE * max(1, len(rows)) + _MARGIN)
-    drawing.texts.append(Text(_MARGIN, 30, title, 18))
-    drawing.texts.append(Text(_MARGIN, 50, note, 12, _PALE))
+    drawing = Chart(title, _TOP + _LINE * max(1, len(rows)) + _MARGIN)
+    drawing.texts.append(ChartText(_MARGIN, 30, title, 18))
+    drawing.texts.append(ChartText(_MARGIN, 50, note, 12, _PALE))
     room = WIDTH - _LABEL - 2 * _MARGIN - 60
     for at, (label, count) in enumerate(rows):
         y = _TOP + at * _LINE
         width = room * count / most if most else 0
-        drawing.texts.append(Text(_LABEL, y + 17, _short(label), anchor="end"))
-        drawing.bars.append(Bar(_LABEL + 10, y + 4, max(width, 1), _LINE - 9))
-        drawing.texts.append(Text(_LABEL + 18 + width, y + 17, f"{count:,}{unit}", colour=_PALE))
+        drawing.texts.append(ChartText(_LABEL, y + 17, _shorten_label(label), anchor="end"))
+        drawing.bars.append(ChartBar(_LABEL + 10, y + 4, max(width, 1), _LINE - 9))
+        drawing.texts.append(ChartText(_LABEL + 18 + width, y + 17, f"{count:,}{unit}", colour=_PALE))
     if not rows:
-        drawing.texts.append(Text(_MARGIN, _TOP + 17, "nothing yet", colour=_PALE))
+        drawing.texts.append(ChartText(_MARGIN, _TOP + 17, "nothing yet", colour=_PALE))
     return drawing
 
 
-def svg(drawing: Drawing) -> bytes:
+def render_svg(drawing: Chart) -> bytes:
     """Write it as SVG: text stays text, and strangers' words are escaped."""
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{drawing.height}" '
@@ -93,7 +93,7 @@ def svg(drawing: Drawing) -> bytes:
     return "\n".join((*parts, "</svg>", "")).encode()
 
 
-def png(drawing: Drawing, scale: int = 2) -> bytes:
+def render_png(drawing: Chart, scale: int = 2) -> bytes:
     """Write it as PNG, at twice the size so that it stays sharp on good screens."""
     # Imported here: every other command starts faster without it.
     from PIL import Image, ImageDraw, ImageFont
@@ -112,7 +112,7 @@ def png(drawing: Drawing, scale: int = 2) -> bytes:
     return out.getvalue()
 
 
-def write_charts(folder: Path, charts: dict[str, Drawing], forms: Sequence[str]) -> list[Path]:
+def write_charts(folder: Path, charts: dict[str, Chart], forms: Sequence[str]) -> list[Path]:
     """Write each drawing in each form; returns the files.
 
     Errors:
@@ -127,13 +127,13 @@ def write_charts(folder: Path, charts: dict[str, Drawing], forms: Sequence[str])
         for name, drawing in charts.items():
             for form in forms:
                 path = folder / f"{name}.{form}"
-                path.write_bytes(svg(drawing) if form == "svg" else png(drawing))
+                path.write_bytes(render_svg(drawing) if form == "svg" else render_png(drawing))
                 files.append(path)
     except OSError as error:
         raise Invalid(f"charts can't be written to {folder}: {error.strerror}") from error
     return files
 
 
-def _short(label: str) -> str:
+def _shorten_label(label: str) -> str:
     plain = "".join(char if char.isprintable() else " " for char in label)
     return plain if len(plain) <= _MOST_LETTERS else plain[: _MOST_LETTERS - 1] + "…"

@@ -7,14 +7,20 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from cluster.admin.key_admin import Keeping
+from cluster.admin.key_admin import KeyAdmin
 from cluster.errors import Invalid, NotFound
-from cluster.records.client_rule import DEFAULT_CALLS_PER_MINUTE, EVERYBODY, ClientRule, folded, is_claim
+from cluster.records.client_rule import (
+    DEFAULT_CALLS_PER_MINUTE,
+    EVERYBODY,
+    ClientRule,
+    fold_client_name,
+    is_client_name,
+)
 from cluster.store.connect import OpenStores
 from deployments.cli import screen
-from deployments.cli.installation import Installation, now_ms
-from deployments.cli.report import span_ms
-from deployments.operations.archive_report import ClientLine, summarise
+from deployments.cli.installation import Installation, read_clock_ms
+from deployments.cli.report import parse_span_ms
+from deployments.operations.archive_report import ClientUsage, build_archive_report
 
 app = typer.Typer(help="Clients of the archive: allow, deny, rate.", no_args_is_help=True)
 
@@ -41,13 +47,13 @@ def list_clients(name: AppName = "", as_json: AsJson = False) -> None:
     """List rules, and who called within 30 days."""
     installation = Installation()
     app_id = name or installation.settings.archive_app
-    until = now_ms()
-    since = until - span_ms("30d")
+    until = read_clock_ms()
+    since = until - parse_span_ms("30d")
 
-    async def read(keeping: Keeping, stores: OpenStores) -> tuple[list[ClientRule], list[ClientLine]]:
+    async def read(keeping: KeyAdmin, stores: OpenStores) -> tuple[list[ClientRule], list[ClientUsage]]:
         rules = await stores.client_rules.all(app_id)
-        calls = await stores.archive_calls.since(app_id, since)
-        seen = summarise(calls, since=since, until=until, top=1000).clients
+        calls = await stores.archive_calls.read_since(app_id, since)
+        seen = build_archive_report(calls, since=since, until=until, top=1000).clients
         return [rule for _, rule in sorted(rules.items())], seen
 
     rules, seen = installation.administer(read)
@@ -55,17 +61,19 @@ def list_clients(name: AppName = "", as_json: AsJson = False) -> None:
         callers = [
             {"client_name": one.name, "client_ids": list(one.client_ids), "calls": one.calls} for one in seen
         ]
-        screen.tell_json({"app_id": app_id, "rules": [rule.model_dump() for rule in rules], "seen": callers})
+        screen.print_json({"app_id": app_id, "rules": [rule.model_dump() for rule in rules], "seen": callers})
         return
-    table = screen.table("client", "may call", "calls per minute", title="Rules")
+    table = screen.build_table("client", "may call", "calls per minute", title="Rules")
     if not any(rule.client == EVERYBODY for rule in rules):
         table.add_row("everybody else (*)", "yes", f"{DEFAULT_CALLS_PER_MINUTE:g} a person")
     for rule in rules:
-        table.add_row(screen.quoted(rule.client), "yes" if rule.decision == "allow" else "no", _rate(rule))
+        table.add_row(
+            screen.quote_text(rule.client), "yes" if rule.decision == "allow" else "no", _rate(rule)
+        )
     screen.out().print(table, "")
-    table = screen.table("client", "calls", "ids", title="Callers of the last 30 days")
+    table = screen.build_table("client", "calls", "ids", title="Callers of the last 30 days")
     for one in seen:
-        table.add_row(screen.quoted(one.name), str(one.calls), ", ".join(one.client_ids[:4]))
+        table.add_row(screen.quote_text(one.name), str(one.calls), ", ".join(one.client_ids[:4]))
     screen.out().print(table if seen else "Nobody called within 30 days.")
 
 
@@ -98,23 +106,23 @@ def forget(client: Client, name: AppName = "", as_json: AsJson = False) -> None:
     installation = Installation()
     app_id = name or installation.settings.archive_app
 
-    async def remove(keeping: Keeping, stores: OpenStores) -> bool:
+    async def remove(keeping: KeyAdmin, stores: OpenStores) -> bool:
         return await stores.client_rules.remove(app_id, client)
 
     if not installation.administer(remove):
         raise NotFound("there is no rule for this client; see `kiosk clients list`")
     if as_json:
-        screen.tell_json({"app_id": app_id, "client": client, "forgotten": True})
+        screen.print_json({"app_id": app_id, "client": client, "forgotten": True})
     else:
-        screen.out().print(screen.quoted(f"{client} has no rule of its own any more."))
+        screen.out().print(screen.quote_text(f"{client} has no rule of its own any more."))
 
 
 def _change(client: str, name: str, as_json: bool, **change: object) -> None:
     installation = Installation()
     app_id = name or installation.settings.archive_app
 
-    async def put(keeping: Keeping, stores: OpenStores) -> ClientRule:
-        known = (await stores.client_rules.all(app_id)).get(folded(client))
+    async def put(keeping: KeyAdmin, stores: OpenStores) -> ClientRule:
+        known = (await stores.client_rules.all(app_id)).get(fold_client_name(client))
         try:
             rule = ClientRule.model_validate(
                 {**(known.model_dump() if known else {}), "client": client.strip(), **change}
@@ -126,11 +134,11 @@ def _change(client: str, name: str, as_json: bool, **change: object) -> None:
 
     rule = installation.administer(put)
     if as_json:
-        screen.tell_json({"app_id": app_id, **rule.model_dump()})
+        screen.print_json({"app_id": app_id, **rule.model_dump()})
         return
     may = "may call" if rule.decision == "allow" else "is refused"
-    screen.out().print(screen.quoted(f"{rule.client} {may}; calls per minute: {_rate(rule)}."))
-    if rule.decision == "allow" and is_claim(rule.client):
+    screen.out().print(screen.quote_text(f"{rule.client} {may}; calls per minute: {_rate(rule)}."))
+    if rule.decision == "allow" and is_client_name(rule.client):
         screen.out().print("Any client may give itself this name; host:HOST lets in only who answers there.")
 
 

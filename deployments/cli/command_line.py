@@ -46,7 +46,7 @@ def command_line() -> typer.Typer:
         rich_markup_mode="rich",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    line.callback()(_quietly)
+    line.callback()(_set_up)
     line.command("up", epilog=up.EPILOG)(up.up)
     line.command("down")(down.down)
     line.command("status", epilog=status.EPILOG)(status.status)
@@ -61,7 +61,7 @@ def command_line() -> typer.Typer:
     line.command("train", epilog=train.EPILOG)(train.train)
     line.command("evaluate", epilog=evaluate.EPILOG)(evaluate.evaluate)
     for part in (promote, forget):
-        part.add_to(line)
+        part.register_commands(line)
     line.command("export", epilog=export.EPILOG)(export.export)
     line.command("recommend", epilog=recommend.EPILOG)(recommend.recommend)
     line.command("ingest", context_settings=subprocess_commands.PASS_ON)(subprocess_commands.ingest)
@@ -70,6 +70,6 @@ def command_line() -> typer.Typer:
     return line
 
 
-def _quietly() -> None:
+def _set_up() -> None:
     """Personalization, search and question answering on your own machines."""
     set_up_logging(level=logging.WARNING, people=True)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from cluster.errors import Fault
-from cluster.runtime.installation_state import lock_holder
+from cluster.runtime.installation_state import find_lock_holder
 from deployments.cli import screen
 from deployments.cli.installation import Installation
 
@@ -26,11 +26,11 @@ def down(as_json: Annotated[bool, typer.Option("--json", help="One JSON object."
     was_running = installation.is_running
     with screen.err().status("stopping"):
         if was_running:
-            _ask_to_stop(installation)
-        ended = installation.clear_up()
+            _stop_supervisor(installation)
+        ended = installation.stop_processes()
     data_dir = installation.places.data_dir
     if as_json:
-        screen.tell_json(
+        screen.print_json(
             {"stopped": True, "was_running": was_running, "ended": ended, "data_dir": str(data_dir)}
         )
     elif was_running:
@@ -43,11 +43,11 @@ def down(as_json: Annotated[bool, typer.Option("--json", help="One JSON object."
         screen.out().print("Kiosk was not running.")
 
 
-def _ask_to_stop(installation: Installation) -> None:
+def _stop_supervisor(installation: Installation) -> None:
     """Ask the supervisor; one that does not end in time is killed with everything it keeps."""
     until = time.monotonic() + PATIENCE_S
     asked = 0
-    while (holder := lock_holder(installation.places)) and time.monotonic() < until:
+    while (holder := find_lock_holder(installation.places)) and time.monotonic() < until:
         if holder > 0 and holder != asked:
             asked = holder
             try:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from cluster.admin.key_admin import Keeping
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.marked_snapshots import marked_snapshots
+from cluster.admin.key_admin import KeyAdmin
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.marked_snapshots import find_marked_snapshots
 from cluster.errors import HouseError, NotFound
 from cluster.records.engine import Engine, EngineStatus, Placement
 from cluster.store.connect import OpenStores
-from cluster.store.ports.stores import Asked
+from cluster.store.ports.stores import EngineTraffic
 
 STALE_MS = 15_000
 
@@ -38,7 +38,7 @@ class EngineView:
             return self.status is None
         return self.status is not None and self.status.state == "running"
 
-    def told(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Say it as JSON."""
         engine, status = self.engine, self.status if self.is_fresh else None
         return {
@@ -57,7 +57,7 @@ class EngineView:
             "created_at": engine.created_at,
         }
 
-    def row(self) -> tuple[str, ...]:
+    def to_row(self) -> tuple[str, ...]:
         """Say it as a line of a table."""
         engine, status = self.engine, self.status if self.is_fresh else None
         lives = engine.placement + (f" -> {engine.moving_to}" if engine.moving_to else "")
@@ -82,7 +82,7 @@ class EngineView:
             note,
         )
 
-    def sentence(self) -> str:
+    def to_sentence(self) -> str:
         """Say it in a line."""
         engine = self.engine
         if engine.moving_to:
@@ -96,15 +96,15 @@ class EngineView:
         )
 
 
-async def view_of(stores: OpenStores, engine: Engine, at_ms: int) -> EngineView:
+async def read_engine_view(stores: OpenStores, engine: Engine, at_ms: int) -> EngineView:
     """Look at one engine."""
-    status = (await stores.engine_watch.statuses(engine.app_id)).get(engine.engine_id)
-    asked = await stores.engine_watch.asked(engine.app_id, at_ms)
-    return _view(engine, status, asked, at_ms)
+    status = (await stores.engine_watch.list_statuses(engine.app_id)).get(engine.engine_id)
+    asked = await stores.engine_watch.read_traffic(engine.app_id, at_ms)
+    return _build_view(engine, status, asked, at_ms)
 
 
-async def views(
-    keeping: Keeping, stores: OpenStores, app_id: str, at_ms: int, shelf: Shelf | None = None
+async def read_engine_views(
+    keeping: KeyAdmin, stores: OpenStores, app_id: str, at_ms: int, shelf: ArtifactStore | None = None
 ) -> list[EngineView]:
     """Look at all engines, or at those of one app; with a shelf also at what their snapshots learned from.
 
@@ -117,25 +117,28 @@ async def views(
     found = []
     for name in names:
         if app_id in ("", name):
-            statuses = await stores.engine_watch.statuses(name)
-            asked = await stores.engine_watch.asked(name, at_ms)
+            statuses = await stores.engine_watch.list_statuses(name)
+            asked = await stores.engine_watch.read_traffic(name, at_ms)
             engines = await stores.engines.all(name)
-            marked = {} if shelf is None else _marked(shelf, name)
+            marked = {} if shelf is None else _marked_apps(shelf, name)
             for engine in engines:
-                view = _view(engine, statuses.get(engine.engine_id), asked, at_ms)
+                view = _build_view(engine, statuses.get(engine.engine_id), asked, at_ms)
                 found.append(replace(view, erased=marked.get((engine.engine_id, engine.snapshot), 0)))
     return found
 
 
-def _marked(shelf: Shelf, app_id: str) -> dict[tuple[str, str], int]:
+def _marked_apps(shelf: ArtifactStore, app_id: str) -> dict[tuple[str, str], int]:
     try:
-        return {(one.engine_id, one.version): one.erasures for one in marked_snapshots(shelf, app_id)}
+        return {(one.engine_id, one.version): one.erasures for one in find_marked_snapshots(shelf, app_id)}
     except HouseError:  # `kiosk doctor` says what is wrong there
         return {}
 
 
-def _view(
-    engine: Engine, status: EngineStatus | None, asked: Mapping[tuple[Placement, str], Asked], at_ms: int
+def _build_view(
+    engine: Engine,
+    status: EngineStatus | None,
+    asked: Mapping[tuple[Placement, str], EngineTraffic],
+    at_ms: int,
 ) -> EngineView:
     per_s = sum(one.per_s for (_, engine_id), one in asked.items() if engine_id == engine.engine_id)
     return EngineView(engine, status, per_s, status is not None and abs(at_ms - status.at) < STALE_MS)

@@ -13,14 +13,14 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from cluster.admin.key_admin import Keeping
+from cluster.admin.key_admin import KeyAdmin
 from cluster.errors import Conflict, HouseError, Invalid, NotFound, Unavailable
 from cluster.records.engine import ENGINE_NAME, Engine, Placement, Scaling
-from cluster.runtime.artifact_access import open_shelf
+from cluster.runtime.artifact_access import open_artifact_store
 from cluster.store.connect import OpenStores
 from deployments.cli import screen
-from deployments.cli.engine_views import EngineView, view_of, views
-from deployments.cli.installation import Installation, now_ms
+from deployments.cli.engine_views import EngineView, read_engine_view, read_engine_views
+from deployments.cli.installation import Installation, read_clock_ms
 
 app = typer.Typer(
     help="Engines: recommenders of an app, in the doors or in a place of their own.", no_args_is_help=True
@@ -87,15 +87,17 @@ def list_engines(
 ) -> None:
     """List engines: where they live, what serves, how many replicas run, how much they are asked."""
 
-    async def read(keeping: Keeping, stores: OpenStores) -> list[EngineView]:
-        return await views(keeping, stores, name, now_ms(), open_shelf(installation.settings))
+    async def read(keeping: KeyAdmin, stores: OpenStores) -> list[EngineView]:
+        return await read_engine_views(
+            keeping, stores, name, read_clock_ms(), open_artifact_store(installation.settings)
+        )
 
     installation = Installation()
     found = installation.administer(read)
     if as_json:
-        screen.tell_json({"engines": [view.told() for view in found]})
+        screen.print_json({"engines": [view.to_dict() for view in found]})
         return
-    table = screen.table(
+    table = screen.build_table(
         "app",
         "engine",
         "lives",
@@ -107,7 +109,7 @@ def list_engines(
         droppable=("asked/s",),
     )
     for view in found:
-        table.add_row(*view.row())
+        table.add_row(*view.to_row())
     words = "There are no engines yet; `default` comes with an app's first products."
     screen.out().print(table if found else words)
 
@@ -132,20 +134,26 @@ def create(
         raise Invalid(
             f"{engine!r} can't be the name of an engine: up to 64 lower case letters, digits and -, the first no -"
         )
-    wanted = _scaled(Scaling(), replicas, target, memory, cpus, up_after, down_after, look_back)
+    wanted = _apply_scaling(Scaling(), replicas, target, memory, cpus, up_after, down_after, look_back)
     moving: Placement | None = "own" if own else None
 
-    async def make(keeping: Keeping, stores: OpenStores) -> EngineView:
-        _known_app([one.app_id for one in await keeping.apps()], name)
-        made = Engine(app_id=name, engine_id=engine, scaling=wanted, moving_to=moving, created_at=now_ms())
+    async def make(keeping: KeyAdmin, stores: OpenStores) -> EngineView:
+        _check_app([one.app_id for one in await keeping.apps()], name)
+        made = Engine(
+            app_id=name, engine_id=engine, scaling=wanted, moving_to=moving, created_at=read_clock_ms()
+        )
         if not await stores.engines.add(made):
             raise Conflict(
                 f"{name} has an engine named {engine} already; see `kiosk engines list {name}`, change it with "
                 "`kiosk engines scale` or `kiosk engines place`"
             )
-        return await _settled(stores, made) if wait and own else await view_of(stores, made, now_ms())
+        return (
+            await _wait_until_settled(stores, made)
+            if wait and own
+            else await read_engine_view(stores, made, read_clock_ms())
+        )
 
-    _show(_while_running(make, needed=own and wait), as_json=as_json)
+    _show(_retry_while_running(make, needed=own and wait), as_json=as_json)
 
 
 @app.command("place", epilog=PLACE_EPILOG)
@@ -164,11 +172,15 @@ def place(
     def moved(one: Engine) -> Engine:
         return one.model_copy(update={"moving_to": None if one.placement == to else to})
 
-    async def move(keeping: Keeping, stores: OpenStores) -> EngineView:
-        asked = await _changed(stores, name, engine, moved)
-        return await _settled(stores, asked) if wait else await view_of(stores, asked, now_ms())
+    async def move(keeping: KeyAdmin, stores: OpenStores) -> EngineView:
+        asked = await _change_engine(stores, name, engine, moved)
+        return (
+            await _wait_until_settled(stores, asked)
+            if wait
+            else await read_engine_view(stores, asked, read_clock_ms())
+        )
 
-    _show(_while_running(move, needed=wait), as_json=as_json)
+    _show(_retry_while_running(move, needed=wait), as_json=as_json)
 
 
 @app.command("scale", epilog=SCALE_EPILOG)
@@ -186,28 +198,34 @@ def scale(
 ) -> None:
     """Show or change how an engine with a place of its own scales."""
 
-    async def change(keeping: Keeping, stores: OpenStores) -> EngineView:
+    async def change(keeping: KeyAdmin, stores: OpenStores) -> EngineView:
         def scaled(one: Engine) -> Engine:
-            wanted = _scaled(one.scaling, replicas, target, memory, cpus, up_after, down_after, look_back)
+            wanted = _apply_scaling(
+                one.scaling, replicas, target, memory, cpus, up_after, down_after, look_back
+            )
             return one.model_copy(update={"scaling": wanted})
 
-        return await view_of(stores, await _changed(stores, name, engine, scaled), now_ms())
+        return await read_engine_view(
+            stores, await _change_engine(stores, name, engine, scaled), read_clock_ms()
+        )
 
     view = Installation().administer(change)
     if as_json:
-        screen.tell_json(view.told())
+        screen.print_json(view.to_dict())
         return
-    table = screen.table("setting", "value", "means")
+    table = screen.build_table("setting", "value", "means")
     for field, about in Scaling.model_fields.items():
         table.add_row(
-            field, f"{getattr(view.engine.scaling, field):g}", _MEANS.get(field, about.description or "")
+            field,
+            f"{getattr(view.engine.scaling, field):g}",
+            _SCALING_TEXTS.get(field, about.description or ""),
         )
     screen.out().print(table)
-    if view.engine.wanted == "door":
+    if view.engine.target_placement == "door":
         screen.err().print(f"It lives in the doors now; `kiosk engines place {name} {engine} own` moves it.")
 
 
-_MEANS = {
+_SCALING_TEXTS = {
     "replicas_min": "replicas at rest",
     "replicas_max": "replicas under load",
     "target_requests": "requests under way per replica before another one starts",
@@ -229,11 +247,11 @@ def delete(
 ) -> None:
     """Delete an engine and what serves it; the app's records stay."""
 
-    async def drop(keeping: Keeping, stores: OpenStores) -> None:
-        one = await _found(stores, name, engine)
+    async def drop(keeping: KeyAdmin, stores: OpenStores) -> None:
+        one = await _get_engine(stores, name, engine)
         if one.is_default:
             raise Invalid("the default engine answers requests that name none and can't be deleted")
-        view = await view_of(stores, one, now_ms())
+        view = await read_engine_view(stores, one, read_clock_ms())
         if view.per_s >= BUSY_PER_S and not force:
             raise Conflict(
                 f"{engine} is asked {view.per_s:.2g} times a second; stop asking it and try again in a minute, or "
@@ -241,11 +259,11 @@ def delete(
             )
         await stores.engines.remove(name, engine)
         if wait and view.status is not None:
-            await _gone(stores, name, engine)
+            await _wait_until_deleted(stores, name, engine)
 
-    _while_running(drop, needed=False)
+    _retry_while_running(drop, needed=False)
     if as_json:
-        screen.tell_json({"deleted": True, "app_id": name, "engine_id": engine})
+        screen.print_json({"deleted": True, "app_id": name, "engine_id": engine})
         return
     screen.out().print(f"Engine {engine} of {name} is deleted.")
 
@@ -253,7 +271,7 @@ def delete(
 # --- working on records ----------------------------------------------------------------------------------------
 
 
-def _while_running(work: Any, *, needed: bool) -> Any:
+def _retry_while_running(work: Any, *, needed: bool) -> Any:
     installation = Installation()
     if needed and not installation.is_running and not installation.settings.redis_is_external:
         raise Unavailable(
@@ -262,7 +280,7 @@ def _while_running(work: Any, *, needed: bool) -> Any:
     return installation.administer(work)
 
 
-def _scaled(
+def _apply_scaling(
     before: Scaling,
     replicas: str,
     target: float | None,
@@ -296,22 +314,22 @@ def _scaled(
         raise Invalid(f"{where}{words[:1].lower()}{words[1:]}") from None
 
 
-async def _found(stores: OpenStores, name: str, engine: str) -> Engine:
+async def _get_engine(stores: OpenStores, name: str, engine: str) -> Engine:
     found = await stores.engines.get(name, engine)
     if found is None:
-        raise await _no_engine(stores, name, engine)
+        raise await _raise_no_engine(stores, name, engine)
     return found
 
 
-async def _changed(stores: OpenStores, name: str, engine: str, change: Any) -> Engine:
+async def _change_engine(stores: OpenStores, name: str, engine: str, change: Any) -> Engine:
     changed = await stores.engines.change(name, engine, change)
     if changed is None:
-        raise await _no_engine(stores, name, engine)
+        raise await _raise_no_engine(stores, name, engine)
     return changed
 
 
-async def _no_engine(stores: OpenStores, name: str, engine: str) -> HouseError:
-    apps = sorted((await stores.access.book()).apps)
+async def _raise_no_engine(stores: OpenStores, name: str, engine: str) -> HouseError:
+    apps = sorted((await stores.access.read_all()).apps)
     if name not in apps:
         return NotFound(f"there is no app named {name}; there are: {', '.join(apps) or 'none'}")
     names = [one.engine_id for one in await stores.engines.all(name)]
@@ -323,18 +341,20 @@ async def _no_engine(stores: OpenStores, name: str, engine: str) -> HouseError:
     )
 
 
-def _known_app(apps: list[str], name: str) -> None:
+def _check_app(apps: list[str], name: str) -> None:
     if name not in apps:
         raise NotFound(f"there is no app named {name}; there are: {', '.join(sorted(apps)) or 'none'}")
 
 
-async def _settled(stores: OpenStores, asked: Engine) -> EngineView:
+async def _wait_until_settled(stores: OpenStores, asked: Engine) -> EngineView:
     """Wait until an engine is where it was asked to go."""
     loop = asyncio.get_running_loop()
     until_s = loop.time() + PATIENCE_S
     with screen.err().status(f"moving {asked.engine_id}") as status:
         while True:
-            view = await view_of(stores, await _found(stores, asked.app_id, asked.engine_id), now_ms())
+            view = await read_engine_view(
+                stores, await _get_engine(stores, asked.app_id, asked.engine_id), read_clock_ms()
+            )
             if view.is_settled:
                 return view
             words = view.status.message if view.status else ""
@@ -347,10 +367,10 @@ async def _settled(stores: OpenStores, asked: Engine) -> EngineView:
             await asyncio.sleep(_EVERY_S)
 
 
-async def _gone(stores: OpenStores, name: str, engine: str) -> None:
+async def _wait_until_deleted(stores: OpenStores, name: str, engine: str) -> None:
     loop = asyncio.get_running_loop()
     until_s = loop.time() + PATIENCE_S
-    while engine in await stores.engine_watch.statuses(name):
+    while engine in await stores.engine_watch.list_statuses(name):
         if loop.time() > until_s:
             raise Unavailable(
                 "the engine is deleted, but its replicas have not ended yet; see `kiosk status`"
@@ -360,6 +380,6 @@ async def _gone(stores: OpenStores, name: str, engine: str) -> None:
 
 def _show(view: EngineView, *, as_json: bool) -> None:
     if as_json:
-        screen.tell_json(view.told())
+        screen.print_json(view.to_dict())
         return
-    screen.out().print(view.sentence())
+    screen.out().print(view.to_sentence())

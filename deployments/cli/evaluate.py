@@ -16,7 +16,7 @@ from deployments.cli.installation import Installation
 from deployments.cli.train import AppName, AsJson, EngineName
 
 if TYPE_CHECKING:
-    from cluster.artifacts.artifact_store import Shelf
+    from cluster.artifacts.artifact_store import ArtifactStore
     from jobs.refresh.recipe import Recipe
 
 EPILOG = """
@@ -27,11 +27,12 @@ EPILOG = """
   kiosk evaluate bookshop --snapshot 053040c827b6cf19 --protocol leave_last_out
   kiosk evaluate bookshop --recipe ./mine.toml --out figures/      pictures (SVG and PNG), report.json, report.md
 
-Every reader's whole catalog is ranked, nothing is sampled but readers. `by_time` learns from everything before an
+Every reader's whole catalog is ranked, nothing is sampled but readers. `split_by_time` learns from everything before an
 instant and asks what came after it, as in real life; `leave_last_out` asks for everybody's last product. Weights
 and parameters are chosen on events before the test. Intervals are 95 % bootstrap intervals over readers.
 Readers are new without an event before the test, light with 1 to 9 events, heavy with 10 or more.
-Where all products of a basket have one timestamp, `leave_last_out` is far below `by_time`: which of them is the last is
+Where all products of a basket have one timestamp, `leave_last_out` is far below `split_by_time`: which of them
+is the last is
 chance, and only that one counts as right.
 
 It trains each protocol anew, so it takes about twice what a training takes with each: on two cores half a minute for
@@ -54,8 +55,8 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Measure NDCG, recall, hit rate, MRR, coverage and novelty, by segment, with intervals."""
-    from cluster.runtime.artifact_access import open_shelf
-    from jobs.refresh.runs.local_worker import be_modest
+    from cluster.runtime.artifact_access import open_artifact_store
+    from jobs.refresh.runs.local_worker import lower_priority
     from jobs.refresh.runs.stages import PROTOCOLS as KNOWN
 
     protocols = tuple(protocol or PROTOCOLS)
@@ -65,16 +66,16 @@ def evaluate(
         raise Invalid("choose one of --recipe and --snapshot")
     installation = Installation()
     installation.refuse_absent()
-    shelf = open_shelf(installation.settings)
-    chosen, serving = asyncio.run(_chosen(installation, shelf, app, engine, recipe, snapshot))
-    be_modest()
+    shelf = open_artifact_store(installation.settings)
+    chosen, serving = asyncio.run(_select_target(installation, shelf, app, engine, recipe, snapshot))
+    lower_priority()
     with screen.err().status("reading what has settled") as status:
-        reports = _reports(shelf, app, chosen, serving, protocols, readers, status.update)
+        reports = _build_reports(shelf, app, chosen, serving, protocols, readers, status.update)
     if all("error" in report for report in reports):
         raise Invalid(reports[0]["error"])
-    written = [] if out is None else _written(out, reports, app, engine)
+    written = [] if out is None else _write_files(out, reports, app, engine)
     if as_json:
-        screen.tell_json({"app_id": app, "engine_id": engine, "reports": reports, "written": written})
+        screen.print_json({"app_id": app, "engine_id": engine, "reports": reports, "written": written})
         return
     for report in reports:
         _show(report)
@@ -82,34 +83,34 @@ def evaluate(
         screen.out().print("Written: " + ", ".join(written))
 
 
-async def _chosen(
-    installation: Installation, shelf: Shelf, app: str, engine: str, recipe: str, snapshot: str
+async def _select_target(
+    installation: Installation, shelf: ArtifactStore, app: str, engine: str, recipe: str, snapshot: str
 ) -> tuple[Recipe, dict[str, Any] | None]:
     """Say what is examined, and what serves if that is something else."""
-    from cluster.artifacts.snapshots import SnapshotShelf
-    from jobs.refresh.recipe import load
-    from jobs.refresh.runs.promotion import engine_named
-    from jobs.refresh.runs.run_commands import known_engine
-    from jobs.refresh.runs.version_comparison import recipe_of
+    from cluster.artifacts.snapshots import SnapshotStore
+    from jobs.refresh.recipe import load_recipe_file
+    from jobs.refresh.runs.promotion import get_engine
+    from jobs.refresh.runs.run_commands import check_engine
+    from jobs.refresh.runs.version_comparison import load_recipe
 
-    async with installation.stores() as stores:
-        await known_engine(stores, app, engine)
-        now = (await engine_named(stores, app, engine)).snapshot
-    snapshots = SnapshotShelf(shelf)
+    async with installation.open_stores() as stores:
+        await check_engine(stores, app, engine)
+        now = (await get_engine(stores, app, engine)).snapshot
+    snapshots = SnapshotStore(shelf)
     if not recipe and (snapshot or now) in ("", now):
         if not now:
             screen.err().print("Nothing that was learned serves yet; the default recipe is examined.")
-            return load("default"), None
-        return recipe_of(snapshots, app, engine, now), None
-    chosen = load(recipe) if recipe else recipe_of(snapshots, app, engine, snapshot)
+            return load_recipe_file("default"), None
+        return load_recipe(snapshots, app, engine, now), None
+    chosen = load_recipe_file(recipe) if recipe else load_recipe(snapshots, app, engine, snapshot)
     serving = (
         {"version": now, "recipe": snapshots.manifest(app, engine, now).facts["recipe"]} if now else None
     )
     return chosen, serving
 
 
-def _reports(
-    shelf: Shelf,
+def _build_reports(
+    shelf: ArtifactStore,
     app: str,
     recipe: Recipe,
     serving: dict[str, Any] | None,
@@ -117,16 +118,16 @@ def _reports(
     readers: int,
     tell: Any,
 ) -> list[dict[str, Any]]:
-    from cluster.artifacts.segments import SegmentShelf
+    from cluster.artifacts.segments import SegmentStore
     from jobs.refresh.evaluation.protocol_notes import protocol_note
-    from jobs.refresh.runs.training_source import read_source
-    from jobs.refresh.runs.version_comparison import evaluated
+    from jobs.refresh.runs.training_source import read_training_source
+    from jobs.refresh.runs.version_comparison import evaluate_recipe
 
-    data = read_source(SegmentShelf(shelf), app, recipe).data
+    data = read_training_source(SegmentStore(shelf), app, recipe).data
     reports: list[dict[str, Any]] = []
     for protocol in protocols:
         try:
-            report = evaluated(data, recipe, protocol, serving=serving, readers=readers, tell=tell)
+            report = evaluate_recipe(data, recipe, protocol, serving=serving, readers=readers, tell=tell)
             note = protocol_note(protocol, data)
             reports.append({**report, "note": note} if note else report)
         except HouseError as error:
@@ -134,7 +135,7 @@ def _reports(
     return reports
 
 
-def _cell_beside(other: dict[str, Any], figure: str) -> str:
+def _format_comparison(other: dict[str, Any], figure: str) -> str:
     mean = other["segments"]["all"].get(figure)
     low, high = other.get("intervals", {}).get("all", {}).get(figure, (None, None))
     if mean is None:
@@ -143,14 +144,14 @@ def _cell_beside(other: dict[str, Any], figure: str) -> str:
 
 
 def _show(report: dict[str, Any]) -> None:
-    from jobs.refresh.evaluation.protocol_notes import SEGMENTS
+    from jobs.refresh.evaluation.protocol_notes import SEGMENT_NOTE
 
     if "error" in report:
         screen.err().print(f"{report['protocol']}: {report['error']}")
         return
     k = report["k"]
     names = [f"ndcg@{k}", f"recall@{k}", "recall@20", f"hit_rate@{k}", f"mrr@{k}", f"novelty@{k}"]
-    table = screen.table("readers", "", *names, title=f"{report['trial']}: {report['recipe']}")
+    table = screen.build_table("readers", "", *names, title=f"{report['trial']}: {report['recipe']}")
     for segment in report["segments"]:
         cells = []
         for name in names:
@@ -160,9 +161,9 @@ def _show(report: dict[str, Any]) -> None:
             )
         table.add_row(segment["name"], f"{segment['readers']:,}", *cells)
     for name, other in report["beside"].items():
-        table.add_row(name, "", *(_cell_beside(other, figure) for figure in names))
+        table.add_row(name, "", *(_format_comparison(other, figure) for figure in names))
     screen.out().print(table)
-    screen.tell_lines(SEGMENTS)
+    screen.print_lines(SEGMENT_NOTE)
     if "note" in report:
         screen.out().print(report["note"])
     screen.out().print(f"coverage@{k} {report['coverage']:.3f}")
@@ -178,15 +179,15 @@ def _show(report: dict[str, Any]) -> None:
         screen.err().print(report["not_compared"])
 
 
-def _written(out: Path, reports: list[dict[str, Any]], app: str, engine: str) -> list[str]:
-    from jobs.refresh.evaluation.plots import charts, pictures, png
-    from jobs.refresh.evaluation.reports import as_markdown
+def _write_files(out: Path, reports: list[dict[str, Any]], app: str, engine: str) -> list[str]:
+    from jobs.refresh.evaluation.plots import draw_reports, render_png, render_reports_svg
+    from jobs.refresh.evaluation.reports import markdown_from_reports
 
     out.mkdir(parents=True, exist_ok=True)
-    files = {name: text.encode() for name, text in pictures(reports).items()}
-    files |= {f"{name}.png": png(chart) for name, chart in charts(reports).items()}
+    files = {name: text.encode() for name, text in render_reports_svg(reports).items()}
+    files |= {f"{name}.png": render_png(chart) for name, chart in draw_reports(reports).items()}
     files["report.json"] = json.dumps(reports, indent=2).encode()
-    files["report.md"] = as_markdown(reports, f"{app}/{engine}").encode()
+    files["report.md"] = markdown_from_reports(reports, f"{app}/{engine}").encode()
     for name, data in files.items():
         (out / name).write_bytes(data)
     return [str(out / name) for name in files]

@@ -16,12 +16,12 @@ PARTLY, WRONG_USE, NOT_RUNNING = 1, 2, 3
 
 
 @contextmanager
-def exit_codes(*, as_json: bool) -> Iterator[None]:
+def exit_on_error(*, as_json: bool) -> Iterator[None]:
     """Print an error of ours and end the command with its code."""
     try:
         yield
     except HouseError as error:
-        screen.tell_error(error, as_json=as_json)
+        screen.print_error(error, as_json=as_json)
         raise typer.Exit(exit_code_of(error)) from error
     except BrokenPipeError:
         # whoever read our output has enough; what Python would flush at its end goes nowhere

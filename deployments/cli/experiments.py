@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from actors.experiments.drafts import drafts_in
-from actors.experiments.experiment_json import told
-from actors.experiments.lifecycle import ExperimentDesk
-from actors.experiments.messages import Edit
-from cluster.admin.key_admin import Keeping
+from actors.experiments.drafts import parse_drafts
+from actors.experiments.experiment_json import experiment_to_dict
+from actors.experiments.lifecycle import ExperimentLifecycle
+from actors.experiments.messages import ExperimentUpdate
+from cluster.admin.key_admin import KeyAdmin
 from cluster.clock import SystemClock
 from cluster.errors import Invalid, Malformed, NotFound
 from cluster.records.experiment import Experiment
@@ -22,8 +22,8 @@ from cluster.records.validation.json_limits import load_json
 from cluster.store.connect import OpenStores
 from deployments.cli import screen
 from deployments.cli.charts import write_charts
-from deployments.cli.experiment_views import drawings, show_list, show_one, show_report
-from deployments.cli.installation import Installation, now_ms
+from deployments.cli.experiment_views import build_charts, show_list, show_one, show_report
+from deployments.cli.installation import Installation, read_clock_ms
 
 app = typer.Typer(help="Experiments: which variant works.", no_args_is_help=True)
 
@@ -76,9 +76,11 @@ def create(
 ) -> None:
     """Make experiments, all or none; they are drafts until they are started."""
     drafts = _items(file)
-    made = _at_desk(name, lambda desk: desk.create(name, drafts))
+    made = _run_use_case(name, lambda desk: desk.create(name, drafts))
     if as_json:
-        screen.tell_json({"app_id": name, "created": [told(one, now_ms()) for one in made]})
+        screen.print_json(
+            {"app_id": name, "created": [experiment_to_dict(one, read_clock_ms()) for one in made]}
+        )
         return
     for one in made:
         screen.out().print(f"{one.slug} made, a draft; `kiosk experiments start {name} {one.slug}` starts it")
@@ -87,29 +89,31 @@ def create(
 @app.command("list")
 def list_experiments(name: Name, as_json: AsJson = False) -> None:
     """List the experiments of an app."""
-    found = _at_desk(name, lambda desk: desk.all(name))
+    found = _run_use_case(name, lambda desk: desk.list_experiments(name))
     if as_json:
-        screen.tell_json({"app_id": name, "experiments": [told(one, now_ms()) for one in found]})
+        screen.print_json(
+            {"app_id": name, "experiments": [experiment_to_dict(one, read_clock_ms()) for one in found]}
+        )
         return
-    show_list(found, now_ms())
+    show_list(found, read_clock_ms())
 
 
 @app.command("show")
 def show(name: Name, experiment: Named, as_json: AsJson = False) -> None:
     """Show one experiment."""
-    found = _at_desk(name, lambda desk: desk.get(name, experiment))
+    found = _run_use_case(name, lambda desk: desk.get(name, experiment))
     if as_json:
-        screen.tell_json(told(found, now_ms()))
+        screen.print_json(experiment_to_dict(found, read_clock_ms()))
         return
-    show_one(found, now_ms())
+    show_one(found, read_clock_ms())
 
 
 @app.command("start")
 def start(name: Name, experiment: Named, as_json: AsJson = False) -> None:
     """Let it run from now on, also one that was paused. In force everywhere within a second."""
 
-    async def begin(desk: ExperimentDesk) -> Experiment:
-        _check_snapshots(await desk.get(name, experiment))
+    async def begin(desk: ExperimentLifecycle) -> Experiment:
+        _check_snapshot_versions(await desk.get(name, experiment))
         return await desk.start(name, experiment)
 
     _step(name, as_json, begin)
@@ -126,8 +130,8 @@ def schedule(
     """Let it run from a moment on; nobody has to be awake."""
     begins, ends = _moment(at, "--at"), _moment(until, "--until") if until else None
 
-    async def plan(desk: ExperimentDesk) -> Experiment:
-        _check_snapshots(await desk.get(name, experiment))
+    async def plan(desk: ExperimentLifecycle) -> Experiment:
+        _check_snapshot_versions(await desk.get(name, experiment))
         return await desk.schedule(name, experiment, begins, ends)
 
     _step(name, as_json, plan)
@@ -149,7 +153,7 @@ def edit(
     as_json: AsJson = False,
 ) -> None:
     """Change one, also while it runs; nobody who has a variant gets another."""
-    wanted = Edit(
+    wanted = ExperimentUpdate(
         name=title,
         traffic=traffic,
         weights=_weights(weight or []),
@@ -158,13 +162,13 @@ def edit(
         layer=layer,
         slice=_slice(part) if part else None,
     )
-    if wanted == Edit():
+    if wanted == ExperimentUpdate():
         raise Invalid("say what is to be changed; `kiosk experiments edit --help` lists it")
-    found = _at_desk(name, lambda desk: desk.edit(name, experiment, wanted))
+    found = _run_use_case(name, lambda desk: desk.edit(name, experiment, wanted))
     if as_json:
-        screen.tell_json(told(found, now_ms()))
+        screen.print_json(experiment_to_dict(found, read_clock_ms()))
         return
-    show_one(found, now_ms())
+    show_one(found, read_clock_ms())
 
 
 @app.command("pause")
@@ -195,54 +199,54 @@ def report_experiment(
 ) -> None:
     """Report what came of it: conversions, the split, latency and errors. No person is named."""
     # Imported here: every other command starts faster without it.
-    from actors.experiments.report_data import gather
-    from cluster.runtime.artifact_access import open_shelf
+    from actors.experiments.report_data import load_report
+    from cluster.runtime.artifact_access import open_artifact_store
 
     installation = Installation()
 
-    async def read(keeping: Keeping, stores: OpenStores) -> Any:
-        await _known(keeping, name)
-        found = await ExperimentDesk(stores, SystemClock()).get(name, experiment)
-        return await gather(stores, open_shelf(installation.settings), found)
+    async def read(keeping: KeyAdmin, stores: OpenStores) -> Any:
+        await _check_app(keeping, name)
+        found = await ExperimentLifecycle(stores, SystemClock()).get(name, experiment)
+        return await load_report(stores, open_artifact_store(installation.settings), found)
 
     found = installation.administer(read)
     wanted = [form.strip() for form in forms.split(",") if form.strip()]
-    files = write_charts(charts, drawings(found), wanted) if charts is not None else []
+    files = write_charts(charts, build_charts(found), wanted) if charts is not None else []
     if as_json:
-        screen.tell_json({"app_id": name, **found.told(), "charts": [str(path) for path in files]})
+        screen.print_json({"app_id": name, **found.told(), "charts": [str(path) for path in files]})
         return
     show_report(found)
     for path in files:
-        screen.tell_lines(str(path))
+        screen.print_lines(str(path))
 
 
-def _step(name: str, as_json: bool, work: Callable[[ExperimentDesk], Awaitable[Experiment]]) -> None:
-    found = _at_desk(name, work)
+def _step(name: str, as_json: bool, work: Callable[[ExperimentLifecycle], Awaitable[Experiment]]) -> None:
+    found = _run_use_case(name, work)
     if as_json:
-        screen.tell_json(told(found, now_ms()))
+        screen.print_json(experiment_to_dict(found, read_clock_ms()))
         return
-    screen.out().print(f"{found.slug} of {name} is {found.standing(now_ms())}")
+    screen.out().print(f"{found.slug} of {name} is {found.standing(read_clock_ms())}")
 
 
-def _at_desk(name: str, work: Callable[[ExperimentDesk], Awaitable[Any]]) -> Any:
-    async def run(keeping: Keeping, stores: OpenStores) -> Any:
-        await _known(keeping, name)
-        return await work(ExperimentDesk(stores, SystemClock()))
+def _run_use_case(name: str, work: Callable[[ExperimentLifecycle], Awaitable[Any]]) -> Any:
+    async def run(keeping: KeyAdmin, stores: OpenStores) -> Any:
+        await _check_app(keeping, name)
+        return await work(ExperimentLifecycle(stores, SystemClock()))
 
     return Installation().administer(run)
 
 
-async def _known(keeping: Keeping, name: str) -> None:
+async def _check_app(keeping: KeyAdmin, name: str) -> None:
     if all(one.app_id != name for one in await keeping.apps()):
         raise NotFound(f"there is no app named {name}; see `kiosk apps list`")
 
 
-def _check_snapshots(experiment: Experiment) -> None:
+def _check_snapshot_versions(experiment: Experiment) -> None:
     if any(variant.snapshot for variant in experiment.variants):
-        from actors.experiments.report_data import check_snapshots
-        from cluster.runtime.artifact_access import open_shelf
+        from actors.experiments.report_data import validate_snapshots
+        from cluster.runtime.artifact_access import open_artifact_store
 
-        check_snapshots(experiment, open_shelf(Installation().settings))
+        validate_snapshots(experiment, open_artifact_store(Installation().settings))
 
 
 def _moment(text: str, option: str) -> int:
@@ -279,7 +283,7 @@ def _items(file: str) -> list[Any]:
     except Malformed as error:
         reason = error.facts["detail"][0]["msg"]
         raise Invalid(f"{file} is not what JSON should be: {reason}") from error
-    drafts = drafts_in(found)
+    drafts = parse_drafts(found)
     if drafts is None:
         raise Invalid(
             'there are no experiments in the file: one, an array of them, or {"experiments": [...]}'

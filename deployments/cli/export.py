@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deployments.cli import screen
-from deployments.cli.exit_codes import PARTLY, exit_codes
-from deployments.cli.installation import Installation, now_ms
-from deployments.cli.report import span_ms
+from deployments.cli.exit_codes import PARTLY, exit_on_error
+from deployments.cli.installation import Installation, read_clock_ms
+from deployments.cli.report import parse_span_ms
 
 if TYPE_CHECKING:
     from jobs.export.file_export import ExportOrder, ExportSummary
@@ -68,17 +68,17 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write all users, products, interactions or queries of an app into a file, up to this moment."""
-    from cluster.artifacts.table_files import STANDARD_OUTPUT, format_of
+    from cluster.artifacts.table_files import STANDARD_OUTPUT, choose_format
     from jobs.export.file_export import ExportOrder, check_subject
 
-    with exit_codes(as_json=as_json and out != STANDARD_OUTPUT):
+    with exit_on_error(as_json=as_json and out != STANDARD_OUTPUT):
         installation = Installation()
         order = ExportOrder(
             app,
             check_subject(subject),
             out,
-            format_of(out, form),
-            since_of(since),
+            choose_format(out, form),
+            parse_since(since),
             keep_formulas,
             WAIT_S if installation.is_running else 0.0,
         )
@@ -109,25 +109,25 @@ def show_progress(what: str) -> Iterator[Callable[[int, int], None]]:
         yield watch
 
 
-def since_of(text: str) -> int:
+def parse_since(text: str) -> int:
     """Read a day, a moment, or a span of time back from now, as milliseconds since 1970; 0 for nothing.
 
     Errors:
         Invalid: it is none of them
     """
-    from jobs.export.driver import moment_of
+    from jobs.export.driver import ms_from_time
 
-    return now_ms() - span_ms(text) if _SPAN.fullmatch(text) else moment_of(text)
+    return read_clock_ms() - parse_span_ms(text) if _SPAN.fullmatch(text) else ms_from_time(text)
 
 
 async def _export(
     installation: Installation, order: ExportOrder, watch: Callable[[int, int], None]
 ) -> ExportSummary:
-    from cluster.runtime.artifact_access import open_shelf
-    from jobs.export.file_export import export as write
+    from cluster.runtime.artifact_access import open_artifact_store
+    from jobs.export.file_export import export_to_file as write
 
-    async with installation.stores() as stores:
-        return await write(order, stores, open_shelf(installation.settings), watch=watch)
+    async with installation.open_stores() as stores:
+        return await write(order, stores, open_artifact_store(installation.settings), watch=watch)
 
 
 def _show(summary: ExportSummary, *, as_json: bool) -> None:
@@ -137,8 +137,8 @@ def _show(summary: ExportSummary, *, as_json: bool) -> None:
     if summary.order.out == STANDARD_OUTPUT:
         screen.err().print(f"{summary.rows:,} rows, {facts['digest']}")
     elif as_json:
-        screen.tell_json(facts)
+        screen.print_json(facts)
     else:
         began = f" from {facts['from']}" if facts["from"] else ""
         screen.out().print(f"{summary.rows:,} {summary.order.subject}{began} to {facts['to']}")
-        screen.tell_lines(f"{facts['digest']}  {summary.order.out}")
+        screen.print_lines(f"{facts['digest']}  {summary.order.out}")

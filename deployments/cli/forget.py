@@ -20,7 +20,7 @@ from cluster.ids import new_request_id
 from cluster.records.erasure import Erasure
 from cluster.store.connect import OpenStores
 from deployments.cli import screen
-from deployments.cli.installation import Installation, now_ms
+from deployments.cli.installation import Installation, read_clock_ms
 
 FORGET_EPILOG = """
 [bold]Examples[/]
@@ -71,9 +71,9 @@ def forget(
     if receipt:
         found = asyncio.run(_receipt(installation, app, receipt))
     else:
-        found = asyncio.run(_forgotten(installation, app, _id_of(user), anonymous, later))
+        found = asyncio.run(_erase_user(installation, app, _reader_id(user), anonymous, later))
     if as_json:
-        screen.tell_json(found.to_dict())
+        screen.print_json(found.to_dict())
     else:
         _show(found)
     if found.left or found.status != "finished":
@@ -87,7 +87,7 @@ def export_user(
     out: Annotated[Path | None, typer.Option(help="Write into this file; else to standard output.")] = None,
 ) -> None:
     """Write everything that is known of a person, as JSON Lines."""
-    rows = asyncio.run(_read_person(Installation(), app, _id_of(user), anonymous))
+    rows = asyncio.run(_read_person(Installation(), app, _reader_id(user), anonymous))
     text = b"".join(orjson.dumps(row) + b"\n" for row in rows)
     if out is None:
         sys.stdout.buffer.write(text)
@@ -98,20 +98,20 @@ def export_user(
     screen.err().print(f"{len(rows) - 1} things written to {out}")
 
 
-def add_to(line: typer.Typer) -> None:
+def register_commands(line: typer.Typer) -> None:
     """Add both commands to the command line."""
     line.command("forget", epilog=FORGET_EPILOG)(forget)
     line.command("export-user", epilog=EXPORT_EPILOG)(export_user)
 
 
-async def _forgotten(
+async def _erase_user(
     installation: Installation, app_id: str, user_id: str, anonymous_id: str, later: bool
 ) -> Erasure:
     from actors.intake.client import Erasures
 
     # before the stores are opened, which takes the lock of a stopped installation
     is_running = installation.is_running
-    async with _opened(installation, app_id) as stores:
+    async with _open_app(installation, app_id) as stores:
         erasures = Erasures(stores, SystemClock())
         ordered = await erasures.order(
             app_id,
@@ -137,16 +137,16 @@ async def _intake(
     from actors.intake.loop import IntakeLoop
     from actors.language.embedder import HashingEmbedder
     from cluster.admin.person_files import PersonFiles
-    from cluster.artifacts.segments import SegmentShelf
+    from cluster.artifacts.segments import SegmentStore
     from cluster.meter import SilentMeter
-    from cluster.runtime.artifact_access import open_shelf
+    from cluster.runtime.artifact_access import open_artifact_store
 
     settings = installation.settings
     if not settings.redis_is_external:
-        await stores.erasures.forget_followers(app_id)
+        await stores.erasures.delete_followers(app_id)
     loop = IntakeLoop(
         stores,
-        SegmentShelf(open_shelf(settings)),
+        SegmentStore(open_artifact_store(settings)),
         HashingEmbedder(),
         SystemClock(),
         SilentMeter(),
@@ -165,14 +165,14 @@ async def _intake(
 async def _receipts(installation: Installation, app_id: str) -> list[Erasure]:
     from actors.intake.client import Erasures
 
-    async with _opened(installation, app_id) as stores:
+    async with _open_app(installation, app_id) as stores:
         return await Erasures(stores, SystemClock()).receipts(app_id)
 
 
 async def _receipt(installation: Installation, app_id: str, erasure_id: str) -> Erasure:
     from actors.intake.client import Erasures
 
-    async with _opened(installation, app_id) as stores:
+    async with _open_app(installation, app_id) as stores:
         return await Erasures(stores, SystemClock()).receipt(app_id, erasure_id)
 
 
@@ -181,35 +181,35 @@ async def _read_person(
 ) -> list[dict[str, Any]]:
     from actors.intake.person_places import PersonPlaces
     from cluster.admin.person_files import PersonFiles
-    from cluster.runtime.artifact_access import open_shelf
+    from cluster.runtime.artifact_access import open_artifact_store
 
     if bool(user_id) == bool(anonymous_id):
         raise Invalid("name either a user (--user) or a visitor (--anonymous)")
     settings = installation.settings
-    async with _opened(installation, app_id) as stores:
+    async with _open_app(installation, app_id) as stores:
         person = await stores.erasures.person(app_id, user_id, anonymous_id)
-        places = PersonPlaces(stores, open_shelf(settings), PersonFiles(settings.data_dir))
+        places = PersonPlaces(stores, open_artifact_store(settings), PersonFiles(settings.data_dir))
         found = await places.read(person)
     about = {
         "app_id": app_id,
         "user_id": user_id,
         "anonymous_ids": list(person.anonymous_ids),
-        "exported_at": iso_ms(now_ms()),
+        "exported_at": iso_ms(read_clock_ms()),
         "places": {place: len(items) for place, items in found.items()},
     }
     return [about, *({"place": place, "item": item} for place, items in found.items() for item in items)]
 
 
 @asynccontextmanager
-async def _opened(installation: Installation, app_id: str) -> AsyncIterator[OpenStores]:
-    async with installation.stores() as stores:
-        book = await stores.access.book()
+async def _open_app(installation: Installation, app_id: str) -> AsyncIterator[OpenStores]:
+    async with installation.open_stores() as stores:
+        book = await stores.access.read_all()
         if app_id not in book.apps:
             raise NotFound(f"there is no app named {app_id}; see `kiosk apps list`")
         yield stores
 
 
-def _id_of(given: str) -> str:
+def _reader_id(given: str) -> str:
     if given != "-":
         return given
     line = sys.stdin.readline().rstrip("\r\n")
@@ -220,9 +220,9 @@ def _id_of(given: str) -> str:
 
 def _list(found: list[Erasure], as_json: bool) -> None:
     if as_json:
-        screen.tell_json({"erasures": [erasure.to_dict() for erasure in found]})
+        screen.print_json({"erasures": [erasure.to_dict() for erasure in found]})
         return
-    table = screen.table("erasure", "ordered", "state", "left")
+    table = screen.build_table("erasure", "ordered", "state", "left")
     for erasure in found:
         table.add_row(erasure.erasure_id, iso_ms(erasure.created_at)[:19], erasure.status, str(erasure.left))
     screen.out().print(table if found else "Nobody was forgotten yet.")
@@ -230,7 +230,7 @@ def _list(found: list[Erasure], as_json: bool) -> None:
 
 def _show(erasure: Erasure) -> None:
     """Show a receipt within 80 columns: counts in a table, reasons below it."""
-    table = screen.table("place", "found", "left")
+    table = screen.build_table("place", "found", "left")
     for place in erasure.places:
         table.add_row(place.place, str(place.found), str(place.left))
     out = screen.out()
@@ -240,8 +240,8 @@ def _show(erasure: Erasure) -> None:
     out.print(table)
     for place in erasure.places:
         if place.left:
-            screen.tell_lines(f"{place.place}: {place.left} left until {place.until}")
+            screen.print_lines(f"{place.place}: {place.left} left until {place.until}")
         if place.reason:
-            screen.tell_lines(*wrap(place.reason, 78, initial_indent="  ", subsequent_indent="  "))
+            screen.print_lines(*wrap(place.reason, 78, initial_indent="  ", subsequent_indent="  "))
     if erasure.status == "finished" and not erasure.left:
         out.print("Nothing is left.")

@@ -14,18 +14,23 @@ import psutil
 
 from actors.models.allowed_learners import ALLOWED
 from cluster.admin.allowed_learners import allowed_learners
-from cluster.admin.key_admin import Keeping
-from cluster.admin.vault import ensure_master_key, vault_of
+from cluster.admin.key_admin import KeyAdmin
+from cluster.admin.vault import ensure_master_key, open_vault
 from cluster.clock import SystemClock
 from cluster.errors import Conflict, Fault, Unavailable
 from cluster.local.redis_server import RedisServer
-from cluster.paths import Places
+from cluster.paths import InstallationPaths
 from cluster.records.access import App
 from cluster.runtime.connecting import ADMIN_S, connect
 from cluster.runtime.disk import DiskGuard
-from cluster.runtime.installation_state import Lock, State, load_state, lock_holder
-from cluster.runtime.processes import belonging_to, end
-from cluster.runtime.progress import Patience
+from cluster.runtime.installation_state import (
+    InstallationLock,
+    InstallationState,
+    find_lock_holder,
+    load_state,
+)
+from cluster.runtime.processes import end_processes, list_processes
+from cluster.runtime.progress import StallTimer
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 
@@ -41,20 +46,20 @@ class Installation:
     def __init__(self, settings: Settings | None = None) -> None:
         """Look at an installation; without `settings` by those it runs with, else by those of this shell."""
         own = Settings() if settings is None else settings
-        self.places = Places.of(own.data_dir)
+        self.places = InstallationPaths.from_data_dir(own.data_dir)
         state = self.state
         self.settings, self.in_vain = own, list[str]()
         if settings is None and state is not None:
             self.settings, self.in_vain = own.replaced_by(state.settings)
-        ALLOWED.read_from(partial(allowed_learners, self.settings))
+        ALLOWED.set_source(partial(allowed_learners, self.settings))
 
     @property
     def is_running(self) -> bool:
         """Does somebody keep it alive?"""
-        return lock_holder(self.places) != 0
+        return find_lock_holder(self.places) != 0
 
     @property
-    def state(self) -> State | None:
+    def state(self) -> InstallationState | None:
         """What its supervisor said last; None while it does not run."""
         return load_state(self.places) if self.is_running else None
 
@@ -64,10 +69,10 @@ class Installation:
 
         Cost: looks at every process of the machine, unless the installation runs.
         """
-        return [] if self.is_running else belonging_to(self.places)
+        return [] if self.is_running else list_processes(self.places)
 
     @property
-    def why_not_running(self) -> str:
+    def not_running_reason(self) -> str:
         """Say in what way it does not run, and what to do."""
         left = len(self.leftovers)
         if left:
@@ -80,7 +85,7 @@ class Installation:
         Errors:
             Unavailable: the disk is over the limit
         """
-        reason = DiskGuard(self.places.data_dir, self.settings.disk_limit, SystemClock()).reason()
+        reason = DiskGuard(self.places.data_dir, self.settings.disk_limit, SystemClock()).refusal_reason()
         if reason:
             raise Unavailable(f"{reason} KIOSK_DISK_LIMIT is {self.settings.disk_limit:.0%}.")
 
@@ -108,41 +113,41 @@ class Installation:
         """
         if not self.leftovers:
             return 0
-        lock = Lock(self.places.lock)
-        if not lock.take():
+        lock = InstallationLock(self.places.lock)
+        if not lock.acquire():
             return 0
         try:
-            return self.clear_up()
+            return self.stop_processes()
         finally:
-            lock.drop()
+            lock.release()
 
-    def clear_up(self) -> int:
+    def stop_processes(self) -> int:
         """End all its processes, remove what goes away with them, and return how many there were.
 
         Errors:
             Fault: a process can't be ended
         """
         places = self.places
-        found = belonging_to(places)
-        left = [process.pid for process in end(found, 3.0)]
+        found = list_processes(places)
+        left = [process.pid for process in end_processes(found, 3.0)]
         if left:
             raise Fault(f"these processes can't be ended: {left}; end them by hand")
         shutil.rmtree(places.run_dir, ignore_errors=True)
-        for path in (places.state, places.redis_url, places.front_wrapper, places.front_wishes):
+        for path in (places.state, places.redis_url, places.haproxy_wrapper, places.haproxy_options):
             path.unlink(missing_ok=True)
         return len(found)
 
-    def wait_for(self, stalled_s: float, on_stage: Callable[[float, str], None]) -> State:
+    def wait_until_ready(self, stalled_s: float, on_stage: Callable[[float, str], None]) -> InstallationState:
         """Wait until it is ready or has failed, as long as it makes progress; each stage is handed over once.
 
         Errors:
             Unavailable: nothing moved for `stalled_s`, or the supervisor ended
         """
-        patience, shown = Patience(stalled_s), 0
+        patience, shown = StallTimer(stalled_s), 0
         while not patience.is_over:
             state = load_state(self.places)
             if state is not None:
-                patience.note((state.phase, state.message))
+                patience.record((state.phase, state.message))
                 for after_s, message in state.stages[shown:]:
                     on_stage(after_s, message)
                 shown = len(state.stages)
@@ -153,42 +158,42 @@ class Installation:
             time.sleep(0.05)
         raise Unavailable(f"no progress for {stalled_s:.0f} s; see {self.places.supervisor_log}")
 
-    def administer(self, work: Callable[[Keeping, OpenStores], Awaitable[T]]) -> T:
+    def administer(self, work: Callable[[KeyAdmin, OpenStores], Awaitable[T]]) -> T:
         """Do something to apps and keys, whether the installation runs or not."""
 
         async def run() -> T:
-            async with self.stores() as stores:
-                return await work(Keeping(stores.access, vault_of(self.settings)), stores)
+            async with self.open_stores() as stores:
+                return await work(KeyAdmin(stores.access, open_vault(self.settings)), stores)
 
         return asyncio.run(run())
 
     def information(self, section: str) -> dict[str, str]:
         """Read what Redis says of itself."""
 
-        async def read(keeping: Keeping, stores: OpenStores) -> dict[str, str]:
+        async def read(keeping: KeyAdmin, stores: OpenStores) -> dict[str, str]:
             return await stores.info(section)
 
         return self.administer(read)
 
-    def apps(self) -> list[App]:
+    def list_apps(self) -> list[App]:
         """List the apps with their settings."""
 
-        async def read(keeping: Keeping, stores: OpenStores) -> list[App]:
+        async def read(keeping: KeyAdmin, stores: OpenStores) -> list[App]:
             return await keeping.apps()
 
         return self.administer(read)
 
-    def waiting_batches(self) -> int:
+    def count_waiting_batches(self) -> int:
         """Count accepted uploads that were not applied yet, over all apps."""
 
-        async def read(keeping: Keeping, stores: OpenStores) -> int:
+        async def read(keeping: KeyAdmin, stores: OpenStores) -> int:
             depths = [await stores.intake.depth(app.app_id) for app in await keeping.apps()]
             return sum(depths)
 
         return self.administer(read)
 
     @asynccontextmanager
-    async def stores(self) -> AsyncIterator[OpenStores]:
+    async def open_stores(self) -> AsyncIterator[OpenStores]:
         """Open the stores; while the installation is stopped its Redis is started for as long as it takes.
 
         Errors:
@@ -207,14 +212,14 @@ class Installation:
             # One of them is a Redis on the same files.
             raise Unavailable(KILLED.format(left))
         self.places.make()
-        lock = Lock(self.places.lock)
-        if not lock.take():
+        lock = InstallationLock(self.places.lock)
+        if not lock.acquire():
             raise Conflict(BUSY)
         try:
             ensure_master_key(self.settings)
             redis = RedisServer(self.places, memory_mb=self.settings.redis_memory_mb)
             try:
-                redis.start_mending(REDIS_S)
+                redis.start_and_repair(REDIS_S)
                 async with connect(Settings(), slow_s=ADMIN_S) as stores:
                     yield stores
             finally:
@@ -222,9 +227,9 @@ class Installation:
                 self.places.redis_url.unlink(missing_ok=True)
         finally:
             shutil.rmtree(self.places.run_dir, ignore_errors=True)
-            lock.drop()
+            lock.release()
 
 
-def now_ms() -> int:
+def read_clock_ms() -> int:
     """Read the clock."""
     return SystemClock().now_ms()

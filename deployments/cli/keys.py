@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from cluster.admin.key_admin import KINDS, Keeping, KeyEntry
+from cluster.admin.key_admin import KINDS, KeyAdmin, KeyEntry
 from cluster.clock import iso_ms
 from cluster.errors import Invalid
 from cluster.records.access import KeyKind
 from cluster.records.issued_key import IssuedKey
 from cluster.store.connect import OpenStores
 from deployments.cli import screen
-from deployments.cli.installation import Installation, now_ms
+from deployments.cli.installation import Installation, read_clock_ms
 
 app = typer.Typer(help="API keys: a secret and a publishable one per app.", no_args_is_help=True)
 
@@ -46,14 +46,14 @@ def list_keys(
 ) -> None:
     """List the keys in use."""
 
-    async def read(keeping: Keeping, stores: OpenStores) -> list[KeyEntry]:
+    async def read(keeping: KeyAdmin, stores: OpenStores) -> list[KeyEntry]:
         return await keeping.keys(app_id=name, reveal=reveal)
 
     entries = Installation().administer(read)
     if as_json:
-        screen.tell_json({"keys": [entry.shown() for entry in entries]})
+        screen.print_json({"keys": [entry.to_dict() for entry in entries]})
         return
-    table = screen.table("app", "kind", "key id", "key", "made")
+    table = screen.build_table("app", "kind", "key id", "key", "made")
     for entry in entries:
         key = entry.key
         table.add_row(
@@ -71,15 +71,15 @@ def rotate(
     """Replace keys: the new ones work and the old ones are refused within a second."""
     kinds = _kinds(kind)
 
-    async def change(keeping: Keeping, stores: OpenStores) -> list[IssuedKey]:
-        return await keeping.rotate(name, kinds, now_ms())
+    async def change(keeping: KeyAdmin, stores: OpenStores) -> list[IssuedKey]:
+        return await keeping.rotate(name, kinds, read_clock_ms())
 
     keys = {f"{key.record.kind}_key": key.text for key in Installation().administer(change)}
     if as_json:
-        screen.tell_json({"app_id": name, **keys})
+        screen.print_json({"app_id": name, **keys})
         return
     screen.out().print(f"New keys of {name}; the old ones are refused from now on.")
-    screen.tell_lines(*(f"  {which:<16} {key}" for which, key in keys.items()))
+    screen.print_lines(*(f"  {which:<16} {key}" for which, key in keys.items()))
 
 
 @app.command("revoke", epilog=REVOKE_EPILOG)
@@ -89,12 +89,12 @@ def revoke(
 ) -> None:
     """Revoke one key for good."""
 
-    async def change(keeping: Keeping, stores: OpenStores) -> KeyEntry:
+    async def change(keeping: KeyAdmin, stores: OpenStores) -> KeyEntry:
         return await keeping.revoke(name)
 
     entry = Installation().administer(change)
     if as_json:
-        screen.tell_json({"revoked": True, **entry.shown()})
+        screen.print_json({"revoked": True, **entry.to_dict()})
         return
     screen.out().print(
         f"The {entry.key.kind} key {entry.key.hint} of {entry.app.app_id} is revoked. "

@@ -34,21 +34,21 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 def allow(learner: Learner, as_json: AsJson = False) -> None:
     """Let a class be imported by trainings and by those who serve; no restart is needed."""
     added = allow_learner(Installation().settings, learner)
-    _show(as_json, f"{learner} is allowed" if added else f"{learner} was allowed already")
+    _print_learners(as_json, f"{learner} is allowed" if added else f"{learner} was allowed already")
 
 
 @app.command("list", epilog=EPILOG)
 def list_learners(as_json: AsJson = False) -> None:
     """List the classes that are allowed."""
     found = sorted(allowed_learners(Installation().settings))
-    _show(as_json, *(found or ["none; only the built-in learners run"]))
+    _print_learners(as_json, *(found or ["none; only the built-in learners run"]))
 
 
 @app.command("remove", epilog=EPILOG)
 def remove(learner: Learner, as_json: AsJson = False) -> None:
     """Take a class off the list; snapshots that were trained with it are refused when they are loaded next."""
     remove_learner(Installation().settings, learner)
-    _show(as_json, f"{learner} is not allowed any more")
+    _print_learners(as_json, f"{learner} is not allowed any more")
 
 
 @app.command("conform", epilog=EPILOG)
@@ -65,8 +65,8 @@ def conform(
 
     Exit code 1: a promise is broken that is needed.
     """
-    from jobs.refresh.cli import conformance_lines
-    from jobs.refresh.learners.conformance import conform as checked
+    from jobs.refresh.cli import render_conformance
+    from jobs.refresh.learners.conformance import check_conformance as checked
 
     try:
         given: Any = json.loads(config)
@@ -76,21 +76,21 @@ def conform(
         raise Invalid("--config is no JSON object; write the constructor's arguments as {...}")
     sys.path.insert(0, str(working_dir.resolve()))
     found = checked(learner, given)
-    lines, fits = conformance_lines(found)
+    lines, fits = render_conformance(found)
     if as_json:
         promises = [
             {"promise": one.promise, "kept": one.kept, "needed": not one.is_advice, "reason": one.reason}
             for one in found
         ]
-        screen.tell_json({"learner": learner, "usable": fits, "promises": promises})
+        screen.print_json({"learner": learner, "usable": fits, "promises": promises})
     else:
-        screen.tell_lines(*lines)
+        screen.print_lines(*lines)
     if not fits:
         raise typer.Exit(1)
 
 
-def _show(as_json: bool, *lines: str) -> None:
+def _print_learners(as_json: bool, *lines: str) -> None:
     if as_json:
-        screen.tell_json({"learners": sorted(allowed_learners(Installation().settings))})
+        screen.print_json({"learners": sorted(allowed_learners(Installation().settings))})
     else:
-        screen.tell_lines(*lines)
+        screen.print_lines(*lines)

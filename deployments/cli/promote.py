@@ -12,11 +12,11 @@ from cluster.clock import iso_ms
 from cluster.errors import HouseError, NotFound
 from cluster.records.promotion import Promotion
 from deployments.cli import engines, screen
-from deployments.cli.installation import Installation, now_ms
+from deployments.cli.installation import Installation, read_clock_ms
 from deployments.cli.train import AppName, AsJson, EngineName
 
 if TYPE_CHECKING:
-    from cluster.artifacts.artifact_store import Shelf
+    from cluster.artifacts.artifact_store import ArtifactStore
     from cluster.store.ports.stores import Stores
 
 PROMOTE_EPILOG = """
@@ -45,7 +45,7 @@ HISTORY_EPILOG = """
 """
 
 
-def add_to(line: typer.Typer) -> None:
+def register_commands(line: typer.Typer) -> None:
     """Add both commands to the command line."""
     line.command("promote", epilog=PROMOTE_EPILOG)(promote)
     line.command("rollback", epilog=ROLLBACK_EPILOG)(rollback)
@@ -66,7 +66,7 @@ def promote(
     installation = Installation()
     entry = asyncio.run(_promote(installation, app, engine, snapshot, force))
     if as_json:
-        screen.tell_json(entry.model_dump(mode="json"))
+        screen.print_json(entry.model_dump(mode="json"))
         return
     screen.out().print(f"Snapshot {entry.version} serves engine {engine} of {app} from now on.")
     screen.out().print(f"{'By force: ' if entry.forced else ''}{entry.reason}")
@@ -75,28 +75,36 @@ def promote(
 
 
 async def _promote(installation: Installation, app: str, engine: str, version: str, force: str) -> Promotion:
-    from cluster.artifacts.snapshots import SnapshotShelf
-    from cluster.runtime.artifact_access import open_shelf
+    from cluster.artifacts.snapshots import SnapshotStore
+    from cluster.runtime.artifact_access import open_artifact_store
     from jobs.refresh.runs import promotion
 
-    shelf = open_shelf(installation.settings)
-    async with installation.stores() as stores:
-        serving = (await promotion.engine_named(stores, app, engine)).snapshot
+    shelf = open_artifact_store(installation.settings)
+    async with installation.open_stores() as stores:
+        serving = (await promotion.get_engine(stores, app, engine)).snapshot
         version = (
-            SnapshotShelf(shelf).find_version(app, engine, version)
+            SnapshotStore(shelf).find_version(app, engine, version)
             if version
-            else _newest(shelf, app, engine)
+            else _find_newest(shelf, app, engine)
         )
-        report = await _fresh_report(stores, shelf, app, engine, version, serving)
-        return await promotion.promote(
-            stores, shelf, app, engine, version, now_ms=now_ms(), by=_somebody(), force=force, report=report
+        report = await _build_fresh_report(stores, shelf, app, engine, version, serving)
+        return await promotion.promote_version(
+            stores,
+            shelf,
+            app,
+            engine,
+            version,
+            now_ms=read_clock_ms(),
+            by=_operator_name(),
+            force=force,
+            report=report,
         )
 
 
-def _newest(shelf: Shelf, app: str, engine: str) -> str:
-    from cluster.artifacts.snapshots import SnapshotShelf
+def _find_newest(shelf: ArtifactStore, app: str, engine: str) -> str:
+    from cluster.artifacts.snapshots import SnapshotStore
 
-    versions = SnapshotShelf(shelf).versions(app, engine)
+    versions = SnapshotStore(shelf).versions(app, engine)
     if not versions:
         raise NotFound(
             f"engine {engine} of {app} has no snapshot; make one: kiosk train {app} --engine {engine}"
@@ -104,26 +112,26 @@ def _newest(shelf: Shelf, app: str, engine: str) -> str:
     return versions[-1].version
 
 
-async def _fresh_report(
-    stores: Stores, shelf: Shelf, app: str, engine: str, version: str, serving: str
+async def _build_fresh_report(
+    stores: Stores, shelf: ArtifactStore, app: str, engine: str, version: str, serving: str
 ) -> dict[str, Any] | None:
     """Compare with what serves now, where the kept report compared with something else."""
-    from cluster.artifacts.segments import SegmentShelf
-    from cluster.artifacts.snapshots import SnapshotShelf
-    from jobs.refresh.evaluation.report_store import Reports
+    from cluster.artifacts.segments import SegmentStore
+    from cluster.artifacts.snapshots import SnapshotStore
+    from jobs.refresh.evaluation.report_store import ReportStore
     from jobs.refresh.runs.promotion import is_compared
 
-    kept = Reports(shelf).get(app, engine, version)
-    if serving == version or is_compared(kept, serving) or not SnapshotShelf(shelf).has(app, engine, version):
+    kept = ReportStore(shelf).get(app, engine, version)
+    if serving == version or is_compared(kept, serving) or not SnapshotStore(shelf).has(app, engine, version):
         return kept
-    from jobs.refresh.runs.local_worker import be_modest
-    from jobs.refresh.runs.version_comparison import compared_now
+    from jobs.refresh.runs.local_worker import lower_priority
+    from jobs.refresh.runs.version_comparison import compare_versions
 
-    be_modest()
+    lower_priority()
     with screen.err().status("comparing it with what serves now"):
         try:
             fresh = await asyncio.to_thread(
-                compared_now, SegmentShelf(shelf), SnapshotShelf(shelf), app, engine, version, serving
+                compare_versions, SegmentStore(shelf), SnapshotStore(shelf), app, engine, version, serving
             )
         except HouseError as error:
             screen.err().print(f"It can't be compared with what serves now: {error.message}")
@@ -138,23 +146,29 @@ def rollback(
     as_json: AsJson = False,
 ) -> None:
     """Let serve again what served before; no restart."""
-    from cluster.artifacts.snapshots import SnapshotShelf
-    from cluster.runtime.artifact_access import open_shelf
-    from jobs.refresh.runs.promotion import rollback as roll
+    from cluster.artifacts.snapshots import SnapshotStore
+    from cluster.runtime.artifact_access import open_artifact_store
+    from jobs.refresh.runs.promotion import roll_back_version as roll
 
     installation = Installation()
-    shelf = open_shelf(installation.settings)
-    version = "" if to in ("", "none") else SnapshotShelf(shelf).find_version(app, engine, to)
+    shelf = open_artifact_store(installation.settings)
+    version = "" if to in ("", "none") else SnapshotStore(shelf).find_version(app, engine, to)
 
     async def back() -> Promotion:
-        async with installation.stores() as stores:
+        async with installation.open_stores() as stores:
             return await roll(
-                stores, shelf, app, engine, now_ms=now_ms(), by=_somebody(), to=version if to else None
+                stores,
+                shelf,
+                app,
+                engine,
+                now_ms=read_clock_ms(),
+                by=_operator_name(),
+                to=version if to else None,
             )
 
     entry = asyncio.run(back())
     if as_json:
-        screen.tell_json(entry.model_dump(mode="json"))
+        screen.print_json(entry.model_dump(mode="json"))
         return
     now = f"snapshot {entry.version}" if entry.version else "what is counted live, nothing that was learned"
     screen.out().print(f"Engine {engine} of {app} serves {now} again, instead of {entry.before}.")
@@ -168,19 +182,19 @@ def history(
     as_json: AsJson = False,
 ) -> None:
     """List which snapshot served from when on, who decided that, and its figures; newest first."""
-    from jobs.refresh.runs.promotion import engine_named
+    from jobs.refresh.runs.promotion import get_engine
 
     async def read() -> tuple[str, list[Promotion]]:
-        async with Installation().stores() as stores:
-            found = await engine_named(stores, app, engine)
+        async with Installation().open_stores() as stores:
+            found = await get_engine(stores, app, engine)
             return found.snapshot, await stores.promotions.history(app, engine, limit)
 
     serving, entries = asyncio.run(read())
     if as_json:
         told = [entry.model_dump(mode="json") for entry in entries]
-        screen.tell_json({"app_id": app, "engine_id": engine, "serving": serving, "history": told})
+        screen.print_json({"app_id": app, "engine_id": engine, "serving": serving, "history": told})
         return
-    table = screen.table(
+    table = screen.build_table(
         "since", "what", "snapshot", "by", "run", "ndcg@10", "why",
         ids=("snapshot", "run"), droppable=("run", "by"),
     )  # fmt: skip
@@ -196,7 +210,7 @@ def history(
     )
 
 
-def _somebody() -> str:
+def _operator_name() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):

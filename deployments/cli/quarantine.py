@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from actors.intake.replay import Replayer, ReplayResult, find_obstacle
+from actors.intake.replay import QuarantineReplayer, ReplayResult, find_obstacle
 from cluster.admin.refused_rows import RefusedRows
 from cluster.clock import SystemClock, iso_ms
 from cluster.errors import Invalid, NotFound, ReadOnly
@@ -74,18 +74,18 @@ def list_entries(
         found = _read(Installation(), name, kind)
     newest = sorted(found, key=lambda entry: -entry.at)[:limit]
     if as_json:
-        screen.tell_json(
-            {"app": name, "entries": len(found), "newest": [_described(entry) for entry in newest]}
+        screen.print_json(
+            {"app": name, "entries": len(found), "newest": [_describe_entry(entry) for entry in newest]}
         )
         return
     if not found:
         screen.out().print("Nothing is set aside.")
         return
-    table = screen.table("id", "what", "when", "why")
+    table = screen.build_table("id", "what", "when", "why")
     for entry in newest:
         what = " ".join(filter(None, (entry.kind, entry.noun, entry.name[:60])))
         when = iso_ms(entry.at)[:19] if entry.at else "-"
-        table.add_row(entry.entry_id, screen.quoted(what), when, screen.quoted(entry.reason[:200]))
+        table.add_row(entry.entry_id, screen.quote_text(what), when, screen.quote_text(entry.reason[:200]))
     screen.out().print(table)
     if len(found) > len(newest):
         screen.out().print(f"{len(found) - len(newest):,} more; see --limit and --kind.")
@@ -97,16 +97,16 @@ def show(
 ) -> None:
     """Show an entry whole: what it is, why it is here, and whether it can be replayed."""
     with _exit_codes(as_json):
-        (entry,) = _chosen(_read(Installation(), name), [entry_id], every=False)
+        (entry,) = _select_entries(_read(Installation(), name), [entry_id], every=False)
     text = entry.payload.decode("utf-8", "replace")
     if as_json:
-        screen.tell_json({**_described(entry), "payload": text})
+        screen.print_json({**_describe_entry(entry), "payload": text})
         return
-    for label, value in _described(entry).items():
+    for label, value in _describe_entry(entry).items():
         if value != "":
-            screen.out().print(screen.quoted(f"{label}: {value}"))
-    for line in _pretty(text).splitlines():
-        screen.out().print(screen.quoted(line))
+            screen.out().print(screen.quote_text(f"{label}: {value}"))
+    for line in _format_json(text).splitlines():
+        screen.out().print(screen.quote_text(line))
 
 
 @app.command("replay", epilog=REPLAY_EPILOG)
@@ -134,13 +134,13 @@ def replay(
         results = [
             {"id": one.entry_id, "status": result.status, "reason": result.reason} for one, result in found
         ]
-        screen.tell_json(
+        screen.print_json(
             {"app": name, "replayed": counts["replayed"], "entries": len(found), "results": results}
         )
     else:
         for entry, result in found:
             if result.status != "replayed":
-                screen.out().print(screen.quoted(f"{entry.entry_id}: {result.status}: {result.reason}"))
+                screen.out().print(screen.quote_text(f"{entry.entry_id}: {result.status}: {result.reason}"))
         screen.out().print(f"{counts['replayed']:,} of {len(found):,} replayed.")
     if counts["replayed"] < len(found):
         raise typer.Exit(1)
@@ -158,12 +158,12 @@ def drop(
     """Remove entries for good, after a confirmation."""
     installation = Installation()
     with _exit_codes(as_json):
-        chosen = _chosen(_read(installation, name, kind), entry_ids or [], every)
+        chosen = _select_entries(_read(installation, name, kind), entry_ids or [], every)
         if chosen and not yes and not _is_confirmed(chosen):
             raise Invalid("nothing was dropped; confirm, or say --yes")
         asyncio.run(_drop(installation, name, chosen, "dropped"))
     if as_json:
-        screen.tell_json({"app": name, "dropped": len(chosen)})
+        screen.print_json({"app": name, "dropped": len(chosen)})
     else:
         screen.out().print(f"{len(chosen):,} dropped.")
 
@@ -181,12 +181,12 @@ class _Replay:
         self, entry_ids: Sequence[str], every: bool, kind: str
     ) -> list[tuple[QuarantineEntry, ReplayResult]]:
         """Replay the entries one after the other; each leaves the quarantine as soon as it is applied."""
-        async with self._installation.stores() as stores:
+        async with self._installation.open_stores() as stores:
             entries = await _entries(self._installation, stores, self._name, kind)
-            chosen = _chosen(entries, entry_ids, every)
-            if self._name != INSTALLATION and (await stores.access.book()).apps[self._name].read_only:
+            chosen = _select_entries(entries, entry_ids, every)
+            if self._name != INSTALLATION and (await stores.access.read_all()).apps[self._name].read_only:
                 raise ReadOnly("this app is read-only, so nothing is replayed into it")
-            replayer = Replayer(stores, self._name, SystemClock())
+            replayer = QuarantineReplayer(stores, self._name, SystemClock())
             done = []
             for entry in chosen:
                 with screen.err().status(f"replaying {entry.entry_id}"):
@@ -199,7 +199,7 @@ class _Replay:
 
 def _read(installation: Installation, name: str, kind: str = "") -> list[QuarantineEntry]:
     async def read() -> list[QuarantineEntry]:
-        async with installation.stores() as stores:
+        async with installation.open_stores() as stores:
             return await _entries(installation, stores, name, kind)
 
     return asyncio.run(read())
@@ -220,15 +220,15 @@ async def _entries(
     if name == INSTALLATION:
         found = await reader.read("")
     else:
-        if name not in (await stores.access.book()).apps:
+        if name not in (await stores.access.read_all()).apps:
             raise NotFound(f"there is no app named {name}; see `kiosk apps list`")
         found = await reader.read(name)
-        rows = RefusedRows.of(installation.places.data_dir)
+        rows = RefusedRows.from_data_dir(installation.places.data_dir)
         found += await asyncio.to_thread(rows.entries, name)
     return [entry for entry in found if kind in ("", entry.kind)]
 
 
-def _chosen(
+def _select_entries(
     entries: Sequence[QuarantineEntry], entry_ids: Sequence[str], every: bool
 ) -> list[QuarantineEntry]:
     if every == bool(entry_ids):
@@ -245,7 +245,7 @@ def _chosen(
 async def _drop(
     installation: Installation, name: str, entries: Sequence[QuarantineEntry], reason: str
 ) -> None:
-    async with installation.stores() as stores:
+    async with installation.open_stores() as stores:
         await _remove(installation, stores, name, entries, reason)
 
 
@@ -259,12 +259,12 @@ async def _remove(
     kept = [entry.entry_id for entry in entries if entry.source == "store"]
     if kept:
         await QuarantineReader(stores.server).remove("" if name == INSTALLATION else name, kept)
-    rows = RefusedRows.of(installation.places.data_dir)
+    rows = RefusedRows.from_data_dir(installation.places.data_dir)
     marked = [entry.entry_id for entry in entries if entry.source == "ingest"]
-    await asyncio.to_thread(rows.mark, marked, reason)
+    await asyncio.to_thread(rows.overwrite_rows, marked, reason)
 
 
-def _described(entry: QuarantineEntry) -> dict[str, Any]:
+def _describe_entry(entry: QuarantineEntry) -> dict[str, Any]:
     return {
         **entry.to_dict(),
         "time": iso_ms(entry.at) if entry.at else "",
@@ -272,7 +272,7 @@ def _described(entry: QuarantineEntry) -> dict[str, Any]:
     }
 
 
-def _pretty(text: str) -> str:
+def _format_json(text: str) -> str:
     try:
         return orjson.dumps(orjson.loads(text), option=orjson.OPT_INDENT_2).decode()
     except orjson.JSONDecodeError:
@@ -294,5 +294,5 @@ def _exit_codes(as_json: bool) -> Iterator[None]:
     try:
         yield
     except (Invalid, NotFound) as error:
-        screen.tell_error(error, as_json=as_json)
+        screen.print_error(error, as_json=as_json)
         raise typer.Exit(1 if isinstance(error, ReadOnly) else 2) from error

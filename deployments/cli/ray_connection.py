@@ -9,7 +9,7 @@ from deployments.cli import screen
 from deployments.cli.installation import Installation
 
 
-def join_ray(installation: Installation) -> bool:
+def connect_to_ray(installation: Installation) -> bool:
     """Connect to the running installation's Ray; False when it does not run, or its Ray can't be reached.
 
     What Ray reads from the environment must stand there before it is imported.

@@ -10,7 +10,7 @@ import typer
 
 from cluster.ids import DEFAULT_ENGINE
 from deployments.cli import screen
-from deployments.cli.exit_codes import exit_codes
+from deployments.cli.exit_codes import exit_on_error
 from deployments.cli.export import AppName, AsJson, FormatName, KeepFormulas, show_progress
 from deployments.cli.installation import Installation
 
@@ -57,19 +57,21 @@ def recommend(
     as_json: AsJson = False,
 ) -> None:
     """Recommend products to a list of users, as the API does, into a file."""
-    from cluster.artifacts.table_files import STANDARD_OUTPUT, format_of
+    from cluster.artifacts.table_files import STANDARD_OUTPUT, choose_format
     from jobs.scoring.user_scorer import ScoringOrder
 
     to_stdout = out == STANDARD_OUTPUT
-    with exit_codes(as_json=as_json and not to_stdout):
+    with exit_on_error(as_json=as_json and not to_stdout):
         installation = Installation()
         order = ScoringOrder(app, engine, rows, snapshot, tuple(filters or ()))
-        order.query()
-        format_of(out, form)
+        order.build_query()
+        choose_format(out, form)
         options: dict[str, Any] = {"form": form, "nested": nested, "keep_formulas": keep_formulas}
         with show_progress("scoring users") as watch:
             if local or not installation.is_running:
-                summary = asyncio.run(_here(installation, order, users, out, watch=watch, **options))
+                summary = asyncio.run(
+                    _recommend_locally(installation, order, users, out, watch=watch, **options)
+                )
             else:
                 from jobs.scoring.driver import recommend_file
 
@@ -81,28 +83,30 @@ def recommend(
     if to_stdout:
         screen.err().print(f"{summary['users']:,} users, {summary['rows']:,} rows, {summary['digest']}")
     elif as_json:
-        screen.tell_json(summary)
+        screen.print_json(summary)
     else:
         by = ", ".join(summary["snapshots"]) or "what is trending; nothing that was learned serves yet"
         screen.out().print(f"{summary['users']:,} users, {summary['rows']:,} rows, answered by {by}")
-        screen.tell_lines(f"{summary['digest']}  {out}")
+        screen.print_lines(f"{summary['digest']}  {out}")
 
 
 async def _check(installation: Installation, order: ScoringOrder) -> None:
     """Refuse an unknown engine before workers start."""
     from jobs.scoring.user_scorer import check_engine
 
-    async with installation.stores() as stores:
+    async with installation.open_stores() as stores:
         await check_engine(stores, order)
 
 
-async def _here(
+async def _recommend_locally(
     installation: Installation, order: ScoringOrder, users: str, out: str, **options: Any
 ) -> dict[str, Any]:
-    from cluster.runtime.artifact_access import open_shelf
-    from jobs.scoring.driver import recommend_here
+    from cluster.runtime.artifact_access import open_artifact_store
+    from jobs.scoring.driver import recommend_in_process
 
     settings = installation.settings
     cache = Path(settings.snapshot_cache_dir)
-    async with installation.stores() as stores:
-        return await recommend_here(order, users, out, stores, open_shelf(settings), cache, **options)
+    async with installation.open_stores() as stores:
+        return await recommend_in_process(
+            order, users, out, stores, open_artifact_store(settings), cache, **options
+        )

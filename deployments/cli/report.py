@@ -8,18 +8,18 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from cluster.admin.key_admin import Keeping
-from cluster.artifacts.query_log import QueryShelf
+from cluster.admin.key_admin import KeyAdmin
+from cluster.artifacts.query_log import QueryLogStore
 from cluster.clock import iso_ms
 from cluster.errors import Invalid, NotFound
 from cluster.records.archive_call import ArchiveCall
-from cluster.records.logged_query import QueryKind, Searched
-from cluster.runtime.artifact_access import open_shelf
+from cluster.records.logged_query import LoggedQuery, QueryKind
+from cluster.runtime.artifact_access import open_artifact_store
 from cluster.store.connect import OpenStores
 from deployments.cli import screen
-from deployments.cli.charts import FORMS, Drawing, bar_chart, write_charts
-from deployments.cli.installation import Installation, now_ms
-from deployments.operations.archive_report import UNANSWERED_BELOW, ArchiveReport, summarise
+from deployments.cli.charts import FORMS, Chart, build_bar_chart, write_charts
+from deployments.cli.installation import Installation, read_clock_ms
+from deployments.operations.archive_report import UNANSWERED_BELOW, ArchiveReport, build_archive_report
 
 app = typer.Typer(help="Reports: who asked for what.", no_args_is_help=True)
 
@@ -65,25 +65,25 @@ def mcp(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Report the archive's use: clients, skills, questions, articles, refusals. No person is named."""
-    until = now_ms()
-    begin = until - span_ms(since)
+    until = read_clock_ms()
+    begin = until - parse_span_ms(since)
     installation = Installation()
     app_id = name or installation.settings.archive_app
 
-    async def read(keeping: Keeping, stores: OpenStores) -> list[ArchiveCall]:
-        return await stores.archive_calls.since(app_id, begin)
+    async def read(keeping: KeyAdmin, stores: OpenStores) -> list[ArchiveCall]:
+        return await stores.archive_calls.read_since(app_id, begin)
 
     calls = installation.administer(read)
-    report = summarise(calls, since=begin, until=until, top=top, unanswered_below=below)
+    report = build_archive_report(calls, since=begin, until=until, top=top, unanswered_below=below)
     wanted = [form.strip() for form in forms.split(",") if form.strip()] or list(FORMS)
-    files = write_charts(charts, drawings(report), wanted) if charts is not None else []
+    files = write_charts(charts, build_charts(report), wanted) if charts is not None else []
     if as_json:
-        told = {"app_id": app_id, **report.told()}
-        screen.tell_json({**told, "charts": [str(path) for path in files]} if files else told)
+        told = {"app_id": app_id, **report.to_dict()}
+        screen.print_json({**told, "charts": [str(path) for path in files]} if files else told)
         return
     _show(report, app_id)
     for path in files:
-        screen.tell_lines(str(path))
+        screen.print_lines(str(path))
 
 
 @app.command("search", epilog=SEARCH_EPILOG)
@@ -101,37 +101,37 @@ def search(
     Most asked queries, what found nothing, by day, how fast; and the feedback on answers, the worst first.
     """
     # Imported here: every other command starts faster without it.
-    from cluster.artifacts.segments import SegmentShelf
-    from deployments.cli.search_view import drawings as draw
-    from deployments.cli.search_view import show
+    from cluster.artifacts.segments import SegmentStore
+    from deployments.cli.search_view import build_charts as draw
+    from deployments.cli.search_view import print_report
     from deployments.operations.feedback_report import (
         FeedbackReport,
+        build_feedback_report,
         read_judgements,
         read_questions,
-        summarise_feedback,
     )
-    from deployments.operations.search_report import summarise as sum_up
+    from deployments.operations.search_report import build_search_report as sum_up
 
     if kind not in ("", *get_args(QueryKind)):
         raise Invalid(f"there is no kind {kind!r}; choose from {', '.join(get_args(QueryKind))}")
-    until = now_ms()
-    begin = until - span_ms(since)
+    until = read_clock_ms()
+    begin = until - parse_span_ms(since)
     installation = Installation()
-    artifacts = open_shelf(installation.settings)
-    shelf = QueryShelf(artifacts)
+    artifacts = open_artifact_store(installation.settings)
+    shelf = QueryLogStore(artifacts)
 
-    async def read(keeping: Keeping, stores: OpenStores) -> tuple[Any, list[Searched], FeedbackReport]:
+    async def read(keeping: KeyAdmin, stores: OpenStores) -> tuple[Any, list[LoggedQuery], FeedbackReport]:
         if name not in {app.app_id for app in await keeping.apps()}:
             raise NotFound(f"there is no app {name!r}")
-        waiting: list[Searched] = []
-        after = shelf.covered(name)
+        waiting: list[LoggedQuery] = []
+        after = shelf.last_offset(name)
         settled = shelf.read(name, begin, until)
         while lots := await stores.queries.read(name, after, count=200):
             waiting += (query for lot in lots for query in lot.queries)
             after = lots[-1].offset
-        judged = await read_judgements(stores, SegmentShelf(artifacts), name, begin, until)
+        judged = await read_judgements(stores, SegmentStore(artifacts), name, begin, until)
         questions = await read_questions(stores, name, judged)
-        return settled, waiting, summarise_feedback(judged, questions, top=top)
+        return settled, waiting, build_feedback_report(judged, questions, top=top)
 
     settled, waiting, feedback = installation.administer(read)
     shown = feedback if kind in ("", "ask") else None
@@ -139,15 +139,15 @@ def search(
     wanted = [form.strip() for form in forms.split(",") if form.strip()] or list(FORMS)
     files = write_charts(charts, draw(report), wanted) if charts is not None else []
     if as_json:
-        told = {"app_id": name, **report.told()}
-        screen.tell_json({**told, "charts": [str(path) for path in files]} if files else told)
+        told = {"app_id": name, **report.to_dict()}
+        screen.print_json({**told, "charts": [str(path) for path in files]} if files else told)
         return
-    show(report, name)
+    print_report(report, name)
     for path in files:
-        screen.tell_lines(str(path))
+        screen.print_lines(str(path))
 
 
-def span_ms(text: str) -> int:
+def parse_span_ms(text: str) -> int:
     """Read a span of time: `90m`, `24h`, `7d`, `2w`.
 
     Errors:
@@ -159,18 +159,20 @@ def span_ms(text: str) -> int:
     return int(form[1]) * _UNITS[form[2]]
 
 
-def drawings(report: ArchiveReport) -> dict[str, Drawing]:
+def build_charts(report: ArchiveReport) -> dict[str, Chart]:
     """Draw the report, one chart a question."""
     note = f"{iso_ms(report.since)[:10]} to {iso_ms(report.until)[:10]}, {report.calls:,} calls"
     return {
-        "days": bar_chart("Calls by day", report.days[-60:], note),
-        "clients": bar_chart("Calls by client", [(one.name, one.calls) for one in report.clients], note),
-        "skills": bar_chart("Calls by skill", report.skills, note),
-        "questions": bar_chart("Most asked questions", report.questions, note),
-        "articles": bar_chart(
+        "days": build_bar_chart("Calls by day", report.days[-60:], note),
+        "clients": build_bar_chart(
+            "Calls by client", [(one.name, one.calls) for one in report.clients], note
+        ),
+        "skills": build_bar_chart("Calls by skill", report.skills, note),
+        "questions": build_bar_chart("Most asked questions", report.questions, note),
+        "articles": build_bar_chart(
             "Most read articles", [(one, read) for one, read, _ in report.articles if read], note
         ),
-        "refusals": bar_chart("Refusals", report.refusals, note),
+        "refusals": build_bar_chart("Refusals", report.refusals, note),
     }
 
 
@@ -184,10 +186,10 @@ def _show(report: ArchiveReport, app_id: str) -> None:
     if not report.calls:
         out.print("Nobody called yet. `kiosk doctor mcp` tries it out.")
         return
-    table = screen.table("client", "asks", "reads", "refused", "ids", title="Clients")
+    table = screen.build_table("client", "asks", "reads", "refused", "ids", title="Clients")
     for line in report.clients:
         ids = line.client_ids[0] if len(line.client_ids) == 1 else f"{len(line.client_ids)} of them"
-        table.add_row(screen.quoted(line.name), str(line.asks), str(line.reads), str(line.refused), ids)
+        table.add_row(screen.quote_text(line.name), str(line.asks), str(line.reads), str(line.refused), ids)
     out.print(table, "")
     for title, rows in (
         ("Skills", report.skills),
@@ -195,14 +197,14 @@ def _show(report: ArchiveReport, app_id: str) -> None:
         ("Refusals", report.refusals),
     ):
         if rows:
-            table = screen.table("calls", "", title=title)
+            table = screen.build_table("calls", "", title=title)
             for words, count in rows:
-                table.add_row(str(count), screen.quoted(words))
+                table.add_row(str(count), screen.quote_text(words))
             out.print(table, "")
     _show_unanswered(report)
-    table = screen.table("read", "found", "article", title="Articles")
+    table = screen.build_table("read", "found", "article", title="Articles")
     for product_id, read, found in report.articles:
-        table.add_row(str(read), str(found), screen.quoted(product_id))
+        table.add_row(str(read), str(found), screen.quote_text(product_id))
     out.print(table)
 
 
@@ -210,8 +212,8 @@ def _show_unanswered(report: ArchiveReport) -> None:
     if not report.missing:
         return
     share = f"{report.missing_calls:,} of {report.asked_calls:,} asks below {report.unanswered_below:g}"
-    table = screen.table("calls", "last", "found", "", title=f"Questions without an answer: {share}")
+    table = screen.build_table("calls", "last", "found", "", title=f"Questions without an answer: {share}")
     for line in report.missing:
         last = iso_ms(line.last_at)[:16].replace("T", " ")
-        table.add_row(str(line.calls), last, f"{line.coverage:.0%}", screen.quoted(line.question))
+        table.add_row(str(line.calls), last, f"{line.coverage:.0%}", screen.quote_text(line.question))
     screen.out().print(table, "")

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from cluster.admin.key_admin import Keeping
+from cluster.admin.key_admin import KeyAdmin
 from cluster.errors import Invalid, Malformed, NotFound
 from cluster.ids import DEFAULT_ENGINE
-from cluster.query.language.boost_rules import ready
+from cluster.query.language.boost_rules import compile_rule
 from cluster.records.boost_rule import MOST_RULES, BoostRule, read_rules, rule_fault
 from cluster.records.validation.json_limits import load_json
 from cluster.store.connect import OpenStores
@@ -48,17 +48,19 @@ Name = Annotated[str, typer.Argument(metavar="APP", help="The app.")]
 def list_rules(name: Name, engine: Engine = "", as_json: AsJson = False) -> None:
     """List the rules of an app, all engines or one."""
 
-    async def read(keeping: Keeping, stores: OpenStores) -> list[BoostRule]:
-        await _known(keeping, name)
+    async def read(keeping: KeyAdmin, stores: OpenStores) -> list[BoostRule]:
+        await _check_app(keeping, name)
         return await stores.boost_rules.all(name)
 
     found = [rule for rule in Installation().administer(read) if engine in ("", rule.engine_id)]
     if as_json:
-        screen.tell_json({"app_id": name, "rules": [_told(rule) for rule in found]})
+        screen.print_json({"app_id": name, "rules": [_rule_to_dict(rule) for rule in found]})
         return
-    table = screen.table("engine", "rule", "priority", "does", "when")
+    table = screen.build_table("engine", "rule", "priority", "does", "when")
     for rule in found:
-        table.add_row(rule.engine_id, rule.name, str(rule.priority), _does(rule), _when(rule))
+        table.add_row(
+            rule.engine_id, rule.name, str(rule.priority), _describe_effect(rule), _describe_conditions(rule)
+        )
     screen.out().print(table if found else "There are no rules; `kiosk rules put` stores some.")
 
 
@@ -70,10 +72,10 @@ def put_rules(
     as_json: AsJson = False,
 ) -> None:
     """Store rules, all or none; one with the same name is replaced. In force within a second or two."""
-    rules = checked(_items(file), engine)
+    rules = parse_rules(_items(file), engine)
 
-    async def store(keeping: Keeping, stores: OpenStores) -> None:
-        await _known(keeping, name)
+    async def store(keeping: KeyAdmin, stores: OpenStores) -> None:
+        await _check_app(keeping, name)
         kept = {(rule.engine_id, rule.name) for rule in await stores.boost_rules.all(name)}
         kept |= {(rule.engine_id, rule.name) for rule in rules}
         for engine_id in {rule.engine_id for rule in rules}:
@@ -86,7 +88,7 @@ def put_rules(
 
     Installation().administer(store)
     if as_json:
-        screen.tell_json({"app_id": name, "stored": [_told(rule) for rule in rules]})
+        screen.print_json({"app_id": name, "stored": [_rule_to_dict(rule) for rule in rules]})
         return
     names = ", ".join(rule.name for rule in rules)
     screen.out().print(f"{len(rules)} rule{'s' * (len(rules) != 1)} of {name} stored: {names}")
@@ -101,8 +103,8 @@ def delete_rules(
 ) -> None:
     """Delete rules; when one of them is unknown nothing is deleted."""
 
-    async def drop(keeping: Keeping, stores: OpenStores) -> int:
-        await _known(keeping, name)
+    async def drop(keeping: KeyAdmin, stores: OpenStores) -> int:
+        await _check_app(keeping, name)
         known = {rule.name for rule in await stores.boost_rules.all(name) if rule.engine_id == engine}
         unknown = [rule for rule in rules if rule not in known]
         if unknown:
@@ -113,12 +115,12 @@ def delete_rules(
 
     count = Installation().administer(drop)
     if as_json:
-        screen.tell_json({"app_id": name, "engine_id": engine, "deleted": count})
+        screen.print_json({"app_id": name, "engine_id": engine, "deleted": count})
         return
     screen.out().print(f"{count} rule{'s' * (count != 1)} of {name} deleted.")
 
 
-def checked(items: list[Any], engine: str) -> list[BoostRule]:
+def parse_rules(items: list[Any], engine: str) -> list[BoostRule]:
     """Read rules and parse their filters; those that name no engine belong to `engine`.
 
     Errors:
@@ -128,7 +130,7 @@ def checked(items: list[Any], engine: str) -> list[BoostRule]:
     rules = read_rules(placed)
     for index, rule in enumerate(rules):
         try:
-            ready(rule)
+            compile_rule(rule)
         except Invalid as error:
             raise Invalid(rule_fault(index, error.facts.get("path", ()), error.message)) from error
     return rules
@@ -156,16 +158,16 @@ def _text_of(file: str) -> bytes:
         raise Invalid(f"{file} can't be read: {error.strerror}") from error
 
 
-async def _known(keeping: Keeping, name: str) -> None:
+async def _check_app(keeping: KeyAdmin, name: str) -> None:
     if all(one.app_id != name for one in await keeping.apps()):
         raise NotFound(f"there is no app named {name}; see `kiosk apps list`")
 
 
-def _told(rule: BoostRule) -> dict[str, Any]:
+def _rule_to_dict(rule: BoostRule) -> dict[str, Any]:
     return rule.model_dump(exclude_defaults=True) | {"name": rule.name, "engine_id": rule.engine_id}
 
 
-def _does(rule: BoostRule) -> str:
+def _describe_effect(rule: BoostRule) -> str:
     places = f" at {', '.join(map(str, rule.position))}" if rule.position else ""
     if rule.boost_fq is not None:
         return f"pin {rule.boost_fq}{places}"
@@ -177,7 +179,7 @@ def _does(rule: BoostRule) -> str:
     return ("; ".join(words) + places) or "hands out its asset"
 
 
-def _when(rule: BoostRule) -> str:
+def _describe_conditions(rule: BoostRule) -> str:
     if not rule.enabled:
         return "never: switched off"
     shown: dict[str, Sequence[str]] = {
@@ -186,7 +188,7 @@ def _when(rule: BoostRule) -> str:
         "module": rule.module_names,
         "context": list(rule.context),
         "filter": [one.query for one in rule.filter_query],
-        "search": list(rule.asked),
+        "search": list(rule.search_texts),
         "tag": rule.boosting_tags,
     }
     return "; ".join(f"{word} {', '.join(values)}" for word, values in shown.items() if values) or "always"

@@ -7,15 +7,15 @@ from typing import Annotated
 
 import typer
 
-from cluster.admin.key_admin import Keeping
+from cluster.admin.key_admin import KeyAdmin
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, NotFound
 from cluster.records.run import Run
 from cluster.store.connect import OpenStores
 from cluster.store.ports.stores import Stores
 from deployments.cli import screen
-from deployments.cli.installation import Installation, now_ms
-from deployments.cli.train import AsJson, told
+from deployments.cli.installation import Installation, read_clock_ms
+from deployments.cli.train import AsJson, run_to_dict
 
 app = typer.Typer(help="Trainings: how far they are and how they ended.", no_args_is_help=True)
 
@@ -82,7 +82,7 @@ def list_runs(
 ) -> None:
     """List runs, newest first."""
 
-    async def read(keeping: Keeping, stores: OpenStores) -> list[Run]:
+    async def read(keeping: KeyAdmin, stores: OpenStores) -> list[Run]:
         known = [one.app_id for one in await keeping.apps()]
         if name and name not in known:
             raise NotFound(f"there is no app named {name}; there are: {', '.join(known) or 'none'}")
@@ -93,9 +93,9 @@ def list_runs(
 
     found = Installation().administer(read)
     if as_json:
-        screen.tell_json({"runs": [told(run) for run in found]})
+        screen.print_json({"runs": [run_to_dict(run) for run in found]})
         return
-    table = screen.table(
+    table = screen.build_table(
         "ordered", "app", "engine", "run", "status", "stage", "attempt", "by", "snapshot",
         ids=("run", "snapshot"), droppable=("attempt", "by", "engine"),
     )  # fmt: skip
@@ -112,12 +112,12 @@ def list_runs(
 def show(name: AppOrRun, run_name: RunName = "", as_json: AsJson = False) -> None:
     """Show one run: its stages, figures and verdict, or why it failed."""
 
-    async def read(keeping: Keeping, stores: OpenStores) -> Run:
+    async def read(keeping: KeyAdmin, stores: OpenStores) -> Run:
         return await find_run(stores, [one.app_id for one in await keeping.apps()], (name, run_name))
 
     run = Installation().administer(read)
     if as_json:
-        screen.tell_json(told(run))
+        screen.print_json(run_to_dict(run))
         return
     screen.out().print(
         f"{run.run_id}: {run.status}, engine {run.engine_id} of {run.app_id}, recipe {run.recipe.get('name', '')}, "
@@ -125,7 +125,7 @@ def show(name: AppOrRun, run_name: RunName = "", as_json: AsJson = False) -> Non
     )
     if run.status == "running":
         screen.out().print(f"now: {run.stage} {run.fraction:.0%} {run.message}")
-    stages = screen.table("stage", "seconds", "facts")
+    stages = screen.build_table("stage", "seconds", "facts")
     for stage in run.stages:
         facts = ", ".join(f"{key} {value}" for key, value in stage.facts.items())
         stages.add_row(stage.name, f"{stage.seconds:.1f}", facts)
@@ -134,7 +134,7 @@ def show(name: AppOrRun, run_name: RunName = "", as_json: AsJson = False) -> Non
     if run.figures:
         screen.out().print(", ".join(f"{key} {value:.4f}" for key, value in run.figures.items()))
     if run.parts:
-        parts = screen.table("part", "weight", "without history", "alone", "why")
+        parts = screen.build_table("part", "weight", "without history", "alone", "why")
         for one in run.parts:
             alone = one.get("alone")
             parts.add_row(
@@ -158,14 +158,14 @@ def show(name: AppOrRun, run_name: RunName = "", as_json: AsJson = False) -> Non
 @app.command("cancel", epilog=CANCEL_EPILOG)
 def cancel(name: AppOrRun, run_name: RunName = "", as_json: AsJson = False) -> None:
     """End a run; its worker notices within seconds."""
-    from jobs.refresh.runs.run_commands import cancel as cancel_run
+    from jobs.refresh.runs.run_commands import cancel_training as cancel_run
 
-    async def end(keeping: Keeping, stores: OpenStores) -> Run:
+    async def end(keeping: KeyAdmin, stores: OpenStores) -> Run:
         found = await find_run(stores, [one.app_id for one in await keeping.apps()], (name, run_name))
-        return await cancel_run(stores, found.app_id, found.run_id, now_ms())
+        return await cancel_run(stores, found.app_id, found.run_id, read_clock_ms())
 
     run = Installation().administer(end)
     if as_json:
-        screen.tell_json(told(run))
+        screen.print_json(run_to_dict(run))
     else:
         screen.out().print(f"Run {run.run_id} is cancelled; nothing of it is published.")

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from cluster.admin.key_admin import Keeping
+from cluster.admin.key_admin import KeyAdmin
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.schedule import Schedule, next_slot, period_of
 from cluster.store.connect import OpenStores
 from deployments.cli import screen
-from deployments.cli.installation import Installation, now_ms
+from deployments.cli.installation import Installation, read_clock_ms
 from deployments.cli.train import AsJson, EngineName
 
 app = typer.Typer(help="Engines that are trained again by themselves.", no_args_is_help=True)
@@ -61,8 +61,8 @@ def add(
     as_json: AsJson = False,
 ) -> None:
     """Train an engine again and again."""
-    from jobs.refresh.recipe import load
-    from jobs.refresh.runs.run_commands import known_engine
+    from jobs.refresh.recipe import load_recipe_file
+    from jobs.refresh.runs.run_commands import check_engine
 
     if not _NAME.fullmatch(schedule):
         raise Invalid(
@@ -75,14 +75,14 @@ def add(
         name=schedule,
         engine_id=engine,
         when=when,
-        recipe=load(recipe).model_dump(mode="json"),
+        recipe=load_recipe_file(recipe).model_dump(mode="json"),
         promote=promote,
-        created_at=now_ms(),
+        created_at=read_clock_ms(),
     )
 
     async def put() -> None:
-        async with Installation().stores() as stores:
-            await known_engine(stores, name, engine)
+        async with Installation().open_stores() as stores:
+            await check_engine(stores, name, engine)
             if any(other.name == schedule for other in await stores.schedules.all(name)):
                 raise Conflict(
                     f"app {name} has a schedule {schedule} already; remove it first: "
@@ -92,9 +92,9 @@ def add(
 
     asyncio.run(put())
     if as_json:
-        screen.tell_json(_told(made))
+        screen.print_json(_schedule_to_dict(made))
     else:
-        due = iso_ms(next_slot(made, now_ms()))[:16]
+        due = iso_ms(next_slot(made, read_clock_ms()))[:16]
         promotes = (
             "The result serves if the gate allows; --no-promote only publishes it."
             if promote
@@ -112,7 +112,7 @@ def list_schedules(
 ) -> None:
     """List schedules, when they fired last and when they are due."""
 
-    async def read(keeping: Keeping, stores: OpenStores) -> list[Schedule]:
+    async def read(keeping: KeyAdmin, stores: OpenStores) -> list[Schedule]:
         known = [one.app_id for one in await keeping.apps()]
         if name and name not in known:
             raise NotFound(f"there is no app named {name}; there are: {', '.join(known) or 'none'}")
@@ -120,14 +120,14 @@ def list_schedules(
 
     found = Installation().administer(read)
     if as_json:
-        screen.tell_json({"schedules": [_told(one) for one in found]})
+        screen.print_json({"schedules": [_schedule_to_dict(one) for one in found]})
         return
-    table = screen.table(
+    table = screen.build_table(
         "app", "name", "engine", "when", "recipe", "promotes", "fired last", "due (UTC)",
         droppable=("engine", "fired last"),
     )  # fmt: skip
     for one in found:
-        told = _told(one)
+        told = _schedule_to_dict(one)
         table.add_row(
             one.app_id, one.name, one.engine_id, one.when, told["recipe"], "yes" if one.promote else "no",
             (told["last"] or "never")[:16], told["next"][:16],
@@ -140,18 +140,18 @@ def remove(name: AppWord, schedule: Name, as_json: AsJson = False) -> None:
     """Remove a schedule; a run under way goes on."""
 
     async def drop() -> bool:
-        async with Installation().stores() as stores:
+        async with Installation().open_stores() as stores:
             return await stores.schedules.remove(name, schedule)
 
     if not asyncio.run(drop()):
         raise NotFound(f"app {name} has no schedule {schedule}; see `kiosk schedules list {name}`")
     if as_json:
-        screen.tell_json({"app_id": name, "name": schedule, "removed": True})
+        screen.print_json({"app_id": name, "name": schedule, "removed": True})
     else:
         screen.out().print(f"Schedule {schedule} of {name} is removed.")
 
 
-def _told(one: Schedule) -> dict[str, Any]:
+def _schedule_to_dict(one: Schedule) -> dict[str, Any]:
     return {
         "app_id": one.app_id,
         "name": one.name,
@@ -160,5 +160,5 @@ def _told(one: Schedule) -> dict[str, Any]:
         "recipe": str(one.recipe.get("name", "")),
         "promote": one.promote,
         "last": iso_ms(one.last_slot) if one.last_slot else None,
-        "next": iso_ms(next_slot(one, now_ms())),
+        "next": iso_ms(next_slot(one, read_clock_ms())),
     }

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from cluster.errors import HouseError
-from cluster.log import strike_out
+from cluster.log import redact
 from deployments.cli.responsive_table import ResponsiveTable
 
 
@@ -28,24 +28,24 @@ def err() -> Console:
     return Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
 
 
-def tell_json(value: Any) -> None:
+def print_json(value: Any) -> None:
     """Print one JSON object, and nothing else, on standard output."""
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def tell_lines(*lines: str) -> None:
+def print_lines(*lines: str) -> None:
     """Print lines exactly as they are, so that they can be copied."""
     sys.stdout.write("\n".join(lines) + "\n")
 
 
-def tell_error(error: HouseError, *, as_json: bool) -> None:
+def print_error(error: HouseError, *, as_json: bool) -> None:
     """Print an error: a sentence for people, an object for programs."""
     if as_json:
-        tell_json({"error": {"code": error.code, "message": error.message}})
-    err().print(marked("error:", "bold red", f" {strike_out(error.message)}"))
+        print_json({"error": {"code": error.code, "message": error.message}})
+    err().print(style_text("error:", "bold red", f" {redact(error.message)}"))
 
 
-def tell_in_vain(settings: Sequence[str]) -> None:
+def print_ignored_settings(settings: Sequence[str]) -> None:
     """Say which settings of this shell the running installation does not go by."""
     if settings:
         err().print(
@@ -54,17 +54,17 @@ def tell_in_vain(settings: Sequence[str]) -> None:
         )
 
 
-def marked(word: str, style: str, rest: str = "") -> Text:
+def style_text(word: str, style: str, rest: str = "") -> Text:
     """Colour a word; the rest is shown exactly as it is, brackets included."""
     return Text.assemble((word, style), rest)
 
 
-def quoted(words: str) -> Text:
+def quote_text(words: str) -> Text:
     """Show a stranger's words: no control characters, so that they can't steer the terminal."""
     return Text("".join(char if char.isprintable() else " " for char in words))
 
 
-def table(
+def build_table(
     *columns: str, title: str = "", ids: Collection[str] = (), droppable: Sequence[str] = ()
 ) -> ResponsiveTable:
     """Begin a plain table.

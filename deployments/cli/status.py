@@ -10,8 +10,8 @@ from rich.text import Text
 from cluster.runtime.installation_state import load_state
 from deployments.cli import screen
 from deployments.cli.installation import KILLED, Installation
-from deployments.cli.installation_parts import Part, look_at_parts
-from deployments.cli.summary import summarise
+from deployments.cli.installation_parts import InstallationPart, inspect_parts
+from deployments.cli.summary import build_summary
 
 EPILOG = """
 [bold]Examples[/]
@@ -29,14 +29,14 @@ def status(as_json: Annotated[bool, typer.Option("--json", help="One JSON object
     installation = Installation()
     state = installation.state
     if state is None:
-        raise typer.Exit(_not_running(installation, as_json=as_json))
-    screen.tell_in_vain(installation.in_vain)
-    parts = look_at_parts(installation, state)
+        raise typer.Exit(_report_not_running(installation, as_json=as_json))
+    screen.print_ignored_settings(installation.in_vain)
+    parts = inspect_parts(installation, state)
     well = state.phase == "ready" and all(part.ok for part in parts)
     if as_json:
-        told = summarise(installation, state, reveal=False).told(secrets=False) if parts[1].ok else {}
-        screen.tell_json(
-            {**told, "ready": well, "phase": state.phase, "parts": [part.told() for part in parts]}
+        told = build_summary(installation, state, reveal=False).to_dict(secrets=False) if parts[1].ok else {}
+        screen.print_json(
+            {**told, "ready": well, "phase": state.phase, "parts": [part.to_dict() for part in parts]}
         )
     else:
         _show(parts, state.api_url)
@@ -44,25 +44,25 @@ def status(as_json: Annotated[bool, typer.Option("--json", help="One JSON object
         raise typer.Exit(1)
 
 
-def _show(parts: list[Part], url: str) -> None:
-    table = screen.table("part", "", "", title=f"Kiosk at {url}")
+def _show(parts: list[InstallationPart], url: str) -> None:
+    table = screen.build_table("part", "", "", title=f"Kiosk at {url}")
     for part in parts:
-        table.add_row(part.part, _sign(part.ok), part.detail)
+        table.add_row(part.part, _status_sign(part.ok), part.detail)
     screen.out().print(table)
     if not all(part.ok for part in parts):
         screen.err().print("`kiosk doctor` says what can be done.")
 
 
-def _sign(well: bool) -> Text:
-    return screen.marked("ok", "green") if well else screen.marked("not ok", "bold red")
+def _status_sign(well: bool) -> Text:
+    return screen.style_text("ok", "green") if well else screen.style_text("not ok", "bold red")
 
 
-def _not_running(installation: Installation, *, as_json: bool) -> int:
+def _report_not_running(installation: Installation, *, as_json: bool) -> int:
     """Say in what way it does not run; return the exit code."""
     left, last = len(installation.leftovers), load_state(installation.places)
     if as_json:
         phase, more = ("killed", {"processes": left}) if left else ("stopped", {})
-        screen.tell_json(
+        screen.print_json(
             {"ready": False, "phase": phase, "data_dir": str(installation.places.data_dir), **more}
         )
     if left:

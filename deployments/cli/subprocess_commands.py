@@ -12,7 +12,7 @@ import typer
 
 from cluster.build_info import package_root
 from cluster.errors import Invalid, Unavailable
-from cluster.runtime.handover import handed_over
+from cluster.runtime.handover import hidden_secrets
 from cluster.runtime.ray_environment import driver_environment, python_path
 from deployments.cli import screen
 from deployments.cli.installation import Installation
@@ -30,36 +30,38 @@ def ingest(context: typer.Context) -> None:
     installation = Installation()
     if not needs_nothing:
         if not installation.is_running and not installation.settings.redis_is_external:
-            raise Unavailable(installation.why_not_running)
-        screen.tell_in_vain(installation.in_vain)
+            raise Unavailable(installation.not_running_reason)
+        screen.print_ignored_settings(installation.in_vain)
         installation.refuse_full_disk()
-    running = settings_of(installation)
+    running = settings_as_variables(installation)
     if context.args[:1] == ["archive"]:
-        _run("jobs.archive", context.args[1:], running)
+        _run_module("jobs.archive", context.args[1:], running)
     fans_out = any(word.partition("=")[0] == "--at-once" for word in context.args)
-    _run("jobs.ingest", context.args, {**running, **(_ray_of(installation) if fans_out else {})})
+    _run_module(
+        "jobs.ingest", context.args, {**running, **(_ray_variables(installation) if fans_out else {})}
+    )
 
 
 def models(context: typer.Context) -> None:
     """Bring a sentence encoder, or list those that are here (see `kiosk models --help`)."""
-    _run("jobs.models", context.args)
+    _run_module("jobs.models", context.args)
 
 
 def bench(context: typer.Context) -> None:
     """Measure this build beside its limits on this machine (see `kiosk bench --help`)."""
     if not (package_root() / "tests" / "benchmarks" / "__main__.py").exists():
         raise Invalid("benchmarks come with the source; run `kiosk bench` in a checkout")
-    _run("tests.benchmarks", context.args)
+    _run_module("tests.benchmarks", context.args)
 
 
-def settings_of(installation: Installation) -> dict[str, str]:
+def settings_as_variables(installation: Installation) -> dict[str, str]:
     """Write the settings a running installation has as the variables another program reads."""
     state = installation.state
     values = installation.settings.shareable() if state is not None and state.settings else {}
     return {f"KIOSK_{name.upper()}": str(value) for name, value in values.items()}
 
 
-def _ray_of(installation: Installation) -> dict[str, str]:
+def _ray_variables(installation: Installation) -> dict[str, str]:
     """Say where the installation's Ray is, for a program that fans work out; nothing when it does not run."""
     state = installation.state
     if state is None or not state.ray_address:
@@ -67,8 +69,8 @@ def _ray_of(installation: Installation) -> dict[str, str]:
     return {"RAY_ADDRESS": state.ray_address, **driver_environment(installation.places)}
 
 
-def _run(module: str, arguments: list[str], more: Mapping[str, str] = MappingProxyType({})) -> None:
-    with handed_over(os.environ) as clean:
+def _run_module(module: str, arguments: list[str], more: Mapping[str, str] = MappingProxyType({})) -> None:
+    with hidden_secrets(os.environ) as clean:
         environment = {**clean, **python_path(clean, package_root()), **more}
         command = [sys.executable, "-m", module, *arguments]
         code = subprocess.run(command, env=environment, check=False).returncode

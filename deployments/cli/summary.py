@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.admin.administrator import USERNAME, ensure_administrator
-from cluster.admin.key_admin import Keeping
-from cluster.runtime.installation_state import State
+from cluster.admin.key_admin import KeyAdmin
+from cluster.runtime.installation_state import InstallationState
 from cluster.store.connect import OpenStores
-from deployments.cli.installation import Installation, now_ms
+from deployments.cli.installation import Installation, read_clock_ms
 
 READER = "reader-1"
 "The made-up reader of the three commands."
@@ -26,7 +26,7 @@ class AppKeys:
     secret_key: str = ""
     publishable_key: str = ""
 
-    def told(self, *, secrets: bool) -> dict[str, str]:
+    def to_dict(self, *, secrets: bool) -> dict[str, str]:
         """Say it as JSON."""
         named = {"app_id": self.app_id, "environment": self.environment}
         keys = {"secret_key": self.secret_key, "publishable_key": self.publishable_key}
@@ -34,16 +34,16 @@ class AppKeys:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class InstallationSummary:
     """Everything that is shown."""
 
-    state: State
+    state: InstallationState
     apps: list[AppKeys]
     playground_reader: str = ""
     password: str = ""
     "Only on the first start."
 
-    def told(self, *, secrets: bool) -> dict[str, Any]:
+    def to_dict(self, *, secrets: bool) -> dict[str, Any]:
         """Say it as JSON: the shape that scripts outside the project rely on."""
         administrator = {"username": USERNAME}
         if secrets and self.password:
@@ -55,7 +55,7 @@ class Summary:
             "console_url": f"{self.state.api_url}/console",
             "data_dir": self.state.data_dir,
             "administrator": administrator,
-            "apps": [app.told(secrets=secrets) for app in self.apps],
+            "apps": [app.to_dict(secrets=secrets) for app in self.apps],
         }
 
     def lines(self) -> list[str]:
@@ -80,14 +80,14 @@ class Summary:
         for app in self.apps:
             lines.append(f"  {app.app_id:<12} secret       {app.secret_key}")
             lines.append(f"  {'':<12} publishable  {app.publishable_key}")
-        return [*lines, "", *self.tries()]
+        return [*lines, "", *self.example_commands()]
 
-    def tries(self) -> list[str]:
+    def example_commands(self) -> list[str]:
         """Write commands that work when pasted."""
         keys = {app.app_id: app for app in self.apps}
         found: list[str] = []
         if "development" in keys:
-            found += _three(self.state.api_url, keys["development"].secret_key)
+            found += _first_steps(self.state.api_url, keys["development"].secret_key)
         if "playground" in keys and self.playground_reader:
             ask = {"user_id": self.playground_reader, "rows": 3, "fl": ["title"]}
             found += [
@@ -102,7 +102,7 @@ class Summary:
         return found
 
 
-def _three(url: str, key: str) -> list[str]:
+def _first_steps(url: str, key: str) -> list[str]:
     products = [
         {
             "product_id": "teapot",
@@ -139,10 +139,12 @@ def _curl(url: str, path: str, key: str, body: object) -> str:
     return f"curl -s {url}{path} -H 'X-API-KEY: {key}' -d {shlex.quote(json.dumps(body))}"
 
 
-def summarise(installation: Installation, state: State, *, reveal: bool, first: bool = False) -> Summary:
+def build_summary(
+    installation: Installation, state: InstallationState, *, reveal: bool, first: bool = False
+) -> InstallationSummary:
     """Collect everything from the store; whoever started it (`first`) makes the administrator if there is none."""
 
-    async def read(keeping: Keeping, stores: OpenStores) -> Summary:
+    async def read(keeping: KeyAdmin, stores: OpenStores) -> InstallationSummary:
         found: dict[str, AppKeys] = {
             app.app_id: AppKeys(app.app_id, app.environment) for app in await keeping.apps()
         }
@@ -158,7 +160,7 @@ def summarise(installation: Installation, state: State, *, reveal: bool, first: 
             )
         readers = await stores.records.ids("playground", "user") if reveal else []
         reader = next((user_id for user_id in readers if user_id != "playground-keeper"), "")
-        password = await ensure_administrator(stores.accounts, now_ms()) if first else ""
-        return Summary(state, list(found.values()), reader, password)
+        password = await ensure_administrator(stores.accounts, read_clock_ms()) if first else ""
+        return InstallationSummary(state, list(found.values()), reader, password)
 
     return installation.administer(read)

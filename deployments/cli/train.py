@@ -12,7 +12,7 @@ import typer
 from cluster.errors import Invalid, Unavailable
 from cluster.records.run import Run
 from deployments.cli import parameter_sweep, screen
-from deployments.cli.installation import Installation, now_ms
+from deployments.cli.installation import Installation, read_clock_ms
 
 if TYPE_CHECKING:
     from cluster.store.ports.stores import Stores
@@ -80,13 +80,13 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train an engine on everything that has settled, examine it and publish it as a snapshot."""
-    from jobs.refresh.recipe import load
+    from jobs.refresh.recipe import load_recipe_file
 
-    chosen = load(recipe)
+    chosen = load_recipe_file(recipe)
     if changes:
-        from jobs.refresh.runs.sweep import assignments
+        from jobs.refresh.runs.sweep import parse_assignments
 
-        chosen = chosen.changed(assignments(changes))
+        chosen = chosen.with_changes(parse_assignments(changes))
     if sweep and working_dir is not None:
         raise Invalid("a sweep trains in many processes and takes no --working-dir: install the code first")
     if sweep and (dry_run or promote):
@@ -96,19 +96,19 @@ def train(
         )
     installation = Installation()
     installation.refuse_absent()
-    screen.tell_in_vain(installation.in_vain)
+    screen.print_ignored_settings(installation.in_vain)
     if not dry_run:
         installation.refuse_full_disk()
     if sweep:
         given = ["--recipe", recipe, *(f"--set={change}" for change in changes or ())]
-        parameter_sweep.sweep(
+        parameter_sweep.run_sweep(
             installation, app, engine, chosen, given, sweep, local=local, out=out, as_json=as_json
         )
         return
     if dry_run:
-        _rehearse(installation, app, engine, chosen, as_json=as_json)
+        _dry_run(installation, app, engine, chosen, as_json=as_json)
         return
-    code = "" if working_dir is None else _shipped(installation, working_dir, chosen, promote=promote)
+    code = "" if working_dir is None else _ship_code(installation, working_dir, chosen, promote=promote)
     here = local or not (installation.is_running or installation.settings.redis_is_external)
     if here and not local:
         screen.err().print("Kiosk does not run, so this command trains by itself.")
@@ -128,11 +128,13 @@ def train(
         raise typer.Exit(1)
 
 
-def _shipped(installation: Installation, folder: Path, recipe: Recipe, *, promote: bool) -> str:
+def _ship_code(installation: Installation, folder: Path, recipe: Recipe, *, promote: bool) -> str:
     """Ship a folder with the run, and say what that means before anything is trained."""
-    from jobs.refresh.runs.shipped_code import ship
+    from jobs.refresh.runs.shipped_code import pack_and_store
 
-    code = ship(folder, recipe.model_dump(mode="json"), installation.settings.data_dir, promote=promote)
+    code = pack_and_store(
+        folder, recipe.model_dump(mode="json"), installation.settings.data_dir, promote=promote
+    )
     screen.err().print(
         f"Code of {folder} goes along with this run only ({code[:12]}). What is published can be examined, and not "
         "promoted: processes that serve can't import it."
@@ -151,35 +153,35 @@ async def _train(
     wait: bool,
     code: str = "",
 ) -> Run:
-    from cluster.runtime.artifact_access import open_shelf
-    from jobs.refresh.runs.display import Display
-    from jobs.refresh.runs.local_worker import be_modest, new_owner, scratch_of, work_here
-    from jobs.refresh.runs.run_commands import order, refuse_promotion
+    from cluster.runtime.artifact_access import open_artifact_store
+    from jobs.refresh.runs.display import TrainingDisplay
+    from jobs.refresh.runs.local_worker import lower_priority, new_worker_id, run_locally, scratch_path
+    from jobs.refresh.runs.run_commands import check_promotable, create_run
 
-    owner = new_owner("kiosk train") if here else ""
-    async with installation.stores() as stores:
+    owner = new_worker_id("kiosk train") if here else ""
+    async with installation.open_stores() as stores:
         if promote:
-            await refuse_promotion(stores, app)
-        run = await order(
+            await check_promotable(stores, app)
+        run = await create_run(
             stores, app, engine, recipe.model_dump(mode="json"),
-            now_ms=now_ms(), by="kiosk train", promote=promote, owner=owner, code=code,
+            now_ms=read_clock_ms(), by="kiosk train", promote=promote, owner=owner, code=code,
         )  # fmt: skip
         if not here and not wait:
             return run
-        with Display() as display:
+        with TrainingDisplay() as display:
             display.show(run)
             if not here:
-                return await watched(stores, run, display)
-            be_modest()
+                return await follow_run(stores, run, display)
+            lower_priority()
             settings = installation.settings
-            done = await work_here(
-                stores, open_shelf(settings), scratch_of(settings.data_dir), app, run.run_id,
+            done = await run_locally(
+                stores, open_artifact_store(settings), scratch_path(settings.data_dir), app, run.run_id,
                 owner=owner, watch=display.show,
             )  # fmt: skip
     return done or run
 
 
-async def watched(stores: Stores, run: Run, display: Any) -> Run:
+async def follow_run(stores: Stores, run: Run, display: Any) -> Run:
     """Follow a run that others work on until it has ended.
 
     Errors:
@@ -197,7 +199,7 @@ async def watched(stores: Stores, run: Run, display: Any) -> Run:
                 raise
         display.show(run)
         waited_s = waited_s + WAIT_EVERY_S if run.status == "queued" else 0.0
-        if waited_s > PICKED_UP_S and not await _others_at_work(stores, run):
+        if waited_s > PICKED_UP_S and not await _has_other_runs(stores, run):
             raise Unavailable(
                 f"nobody took run {run.run_id} within {PICKED_UP_S:.0f} s; it stays ordered. `kiosk status` shows "
                 "whether the system is well; `kiosk train --local` trains in this process"
@@ -205,7 +207,7 @@ async def watched(stores: Stores, run: Run, display: Any) -> Run:
     return run
 
 
-async def _others_at_work(stores: Stores, run: Run) -> bool:
+async def _has_other_runs(stores: Stores, run: Run) -> bool:
     return any(other.status == "running" for other in await stores.runs.open(run.app_id))
 
 
@@ -218,7 +220,7 @@ def is_failure(run: Run) -> bool:
 def show_run(run: Run, *, as_json: bool) -> None:
     """Print how a run ended."""
     if as_json:
-        screen.tell_json(told(run))
+        screen.print_json(run_to_dict(run))
         return
     if run.status == "queued":
         screen.out().print(
@@ -227,11 +229,11 @@ def show_run(run: Run, *, as_json: bool) -> None:
         return
     if run.status != "finished":
         screen.err().print(
-            screen.marked(f"{run.status}:", "bold red", f" {run.error or 'run ' + run.run_id}")
+            screen.style_text(f"{run.status}:", "bold red", f" {run.error or 'run ' + run.run_id}")
         )
         screen.err().print("What serves is untouched.")
         return
-    table = screen.table("figure", "all readers")
+    table = screen.build_table("figure", "all readers")
     for name, value in run.figures.items():
         table.add_row(name, f"{value:.4f}")
     screen.out().print(f"Run {run.run_id} published snapshot {run.version} of {run.app_id}/{run.engine_id}.")
@@ -264,35 +266,35 @@ def _capitalised(sentence: str) -> str:
     return f"{sentence[:1].upper()}{sentence[1:]}"
 
 
-def told(run: Run) -> dict[str, Any]:
+def run_to_dict(run: Run) -> dict[str, Any]:
     """Write a run as JSON for programs."""
     return run.model_dump(mode="json", exclude={"revision", "until_ms", "owner"})
 
 
-def _rehearse(installation: Installation, app: str, engine: str, recipe: Recipe, *, as_json: bool) -> None:
-    from cluster.artifacts.segments import SegmentShelf
-    from cluster.runtime.artifact_access import open_shelf
-    from jobs.refresh.runs.dry_run import count_waiting, rehearse
+def _dry_run(installation: Installation, app: str, engine: str, recipe: Recipe, *, as_json: bool) -> None:
+    from cluster.artifacts.segments import SegmentStore
+    from cluster.runtime.artifact_access import open_artifact_store
+    from jobs.refresh.runs.dry_run import count_uncompacted_interactions, estimate_training
     from jobs.refresh.runs.local_worker import free_memory_mb
-    from jobs.refresh.runs.run_commands import known_engine
-    from jobs.refresh.runs.training_source import read_source
+    from jobs.refresh.runs.run_commands import check_engine
+    from jobs.refresh.runs.training_source import read_training_source
 
     async def check(offset: str) -> int:
-        async with installation.stores() as stores:
-            await known_engine(stores, app, engine)
-            return await count_waiting(stores.changes, app, offset)
+        async with installation.open_stores() as stores:
+            await check_engine(stores, app, engine)
+            return await count_uncompacted_interactions(stores.changes, app, offset)
 
-    segments = SegmentShelf(open_shelf(installation.settings))
+    segments = SegmentStore(open_artifact_store(installation.settings))
     waiting = asyncio.run(check(segments.offsets(app).get("interaction", "0")))
     with screen.err().status("reading what has settled"):
-        source = read_source(segments, app, recipe, products_suffice=True, explain=True)
+        source = read_training_source(segments, app, recipe, products_suffice=True, explain=True)
         if source.account is not None:
             source = replace(source, account=replace(source.account, waiting=waiting))
-        found = rehearse(recipe, source, free_memory_mb())
+        found = estimate_training(recipe, source, free_memory_mb())
     if as_json:
-        screen.tell_json({"app_id": app, "engine_id": engine, "recipe": recipe.name, **found.told()})
+        screen.print_json({"app_id": app, "engine_id": engine, "recipe": recipe.name, **found.to_dict()})
     else:
-        table = screen.table("part", "memory", "time", "trainings")
+        table = screen.build_table("part", "memory", "time", "trainings")
         for cost in found.costs:
             table.add_row(
                 cost.part, f"{cost.memory >> 20:,} MB", f"{cost.seconds:.1f} s", str(cost.trainings)
@@ -310,7 +312,9 @@ def _rehearse(installation: Installation, app: str, engine: str, recipe: Recipe,
             f"{found.memory_allowed >> 20:,} MB may be used."
         )
     if not found.fits:
-        from jobs.refresh.runs.estimate import Size, refuse_too_large
+        from jobs.refresh.runs.estimate import DataSize, check_memory
 
-        refuse_too_large(recipe, Size.of(source.data, len(source.texts)), found.memory_allowed >> 20)
+        check_memory(
+            recipe, DataSize.from_interactions(source.data, len(source.texts)), found.memory_allowed >> 20
+        )
         raise Invalid("it would not fit")

@@ -10,19 +10,19 @@ from typing import Annotated
 
 import typer
 
-from cluster.build_info import package_root, version
+from cluster.build_info import installed_version, package_root
 from cluster.errors import Fault, Invalid
-from cluster.local.supervisor import Supervisor, Wanted
+from cluster.local.supervisor import Supervisor, SupervisorConfig
 from cluster.log import set_up_logging
 from cluster.runtime.handover import hand_over
-from cluster.runtime.installation_state import State
-from cluster.runtime.progress import Patience, worked
-from cluster.runtime.ray_environment import common_environment
+from cluster.runtime.installation_state import InstallationState
+from cluster.runtime.progress import StallTimer, count_work_steps
+from cluster.runtime.ray_environment import shared_environment
 from cluster.runtime.sockets import is_free
 from cluster.settings import Settings
 from deployments.cli import screen
 from deployments.cli.installation import Installation
-from deployments.cli.summary import Summary, summarise
+from deployments.cli.summary import InstallationSummary, build_summary
 
 STALLED_S = 600.0
 "Seconds without progress after which this command waits no longer; the supervisor gives up before."
@@ -65,7 +65,7 @@ def up(
     given = {**({"host": host} if host else {}), **({"port": port} if port else {})}
     installation = Installation(Settings(**given))
     if installation.is_running:
-        _already(installation, reveal=reveal, as_json=as_json)
+        _show_running(installation, reveal=reveal, as_json=as_json)
         return
     ended = installation.end_leftovers()
     if ended:
@@ -78,18 +78,18 @@ def up(
     installation.places.make()
     handed_over = hand_over(os.environ, installation.places.secrets_dir)
     installation = Installation(Settings(**given))
-    _turn_log(installation)
+    _rotate_log(installation)
     if foreground and handed_over:
         # what a process was started with stays readable for as long as it lives
         os.execv(sys.executable, sys.orig_argv)
     if foreground:
-        raise typer.Exit(_here(installation, reveal=reveal, as_json=as_json))
-    state = _in_background(installation)
+        raise typer.Exit(_run_supervisor(installation, reveal=reveal, as_json=as_json))
+    state = _start_in_background(installation)
     reveal = reveal or as_json or state.first_start
-    _show(summarise(installation, state, reveal=reveal, first=True), as_json=as_json)
+    _show(build_summary(installation, state, reveal=reveal, first=True), as_json=as_json)
 
 
-def _already(installation: Installation, *, reveal: bool, as_json: bool) -> None:
+def _show_running(installation: Installation, *, reveal: bool, as_json: bool) -> None:
     state = installation.state
     if state is None or state.phase not in ("ready", "failed"):
         state = _await_ready(installation)
@@ -103,25 +103,25 @@ def _already(installation: Installation, *, reveal: bool, as_json: bool) -> None
             f"It stays on {state.api_url}. To move it: `kiosk down`, then "
             f"`kiosk up --host {own.host} --port {own.port}`."
         )
-    screen.tell_in_vain([each for each in in_vain if each not in places])
-    _show(summarise(installation, state, reveal=reveal or as_json), as_json=as_json)
+    screen.print_ignored_settings([each for each in in_vain if each not in places])
+    _show(build_summary(installation, state, reveal=reveal or as_json), as_json=as_json)
 
 
-def _await_ready(installation: Installation) -> State:
+def _await_ready(installation: Installation) -> InstallationState:
     """Wait for the end of a start; each stage becomes a line with its seconds."""
     with screen.err().status("starting") as status:
 
         def report(after_s: float, message: str) -> None:
-            status.update(screen.quoted(message))
+            status.update(screen.quote_text(message))
             screen.err().print(f"{after_s:7.1f} s  {message}", style="dim")
 
-        return installation.wait_for(STALLED_S, report)
+        return installation.wait_until_ready(STALLED_S, report)
 
 
-def _in_background(installation: Installation) -> State:
+def _start_in_background(installation: Installation) -> InstallationState:
     """Start a supervisor that outlives this command, and wait for it."""
     settings, places = installation.settings, installation.places
-    environment = common_environment(places, os.environ, package_root())
+    environment = shared_environment(places, os.environ, package_root())
     environment |= {"KIOSK_HOST": settings.host, "KIOSK_PORT": str(settings.port)}
     places.state.unlink(missing_ok=True)
     with places.supervisor_log.open("ab") as log:
@@ -143,27 +143,27 @@ def _in_background(installation: Installation) -> State:
 
 
 def _await_lock(installation: Installation, started: subprocess.Popen[bytes]) -> None:
-    pause, patience = threading.Event(), Patience()
+    pause, patience = threading.Event(), StallTimer()
     while not patience.is_over:
         if installation.is_running or installation.places.state.exists():
             return
         if started.returncode not in (None, 2):
             break
-        patience.note(worked(started.pid))
+        patience.record(count_work_steps(started.pid))
         pause.wait(0.05)
     raise Fault(f"the supervisor did not start; see {installation.places.supervisor_log}")
 
 
-def _here(installation: Installation, *, reveal: bool, as_json: bool) -> int:
+def _run_supervisor(installation: Installation, *, reveal: bool, as_json: bool) -> int:
     """Be the supervisor until told to stop."""
     shown = False
 
-    def told(state: State) -> None:
+    def told(state: InstallationState) -> None:
         nonlocal shown
         if state.phase == "ready" and not shown:
             shown = True
             shows = reveal or as_json or state.first_start
-            _show(summarise(installation, state, reveal=shows, first=True), as_json=as_json)
+            _show(build_summary(installation, state, reveal=shows, first=True), as_json=as_json)
             screen.err().print("Ctrl-C stops everything.")
         elif not shown or state.phase != "ready":
             screen.err().print(state.message, style="dim")
@@ -172,32 +172,34 @@ def _here(installation: Installation, *, reveal: bool, as_json: bool) -> int:
     os.environ.setdefault("KIOSK_DATA_DIR", str(places.data_dir))
     with places.supervisor_log.open("a", encoding="utf-8") as log:
         set_up_logging(stream=log)
-        code = Supervisor(Wanted(installation.settings, version(), package_root()), told).run()
+        code = Supervisor(
+            SupervisorConfig(installation.settings, installed_version(), package_root()), told
+        ).run()
     if code == 1:
         raise Fault(f"the start failed; see {places.supervisor_log}")
     return code
 
 
-def _refuse_failed(state: State) -> None:
+def _refuse_failed(state: InstallationState) -> None:
     if state.phase == "failed":
         raise Fault(f"{state.message}; more in {state.logs_dir}/supervisor.log, advice by `kiosk doctor`")
 
 
-def _show(summary: Summary, *, as_json: bool) -> None:
+def _show(summary: InstallationSummary, *, as_json: bool) -> None:
     state = summary.state
     if state.proxy and state.proxy != "haproxy":
         words = f" requests go through the {state.proxy}. They are up to ten times slower."
-        screen.err().print(screen.marked("warning:", "bold red", words))
+        screen.err().print(screen.style_text("warning:", "bold red", words))
     if as_json:
-        screen.tell_json(summary.told(secrets=True))
+        screen.print_json(summary.to_dict(secrets=True))
         return
     screen.out().print(
-        screen.marked("Kiosk is ready", "bold green", f" (after {state.ready_after_s or 0:.1f} s).")
+        screen.style_text("Kiosk is ready", "bold green", f" (after {state.ready_after_s or 0:.1f} s).")
     )
-    screen.tell_lines(*summary.lines())
+    screen.print_lines(*summary.lines())
 
 
-def _turn_log(installation: Installation) -> None:
+def _rotate_log(installation: Installation) -> None:
     """Begin a new log when the old one is large; one old one is kept."""
     for log in (installation.places.supervisor_log, installation.places.logs_dir / "redis.log"):
         if log.exists() and log.stat().st_size > LOG_LIMIT:

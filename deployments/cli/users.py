@@ -8,15 +8,15 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from cluster.admin.accounts import Accounts, shown
-from cluster.admin.key_admin import Keeping
+from cluster.admin.accounts import AccountAdmin, account_to_dict
+from cluster.admin.key_admin import KeyAdmin
 from cluster.clock import iso_ms
 from cluster.errors import Invalid
 from cluster.records.account import Account, Role
 from cluster.store.connect import OpenStores
-from cluster.store.ports.stores import Held
+from cluster.store.ports.stores import ActiveGrant
 from deployments.cli import screen
-from deployments.cli.installation import Installation, now_ms
+from deployments.cli.installation import Installation, read_clock_ms
 
 T = TypeVar("T")
 
@@ -67,25 +67,25 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Make an account."""
-    wanted, given = _role(role), _given(password_stdin)
-    account, password = _do(lambda people: people.create(name, wanted, given, now_ms()))
+    wanted, given = _role(role), _read_password(password_stdin)
+    account, password = _run_admin(lambda people: people.create(name, wanted, given, read_clock_ms()))
     told = {} if given else {"password": password}
     if as_json:
-        screen.tell_json({**shown(account), **told})
+        screen.print_json({**account_to_dict(account), **told})
         return
     screen.out().print(f"{account.username} may sign in now.")
     if told:
-        screen.tell_lines(f"  password  {password}   (shown this once)")
+        screen.print_lines(f"  password  {password}   (shown this once)")
 
 
 @app.command("list")
 def list_users(as_json: AsJson = False) -> None:
     """List accounts. Passwords are kept as slow hashes and can't be shown."""
-    accounts: list[Account] = _do(lambda people: people.all())
+    accounts: list[Account] = _run_admin(lambda people: people.all())
     if as_json:
-        screen.tell_json({"users": [shown(account) for account in accounts]})
+        screen.print_json({"users": [account_to_dict(account) for account in accounts]})
         return
-    table = screen.table("name", "role", "state", "made")
+    table = screen.build_table("name", "role", "state", "made")
     for account in accounts:
         state = "disabled" if account.disabled else "active"
         table.add_row(account.username, account.role, state, iso_ms(account.created_at)[:19])
@@ -95,35 +95,35 @@ def list_users(as_json: AsJson = False) -> None:
 @app.command("disable", epilog=DISABLE_EPILOG)
 def disable(name: Name, as_json: AsJson = False) -> None:
     """Lock an account: no sign-in, and its agents are refused within a second."""
-    ended = _do(lambda people: people.lock(name, now_ms()))
+    ended = _run_admin(lambda people: people.lock(name, read_clock_ms()))
     if as_json:
-        screen.tell_json({"username": name.lower(), "disabled": True, "disconnected": ended})
+        screen.print_json({"username": name.lower(), "disabled": True, "disconnected": ended})
         return
-    screen.out().print(f"{name} can't sign in any more; {_count(ended)} cut off.")
+    screen.out().print(f"{name} can't sign in any more; {_describe_count(ended)} cut off.")
 
 
 @app.command("delete", epilog=DELETE_EPILOG)
 def delete(name: Name, as_json: AsJson = False) -> None:
     """Delete an account for good, with its sign-ins and connected agents."""
 
-    async def run(keeping: Keeping, stores: OpenStores) -> int:
-        ended = await Accounts(stores.accounts, stores.grants).delete(name, now_ms())
-        await stores.erasures.want_new_log_file(now_ms())
+    async def run(keeping: KeyAdmin, stores: OpenStores) -> int:
+        ended = await AccountAdmin(stores.accounts, stores.grants).delete(name, read_clock_ms())
+        await stores.erasures.request_log_rewrite(read_clock_ms())
         return ended
 
     ended = Installation().administer(run)
     if as_json:
-        screen.tell_json({"username": name.lower(), "deleted": True, "disconnected": ended})
+        screen.print_json({"username": name.lower(), "deleted": True, "disconnected": ended})
         return
-    screen.out().print(f"{name} is deleted; {_count(ended)} cut off.")
+    screen.out().print(f"{name} is deleted; {_describe_count(ended)} cut off.")
 
 
 @app.command("enable")
 def enable(name: Name, as_json: AsJson = False) -> None:
     """Unlock an account; the person signs in and connects their agents again, with the password they have."""
-    _do(lambda people: people.unlock(name))
+    _run_admin(lambda people: people.unlock(name))
     if as_json:
-        screen.tell_json({"username": name.lower(), "disabled": False})
+        screen.print_json({"username": name.lower(), "disabled": False})
         return
     screen.out().print(f"{name} may sign in again.")
 
@@ -131,20 +131,20 @@ def enable(name: Name, as_json: AsJson = False) -> None:
 @app.command("password", epilog=FRESH_EPILOG)
 def password(name: Name, password_stdin: FromInput = False, as_json: AsJson = False) -> None:
     """Give a new password; browsers are signed out and connected agents cut off."""
-    given = _given(password_stdin)
-    fresh = _do(lambda people: people.set_password(name, given, now_ms()))
+    given = _read_password(password_stdin)
+    fresh = _run_admin(lambda people: people.set_password(name, given, read_clock_ms()))
     if as_json:
-        screen.tell_json({"username": name.lower(), **({} if given else {"password": fresh})})
+        screen.print_json({"username": name.lower(), **({} if given else {"password": fresh})})
         return
     screen.out().print(f"{name} has a new password.")
     if not given:
-        screen.tell_lines(f"  password  {fresh}   (shown this once)")
+        screen.print_lines(f"  password  {fresh}   (shown this once)")
 
 
 @app.command("clients", epilog=CLIENTS_EPILOG)
 def clients(name: Name, as_json: AsJson = False) -> None:
     """List the agents a person connected."""
-    held: list[Held] = _do(lambda people: people.clients(name))
+    held: list[ActiveGrant] = _run_admin(lambda people: people.clients(name))
     if as_json:
         named = [
             {
@@ -155,9 +155,9 @@ def clients(name: Name, as_json: AsJson = False) -> None:
             }
             for one in held
         ]
-        screen.tell_json({"username": name.lower(), "clients": named})
+        screen.print_json({"username": name.lower(), "clients": named})
         return
-    table = screen.table("connection", "client", "since", "last renewed")
+    table = screen.build_table("connection", "client", "since", "last renewed")
     for one in held:
         since, used = iso_ms(one.grant.created_at)[:19], iso_ms(one.used_at)[:19]
         table.add_row(one.grant.grant_id, one.grant.client_name, since, used)
@@ -171,16 +171,16 @@ def disconnect(
     as_json: AsJson = False,
 ) -> None:
     """End one connection of a person, or all of them."""
-    ended = _do(lambda people: people.disconnect(name, connection, now_ms()))
+    ended = _run_admin(lambda people: people.disconnect(name, connection, read_clock_ms()))
     if as_json:
-        screen.tell_json({"username": name.lower(), "disconnected": ended})
+        screen.print_json({"username": name.lower(), "disconnected": ended})
         return
-    screen.out().print(f"{_count(ended)} cut off.")
+    screen.out().print(f"{_describe_count(ended)} cut off.")
 
 
-def _do(work: Callable[[Accounts], Awaitable[T]]) -> T:
-    async def run(keeping: Keeping, stores: OpenStores) -> T:
-        return await work(Accounts(stores.accounts, stores.grants))
+def _run_admin(work: Callable[[AccountAdmin], Awaitable[T]]) -> T:
+    async def run(keeping: KeyAdmin, stores: OpenStores) -> T:
+        return await work(AccountAdmin(stores.accounts, stores.grants))
 
     return Installation().administer(run)
 
@@ -193,7 +193,7 @@ def _role(text: str) -> Role:
     raise Invalid(f"there is no role called {text!r}; choose reader or administrator")
 
 
-def _given(from_input: bool) -> str:
+def _read_password(from_input: bool) -> str:
     if not from_input:
         return ""
     line = sys.stdin.readline().rstrip("\r\n")
@@ -202,5 +202,5 @@ def _given(from_input: bool) -> str:
     return line
 
 
-def _count(clients: int) -> str:
+def _describe_count(clients: int) -> str:
     return "1 connected agent is" if clients == 1 else f"{clients} connected agents are"

@@ -17,7 +17,7 @@ MOST_ADDRESSES = 20_000
 "Addresses of one table: about 4 MB in all."
 
 
-def network_of(address: str) -> str:
+def network_from_address(address: str) -> str:
     """Return what of an address one caller can't choose: an IPv4 address, or the first 64 bits of an IPv6 one.
 
     Cost: 60 ns for IPv4.
@@ -38,7 +38,7 @@ def _network_of_v6(address: str) -> str:
 
 def digest_address(secret: bytes, period: int, address: str) -> str:
     """Return a name for an address that says nothing without the secret key, another one each period."""
-    message = f"{period}\0{network_of(address)}".encode("utf-8", "surrogatepass")
+    message = f"{period}\0{network_from_address(address)}".encode("utf-8", "surrogatepass")
     return hmac.digest(secret or b"kiosk", message, "sha256").hex()[:16]
 
 
@@ -64,9 +64,9 @@ class AddressBuckets:
 
         Cost: half a microsecond.
         """
-        name = (key_id, bucket, network_of(address))
+        name = (key_id, bucket, network_from_address(address))
         now_s = self._clock.monotonic_s()
-        found = self._young.get(name) or self._bring(name, now_s, burst)
+        found = self._young.get(name) or self._refill(name, now_s, burst)
         tokens = found.tokens + (now_s - found.at_s) * rate
         found.at_s = now_s
         found.tokens = tokens if tokens < burst else burst
@@ -75,7 +75,7 @@ class AddressBuckets:
         found.tokens -= count
         return 0.0
 
-    def _bring(self, name: tuple[str, str, str], now_s: float, burst: float) -> _Bucket:
+    def _refill(self, name: tuple[str, str, str], now_s: float, burst: float) -> _Bucket:
         if len(self._young) >= self._most:
             self._old, self._young = self._young, {}
         found = self._old.pop(name) if name in self._old else _Bucket(burst, now_s)

@@ -23,14 +23,14 @@ from cluster.errors import Forbidden, ReadOnly, Unauthenticated, Unavailable, me
 from cluster.meter import Meter
 from cluster.records.validation.json_limits import load_json
 from deployments.edge.body import read_body
-from deployments.edge.caller import Caller, Credential, ReaderToken
+from deployments.edge.caller import Caller, Credential, UserToken
 from deployments.edge.credentials import HEADER, check_single, find_key, key_fault
 from deployments.edge.keyring import Keyring
-from deployments.edge.limits import Limits
-from deployments.edge.proof import Claimed, prove_reader
-from deployments.edge.request import Arrival
-from deployments.edge.robots import looks_automated
-from deployments.edge.tokens import bearer, match_reader, read_token
+from deployments.edge.limits import RateLimiter
+from deployments.edge.proof import ClaimedIdentity, verify_identity
+from deployments.edge.request import ApiRequest
+from deployments.edge.robots import detect_robot
+from deployments.edge.tokens import check_same_user, parse_bearer, read_token
 
 _log = structlog.get_logger()
 
@@ -39,7 +39,7 @@ _INLINE = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class AdmissionRules:
     """What an endpoint asks of a request."""
 
     publishable: bool = False
@@ -61,22 +61,22 @@ class Rules:
     "Largest body of a publishable key."
 
 
-def _ignore_identities(arrival: Arrival) -> None:
+def _ignore_identities(arrival: ApiRequest) -> None:
     """Leave the ids of a request as they are."""
 
 
-class Gate:
+class AdmissionServices:
     """What admission needs to know and to spend."""
 
     def __init__(
         self,
         keyring: Keyring,
-        limits: Limits,
+        limits: RateLimiter,
         meter: Meter,
         *,
         most_bytes: int,
         why_no_writes: Callable[[], str] = str,
-        link_identities: Callable[[Arrival], None] = _ignore_identities,
+        link_identities: Callable[[ApiRequest], None] = _ignore_identities,
     ) -> None:
         self.keyring = keyring
         self.limits = limits
@@ -88,7 +88,7 @@ class Gate:
         "Is called with every request that was answered."
 
 
-async def enter(arrival: Arrival, rules: Rules, gate: Gate) -> None:
+async def admit(arrival: ApiRequest, rules: AdmissionRules, gate: AdmissionServices) -> None:
     """Let a request in or raise; afterwards `arrival.caller` and `arrival.body` are set.
 
     Errors:
@@ -98,7 +98,7 @@ async def enter(arrival: Arrival, rules: Rules, gate: Gate) -> None:
     """
     headers = arrival.headers
     credential = None
-    if len(headers) == len(arrival.scope["headers"]) or not _contradicts_itself(arrival):
+    if len(headers) == len(arrival.scope["headers"]) or not _has_conflicting_headers(arrival):
         header = headers.get(HEADER)
         if not header:
             check_single(arrival.query_string)
@@ -109,7 +109,7 @@ async def enter(arrival: Arrival, rules: Rules, gate: Gate) -> None:
         fault = key_fault(headers.get(HEADER), arrival.query_string, headers.get(b"authorization"))
         raise Unauthenticated(messages.INVALID_KEY, key_fault=fault)
     arrival.caller, arrival.gate = Caller(credential), gate
-    await reach(arrival, rules, gate)
+    await check_access(arrival, rules, gate)
     if rules.body != "ignored":
         most_bytes = gate.most_bytes if credential.is_secret else min(rules.browser_bytes, gate.most_bytes)
         arrival.body = await read_body(
@@ -120,7 +120,9 @@ async def enter(arrival: Arrival, rules: Rules, gate: Gate) -> None:
         )
 
 
-async def reach(arrival: Arrival, rules: Rules, gate: Gate, *, spend: bool = True) -> None:
+async def check_access(
+    arrival: ApiRequest, rules: AdmissionRules, gate: AdmissionServices, *, spend: bool = True
+) -> None:
     """Check whether a known key may do this now; the part of `enter` that each request within a request repeats.
 
     Errors:
@@ -144,7 +146,7 @@ async def reach(arrival: Arrival, rules: Rules, gate: Gate, *, spend: bool = Tru
             raise Unavailable(reason, retry_after_s=10, told=True)
 
 
-def find_live(credential: Credential, gate: Gate) -> Credential:
+def refresh_credential(credential: Credential, gate: AdmissionServices) -> Credential:
     """Look a key up again, with the settings its app has by now.
 
     Errors:
@@ -156,7 +158,9 @@ def find_live(credential: Credential, gate: Gate) -> Credential:
     return live
 
 
-async def examine(arrival: Arrival, rules: Rules, schema: Callable[[Any], Any] | None) -> None:
+async def validate_request(
+    arrival: ApiRequest, rules: AdmissionRules, schema: Callable[[Any], Any] | None
+) -> None:
     """Check what a request says; afterwards `arrival.payload` and `arrival.parsed` are set.
 
     `schema` is called with the arrival.
@@ -171,7 +175,7 @@ async def examine(arrival: Arrival, rules: Rules, schema: Callable[[Any], Any] |
         _examine(arrival, rules, schema)
 
 
-def _examine(arrival: Arrival, rules: Rules, schema: Callable[[Any], Any] | None) -> None:
+def _examine(arrival: ApiRequest, rules: AdmissionRules, schema: Callable[[Any], Any] | None) -> None:
     if rules.body == "json":
         arrival.payload = load_json(arrival.body, refuse_duplicates=rules.writes)
     if rules.reads_token:
@@ -188,18 +192,18 @@ def _examine(arrival: Arrival, rules: Rules, schema: Callable[[Any], Any] | None
     if not credential.is_secret and (
         rules.proves_reader or (rules.proves_writer and credential.app.settings.prove_writers)
     ):
-        prove_reader(arrival, Claimed.of(arrival.payload))
+        verify_identity(arrival, ClaimedIdentity.from_body(arrival.payload))
 
 
 def _is_switched_on(credential: Credential, switch: str) -> bool:
     return bool(switch) and getattr(credential.app.settings, switch) is True
 
 
-def _check_robot(arrival: Arrival, credential: Credential, meter: Meter) -> None:
+def _check_robot(arrival: ApiRequest, credential: Credential, meter: Meter) -> None:
     rule = credential.app.settings.bot_rule
     if rule == "off":
         return
-    reason = looks_automated(arrival.headers.get(b"user-agent"))
+    reason = detect_robot(arrival.headers.get(b"user-agent"))
     if not reason:
         return
     meter.count("kiosk_robot_requests", app=credential.app.app_id, reason=reason)
@@ -215,7 +219,7 @@ def _check_robot(arrival: Arrival, credential: Credential, meter: Meter) -> None
         raise Forbidden(messages.ROBOT)
 
 
-def _check_origin(arrival: Arrival, credential: Credential, gate: Gate) -> None:
+def _check_origin(arrival: ApiRequest, credential: Credential, gate: AdmissionServices) -> None:
     """Record a secret key that a page of another origin sent; our own pages may hold the key of who opened them.
 
     Errors:
@@ -232,7 +236,7 @@ def _check_origin(arrival: Arrival, credential: Credential, gate: Gate) -> None:
         raise Forbidden(messages.SECRET_IN_BROWSER)
 
 
-def _contradicts_itself(arrival: Arrival) -> bool:
+def _has_conflicting_headers(arrival: ApiRequest) -> bool:
     """Check whether a header that says who calls stands there twice with different values."""
     for name in (HEADER, b"authorization"):
         if len({value for header, value in arrival.scope["headers"] if header == name}) > 1:
@@ -240,17 +244,17 @@ def _contradicts_itself(arrival: Arrival) -> bool:
     return False
 
 
-def bearer_user(arrival: Arrival) -> str:
+def bearer_user(arrival: ApiRequest) -> str:
     """Return the user of the token in the header; empty without one.
 
     Errors:
         Unauthenticated
     """
-    text = bearer(arrival.headers.get(b"authorization"))
-    return "" if text is None else _verified(arrival, text).user_id
+    text = parse_bearer(arrival.headers.get(b"authorization"))
+    return "" if text is None else _verify_token(arrival, text).user_id
 
 
-def _verified(arrival: Arrival, text: str) -> ReaderToken:
+def _verify_token(arrival: ApiRequest, text: str) -> UserToken:
     credential = arrival.credential
     settings = credential.app.settings
     secrets = credential.token_keys if settings.derived_token_key else credential.secrets
@@ -258,19 +262,19 @@ def _verified(arrival: Arrival, text: str) -> ReaderToken:
     return read_token(text, secrets, now_s=now_s, max_age_s=settings.token_max_age_h * 3600)
 
 
-def _read_token(arrival: Arrival, rules: Rules) -> None:
-    text = bearer(arrival.headers.get(b"authorization"))
+def _read_token(arrival: ApiRequest, rules: AdmissionRules) -> None:
+    text = parse_bearer(arrival.headers.get(b"authorization"))
     if text is None and rules.token_in_body:
         given = _field(arrival, "jwt_token")
         text = given or None
     if text is None:
         return
-    token = _verified(arrival, text)
-    match_reader(token, _field(arrival, "user_id"), _field(arrival, "user_type"))
+    token = _verify_token(arrival, text)
+    check_same_user(token, _field(arrival, "user_id"), _field(arrival, "user_type"))
     arrival.caller = Caller(arrival.credential, token)
 
 
-def _field(arrival: Arrival, name: str) -> str:
+def _field(arrival: ApiRequest, name: str) -> str:
     """Read a text field of a JSON object; empty when there is none. What is no text is the schema's to refuse."""
     payload = arrival.payload
     value = payload.get(name) if isinstance(payload, dict) else None

@@ -11,7 +11,7 @@ import structlog
 WRITE_EVERY_S = 0.5
 
 
-class Scribe:
+class BatchWriter:
     """Writes for ever; `write` puts down what waits, `lost` names the event when it can't be said why it failed."""
 
     def __init__(self, write: Callable[[], Awaitable[None]], lost: str) -> None:

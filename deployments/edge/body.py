@@ -14,7 +14,7 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 
 
-class Gone(HouseError):
+class ClientDisconnected(HouseError):
     """The caller hung up before its request was complete; nobody is there to be answered."""
 
     code = "gone"
@@ -40,7 +40,7 @@ async def read_body(
             raise _too_large(most_bytes)
     message = await receive()
     if message["type"] != "http.request":
-        raise Gone
+        raise ClientDisconnected
     first: bytes = message.get("body", b"")
     if len(first) > most_bytes:
         raise _too_large(most_bytes)
@@ -53,7 +53,7 @@ async def _read_on(receive: Receive, body: bytearray, most_bytes: int) -> bytes:
     while True:
         message = await receive()
         if message["type"] != "http.request":
-            raise Gone
+            raise ClientDisconnected
         body += message.get("body", b"")
         if len(body) > most_bytes:
             raise _too_large(most_bytes)

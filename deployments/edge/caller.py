@@ -30,7 +30,7 @@ class Credential:
 
 
 @dataclass(frozen=True, slots=True)
-class ReaderToken:
+class UserToken:
     """What a valid reader token says."""
 
     user_id: str = ""
@@ -44,4 +44,4 @@ class Caller:
     """A credential and, when a valid token came along, its reader."""
 
     credential: Credential
-    token: ReaderToken | None = None
+    token: UserToken | None = None

@@ -6,12 +6,12 @@ import asyncio
 from types import TracebackType
 
 
-class TookTooLong(Exception):
+class DeadlineExceeded(Exception):
     """The block did not finish in time and was cancelled."""
 
 
 class Deadline:
-    """Cancels the current task when the block takes longer than `limit_s`, and says so by `TookTooLong`.
+    """Cancels the current task when the block takes longer than `limit_s`, and says so by `DeadlineExceeded`.
 
     A cancellation from outside stays one. Unlike `asyncio.wait_for` it makes no task of its own.
     """
@@ -37,7 +37,7 @@ class Deadline:
         if self._fired and kind is asyncio.CancelledError:
             # From Python 3.11 on a task counts its cancellations; this one is dealt with.
             getattr(self._task, "uncancel", int)()
-            raise TookTooLong from None
+            raise DeadlineExceeded from None
 
     def _fire(self) -> None:
         assert self._task is not None

@@ -44,12 +44,12 @@ def dumps(value: Any) -> bytes:
     return orjson.dumps(value, option=_OPTIONS)
 
 
-def tagged(reply: Reply) -> Reply:
+def with_etag(reply: Reply) -> Reply:
     """Give a reply that is asked for often a tag of its content, so that an unchanged one need not be sent again."""
-    return Reply(reply.status, reply.body, reply.headers, reply.content_type, tag_of(reply.body))
+    return Reply(reply.status, reply.body, reply.headers, reply.content_type, compute_etag(reply.body))
 
 
-def tag_of(body: bytes) -> bytes:
+def compute_etag(body: bytes) -> bytes:
     """Name a content by its hash, which needs no strength: who forges one cheats a cache of their own.
 
     Cost:
@@ -58,18 +58,18 @@ def tag_of(body: bytes) -> bytes:
     return b'"%s"' % mmh3.mmh3_x64_128_digest(body).hex().encode()
 
 
-def is_known(etag: bytes, if_none_match: bytes) -> bool:
+def matches_etag(etag: bytes, if_none_match: bytes) -> bool:
     """Say whether `If-None-Match` names a tag, as a weak one too."""
     known = [one.strip().removeprefix(b"W/") for one in if_none_match.split(b",")]
     return etag in known or known == [b"*"]
 
 
-def bare(value: Any, status: int = 200) -> Reply:
+def plain_reply(value: Any, status: int = 200) -> Reply:
     """Answer with a body that has no envelope."""
     return Reply(status, dumps(value))
 
 
-def told(message: str, status: int = 200) -> Reply:
+def message_reply(message: str, status: int = 200) -> Reply:
     """Answer with a message only."""
     return Reply(status, dumps({"message": message}))
 

@@ -47,7 +47,7 @@ _STATUS: tuple[tuple[type[HouseError], int], ...] = (
 "First match wins, so a subclass stands before its parent."
 
 
-def reply_to(error: BaseException, family: Family, *, request_id: str) -> Reply:
+def reply_from_error(error: BaseException, family: Family, *, request_id: str) -> Reply:
     """Turn anything that was raised into the reply its caller gets."""
     if isinstance(error, HouseError):
         for kind, status in _STATUS:
@@ -56,24 +56,24 @@ def reply_to(error: BaseException, family: Family, *, request_id: str) -> Reply:
     return _fault(error, request_id)
 
 
-def method_not_allowed(allowed: tuple[str, ...]) -> Reply:
+def method_not_allowed_reply(allowed: tuple[str, ...]) -> Reply:
     """Answer a path that exists under other methods."""
     allow: Header = (b"allow", ", ".join(allowed).encode())
     right = " or ".join(name for name in allowed if name not in _ANSWERED_EVERYWHERE)
     return Reply(405, dumps({"message": f"{METHOD_NOT_ALLOWED}; use {right} on this path"}), (allow,))
 
 
-def not_found() -> Reply:
+def unknown_path_reply() -> Reply:
     """Answer a path that does not exist; the text is the specification's, so the way out stands in a header."""
     return Reply(404, dumps({"message": messages.NOT_FOUND}), (_HELP,))
 
 
-def timed_out() -> Reply:
+def timeout_reply() -> Reply:
     """Answer an upload or delete that took too long."""
     return Reply(400, dumps({"message": messages.TIMEOUT}))
 
 
-def detail_of(error: HouseError) -> list[dict[str, Any]]:
+def list_faults(error: HouseError) -> list[dict[str, Any]]:
     """List what is wrong as `{loc, msg, type}`."""
     found = error.facts.get("detail")
     return found if found else [{"loc": ["body"], "msg": error.message, "type": "value_error"}]
@@ -81,12 +81,12 @@ def detail_of(error: HouseError) -> list[dict[str, Any]]:
 
 def _expected(error: HouseError, status: int, family: Family) -> Reply:
     if family == "experiments" and status in (400, 422) and not isinstance(error, errors.ReadOnly):
-        body = {"message": messages.EXPERIMENT_SCHEMA, "data": {"errors": detail_of(error)}}
+        body = {"message": messages.EXPERIMENT_SCHEMA, "data": {"errors": list_faults(error)}}
         return Reply(422, dumps(body))
     if status == 422:
         if family == "upload":
             return Reply(422, dumps(_upload(error)))
-        return Reply(422, dumps({"detail": detail_of(error)}))
+        return Reply(422, dumps({"detail": list_faults(error)}))
     return Reply(status, dumps(_message(error, status, family)), _headers(error, status))
 
 
@@ -97,7 +97,7 @@ def _message(error: HouseError, status: int, family: Family) -> dict[str, Any]:
     if family == "experiments" and error.message == messages.INVALID_KEY:
         return {"message": messages.EXPERIMENT_KEY}
     if isinstance(error, errors.Malformed) and error.facts.get("detail"):
-        return {"message": error.message, "detail": detail_of(error)}
+        return {"message": error.message, "detail": list_faults(error)}
     if error.facts.get("status_code"):
         return {"status_code": status, "message": error.message}
     return {"message": error.message}
@@ -107,7 +107,7 @@ def _upload(error: HouseError) -> dict[str, Any]:
     """Build the upload shape; clients iterate `data`, so it is a list of sentences even for a body-level fault."""
     told = error.facts.get("messages")
     if told is None:
-        told = [_sentence(entry) for entry in detail_of(error)]
+        told = [_sentence(entry) for entry in list_faults(error)]
     more = {"details": error.facts["details"]} if error.facts.get("details") else {}
     return {"errors": True, "message": error.message or messages.UPLOAD_REJECTED, "data": list(told), **more}
 

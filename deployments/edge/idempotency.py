@@ -47,7 +47,7 @@ class KeyOwner:
     is_browser: bool = False
 
 
-async def once(
+async def answer_once(
     store: IdempotencyStore,
     owner: KeyOwner,
     key: bytes,
@@ -96,7 +96,7 @@ async def once(
     finally:
         if not settled:
             with contextlib.suppress(HouseError):
-                await store.forget(app_id, token)
+                await store.delete(app_id, token)
 
 
 def _digest(parts: Iterable[bytes]) -> str:

@@ -107,7 +107,7 @@ class Keyring:
         version = await self._store.version()
         if self.ready and version == self._version:
             return
-        book = await self._store.book()
+        book = await self._store.read_all()
         self._credentials = self._open(book)
         self._version = book.version
         self.ready = True

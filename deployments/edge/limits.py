@@ -31,7 +31,7 @@ _AWAY_S = 1.0
 
 
 @dataclass(slots=True)
-class _Purse:
+class _LeasedTokens:
     """What one key may still spend here without asking."""
 
     limits: AppLimits
@@ -47,13 +47,13 @@ class _Purse:
     asking: asyncio.Task[None] | None = None
 
 
-class Limits:
+class RateLimiter:
     """Spends tokens of a credential; `bucket` is `query` or `write`."""
 
     def __init__(self, store: LimitStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._purses: dict[tuple[str, str], _Purse] = {}
+        self._purses: dict[tuple[str, str], _LeasedTokens] = {}
         self._addresses = AddressBuckets(clock)
 
     async def spend(self, credential: Credential, bucket: str, address: str = "") -> None:
@@ -65,7 +65,7 @@ class Limits:
         Cost: half a microsecond while the lot lasts, as much again for the address; one store round trip per lot,
             not on the request's way.
         """
-        purse = self._purse(credential, bucket)
+        purse = self._leased_tokens(credential, bucket)
         if address and not credential.is_secret:
             share = credential.app.settings.address_share
             if share < 1:
@@ -74,7 +74,7 @@ class Limits:
                 if wait_s:
                     raise _too_many(wait_s)
         if purse.tokens < 1:
-            await self._earn(credential, bucket, purse)
+            await self._wait_for_token(credential, bucket, purse)
         purse.tokens -= 1
         if purse.asking is None:
             if purse.away_until_s:
@@ -82,7 +82,7 @@ class Limits:
             else:
                 wanted = purse.tokens * 2 < purse.lot
             if wanted:
-                self._ask(credential, bucket, purse)
+                self._start_lease(credential, bucket, purse)
 
     def spend_daily(self, credential: Credential, what: str, address: str, count: int, most: int) -> None:
         """Count what an address may do only so often a day, all replicas for themselves.
@@ -95,7 +95,7 @@ class Limits:
             if wait_s:
                 raise _too_many(wait_s)
 
-    def forget(self, live: frozenset[str]) -> None:
+    def prune(self, live: frozenset[str]) -> None:
         """Drop what is kept for keys that are gone, so that memory does not grow with rotations."""
         for place in [place for place in self._purses if place[0] not in live]:
             del self._purses[place]
@@ -107,7 +107,7 @@ class Limits:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
 
-    def _purse(self, credential: Credential, bucket: str) -> _Purse:
+    def _leased_tokens(self, credential: Credential, bucket: str) -> _LeasedTokens:
         place = (credential.key_id, bucket)
         purse = self._purses.get(place)
         limits = credential.app.settings.limits
@@ -115,32 +115,32 @@ class Limits:
             rate = max(limits.writes_per_s if bucket == "write" else limits.queries_per_s, _LEAST_RATE)
             burst = limits.write_burst if bucket == "write" else limits.query_burst
             lot = max(1, min(math.ceil(rate * _LOT_S), math.ceil(burst * _LOT_S)))
-            purse = self._purses[place] = _Purse(limits, rate, burst, lot)
+            purse = self._purses[place] = _LeasedTokens(limits, rate, burst, lot)
         return purse
 
-    async def _earn(self, credential: Credential, bucket: str, purse: _Purse) -> None:
+    async def _wait_for_token(self, credential: Credential, bucket: str, purse: _LeasedTokens) -> None:
         """Get at least one token or raise."""
         while purse.tokens < 1:
             now_s = self._clock.monotonic_s()
             if now_s < purse.refused_until_s:
                 raise _too_many(purse.refused_until_s - now_s)
             if purse.away_until_s:
-                self._refill_here(purse, now_s)
+                self._refill(purse, now_s)
                 if purse.tokens >= 1:
                     return
                 if now_s < purse.away_until_s:
                     raise _too_many((1 - purse.tokens) / purse.rate)
             if purse.asking is None:
-                self._ask(credential, bucket, purse)
+                self._start_lease(credential, bucket, purse)
             asking = purse.asking
             if asking is not None:
                 # Shielded: a caller that goes away must not take the answer from the others who wait for it.
                 await asyncio.shield(asking)
 
-    def _ask(self, credential: Credential, bucket: str, purse: _Purse) -> None:
+    def _start_lease(self, credential: Credential, bucket: str, purse: _LeasedTokens) -> None:
         purse.asking = asyncio.get_running_loop().create_task(self._lease(credential, bucket, purse))
 
-    async def _lease(self, credential: Credential, bucket: str, purse: _Purse) -> None:
+    async def _lease(self, credential: Credential, bucket: str, purse: _LeasedTokens) -> None:
         try:
             lease = await self._store.take(
                 credential.app.app_id,
@@ -152,7 +152,7 @@ class Limits:
                 now_ms=self._clock.now_ms(),
             )
         except HouseError:
-            self._live_alone(purse)
+            self._refill_locally(purse)
         else:
             if purse.away_until_s:
                 _log.info("limits_shared_again", app=credential.app.app_id)
@@ -165,17 +165,17 @@ class Limits:
         finally:
             purse.asking = None
 
-    def _live_alone(self, purse: _Purse) -> None:
+    def _refill_locally(self, purse: _LeasedTokens) -> None:
         now_s = self._clock.monotonic_s()
         if not purse.away_until_s:
             _log.warning("limits_local", reason="store away")
             purse.tokens = float(purse.lot)
             purse.filled_at_s = now_s
         purse.away_until_s = now_s + _AWAY_S
-        self._refill_here(purse, now_s)
+        self._refill(purse, now_s)
 
     @staticmethod
-    def _refill_here(purse: _Purse, now_s: float) -> None:
+    def _refill(purse: _LeasedTokens, now_s: float) -> None:
         earned = (now_s - purse.filled_at_s) * purse.rate
         purse.tokens = min(purse.tokens + earned, float(max(purse.burst, 1)))
         purse.filled_at_s = now_s

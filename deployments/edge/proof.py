@@ -15,7 +15,7 @@ from typing import Any
 
 from cluster.errors import Unauthenticated, messages
 from deployments.edge.caller import Credential
-from deployments.edge.request import Arrival
+from deployments.edge.request import ApiRequest
 from deployments.edge.signatures import compare_hash, is_ambiguous
 from deployments.edge.tokens import USER_TYPES
 
@@ -23,7 +23,7 @@ ANONYMOUS_HASH_REQUIRED = "anonymous_hash is required."
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class ClaimedIdentity:
     """The ids a body names, with the proofs it brings; empty where it names none."""
 
     user_id: str = ""
@@ -33,7 +33,7 @@ class Claimed:
     user_type: str = ""
 
     @classmethod
-    def of(cls, body: Any, otherwise: Mapping[str, Any] | None = None) -> Claimed:
+    def from_body(cls, body: Any, otherwise: Mapping[str, Any] | None = None) -> ClaimedIdentity:
         """Read them; what is no text is the schema's to refuse. `otherwise` may hold proofs a body lacks."""
         if not isinstance(body, dict):
             return _NOBODY
@@ -52,10 +52,10 @@ def _text(given: Mapping[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-_NOBODY = Claimed()
+_NOBODY = ClaimedIdentity()
 
 
-def prove_reader(arrival: Arrival, claimed: Claimed) -> None:
+def verify_identity(arrival: ApiRequest, claimed: ClaimedIdentity) -> None:
     """Check that a publishable key proves whom it names.
 
     Errors:
@@ -68,23 +68,23 @@ def prove_reader(arrival: Arrival, claimed: Claimed) -> None:
     if token is not None and token.user_id:
         known_id = token.claims.get("anonymous_id")
         if anonymous_id and anonymous_id != known_id:
-            _prove_beside(credential, claimed, strict)
+            _verify_visitor(credential, claimed, strict)
         return
     if user_id:
         if not claimed.user_hash:
             raise Unauthenticated(messages.HASH_REQUIRED)
-        proven_type(credential, claimed.user_hash, user_id, claimed.user_type)
+        verify_user_type(credential, claimed.user_hash, user_id, claimed.user_type)
         if anonymous_id:
-            _prove_beside(credential, claimed, strict)
+            _verify_visitor(credential, claimed, strict)
     elif anonymous_id:
         given = claimed.anonymous_hash or claimed.user_hash
         if given:
-            proven_type(credential, given, anonymous_id, claimed.user_type)
+            verify_user_type(credential, given, anonymous_id, claimed.user_type)
         elif strict:
             raise Unauthenticated(messages.HASH_REQUIRED)
 
 
-def proven_type(credential: Credential, given: str, reader_id: str, user_type: str) -> str:
+def verify_user_type(credential: Credential, given: str, reader_id: str, user_type: str) -> str:
     """Check a digest and return the user type it proves; empty when it proves the id only.
 
     Errors:
@@ -100,10 +100,10 @@ def proven_type(credential: Credential, given: str, reader_id: str, user_type: s
     return ""
 
 
-def _prove_beside(credential: Credential, claimed: Claimed, strict: bool) -> None:
+def _verify_visitor(credential: Credential, claimed: ClaimedIdentity, strict: bool) -> None:
     """Check the visitor that is named beside a proven user."""
     if claimed.anonymous_hash:
-        proven_type(credential, claimed.anonymous_hash, claimed.anonymous_id, "")
+        verify_user_type(credential, claimed.anonymous_hash, claimed.anonymous_id, "")
     elif strict:
         raise Unauthenticated(ANONYMOUS_HASH_REQUIRED)
     elif is_ambiguous(claimed.anonymous_id):

@@ -8,17 +8,17 @@ from typing import Any
 from cluster import ids
 from cluster.clock import Clock
 from deployments.edge.body import Receive
-from deployments.edge.caller import Caller, Credential, ReaderToken
+from deployments.edge.caller import Caller, Credential, UserToken
 from deployments.edge.client_address import DIRECT, ClientAddresses
 from deployments.edge.client_address import HEADER as FORWARDED
 from deployments.edge.credentials import parse_query
-from deployments.edge.trace import HEADER, request_id_of
+from deployments.edge.trace import HEADER, request_id_from
 
 Scope = Mapping[str, Any]
 Send = Callable[[Any], Awaitable[None]]
 
 
-class Arrival:
+class ApiRequest:
     """One HTTP request on its way through the edge.
 
     `payload` is the parsed JSON of the body, `parsed` what the endpoint's schema made of it. Both are absent
@@ -41,7 +41,7 @@ class Arrival:
         self.method: str = scope["method"]
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.query_string: bytes = scope.get("query_string", b"")
-        self.request_id = request_id_of(self.headers.get(HEADER))
+        self.request_id = request_id_from(self.headers.get(HEADER))
         self.ids: Mapping[str, str] = {}
         self.body = b""
         self.payload: Any = None
@@ -57,7 +57,7 @@ class Arrival:
         return self.caller.credential
 
     @property
-    def token(self) -> ReaderToken | None:
+    def token(self) -> UserToken | None:
         """The reader token, when a valid one came along."""
         return self.caller.token if self.caller is not None else None
 
@@ -74,7 +74,7 @@ class Arrival:
         return self._fields
 
     @property
-    def reader_ids(self) -> tuple[str, ...]:
+    def user_keys(self) -> tuple[str, ...]:
         """Whom the request is for (`u:...`, `a:...`), the surest first. Only after admission has parsed the body."""
         told: Mapping[str, Any] = self.payload if isinstance(self.payload, dict) else {}
         named = [

@@ -11,27 +11,27 @@ _SAMPLES = 32
 
 
 @dataclass(slots=True)
-class _Line:
+class _EndpointCounts:
     count: int = 0
     took_ms: list[float] = field(default_factory=list)
 
 
-class Tally:
+class RequestCounts:
     """Counts and sample durations per endpoint and status."""
 
     def __init__(self) -> None:
-        self._lines: dict[tuple[str, int], _Line] = {}
+        self._lines: dict[tuple[str, int], _EndpointCounts] = {}
 
-    def note(self, endpoint: str, status: int, took_ms: float) -> None:
+    def record(self, endpoint: str, status: int, took_ms: float) -> None:
         """Count one request. Cost: 0.3 microseconds."""
         line = self._lines.get((endpoint, status))
         if line is None:
-            line = self._lines[endpoint, status] = _Line()
+            line = self._lines[endpoint, status] = _EndpointCounts()
         line.count += 1
         if len(line.took_ms) < _SAMPLES:
             line.took_ms.append(took_ms)
 
-    def tell(self, meter: Meter) -> None:
+    def flush(self, meter: Meter) -> None:
         """Hand everything to the meter and begin anew."""
         lines, self._lines = self._lines, {}
         for (endpoint, status), line in lines.items():

@@ -20,7 +20,7 @@ _WORDS = (
 )  # fmt: skip
 
 
-def looks_automated(user_agent: bytes | None) -> str:
+def detect_robot(user_agent: bytes | None) -> str:
     """Tell why a request looks automated; empty when it does not.
 
     The reason is one of our own words, never the caller's text.

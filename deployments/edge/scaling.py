@@ -21,7 +21,7 @@ FULL_IN_FLIGHT = 8.0
 "Requests at once, on average, at which a replica counts as full."
 
 
-class Load:
+class LoadMeter:
     """Measures between two readings. Of two views the larger counts: processor time (a replica's Python runs on one
     core, and hot requests are mostly that), and requests in flight (those that wait for a store or another deployment).
 
@@ -58,7 +58,7 @@ class Load:
         return self._clock.monotonic_s(), self._busy_s(), self._processor_s()
 
 
-class Reported(Protocol):
+class AutoscalingReport(Protocol):
     """What is read of Serve's `AutoscalingContext`."""
 
     @property
@@ -72,7 +72,7 @@ class Reported(Protocol):
         ...
 
 
-def replicas_wanted(context: Reported) -> tuple[float, dict[str, Any]]:
+def compute_replicas(context: AutoscalingReport) -> tuple[float, dict[str, Any]]:
     """Add up the load of all replicas; Serve applies delays and bounds."""
     reported = (context.aggregated_metrics or {}).get("load", {})
     if not reported:

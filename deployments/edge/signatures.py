@@ -21,7 +21,7 @@ _OBJECT = re.compile(rb"\s*\{\s*[\"}]")
 _TYPED = re.compile(r"(?:anonymous|registered|free|subscriber|paid|internal):")
 
 
-def sign_reader(secret: bytes, reader_id: str, user_type: str = "") -> str:
+def sign_user_id(secret: bytes, reader_id: str, user_type: str = "") -> str:
     """Compute the hex digest for a reader; with `user_type` the second form, `<user_type>:<reader_id>`."""
     message = f"{user_type}:{reader_id}" if user_type else reader_id
     return hmac.digest(secret, message.encode("utf-8", "surrogatepass"), "sha256").hex()
@@ -59,9 +59,9 @@ def compare_hash(
     digest = given.lower().encode("utf-8", "surrogatepass")
     plain = typed = False
     for secret in secrets:
-        plain |= hmac.compare_digest(sign_reader(secret, reader_id).encode(), digest)
+        plain |= hmac.compare_digest(sign_user_id(secret, reader_id).encode(), digest)
         if user_type:
-            typed |= hmac.compare_digest(sign_reader(secret, reader_id, user_type).encode(), digest)
+            typed |= hmac.compare_digest(sign_user_id(secret, reader_id, user_type).encode(), digest)
     if is_ambiguous(reader_id):
         return False, False
     return plain, typed

@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from cluster.errors import Unauthenticated, messages
-from deployments.edge.caller import ReaderToken
+from deployments.edge.caller import UserToken
 
 USER_TYPES = frozenset({"anonymous", "registered", "free", "subscriber", "paid", "internal"})
 
@@ -35,7 +35,7 @@ _USUAL_HEADERS = frozenset({"eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9", "eyJ0eXAiOiJ
 '`{"alg":"HS256","typ":"JWT"}` in both orders: what almost every library writes.'
 
 
-def bearer(authorization: bytes | None) -> str | None:
+def parse_bearer(authorization: bytes | None) -> str | None:
     """Take the token of an `Authorization: Bearer` header; None when there is none or another scheme."""
     if not authorization:
         return None
@@ -45,7 +45,7 @@ def bearer(authorization: bytes | None) -> str | None:
     return token.strip().decode("latin-1")
 
 
-def read_token(token: str, secrets: Iterable[bytes], *, now_s: float, max_age_s: int = 0) -> ReaderToken:
+def read_token(token: str, secrets: Iterable[bytes], *, now_s: float, max_age_s: int = 0) -> UserToken:
     """Verify a token and take the reader from it.
 
     `max_age_s` bounds a token without `exp`: it must carry `iat` and is accepted for so long after it; 0: for ever.
@@ -65,10 +65,10 @@ def read_token(token: str, secrets: Iterable[bytes], *, now_s: float, max_age_s:
     _check_signature(head, signature, secrets)
     claims = _object(payload)
     _check_times(claims, now_s, max_age_s)
-    return ReaderToken(_reader_of(claims), _type_of(claims), claims)
+    return UserToken(_user_from_claims(claims), _type_of(claims), claims)
 
 
-def match_reader(token: ReaderToken, user_id: str, user_type: str = "") -> None:
+def check_same_user(token: UserToken, user_id: str, user_type: str = "") -> None:
     """Check that a body which names a reader names the token's.
 
     Errors:
@@ -112,7 +112,7 @@ def _object(segment: str) -> dict[str, Any]:
             raise _invalid()
         orjson.loads(raw)
         # The strict parser has refused NaN, overflow, bad UTF-8 and great depth; the second one sees repeats.
-        value = json.loads(raw, object_pairs_hook=_once)
+        value = json.loads(raw, object_pairs_hook=_reject_duplicates)
     except (ValueError, RecursionError) as error:
         raise _invalid() from error
     if not isinstance(value, dict):
@@ -120,7 +120,7 @@ def _object(segment: str) -> dict[str, Any]:
     return value
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
         raise ValueError("a name is repeated")
@@ -151,7 +151,7 @@ def _time(claims: dict[str, Any], name: str) -> int | None:
     return value
 
 
-def _reader_of(claims: dict[str, Any]) -> str:
+def _user_from_claims(claims: dict[str, Any]) -> str:
     for name in ("user_id", "sub"):
         value = claims.get(name)
         if value is None:

@@ -16,7 +16,7 @@ _FORM = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _log = structlog.get_logger()
 
 
-def request_id_of(given: bytes | None, mint: Callable[[], str] = new_request_id) -> str:
+def request_id_from(given: bytes | None, mint: Callable[[], str] = new_request_id) -> str:
     """Keep the id a caller or a proxy sent when it is harmless, else mint one.
 
     Only letters, digits, dot, dash and underscore may pass: the id is written to log lines and headers.
@@ -36,7 +36,7 @@ class AccessLog:
         self._share = share
         self._chance = chance
 
-    def note(self, request_id: str, endpoint: str, status: int, took_ms: float, *, app: str = "") -> None:
+    def record(self, request_id: str, endpoint: str, status: int, took_ms: float, *, app: str = "") -> None:
         """Write the line if this request is in the sample."""
         if status < 500 and self._chance.random() >= self._share:
             return

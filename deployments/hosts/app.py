@@ -20,27 +20,27 @@ from ray.serve.config import AutoscalingConfig, AutoscalingPolicy
 from ray.serve.schema import LoggingConfig
 
 from actors.models.allowed_learners import ALLOWED
-from actors.recommender.messages import ReaderQuery, RecommendationResult
-from actors.serving.host import RecommenderHost
-from actors.serving.model_registry import Models
+from actors.recommender.messages import RecommendationResult, UserQuery
+from actors.serving.host import EngineHost
+from actors.serving.model_registry import SnapshotLoader
 from cluster.admin.allowed_learners import allowed_learners
-from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.snapshots import SnapshotShelf
-from cluster.build_info import version
+from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.snapshots import SnapshotStore
+from cluster.build_info import installed_version
 from cluster.clock import SystemClock
 from cluster.errors import Invalid, Refusal, Unavailable
 from cluster.ids import DEFAULT_ENGINE
 from cluster.log import set_up_logging
-from cluster.paths import Places
+from cluster.paths import InstallationPaths
 from cluster.records.engine import Engine, Scaling, application_name
-from cluster.runtime.artifact_access import open_shelf
+from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.connecting import connect
 from cluster.runtime.meter import RayMeter
-from cluster.runtime.priority import come_first
+from cluster.runtime.priority import restore_priority
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
-from deployments.edge.scaling import POLICY, Load
-from deployments.hosts.local_channel import Switchboard
+from deployments.edge.scaling import POLICY, LoadMeter
+from deployments.hosts.local_channel import LocalChannelServer
 
 DEPLOYMENT = "recommender"
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
@@ -90,7 +90,7 @@ def build_recommender(args: dict[str, Any]) -> Application:
             "runtime_env": {"env_vars": dict.fromkeys(_THREADS, "1")},
         },
         # all of it: whoever keeps the engines reads here what a running application was built with
-        user_config=engine.arguments(),
+        user_config=engine.deployment_arguments(),
     )
     # Serve starts all replicas anew when the version changes, and makes one up for each deployment that has none.
     return deployment.options(version=_version(scaling), _internal=True).bind()
@@ -98,7 +98,7 @@ def build_recommender(args: dict[str, Any]) -> Application:
 
 def _version(scaling: Scaling) -> str:
     """Name what only new replicas can take on: the release and what Ray keeps for them."""
-    return f"{version()} cpus={scaling.num_cpus}"
+    return f"{installed_version()} cpus={scaling.num_cpus}"
 
 
 class RecommenderReplica:
@@ -106,14 +106,14 @@ class RecommenderReplica:
 
     def __init__(self) -> None:
         set_up_logging()
-        self._host: RecommenderHost | None = None
+        self._host: EngineHost | None = None
         self._stores: OpenStores | None = None
         self._opened: tuple[str, str, int] | None = None
-        self._board: Switchboard | None = None
+        self._board: LocalChannelServer | None = None
         self._busy_s = 0.0
         self._target = Scaling().target_requests
         # by what is asked alone: the processor also follows the log and loads snapshots
-        self._load = Load(
+        self._load = LoadMeter(
             SystemClock(), lambda: self._busy_s, lambda: 0.0, full_in_flight=lambda: self._target
         )
         self._meter = RayMeter()
@@ -132,14 +132,12 @@ class RecommenderReplica:
         before = self._host, self._stores
         settings = Settings()
         stores = connect(settings)
-        shelf = open_shelf(settings)
-        ALLOWED.read_from(partial(allowed_learners, settings))
-        models = Models(SnapshotShelf(shelf), settings.snapshot_cache_dir)
-        host = RecommenderHost(
-            stores, SegmentShelf(shelf), SystemClock(), self._meter, opened[2], models=models
-        )
+        shelf = open_artifact_store(settings)
+        ALLOWED.set_source(partial(allowed_learners, settings))
+        models = SnapshotLoader(SnapshotStore(shelf), settings.snapshot_cache_dir)
+        host = EngineHost(stores, SegmentStore(shelf), SystemClock(), self._meter, opened[2], models=models)
         await host.start()
-        warm = ReaderQuery(kind="user_to_trending", app_id=opened[0], engine_id=opened[1], rows=1)
+        warm = UserQuery(kind="user_to_trending", app_id=opened[0], engine_id=opened[1], rows=1)
         answer = await host.answer(warm)
         if isinstance(answer, Refusal):
             # an engine may get its place before its first product
@@ -147,10 +145,12 @@ class RecommenderReplica:
         self._host, self._stores, self._opened = host, stores, opened
         await _close(*before)
         if self._board is None:
-            await self._let_doors_in(Places.of(settings.data_dir).run_dir, *opened[:2])
-        come_first()
+            await self._open_local_channel(
+                InstallationPaths.from_data_dir(settings.data_dir).run_dir, *opened[:2]
+            )
+        restore_priority()
 
-    async def answer(self, query: ReaderQuery) -> RecommendationResult | Refusal:
+    async def answer(self, query: UserQuery) -> RecommendationResult | Refusal:
         """Answer one query."""
         if self._host is None:
             return Refusal.of(Unavailable("the recommender is not open yet", retry_after_s=1))
@@ -172,8 +172,8 @@ class RecommenderReplica:
             await self._board.close()
         await _close(host, stores)
 
-    async def _let_doors_in(self, run_dir: Path, app_id: str, engine_id: str) -> None:
-        board = Switchboard(self.answer, run_dir, application_name(app_id, engine_id))
+    async def _open_local_channel(self, run_dir: Path, app_id: str, engine_id: str) -> None:
+        board = LocalChannelServer(self.answer, run_dir, application_name(app_id, engine_id))
         try:
             await board.open()
         except OSError as error:
@@ -183,7 +183,7 @@ class RecommenderReplica:
         self._board = board
 
 
-async def _close(host: RecommenderHost | None, stores: OpenStores | None) -> None:
+async def _close(host: EngineHost | None, stores: OpenStores | None) -> None:
     if host is not None:
         await host.close()
     if stores is not None:

@@ -9,10 +9,10 @@ from typing import Any
 from actors.serving.client import RemoteRecommenderClient
 from cluster.records.engine import application_name
 from cluster.store.ports.stores import EngineWatch
-from deployments.hosts.local_channel import Lines
+from deployments.hosts.local_channel import LocalChannelPool
 
 
-class Reaching:
+class EngineConnections:
     """Finds deployments by the names of their engines; `find_handle` asks Serve, `lost` says that a replica died."""
 
     def __init__(
@@ -26,9 +26,9 @@ class Reaching:
         self._watch = watch
         self._find_handle = find_handle
         self._lost = lost
-        self._lines: dict[str, Lines] = {}
+        self._lines: dict[str, LocalChannelPool] = {}
 
-    async def reach(self, app_id: str, engine_id: str) -> RemoteRecommenderClient:
+    async def connect(self, app_id: str, engine_id: str) -> RemoteRecommenderClient:
         """Make a client of an engine's own deployment.
 
         Errors:
@@ -40,8 +40,8 @@ class Reaching:
         plain = handle.options(request_serialization="pickle", response_serialization="pickle")
         lines = self._lines.get(name)
         if lines is None:
-            lines = self._lines[name] = Lines(self._run_dir, name)
-        return RemoteRecommenderClient(plain, lost=self._lost, find_line=lines.free)
+            lines = self._lines[name] = LocalChannelPool(self._run_dir, name)
+        return RemoteRecommenderClient(plain, lost=self._lost, find_line=lines.select)
 
     async def count_replicas(self, app_id: str, engine_ids: Sequence[str]) -> None:
         """Let lines know how many replicas there are besides those they reach.
@@ -52,7 +52,7 @@ class Reaching:
         lines = {name: self._lines.get(application_name(app_id, name)) for name in engine_ids}
         if not any(lines.values()):
             return
-        statuses = await self._watch.statuses(app_id)
+        statuses = await self._watch.list_statuses(app_id)
         for name, one in lines.items():
             if one is not None and name in statuses:
                 one.replicas = statuses[name].replicas

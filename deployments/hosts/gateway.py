@@ -1,4 +1,5 @@
-"""What brings the history tracker together with whoever answers questions: `deployments.hosts.gateway:open_means`."""
+"""What brings the history tracker together with whoever answers questions:
+`deployments.hosts.gateway:open_tracker_services`."""
 
 from __future__ import annotations
 
@@ -6,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from actors.answers.archive.passages import read_product
-from actors.answers.question_submission import AskedAgain, Asking, StoreAsking
-from actors.history.answer_service import Answering, NewAnswer
-from actors.history.content import Content
-from actors.history.monitor import Judges
+from actors.answers.question_submission import QuestionSubmitter, RepeatedQuestion, StoreQuestionSubmitter
+from actors.history.answer_service import AnswerService, ThreadAnswer
+from actors.history.content import UploadedArticle
+from actors.history.monitor import SignificanceConfig
 from actors.history.tracker import new_question_id
 from actors.language.embedder import HashingEmbedder
 from cluster.clock import SystemClock
@@ -19,41 +20,41 @@ from cluster.store.ports.stores import Stores
 _MOST_PASSAGES = 200
 
 
-class AskingAnswers:
+class StoreAnswering:
     """`Answering` by way of `Asking`."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: QuestionSubmitter) -> None:
         self._asking = asking
 
     async def ask(self, app_id: str, user_id: str, text: str, parent_id: str, question_id: str) -> None:
-        await self._asking.ask(AskedAgain(app_id, user_id, text, parent_id, question_id))
+        await self._asking.ask(RepeatedQuestion(app_id, user_id, text, parent_id, question_id))
 
-    async def answer(self, app_id: str, question_id: str) -> NewAnswer | None:
-        outcome = await self._asking.outcome(app_id, question_id)
+    async def answer(self, app_id: str, question_id: str) -> ThreadAnswer | None:
+        outcome = await self._asking.get_outcome(app_id, question_id)
         if outcome is None:
             return None
         good = outcome.finish_reason == "success" and bool(outcome.sources)
-        return NewAnswer(outcome.finished, good, outcome.sources, outcome.answer)
+        return ThreadAnswer(outcome.finished, good, outcome.sources, outcome.answer)
 
 
-def open_means(stores: Stores) -> tuple[Judges, Answering]:
+def open_tracker_services(stores: Stores) -> tuple[SignificanceConfig, AnswerService]:
     """Make what judges content, and what answers."""
-    return Judges(read_article, HashingEmbedder()), answering(stores)
+    return SignificanceConfig(read_article, HashingEmbedder()), open_answering(stores)
 
 
-def answering(stores: Stores) -> Answering:
+def open_answering(stores: Stores) -> AnswerService:
     """Make what answers the questions of threads again."""
-    return AskingAnswers(StoreAsking(stores.questions, SystemClock(), new_question_id))
+    return StoreAnswering(StoreQuestionSubmitter(stores.questions, SystemClock(), new_question_id))
 
 
-def read_article(record: Mapping[str, Any]) -> Content | None:
+def read_article(record: Mapping[str, Any]) -> UploadedArticle | None:
     """Read a stored product as an article; None when it has no text or must not be asked about."""
     document = read_product(record)
     if document is None:
         return None
-    passages = tuple(document.words_of(passage) for passage in document.passages[:_MOST_PASSAGES])
+    passages = tuple(document.passage_text(passage) for passage in document.passages[:_MOST_PASSAGES])
     published_ms = _moment(document.published)
-    return Content(document.product_id, document.title, passages, document.language, published_ms)
+    return UploadedArticle(document.product_id, document.title, passages, document.language, published_ms)
 
 
 def _moment(text: str) -> int | None:

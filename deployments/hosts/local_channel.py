@@ -38,7 +38,7 @@ _AVOIDED_S = 5.0
 Answer = Callable[[Any], Awaitable[Any]]
 
 
-def lines_of(run_dir: Path, application: str) -> Path:
+def channel_folder(run_dir: Path, application: str) -> Path:
     """Name the folder for the lines of an engine's deployment: short, for the path of a socket must be."""
     return run_dir / "lines" / hashlib.sha256(application.encode()).hexdigest()[:16]
 
@@ -53,7 +53,7 @@ def _is_private(run_dir: Path) -> bool:
     return mine and not stat.S_IMODE(found.st_mode) & 0o077
 
 
-class _Frames(asyncio.Protocol):
+class _FrameProtocol(asyncio.Protocol):
     """Cuts what arrives into frames."""
 
     def __init__(self) -> None:
@@ -96,15 +96,15 @@ class _Frames(asyncio.Protocol):
 # --- the replica's side --------------------------------------------------------------------------------------------
 
 
-class Switchboard:
+class LocalChannelServer:
     """Answers what comes over lines."""
 
     def __init__(self, answer: Answer, run_dir: Path, application: str) -> None:
         self._answer = answer
         self._run_dir = run_dir
-        self._path = lines_of(run_dir, application) / f"{os.getpid()}.sock"
+        self._path = channel_folder(run_dir, application) / f"{os.getpid()}.sock"
         self._server: asyncio.AbstractServer | None = None
-        self._lines: set[_Served] = set()
+        self._lines: set[_ServerConnection] = set()
 
     async def open(self) -> None:
         """Let doors in.
@@ -120,7 +120,7 @@ class Switchboard:
         # under another name until it listens: a door takes a socket where nobody listens for a dead one's
         early = self._path.with_name(f".{self._path.name}")
         early.unlink(missing_ok=True)
-        self._server = await loop.create_unix_server(lambda: _Served(self, self._lines), str(early))
+        self._server = await loop.create_unix_server(lambda: _ServerConnection(self, self._lines), str(early))
         early.chmod(0o600)
         early.replace(self._path)
 
@@ -143,10 +143,10 @@ class Switchboard:
         return pickle.dumps(found, pickle.HIGHEST_PROTOCOL)
 
 
-class _Served(_Frames):
+class _ServerConnection(_FrameProtocol):
     """One door's line, as the replica sees it."""
 
-    def __init__(self, board: Switchboard, lines: set[_Served]) -> None:
+    def __init__(self, board: LocalChannelServer, lines: set[_ServerConnection]) -> None:
         super().__init__()
         self._board = board
         self._lines = lines
@@ -173,7 +173,7 @@ class _Served(_Frames):
 # --- the door's side -----------------------------------------------------------------------------------------------
 
 
-class Line(_Frames):
+class LocalChannel(_FrameProtocol):
     """One open line, as the door sees it."""
 
     def __init__(self) -> None:
@@ -220,16 +220,16 @@ class Line(_Frames):
         self._asked.clear()
 
 
-class Lines:
+class LocalChannelPool:
     """The lines of one door to the replicas of one engine that are on this machine."""
 
     def __init__(
         self, run_dir: Path, application: str, monotonic_s: Callable[[], float] = time.monotonic
     ) -> None:
         self._run_dir = run_dir
-        self._folder = lines_of(run_dir, application)
+        self._folder = channel_folder(run_dir, application)
         self._monotonic_s = monotonic_s
-        self._open: dict[str, Line] = {}
+        self._open: dict[str, LocalChannel] = {}
         self._avoided: dict[str, float] = {}
         self._look_at_s = 0.0
         self._connecting: set[asyncio.Task[None]] = set()
@@ -237,14 +237,14 @@ class Lines:
         self.replicas = 0
         "So many replicas answer, on whatever machine."
 
-    def free(self) -> Line | None:
+    def select(self) -> LocalChannel | None:
         """Give the line with the fewest questions under way; None when there is none, or it is the turn of replicas
         on other machines: they get their share through the handle.
 
         Cost: a microsecond; twice a second a look into the folder. Nobody waits for a connection.
         """
         if self._monotonic_s() >= self._look_at_s:
-            self._look()
+            self._refresh()
         if self.replicas > len(self._open):
             self._turn = (self._turn + 1) % self.replicas
             if self._turn >= len(self._open):
@@ -261,7 +261,7 @@ class Lines:
             line.drop()
         self._open.clear()
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         now_s = self._monotonic_s()
         self._look_at_s = now_s + _LOOK_EVERY_S
         for name in [name for name, line in self._open.items() if line.lost]:
@@ -283,7 +283,7 @@ class Lines:
     async def _connect(self, name: str) -> None:
         path = self._folder / name
         try:
-            _, line = await asyncio.get_running_loop().create_unix_connection(Line, str(path))
+            _, line = await asyncio.get_running_loop().create_unix_connection(LocalChannel, str(path))
         except ConnectionRefusedError:
             # left by a process that was killed
             with contextlib.suppress(OSError):

@@ -21,7 +21,7 @@ DIRECT = "(direct)"
 
 
 @dataclass(frozen=True, slots=True)
-class ClientLine:
+class ClientUsage:
     """One client, by the name it gives itself."""
 
     name: str
@@ -37,7 +37,7 @@ class ClientLine:
 
 
 @dataclass(frozen=True, slots=True)
-class UnansweredLine:
+class UnansweredQuestion:
     """One question that the archive holds hardly anything about."""
 
     question: str
@@ -54,10 +54,10 @@ class ArchiveReport:
     calls: int
     since: int
     until: int
-    clients: list[ClientLine] = field(default_factory=list)
+    clients: list[ClientUsage] = field(default_factory=list)
     skills: list[tuple[str, int]] = field(default_factory=list)
     questions: list[tuple[str, int]] = field(default_factory=list)
-    missing: list[UnansweredLine] = field(default_factory=list)
+    missing: list[UnansweredQuestion] = field(default_factory=list)
     "Questions whose best passage holds too little of them: most frequent first, then newest."
     missing_calls: int = 0
     asked_calls: int = 0
@@ -75,7 +75,7 @@ class ArchiveReport:
         """Questions of `missing` and how often each was asked."""
         return [(line.question, line.calls) for line in self.missing]
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Say it as JSON."""
         return {
             "since": self.since,
@@ -88,8 +88,8 @@ class ArchiveReport:
                 }
                 for line in self.clients
             ],
-            "skills": _named("skill_used", self.skills),
-            "questions": _named("question", self.questions),
+            "skills": _pairs_to_dicts("skill_used", self.skills),
+            "questions": _pairs_to_dicts("question", self.questions),
             "asks": self.asked_calls,
             "unanswered_below": self.unanswered_below,
             "unanswered_calls": self.missing_calls,
@@ -99,12 +99,12 @@ class ArchiveReport:
                 {"product_id": product_id, "read": read, "found": found}
                 for product_id, read, found in self.articles
             ],
-            "refusals": _named("reason", self.refusals),
-            "days": _named("day", self.days),
+            "refusals": _pairs_to_dicts("reason", self.refusals),
+            "days": _pairs_to_dicts("day", self.days),
         }  # fmt: skip
 
 
-def summarise(
+def build_archive_report(
     calls: Sequence[ArchiveCall],
     *,
     since: int,
@@ -128,20 +128,20 @@ def summarise(
         since=since,
         until=until,
         clients=_clients(inside)[:top],
-        skills=_most(call.skill_used or DIRECT for call in inside)[:top],
-        questions=_most(_folded(call.question) for call in asks)[:top],
+        skills=_most_frequent(call.skill_used or DIRECT for call in inside)[:top],
+        questions=_most_frequent(_fold_question(call.question) for call in asks)[:top],
         missing=_unanswered(missed)[:top],
         missing_calls=len(missed),
         asked_calls=len(asks),
         unanswered_below=unanswered_below,
         articles=[(one, read[one], found[one]) for one in articles[:top]],
-        refusals=_most(call.refusal for call in inside if call.outcome == "refused")[:top],
+        refusals=_most_frequent(call.refusal for call in inside if call.outcome == "refused")[:top],
         days=sorted(days.items()),
         took_ms=_quantiles([call.took_ms for call in inside if call.took_ms]),
     )
 
 
-def _clients(calls: Iterable[ArchiveCall]) -> list[ClientLine]:
+def _clients(calls: Iterable[ArchiveCall]) -> list[ClientUsage]:
     kinds: dict[str, Counter[str]] = {}
     ids: dict[str, set[str]] = {}
     for call in calls:
@@ -149,7 +149,7 @@ def _clients(calls: Iterable[ArchiveCall]) -> list[ClientLine]:
         kinds.setdefault(call.client_name, Counter())[kind] += 1
         ids.setdefault(call.client_name, set()).add(call.client)
     lines = [
-        ClientLine(name, tuple(sorted(ids[name])), counted["asks"], counted["reads"], counted["refused"])
+        ClientUsage(name, tuple(sorted(ids[name])), counted["asks"], counted["reads"], counted["refused"])
         for name, counted in kinds.items()
     ]
     return sorted(lines, key=lambda line: (-line.calls, line.name))
@@ -162,12 +162,12 @@ def _coverage(call: ArchiveCall) -> float:
     return 1.0 if call.coverage is None else call.coverage
 
 
-def _unanswered(calls: Iterable[ArchiveCall]) -> list[UnansweredLine]:
+def _unanswered(calls: Iterable[ArchiveCall]) -> list[UnansweredQuestion]:
     by_question: dict[str, list[ArchiveCall]] = {}
     for call in calls:
-        by_question.setdefault(_folded(call.question), []).append(call)
+        by_question.setdefault(_fold_question(call.question), []).append(call)
     lines = [
-        UnansweredLine(question, len(found), max(one.at for one in found), max(map(_coverage, found)))
+        UnansweredQuestion(question, len(found), max(one.at for one in found), max(map(_coverage, found)))
         for question, found in by_question.items()
     ]
     return sorted(lines, key=lambda line: (-line.calls, -line.last_at, line.question))
@@ -180,13 +180,13 @@ def _quantiles(took_ms: Sequence[float]) -> dict[str, float]:
     return {name: ranked[math.ceil(share * len(ranked)) - 1] for name, share in shares.items() if ranked}
 
 
-def _most(words: Iterable[str]) -> list[tuple[str, int]]:
+def _most_frequent(words: Iterable[str]) -> list[tuple[str, int]]:
     return sorted(Counter(words).items(), key=lambda pair: (-pair[1], pair[0]))
 
 
-def _folded(question: str) -> str:
+def _fold_question(question: str) -> str:
     return " ".join(question.split())
 
 
-def _named(name: str, pairs: Iterable[tuple[str, int]]) -> list[dict[str, Any]]:
+def _pairs_to_dicts(name: str, pairs: Iterable[tuple[str, int]]) -> list[dict[str, Any]]:
     return [{name: word, "calls": count} for word, count in pairs]

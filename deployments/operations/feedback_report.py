@@ -9,10 +9,10 @@ from typing import Any
 
 import orjson
 
-from actors.hosting.uncompacted_interactions import read_unsettled
-from cluster.artifacts.segments import SegmentShelf
+from actors.hosting.uncompacted_interactions import read_uncompacted
+from cluster.artifacts.segments import SegmentStore
 from cluster.records.validation.upload import ORIGIN
-from cluster.store.ports.stores import Recorded, Stores
+from cluster.store.ports.stores import StoredQuestion, Stores
 
 KINDS = ("feedback",)
 MOST_READ = 2_000
@@ -48,7 +48,7 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True)
-class FeedbackLine:
+class QuestionFeedback:
     """The judgements of one question, however often it was asked."""
 
     question: str
@@ -74,16 +74,16 @@ class FeedbackReport:
     other: int = 0
     without_question: int = 0
     "Judgements that name no question."
-    questions: tuple[FeedbackLine, ...] = ()
+    questions: tuple[QuestionFeedback, ...] = ()
     "Most readers who found it not helpful first."
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return it as JSON."""
         return asdict(self)
 
 
 async def read_judgements(
-    stores: Stores, segments: SegmentShelf, app_id: str, since_ms: int, until_ms: int
+    stores: Stores, segments: SegmentStore, app_id: str, since_ms: int, until_ms: int
 ) -> list[Judgement]:
     """Read the judgements of a time: settled ones, and those that are not in a segment yet.
 
@@ -92,17 +92,19 @@ async def read_judgements(
         Fault: the manifest of the segments is damaged
     """
     after = segments.offsets(app_id).get("interaction", "0")
-    table = segments.acted(app_id, KINDS, since_ms)
+    table = segments.load_interactions_of_types(app_id, KINDS, since_ms)
     columns = (table[name].to_pylist() for name in ("reader", "at_ms", "json"))
     found = [
         _judgement(reader, at_ms, orjson.loads(body)) for reader, at_ms, body in zip(*columns, strict=True)
     ]
-    late = await read_unsettled(stores.changes, app_id, after, KINDS)
+    late = await read_uncompacted(stores.changes, app_id, after, KINDS)
     found += [_judgement(one.reader_id, one.at_ms, one.item) for one in late]
     return [one for one in found if since_ms <= one.at_ms <= until_ms]
 
 
-async def read_questions(stores: Stores, app_id: str, judgements: Iterable[Judgement]) -> dict[str, Recorded]:
+async def read_questions(
+    stores: Stores, app_id: str, judgements: Iterable[Judgement]
+) -> dict[str, StoredQuestion]:
     """Read the judged questions, those with most judgements when there are many.
 
     Errors:
@@ -117,8 +119,8 @@ async def read_questions(stores: Stores, app_id: str, judgements: Iterable[Judge
     return {question_id: recorded for question_id, recorded in found.items() if recorded is not None}
 
 
-def summarise_feedback(
-    judgements: Sequence[Judgement], questions: Mapping[str, Recorded], *, top: int = 20
+def build_feedback_report(
+    judgements: Sequence[Judgement], questions: Mapping[str, StoredQuestion], *, top: int = 20
 ) -> FeedbackReport:
     """Count judgements by question. Of a reader the newest judgement of an answer counts; it may take one back."""
     newest: dict[tuple[str, str], Judgement] = {}
@@ -137,11 +139,11 @@ def summarise_feedback(
     return FeedbackReport(helpful, not_helpful, other, without, tuple(lines[:top]))
 
 
-def _line(judgements: Sequence[Judgement], questions: Mapping[str, Recorded]) -> FeedbackLine:
+def _line(judgements: Sequence[Judgement], questions: Mapping[str, StoredQuestion]) -> QuestionFeedback:
     last = max(judgements, key=lambda one: one.at_ms)
     recorded = questions.get(last.question_id)
     cited = () if recorded is None else {one.product_id for one in recorded.answer.passages}
-    return FeedbackLine(
+    return QuestionFeedback(
         "" if recorded is None else _text(recorded), *_counts(judgements),
         answers=len({one.question_id for one in judgements}), question_id=last.question_id, sources=len(cited),
     )  # fmt: skip
@@ -154,7 +156,7 @@ def _counts(judgements: Iterable[Judgement]) -> tuple[int, int, int]:
     return helpful, not_helpful, len(values) - helpful - not_helpful
 
 
-def _text(recorded: Recorded) -> str:
+def _text(recorded: StoredQuestion) -> str:
     return recorded.answer.question or recorded.question.text
 
 

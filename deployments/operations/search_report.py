@@ -8,13 +8,13 @@ from typing import Any
 
 import polars as pl
 
-from cluster.artifacts.query_log import COLUMNS, finals
-from cluster.records.logged_query import Searched
+from cluster.artifacts.query_log import COLUMNS, drop_keystrokes
+from cluster.records.logged_query import LoggedQuery
 from deployments.operations.feedback_report import FeedbackReport
 
 
 @dataclass(frozen=True, slots=True)
-class KindLine:
+class KindCounts:
     """One way of asking."""
 
     kind: str
@@ -28,7 +28,7 @@ class KindLine:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryLine:
+class QueryCounts:
     """One query."""
 
     text: str
@@ -42,7 +42,7 @@ class QueryLine:
 
 
 @dataclass(frozen=True, slots=True)
-class DayLine:
+class DayCounts:
     """One day (UTC)."""
 
     day: str
@@ -63,15 +63,15 @@ class SearchReport:
     until: int
     queries: int
     unfound: int
-    kinds: list[KindLine] = field(default_factory=list)
-    top: list[QueryLine] = field(default_factory=list)
-    missing: list[QueryLine] = field(default_factory=list)
+    kinds: list[KindCounts] = field(default_factory=list)
+    top: list[QueryCounts] = field(default_factory=list)
+    missing: list[QueryCounts] = field(default_factory=list)
     "What was asked most and found nothing every time."
     texts: list[tuple[str, int]] = field(default_factory=list)
     "Most asked, however they were asked."
     missing_texts: list[tuple[str, int]] = field(default_factory=list)
     "Those of them that found nothing every time."
-    days: list[DayLine] = field(default_factory=list)
+    days: list[DayCounts] = field(default_factory=list)
     "Oldest first."
     languages: list[tuple[str, int]] = field(default_factory=list)
     served_by: list[tuple[str, int]] = field(default_factory=list)
@@ -83,7 +83,7 @@ class SearchReport:
         """Share of queries that found nothing."""
         return self.unfound / self.queries if self.queries else 0.0
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Say it as JSON."""
         return {
             "since": self.since,
@@ -97,13 +97,13 @@ class SearchReport:
             "days": [{**asdict(line), "unfound_share": round(line.share, 4)} for line in self.days],
             "languages": [{"language": name, "queries": count} for name, count in self.languages],
             "served_by": [{"served_by": name, "queries": count} for name, count in self.served_by],
-            "feedback": self.feedback.told(),
+            "feedback": self.feedback.to_dict(),
         }
 
 
-def summarise(
+def build_search_report(
     settled: Any,
-    waiting: Sequence[Searched],
+    waiting: Sequence[LoggedQuery],
     *,
     since: int,
     until: int,
@@ -116,7 +116,7 @@ def summarise(
     Cost:
         1,000,000 queries: half a second
     """
-    rows = [[getattr(query, name) for name in COLUMNS.names] for query in finals(waiting)]
+    rows = [[getattr(query, name) for name in COLUMNS.names] for query in drop_keystrokes(waiting)]
     settled_rows = pl.from_arrow(settled)
     assert isinstance(settled_rows, pl.DataFrame)
     late = pl.DataFrame(rows, schema=settled_rows.schema, orient="row")
@@ -152,23 +152,23 @@ def summarise(
     )
 
 
-def _kinds(frame: pl.DataFrame) -> list[KindLine]:
+def _kinds(frame: pl.DataFrame) -> list[KindCounts]:
     took = pl.col("took_ms")
     found = frame.group_by("kind").agg(
         queries=pl.len(), unfound=pl.col("unfound").sum(), readers=pl.col("known").drop_nulls().n_unique(),
         p50_ms=took.quantile(0.5, "nearest").round(2), p95_ms=took.quantile(0.95, "nearest").round(2),
         p99_ms=took.quantile(0.99, "nearest").round(2),
     ).sort(["queries", "kind"], descending=[True, False])  # fmt: skip
-    return [KindLine(**row) for row in found.to_dicts()]
+    return [KindCounts(**row) for row in found.to_dicts()]
 
 
-def _lines(found: pl.DataFrame) -> list[QueryLine]:
-    return [QueryLine(**row) for row in found.to_dicts()]
+def _lines(found: pl.DataFrame) -> list[QueryCounts]:
+    return [QueryCounts(**row) for row in found.to_dicts()]
 
 
-def _days(frame: pl.DataFrame) -> list[DayLine]:
+def _days(frame: pl.DataFrame) -> list[DayCounts]:
     found = frame.group_by("day").agg(queries=pl.len(), unfound=pl.col("unfound").sum()).sort("day")
-    return [DayLine(**row) for row in found.to_dicts()]
+    return [DayCounts(**row) for row in found.to_dicts()]
 
 
 def _counted(frame: pl.DataFrame, name: str) -> list[tuple[str, int]]:

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from actors.models.model import Batch, Parts
-from actors.models.user_histories import Fading, Histories, faded
+from actors.models.model import Batch, ModelState
+from actors.models.user_histories import TimeDecay, UserHistories, apply_time_decay
 from jobs.refresh.data.dataset import Interactions
 
 
@@ -28,19 +28,19 @@ class NextItemModel:
     "CSR float32 [n, n]: row = item of the history, column = item to recommend."
     half_life: float
 
-    def score(self, histories: Histories) -> Batch:
+    def score(self, histories: UserHistories) -> Batch:
         """Score every item for every history: float32 [q, n], larger is better, 0 where nothing is known."""
         # faded() gives CSR [q, n]: what each user did with each item, the newest event counting most.
         # It leaves out items that the catalog does not know (-1), and gives empty rows to empty histories.
-        recent = faded(histories, Fading(half_life_items=self.half_life))
+        recent = apply_time_decay(histories, TimeDecay(half_life_items=self.half_life))
         scores: Batch = np.asarray((recent @ self.weights).toarray(), np.float32)
         return scores
 
-    def save(self) -> Parts:
+    def save(self) -> ModelState:
         """Give what load() needs: arrays by name, and facts that fit JSON."""
         matrix = self.weights
         arrays = {"starts": matrix.indptr, "items": matrix.indices, "values": matrix.data}
-        return Parts(arrays, {"half_life": self.half_life})
+        return ModelState(arrays, {"half_life": self.half_life})
 
 
 class NextItem:
@@ -68,7 +68,7 @@ class NextItem:
         damped = counts @ sp.diags_array(1.0 / np.sqrt(np.maximum(taken, 1.0)))
         return NextItemModel(damped.tocsr().astype(np.float32), self.half_life)
 
-    def load(self, parts: Parts) -> NextItemModel:
+    def load(self, parts: ModelState) -> NextItemModel:
         """Bring back what save() gave. Arrays may be memory-mapped and read-only."""
         starts = parts.array("starts")
         size = len(starts) - 1

@@ -12,17 +12,17 @@ from cluster.errors import HouseError
 from cluster.log import set_up_logging
 from cluster.settings import Settings
 from jobs.archive.article_files import KINDS, ArchiveReading
-from jobs.archive.driver import Wishes, run
+from jobs.archive.driver import ArchiveImportOptions, import_archive
 from jobs.archive.source_article import DEFAULT_LICENCE
-from jobs.ingest.cli import count
-from jobs.ingest.display import tell_end, tell_stop
+from jobs.ingest.cli import parse_count
+from jobs.ingest.display import print_report_json, print_stop
 
 
 def main() -> int:
     """Parse arguments and ingest; 0 when everything is in, 1 when some was refused, 2 when it could not be done."""
     given = _arguments()
     set_up_logging(level=logging.WARNING, people=True)
-    wishes = Wishes(
+    wishes = ArchiveImportOptions(
         app_id=given.app,
         address=given.address or "",
         reading=ArchiveReading(given.kind, given.licence, given.topic, given.language),
@@ -34,11 +34,11 @@ def main() -> int:
         as_json=given.json,
     )
     try:
-        report = asyncio.run(run(wishes, Settings()))
+        report = asyncio.run(import_archive(wishes, Settings()))
     except HouseError as error:
-        return tell_stop(error, given.json)
+        return print_stop(error, given.json)
     if given.json and report is not None:
-        tell_end(wishes.order(), report)
+        print_report_json(wishes.ingest_order(), report)
     return 1 if report is not None and (report.refused or report.failed) else 0
 
 
@@ -60,7 +60,9 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--topic", default="", help="of articles that do not say, for example Science")
     parser.add_argument("--language", default="", help="of articles that do not say, for example en")
-    parser.add_argument("--chunk", type=count, default=200, metavar="N", help="articles written together")
+    parser.add_argument(
+        "--chunk", type=parse_count, default=200, metavar="N", help="articles written together"
+    )
     parser.add_argument("--state", type=Path, help="where progress and refused articles are kept")
     parser.add_argument("--restart", action="store_true", help="forget an interrupted run")
     parser.add_argument(

@@ -14,19 +14,19 @@ from typing import Any, Literal
 
 from cluster.errors import HouseError, Invalid, Unavailable
 from jobs.archive import feeds, mediawiki, tables
-from jobs.archive.source_article import DEFAULT_LICENCE, NoStory, Story, record_of
+from jobs.archive.source_article import DEFAULT_LICENCE, NotAnArticle, SourceArticle, record_from_article
 from jobs.ingest import sources
-from jobs.ingest.row import Row, Unreadable
-from jobs.ingest.sources import Source
+from jobs.ingest.row import Row, UnreadableRow
+from jobs.ingest.sources import SourceFile
 
 Kind = Literal["mediawiki", "feed", "jsonl", "csv", "tsv", "parquet"]
 KINDS: tuple[Kind, ...] = ("mediawiki", "feed", "jsonl", "csv", "tsv", "parquet")
 
 _FEEDS = (".rss", ".atom", ".rdf")
-_LOOK = 4_096
+_SNIFF_BYTES = 4_096
 _KEPT = 500
 
-Make = Callable[[], Row]
+RowFactory = Callable[[], Row]
 "Makes the record of an article when it is wanted."
 
 
@@ -40,24 +40,24 @@ class ArchiveReading:
     topic: str = ""
     language: str = ""
 
-    def find(self, address: str) -> list[Source]:
+    def find(self, address: str) -> list[SourceFile]:
         """Find the files behind an address.
 
         Errors:
             Invalid: there is nothing, or nothing of a known kind
         """
-        every = sources.find(address, "jsonl")
+        every = sources.find_files(address, "jsonl")
         # records come out of every kind of file, so to the ingest all of them are JSON Lines
         known = [source for source in every if self._kind(source) is not None]
         if not known:
             raise Invalid(f"there is no archive at {address}; known are {', '.join(KINDS)}")
         return known
 
-    def chunks(self, source: Source, size: int, skip: int = 0) -> Iterator[tuple[int, list[Row]]]:
+    def chunks(self, source: SourceFile, size: int, skip: int = 0) -> Iterator[tuple[int, list[Row]]]:
         """Read a file in lists of `size` records after the first `skip`, each with the number of its first."""
         waiting: list[Row] = []
         first = skip
-        for number, make in enumerate(self._makers(source)):
+        for number, make in enumerate(self._row_factories(source)):
             if number < skip:
                 continue
             waiting.append(make())
@@ -67,7 +67,7 @@ class ArchiveReading:
         if waiting:
             yield first, waiting
 
-    def _makers(self, source: Source) -> Iterator[Make]:
+    def _row_factories(self, source: SourceFile) -> Iterator[RowFactory]:
         """Say how to make the record of every article of a file.
 
         Errors:
@@ -77,63 +77,63 @@ class ArchiveReading:
         try:
             yield from self._articles(source)
         except (OSError, EOFError) as error:
-            raise _unread(source, error) from error
+            raise _read_error(source, error) from error
 
-    def _articles(self, source: Source) -> Iterator[Make]:
+    def _articles(self, source: SourceFile) -> Iterator[RowFactory]:
         kind = self._kind(source)
         if kind == "mediawiki":
             yield from self._pages(source)
         elif kind == "feed":
-            with _opened(source) as stream:
+            with _open_packed(source) as stream:
                 data = stream.read(feeds.LARGEST_FEED + 1)
-            for story in feeds.stories(data):
+            for story in feeds.read_articles(data):
                 yield partial(self._record, story)
         else:
-            for row in sources.rows(replace(source, format=kind or "jsonl")):
+            for row in sources.read_rows(replace(source, format=kind or "jsonl")):
                 yield partial(self._row, row)
 
-    def _pages(self, source: Source) -> Iterator[Make]:
-        wiki = mediawiki.Wiki()
-        with _opened(source) as stream:
-            for page in mediawiki.pages(stream, wiki):
-                if isinstance(page, bytes) and not mediawiki.may_be_article(page):
+    def _pages(self, source: SourceFile) -> Iterator[RowFactory]:
+        wiki = mediawiki.WikiInfo()
+        with _open_packed(source) as stream:
+            for page in mediawiki.read_pages(stream, wiki):
+                if isinstance(page, bytes) and not mediawiki.is_article_page(page):
                     continue
                 yield partial(self._page, page, wiki)
 
-    def _page(self, page: bytes | Unreadable, wiki: mediawiki.Wiki) -> Row:
-        if isinstance(page, Unreadable):
+    def _page(self, page: bytes | UnreadableRow, wiki: mediawiki.WikiInfo) -> Row:
+        if isinstance(page, UnreadableRow):
             return page
         try:
-            return self._made(mediawiki.story_of(page, wiki))
-        except NoStory as error:
-            return Unreadable(str(error), page[:_KEPT].decode("utf-8", "replace"))
+            return self._build_record(mediawiki.article_from_page(page, wiki))
+        except NotAnArticle as error:
+            return UnreadableRow(str(error), page[:_KEPT].decode("utf-8", "replace"))
         except (ValueError, RecursionError, MemoryError) as error:
             # wiki text is a language of its own; whatever one page does to its parser, the next ones go on
-            return Unreadable(
+            return UnreadableRow(
                 f"page can't be read: {type(error).__name__}", page[:_KEPT].decode("utf-8", "replace")
             )
 
     def _row(self, row: Row) -> Row:
-        if isinstance(row, Unreadable):
+        if isinstance(row, UnreadableRow):
             return row
         if tables.is_record(row):
             return {"type": "article", "enable_question_answering": True, **row}
-        return self._record(tables.story_of(row))
+        return self._record(tables.article_from_row(row))
 
-    def _record(self, story: Story) -> Row:
+    def _record(self, story: SourceArticle) -> Row:
         try:
-            return self._made(story)
-        except NoStory as error:
-            return Unreadable(str(error), f"{story.id} {story.title}"[:_KEPT])
+            return self._build_record(story)
+        except NotAnArticle as error:
+            return UnreadableRow(str(error), f"{story.id} {story.title}"[:_KEPT])
 
-    def _made(self, story: Story) -> dict[str, Any]:
-        return record_of(story, licence=self.licence, topic=self.topic, language=self.language)
+    def _build_record(self, story: SourceArticle) -> dict[str, Any]:
+        return record_from_article(story, licence=self.licence, topic=self.topic, language=self.language)
 
-    def _kind(self, source: Source) -> Kind | None:
-        return self.kind or kind_of(source)
+    def _kind(self, source: SourceFile) -> Kind | None:
+        return self.kind or detect_kind(source)
 
 
-def kind_of(source: Source) -> Kind | None:
+def detect_kind(source: SourceFile) -> Kind | None:
     """Tell what a file is by its name; XML by its beginning.
 
     Errors:
@@ -146,25 +146,25 @@ def kind_of(source: Source) -> Kind | None:
     if ending in _FEEDS:
         return "feed"
     if ending != ".xml":
-        return sources.format_of(source.path)
+        return sources.detect_format(source.path)
     try:
-        with _opened(source) as stream:
-            beginning = stream.read(_LOOK)
+        with _open_packed(source) as stream:
+            beginning = stream.read(_SNIFF_BYTES)
     except (OSError, EOFError) as error:
-        raise _unread(source, error) from error
+        raise _read_error(source, error) from error
     return "mediawiki" if b"<mediawiki" in beginning else "feed"
 
 
-def _unread(source: Source, error: Exception) -> HouseError:
+def _read_error(source: SourceFile, error: Exception) -> HouseError:
     """Say that a file can't be read: nothing helps where it is on a disk, elsewhere the next attempt may."""
     kind = Invalid if source.is_local else Unavailable
     return kind(f"{source.name} can't be read to its end: {error}")
 
 
-class _Opened:
+class _PackedStream:
     """A packed stream as something to read from; bz2 by the standard library, since dumps come in many pieces."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SourceFile) -> None:
         if source.path.lower().endswith(".bz2"):
             self._raw = source.files.open_input_file(source.path)
             self._stream: Any = bz2.BZ2File(self._raw)
@@ -176,7 +176,7 @@ class _Opened:
         data: bytes = self._stream.read(size)
         return data
 
-    def __enter__(self) -> _Opened:
+    def __enter__(self) -> _PackedStream:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -185,5 +185,5 @@ class _Opened:
             self._raw.close()
 
 
-def _opened(source: Source) -> _Opened:
-    return _Opened(source)
+def _open_packed(source: SourceFile) -> _PackedStream:
+    return _PackedStream(source)

@@ -8,25 +8,25 @@ from pathlib import Path
 
 from rich.console import Console
 
-from actors.answers.archive.snapshot_store import PassageShelf
-from actors.answers.archive.snapshot_writer import Meaning
+from actors.answers.archive.snapshot_store import PassageSnapshotStore
+from actors.answers.archive.snapshot_writer import WeightedEmbedder
 from actors.language.encoder import SHARE, find_encoder
 from cluster.admin.vault import manifest_signer
-from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
 from cluster.errors import Invalid
-from cluster.runtime.artifact_access import open_shelf
+from cluster.runtime.artifact_access import open_artifact_store
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from cluster.store.ports.stores import Stores
 from jobs.archive.article_files import ArchiveReading
 from jobs.archive.passages import build_passages
-from jobs.ingest.display import Display
-from jobs.ingest.pipeline import Order, Report, ingest
+from jobs.ingest.display import IngestDisplay
+from jobs.ingest.pipeline import IngestOrder, IngestReport, ingest
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class ArchiveImportOptions:
     """What somebody wants done."""
 
     app_id: str
@@ -42,12 +42,12 @@ class Wishes:
     as_json: bool = False
     "Does standard output belong to a JSON object?"
 
-    def order(self) -> Order:
+    def ingest_order(self) -> IngestOrder:
         """What the ingest behind it is told."""
-        return Order(address=self.address, noun="product", app_id=self.app_id, chunk=self.chunk)
+        return IngestOrder(address=self.address, noun="product", app_id=self.app_id, chunk=self.chunk)
 
 
-async def run(wishes: Wishes, settings: Settings) -> Report | None:
+async def import_archive(wishes: ArchiveImportOptions, settings: Settings) -> IngestReport | None:
     """Ingest and build; None when nothing was to be ingested.
 
     Errors:
@@ -56,22 +56,24 @@ async def run(wishes: Wishes, settings: Settings) -> Report | None:
     """
     if settings.redis_url is None:
         raise Invalid("no Redis is known: start the system first, or set KIOSK_REDIS_URL")
-    segments = SegmentShelf(open_shelf(settings))
+    segments = SegmentStore(open_artifact_store(settings))
     report = None
     async with open_stores(settings.redis_url.get_secret_value(), slow_s=10.0) as stores:
         if wishes.address:
-            report = await _ingest(wishes, settings, stores, segments)
+            report = await _ingest_articles(wishes, settings, stores, segments)
         if wishes.passages:
-            await _build(wishes, settings, stores, segments)
+            await _build_passages(wishes, settings, stores, segments)
     return report
 
 
-async def _ingest(wishes: Wishes, settings: Settings, stores: Stores, segments: SegmentShelf) -> Report:
+async def _ingest_articles(
+    wishes: ArchiveImportOptions, settings: Settings, stores: Stores, segments: SegmentStore
+) -> IngestReport:
     # another licence or topic makes other records, so such a run is another run
     mark = hashlib.sha256(repr(wishes.reading).encode()).hexdigest()[:8]
-    with Display(as_json=wishes.as_json) as display:
+    with IngestDisplay(as_json=wishes.as_json) as display:
         report = await ingest(
-            wishes.order(),
+            wishes.ingest_order(),
             stores,
             state_dir=(wishes.state_dir or settings.data_dir / "ingest") / f"archive-{mark}",
             segments=segments,
@@ -79,11 +81,13 @@ async def _ingest(wishes: Wishes, settings: Settings, stores: Stores, segments: 
             watch=display.show,
             files=wishes.reading,
         )
-    display.end(report)
+    display.show_report(report)
     return report
 
 
-async def _build(wishes: Wishes, settings: Settings, stores: Stores, segments: SegmentShelf) -> None:
+async def _build_passages(
+    wishes: ArchiveImportOptions, settings: Settings, stores: Stores, segments: SegmentStore
+) -> None:
     console = Console(stderr=True)
     encoder = find_encoder(settings.data_dir / "models") if wishes.embedder != "built-in" else None
     if wishes.embedder == "imported" and encoder is None:
@@ -93,9 +97,9 @@ async def _build(wishes: Wishes, settings: Settings, stores: Stores, segments: S
             wishes.app_id,
             stores,
             segments,
-            PassageShelf(settings.shelf_dir, signer=manifest_signer(settings)),
+            PassageSnapshotStore(settings.artifact_dir, signer=manifest_signer(settings)),
             SystemClock(),
-            meaning=Meaning(encoder, SHARE) if encoder is not None else None,
+            meaning=WeightedEmbedder(encoder, SHARE) if encoder is not None else None,
             watch=lambda stage, count: status.update(f"building passages: {stage} {count:,}"),
         )
     facts = manifest.facts

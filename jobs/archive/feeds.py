@@ -10,7 +10,7 @@ from typing import Any
 from lxml import etree
 
 from cluster.errors import Invalid
-from jobs.archive.source_article import Story
+from jobs.archive.source_article import SourceArticle
 
 LARGEST_FEED = 64 << 20
 "Bytes; a feed is read whole."
@@ -23,7 +23,7 @@ _DC = "{http://purl.org/dc/elements/1.1/}"
 _RSS_1 = "{http://purl.org/rss/1.0/}"
 
 
-def stories(data: bytes) -> Iterator[Story]:
+def read_articles(data: bytes) -> Iterator[SourceArticle]:
     """Read every entry of a feed.
 
     Errors:
@@ -33,13 +33,13 @@ def stories(data: bytes) -> Iterator[Story]:
         raise Invalid(f"feed is larger than {LARGEST_FEED} bytes")
     if data.count(b"<") > MOST_TAGS:
         raise Invalid(f"feed holds more than {MOST_TAGS} tags")
-    root = _parsed(data)
+    root = _parse_feed(data)
     if root.tag == _ATOM + "feed":
         language = root.get("{http://www.w3.org/XML/1998/namespace}lang", "")
         feed_author = _text(root, f"{_ATOM}author/{_ATOM}name")
         rights = _text(root, _ATOM + "rights")
         for entry in root.iterfind(_ATOM + "entry"):
-            yield _atom(entry, language[:2].lower(), feed_author, rights)
+            yield _article_from_atom(entry, language[:2].lower(), feed_author, rights)
         return
     items = list(root.iter("item", _RSS_1 + "item"))
     if not items and root.tag not in ("rss", "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}RDF"):
@@ -47,10 +47,10 @@ def stories(data: bytes) -> Iterator[Story]:
     language = (_text(root, "channel/language") or "")[:2].lower()
     rights = _text(root, "channel/copyright")
     for item in items:
-        yield _rss(item, language, rights)
+        yield _article_from_rss(item, language, rights)
 
 
-def _parsed(data: bytes) -> Any:
+def _parse_feed(data: bytes) -> Any:
     """Parse a feed without expanding or fetching anything.
 
     The parser itself says whether entities are declared, so no encoding and no padding hides them. A document
@@ -79,41 +79,43 @@ def _parsed(data: bytes) -> Any:
     return root
 
 
-def _rss(item: Any, language: str, rights: str) -> Story:
-    def said(*names: str) -> str:
+def _article_from_rss(item: Any, language: str, rights: str) -> SourceArticle:
+    def first_text(*names: str) -> str:
         return next((found for name in names if (found := _text(item, name))), "")
 
-    link = said("link", _RSS_1 + "link")
-    body = said(_CONTENT)
-    description = said("description", _RSS_1 + "description")
-    tags = tuple(tag for node in item.iterfind("category") if (tag := _of(node)))
-    author = said(_DC + "creator", "author")
-    return Story(
-        id=said("guid") or link,
-        title=said("title", _RSS_1 + "title"),
+    link = first_text("link", _RSS_1 + "link")
+    body = first_text(_CONTENT)
+    description = first_text("description", _RSS_1 + "description")
+    tags = tuple(tag for node in item.iterfind("category") if (tag := _element_text(node)))
+    author = first_text(_DC + "creator", "author")
+    return SourceArticle(
+        id=first_text("guid") or link,
+        title=first_text("title", _RSS_1 + "title"),
         html=body or description,
         authors=(author,) if author else (),
-        published=_moment(said("pubDate", _DC + "date")),
+        published=_parse_time(first_text("pubDate", _DC + "date")),
         topic=tags[0] if tags else "",
         tags=tags,
         url=link,
-        licence=said(_DC + "rights") or rights,
+        licence=first_text(_DC + "rights") or rights,
         language=language,
     )
 
 
-def _atom(entry: Any, language: str, feed_author: str, rights: str) -> Story:
+def _article_from_atom(entry: Any, language: str, feed_author: str, rights: str) -> SourceArticle:
     links = [node for node in entry.iterfind(_ATOM + "link") if node.get("rel", "alternate") == "alternate"]
     link = links[0].get("href", "") if links else ""
-    names = tuple(name for node in entry.iterfind(f"{_ATOM}author/{_ATOM}name") if (name := _of(node)))
+    names = tuple(
+        name for node in entry.iterfind(f"{_ATOM}author/{_ATOM}name") if (name := _element_text(node))
+    )
     tags = tuple(tag for node in entry.iterfind(_ATOM + "category") if (tag := node.get("term", "")))
-    return Story(
+    return SourceArticle(
         id=_text(entry, _ATOM + "id") or link,
         title=_text(entry, _ATOM + "title"),
         html=_text(entry, _ATOM + "content") or _text(entry, _ATOM + "summary"),
         authors=names or ((feed_author,) if feed_author else ()),
-        published=_moment(_text(entry, _ATOM + "published") or _text(entry, _ATOM + "updated")),
-        updated=_moment(_text(entry, _ATOM + "updated")),
+        published=_parse_time(_text(entry, _ATOM + "published") or _text(entry, _ATOM + "updated")),
+        updated=_parse_time(_text(entry, _ATOM + "updated")),
         topic=tags[0] if tags else "",
         tags=tags,
         url=link,
@@ -123,10 +125,10 @@ def _atom(entry: Any, language: str, feed_author: str, rights: str) -> Story:
 
 
 def _text(node: Any, path: str) -> str:
-    return _of(node.find(path))
+    return _element_text(node.find(path))
 
 
-def _of(node: Any) -> str:
+def _element_text(node: Any) -> str:
     """All text of an element; inner markup (Atom's xhtml) comes as markup."""
     if node is None:
         return ""
@@ -136,7 +138,7 @@ def _of(node: Any) -> str:
     return "".join(node.itertext()).strip()
 
 
-def _moment(text: str) -> str:
+def _parse_time(text: str) -> str:
     """Read the mail form of RSS; ISO 8601 stays as it is, the validation behind reads it."""
     if not text or text[:4].isdigit():
         return text

@@ -17,8 +17,8 @@ from urllib.parse import quote
 import mwparserfromhell
 from lxml import etree
 
-from jobs.archive.source_article import NoStory, Part, Story
-from jobs.ingest.row import Unreadable
+from jobs.archive.source_article import ArticleSection, NotAnArticle, SourceArticle
+from jobs.ingest.row import UnreadableRow
 
 LARGEST_PAGE = 16 << 20
 "Bytes of XML."
@@ -51,23 +51,23 @@ _DAY_FORMS = ("%B %d, %Y", "%d %B %Y", "%Y-%m-%d", "%b %d, %Y")
 
 
 @dataclass(slots=True)
-class Wiki:
+class WikiInfo:
     """What the head of a dump says of all its pages."""
 
-    base: str = ""
+    site_url: str = ""
     "Address of the main page; pages stand beside it."
     language: str = ""
 
-    def learn(self, head: bytes) -> None:
+    def read_header(self, head: bytes) -> None:
         """Read the beginning of a dump; done with a pattern, since it is not closed and may hold anything."""
         text = head.decode("utf-8", "replace")
         base = re.search(r"<base>\s*([^<\s]{1,500})\s*</base>", text)
         language = re.search(r"<mediawiki\b[^<>]{0,2000}\bxml:lang=[\"']([A-Za-z-]{2,12})[\"']", text)
-        self.base = base[1].rpartition("/")[0] + "/" if base else ""
+        self.site_url = base[1].rpartition("/")[0] + "/" if base else ""
         self.language = language[1][:2].lower() if language else ""
 
 
-def pages(stream: Any, wiki: Wiki) -> Iterator[bytes | Unreadable]:
+def read_pages(stream: Any, wiki: WikiInfo) -> Iterator[bytes | UnreadableRow]:
     """Cut a stream into pages; `wiki` is filled before the first one comes."""
     rest, begun, skipping = b"", False, False
     while block := stream.read(_BLOCK):
@@ -81,7 +81,7 @@ def pages(stream: Any, wiki: Wiki) -> Iterator[bytes | Unreadable]:
                 rest, skipping = rest[end + 7 :], False
             start = rest.find(b"<page>")
             if not begun and (start >= 0 or len(rest) > _HEAD):
-                wiki.learn(rest[: start if start >= 0 else _HEAD])
+                wiki.read_header(rest[: start if start >= 0 else _HEAD])
                 begun = True
             if start < 0:
                 rest = rest[-16:] if begun else rest
@@ -90,7 +90,7 @@ def pages(stream: Any, wiki: Wiki) -> Iterator[bytes | Unreadable]:
             if end < 0:
                 rest = rest[start:]
                 if len(rest) > LARGEST_PAGE:
-                    yield Unreadable(f"page is larger than {LARGEST_PAGE} bytes", _beginning(rest))
+                    yield UnreadableRow(f"page is larger than {LARGEST_PAGE} bytes", _decode_beginning(rest))
                     skipping = True
                     continue
                 break
@@ -98,87 +98,87 @@ def pages(stream: Any, wiki: Wiki) -> Iterator[bytes | Unreadable]:
             rest = rest[end + 7 :]
             yield page
     if b"<page>" in rest:
-        yield Unreadable("the dump ends within a page", _beginning(rest))
+        yield UnreadableRow("the dump ends within a page", _decode_beginning(rest))
 
 
-def may_be_article(page: bytes) -> bool:
+def is_article_page(page: bytes) -> bool:
     """Is a page neither a redirect nor talk, template or file? Seen without parsing it."""
     space = _SPACE.search(page)
     return (space is None or space[1] == b"0") and b"<redirect " not in page
 
 
-def story_of(page: bytes, wiki: Wiki) -> Story:
+def article_from_page(page: bytes, wiki: WikiInfo) -> SourceArticle:
     """Read one page.
 
     Errors:
-        NoStory: the page is broken or holds nothing readable
+        NotAnArticle: the page is broken or holds nothing readable
     """
-    root = _parsed(page)
+    root = _parse_page(page)
     title = (root.findtext("title") or "").strip()
     revision = root.find("revision")
     text = (revision.findtext("text") if revision is not None else None) or ""
     if not text.strip():
-        raise NoStory("page has no text")
+        raise NotAnArticle("page has no text")
     if len(text) > _LARGEST_TEXT:
-        raise NoStory(f"page has {len(text)} characters of wiki text, at most {_LARGEST_TEXT} are read")
-    code = mwparserfromhell.parse(_without_tags(text), skip_style_tags=True)
+        raise NotAnArticle(f"page has {len(text)} characters of wiki text, at most {_LARGEST_TEXT} are read")
+    code = mwparserfromhell.parse(_strip_markup(text), skip_style_tags=True)
     stamp = (revision.findtext("timestamp") or "").strip() if revision is not None else ""
     author = root.findtext("revision/contributor/username") or ""
     tags = [tag.strip() for tag in _LINKED.findall(text)]
-    published = _day(code) or stamp  # before templates are taken out of the text
+    published = _find_date(code) or stamp  # before templates are taken out of the text
     number = (root.findtext("id") or "").strip()
-    return Story(
+    return SourceArticle(
         id=f"{wiki.language or 'wiki'}-{number}" if number.isdigit() else "",
         title=title,
-        parts=tuple(_parts(code)),
+        parts=tuple(_read_sections(code)),
         authors=(author.strip(),) if author.strip() else (),
         published=published,
         updated=stamp,
         topic=next((_TOPICS[tag.lower()] for tag in tags if tag.lower() in _TOPICS), ""),
-        tags=tuple(dict.fromkeys(tag for tag in tags if not _looks_like_a_date(tag)))[:40],
-        url=wiki.base + quote(title.replace(" ", "_"), safe="/:,()!'*@;") if wiki.base else "",
+        tags=tuple(dict.fromkeys(tag for tag in tags if not _is_date_tag(tag)))[:40],
+        url=wiki.site_url + quote(title.replace(" ", "_"), safe="/:,()!'*@;") if wiki.site_url else "",
         language=wiki.language,
     )
 
 
-def _parsed(page: bytes) -> Any:
+def _parse_page(page: bytes) -> Any:
     try:
         page.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise NoStory(f"page is not UTF-8 (byte {error.start})") from error
+        raise NotAnArticle(f"page is not UTF-8 (byte {error.start})") from error
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=True)
     try:
         return etree.fromstring(page, parser)
     except etree.XMLSyntaxError as error:
-        raise NoStory(f"page is not XML: {error.msg}") from error
+        raise NotAnArticle(f"page is not XML: {error.msg}") from error
 
 
-def _parts(code: Any) -> Iterator[Part]:
+def _read_sections(code: Any) -> Iterator[ArticleSection]:
     """Sections as plain text; sources, links and the like are left out."""
     for node in code.filter_wikilinks(recursive=False, matches=lambda link: _FILES.match(str(link.title))):
-        _without(code, node)
+        _remove_node(code, node)
     for node in code.filter_templates(recursive=False):
-        _without(code, node)
+        _remove_node(code, node)
     for section in code.get_sections(levels=[2, 3, 4], include_lead=True, flat=True):
         headings = section.filter_headings(recursive=False)
         title = str(headings[0].title.strip_code()).strip() if headings else ""
         for heading in headings:
-            _without(section, heading)
+            _remove_node(section, heading)
         if title.lower() in _REST_TITLES:
             continue
         text = str(section.strip_code(normalize=True, collapse=True)).strip()
         if text:
-            yield Part(title, text)
+            yield ArticleSection(title, text)
 
 
-def _without(code: Any, node: Any) -> None:
+def _remove_node(code: Any, node: Any) -> None:
     try:
         code.remove(node)
     except ValueError:
         return  # it stood inside something that is gone already
 
 
-def _without_tags(text: str) -> str:
+def _strip_markup(text: str) -> str:
     """Take out HTML and the marks of bold and italic: the parser behind takes minutes over tags that never end."""
     pieces: list[str] = []
     at = 0
@@ -201,17 +201,17 @@ def _without_tags(text: str) -> str:
     return _EMPHASIS.sub("", "".join(pieces))
 
 
-def _day(code: Any) -> str:
+def _find_date(code: Any) -> str:
     """Day of publication, where a page says it in a `date` template."""
     for template in code.filter_templates(recursive=False):
         name = str(template.name).strip().lower()
         said = str(template.params[0].value).strip() if template.params else ""
-        if name in ("date", "datum", "fecha") and (day := _read_day(said)):
+        if name in ("date", "datum", "fecha") and (day := _parse_date(said)):
             return day
     return ""
 
 
-def _read_day(text: str) -> str:
+def _parse_date(text: str) -> str:
     for form in _DAY_FORMS:
         try:
             return datetime.strptime(text[:40], form).date().isoformat()  # noqa: DTZ007  a day has no zone
@@ -220,9 +220,9 @@ def _read_day(text: str) -> str:
     return ""
 
 
-def _looks_like_a_date(tag: str) -> bool:
-    return bool(_read_day(tag)) or tag.strip().lower() in ("published", "archived", "no publish")
+def _is_date_tag(tag: str) -> bool:
+    return bool(_parse_date(tag)) or tag.strip().lower() in ("published", "archived", "no publish")
 
 
-def _beginning(data: bytes) -> str:
+def _decode_beginning(data: bytes) -> str:
     return data[:_KEPT].decode("utf-8", "replace")

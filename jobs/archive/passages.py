@@ -11,10 +11,10 @@ import orjson
 import structlog
 
 from actors.answers.archive.passages import Document, read_product
-from actors.answers.archive.snapshot_store import PassageShelf
-from actors.answers.archive.snapshot_writer import Meaning, Watch
+from actors.answers.archive.snapshot_store import PassageSnapshotStore
+from actors.answers.archive.snapshot_writer import ProgressCallback, WeightedEmbedder
 from cluster.artifacts.manifest import Manifest
-from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock
 from cluster.store.ports.stores import Stores
 
@@ -22,7 +22,7 @@ _READ = 200
 
 
 @dataclass(slots=True)
-class _Later:
+class _LogChanges:
     """What the log holds behind the segments."""
 
     offset: str
@@ -41,12 +41,12 @@ class _Later:
 async def build_passages(
     app_id: str,
     stores: Stores,
-    segments: SegmentShelf,
-    shelf: PassageShelf,
+    segments: SegmentStore,
+    shelf: PassageSnapshotStore,
     clock: Clock,
     *,
-    meaning: Meaning | None = None,
-    watch: Watch | None = None,
+    meaning: WeightedEmbedder | None = None,
+    watch: ProgressCallback | None = None,
 ) -> Manifest:
     """Build the snapshot and put it on the shelf; it counts for every replica that starts from then on.
 
@@ -56,12 +56,12 @@ async def build_passages(
     """
     # the offset is read first: what settles in between comes twice, which is harmless, rather than never
     settled = (await asyncio.to_thread(segments.offsets, app_id)).get("product", "0")
-    later = await _later(app_id, stores, settled)
+    later = await _read_log_changes(app_id, stores, settled)
     records = await asyncio.to_thread(segments.records, app_id, "product", salvage=True)
     return await asyncio.to_thread(
         shelf.write,
         app_id,
-        _documents(records, later),
+        _read_documents(records, later),
         offset=later.offset,
         written_at_ms=clock.now_ms(),
         meaning=meaning,
@@ -69,8 +69,8 @@ async def build_passages(
     )
 
 
-async def _later(app_id: str, stores: Stores, offset: str) -> _Later:
-    later = _Later(offset)
+async def _read_log_changes(app_id: str, stores: Stores, offset: str) -> _LogChanges:
+    later = _LogChanges(offset)
     while changes := await stores.changes.read(app_id, {"product": later.offset}, count=_READ, block_ms=0):
         for change in changes:
             items = orjson.loads(change.payload)
@@ -84,7 +84,7 @@ async def _later(app_id: str, stores: Stores, offset: str) -> _Later:
     return later
 
 
-def _documents(records: list[bytes], later: _Later) -> Iterator[Document]:
+def _read_documents(records: list[bytes], later: _LogChanges) -> Iterator[Document]:
     """Read every record once, the later one where there are two; one that can't be read is told of and left out."""
     log = structlog.get_logger()
     for data in (*records, *later.records.values()):

@@ -14,7 +14,7 @@ _MOST_TEXT = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ArticleSection:
     """A section."""
 
     title: str
@@ -22,12 +22,12 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class SourceArticle:
     """What a reader found; empty where it found nothing."""
 
     id: str
     title: str
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ArticleSection, ...] = ()
     html: str = ""
     "Instead of parts."
     summary: str = ""
@@ -41,36 +41,38 @@ class Story:
     language: str = ""
 
 
-class NoStory(ValueError):
+class NotAnArticle(ValueError):
     """There is something, but no article; the message says why."""
 
 
-def record_of(story: Story, *, licence: str, topic: str = "", language: str = "") -> dict[str, Any]:
+def record_from_article(
+    story: SourceArticle, *, licence: str, topic: str = "", language: str = ""
+) -> dict[str, Any]:
     """Make a product record of type `article`.
 
     Errors:
-        NoStory: neither a title nor an id, or no text at all, or too much of it
+        NotAnArticle: neither a title nor an id, or no text at all, or too much of it
     """
     size = len(story.html) + sum(len(part.text) for part in story.parts)
     if not story.id or not story.title:
-        raise NoStory("it has no id" if story.title else "it has no title")
+        raise NotAnArticle("it has no id" if story.title else "it has no title")
     if not size and not story.summary:
-        raise NoStory("it has no text")
+        raise NotAnArticle("it has no text")
     if size > _MOST_TEXT:
-        raise NoStory(f"its text has {size} characters, at most {_MOST_TEXT} are taken")
+        raise NotAnArticle(f"its text has {size} characters, at most {_MOST_TEXT} are taken")
     subject = story.topic or topic
     record: dict[str, Any] = {
         "product_id": story.id[:_LONGEST_ID],
         "type": "article",
-        "title": _clean(story.title),
-        "subtitle": _clean(story.summary) or None,
+        "title": _clean_text(story.title),
+        "subtitle": _clean_text(story.summary) or None,
         "html": story.html.replace("\x00", " ") or None,
-        "authors": [_clean(author) for author in story.authors],
-        "tags": [_clean(tag) for tag in story.tags],
-        "categories": [["News", _clean(subject)]] if subject else None,
+        "authors": [_clean_text(author) for author in story.authors],
+        "tags": [_clean_text(tag) for tag in story.tags],
+        "categories": [["News", _clean_text(subject)]] if subject else None,
         "published_at": story.published or None,
         "updated_at": story.updated or None,
-        "url": _address(story.url),
+        "url": _parse_url(story.url),
         "language": story.language or language or None,
         "enable_question_answering": True,
         "custom_attributes": {"licence": story.licence or licence},
@@ -80,9 +82,11 @@ def record_of(story: Story, *, licence: str, topic: str = "", language: str = ""
     return {name: value for name, value in record.items() if value not in (None, [], "")}
 
 
-def _text_fields(product_id: str, parts: Sequence[Part]) -> dict[str, Any]:
+def _text_fields(product_id: str, parts: Sequence[ArticleSection]) -> dict[str, Any]:
     """One part is paragraphs, several are children; what stands before the first heading is the description."""
-    filled = [Part(_clean(part.title), part.text.replace("\x00", " ").strip()) for part in parts]
+    filled = [
+        ArticleSection(_clean_text(part.title), part.text.replace("\x00", " ").strip()) for part in parts
+    ]
     filled = [part for part in filled if part.text]
     if not filled:
         return {}
@@ -101,9 +105,9 @@ def _paragraphs(text: str) -> list[str]:
     return [line for line in (" ".join(part.split()) for part in re.split(r"\n\s*\n", text)) if line]
 
 
-def _clean(text: str) -> str:
+def _clean_text(text: str) -> str:
     return " ".join(text.replace("\x00", " ").split())
 
 
-def _address(url: str) -> str | None:
+def _parse_url(url: str) -> str | None:
     return url if url.startswith(("http://", "https://")) and len(url) <= 2_000 else None

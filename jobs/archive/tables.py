@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from jobs.archive.source_article import Part, Story
+from jobs.archive.source_article import ArticleSection, SourceArticle
 
 _NAMES = {
     "id": ("product_id", "id", "_id", "article_id", "guid", "uuid", "pageid"),
@@ -41,65 +41,65 @@ def is_record(row: Mapping[str, Any]) -> bool:
     )
 
 
-def story_of(row: Mapping[str, Any]) -> Story:
+def article_from_row(row: Mapping[str, Any]) -> SourceArticle:
     """Read a row; sections may come as a list of objects with `title` and `text`."""
-    found = {field: _first(row, names) for field, names in _NAMES.items()}
-    url, title = _text(found["url"]), _text(found["title"])
+    found = {field: _first_value(row, names) for field, names in _NAMES.items()}
+    url, title = _parse_text(found["url"]), _parse_text(found["title"])
     sections = row.get("sections")
-    parts = _sections(sections) if isinstance(sections, list) else ()
-    if not parts and _text(found["text"]):
-        parts = (Part("", _text(found["text"])),)
-    named = _text(found["id"]) or (_digest(url) if url else "")
-    return Story(
-        id=named or (_digest(title + _text(found["published"])) if title else ""),
+    parts = _parse_sections(sections) if isinstance(sections, list) else ()
+    if not parts and _parse_text(found["text"]):
+        parts = (ArticleSection("", _parse_text(found["text"])),)
+    named = _parse_text(found["id"]) or (_digest(url) if url else "")
+    return SourceArticle(
+        id=named or (_digest(title + _parse_text(found["published"])) if title else ""),
         title=title,
         parts=parts,
-        html="" if parts else _text(found["html"]),
-        summary=_text(found["summary"]),
-        authors=_list(found["authors"], (";", ",")),
-        published=_time(found["published"]),
-        updated=_time(found["updated"]),
-        topic=next(iter(_list(found["topic"], ("|", ">"))), ""),
-        tags=_list(found["tags"], ("|", ";", ",")),
+        html="" if parts else _parse_text(found["html"]),
+        summary=_parse_text(found["summary"]),
+        authors=_parse_list(found["authors"], (";", ",")),
+        published=_parse_time(found["published"]),
+        updated=_parse_time(found["updated"]),
+        topic=next(iter(_parse_list(found["topic"], ("|", ">"))), ""),
+        tags=_parse_list(found["tags"], ("|", ";", ",")),
         url=url,
-        licence=_text(found["licence"]),
-        language=_text(found["language"])[:2].lower(),
+        licence=_parse_text(found["licence"]),
+        language=_parse_text(found["language"])[:2].lower(),
     )
 
 
-def _sections(sections: list[Any]) -> tuple[Part, ...]:
+def _parse_sections(sections: list[Any]) -> tuple[ArticleSection, ...]:
     found = []
     for section in sections:
         if isinstance(section, Mapping):
-            title = _text(section.get("title") or section.get("heading"))
-            found.append(Part(title, _text(section.get("text") or section.get("content"))))
+            title = _parse_text(section.get("title") or section.get("heading"))
+            found.append(ArticleSection(title, _parse_text(section.get("text") or section.get("content"))))
     return tuple(part for part in found if part.text)
 
 
-def _first(row: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+def _first_value(row: Mapping[str, Any], names: tuple[str, ...]) -> Any:
     return next((row[name] for name in names if row.get(name) not in (None, "", [])), None)
 
 
-def _text(value: Any) -> str:
+def _parse_text(value: Any) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return str(value).strip() if isinstance(value, (str, int, float)) else ""
 
 
-def _list(value: Any, separators: tuple[str, ...]) -> tuple[str, ...]:
+def _parse_list(value: Any, separators: tuple[str, ...]) -> tuple[str, ...]:
     if isinstance(value, str):
         separator = next((one for one in separators if one in value), None)
         value = value.split(separator) if separator else [value]
     if not isinstance(value, (list, tuple)):
         return ()
-    names = (_text(one.get("name") if isinstance(one, Mapping) else one) for one in value)
+    names = (_parse_text(one.get("name") if isinstance(one, Mapping) else one) for one in value)
     return tuple(dict.fromkeys(name for name in names if name))
 
 
-def _time(value: Any) -> str:
+def _parse_time(value: Any) -> str:
     if hasattr(value, "isoformat"):
         return str(value.isoformat())
-    text = _text(value)
+    text = _parse_text(value)
     return text if len(text) >= 8 and text[:4].isdigit() else ""
 
 

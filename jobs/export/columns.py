@@ -24,24 +24,25 @@ _TEXT, _NUMBER, _FLAG = pa.string(), pa.float64(), pa.bool_()
 _TEXTS, _NUMBERS, _PATHS = pa.list_(_TEXT), pa.list_(_NUMBER), pa.list_(pa.list_(_TEXT))
 _TIME: Final = pa.timestamp("ms", "UTC")
 _ORIGIN: Final = b',"_origin":"'
-"""`cluster.records.validation.upload.ORIGIN`: 16 hex digits of a keyed hash of an address, for counting only, always written last.
+"""`cluster.records.validation.upload.ORIGIN`: 16 hex digits of a keyed hash of an address, for counting only,
+always written last.
 It never leaves the installation."""
 _ORIGIN_LENGTH: Final = len(_ORIGIN) + 16 + len(b'"}')
 
 
-def _schema(names: str, **others: Any) -> Any:
+def _build_schema(names: str, **others: Any) -> Any:
     """Make a schema; columns are texts unless they are among `others`."""
     return pa.schema([(name, others.get(name, _TEXT)) for name in names.split()])
 
 
 SCHEMAS: Final[Mapping[str, Any]] = {
-    "users": _schema(
+    "users": _build_schema(
         "user_id created_at updated_at name profile_image age gender city state country group_id description "
         "custom_attributes written_at",
         age=pa.int64(),
         written_at=_TIME,
     ),
-    "products": _schema(
+    "products": _build_schema(
         "product_id product_group_id parent_id related_ids type title subtitle description short_description html "
         "headers paragraphs anchors children language created_at published_at updated_at categories tags authors "
         "publishers collections url cover_image images price original_price sale_price margin size color material "
@@ -65,7 +66,7 @@ SCHEMAS: Final[Mapping[str, Any]] = {
         enable_question_answering=_FLAG,
         written_at=_TIME,
     ),
-    "interactions": _schema(
+    "interactions": _build_schema(
         "user_id anonymous_id type timestamp product_ids product_group_ids quantities duration revenue rating "
         "custom_action_name category search question_id result_type value service_id context written_at",
         **dict.fromkeys(["product_ids", "product_group_ids", "category"], _TEXTS),
@@ -81,27 +82,27 @@ SCHEMAS: Final[Mapping[str, Any]] = {
 }
 
 
-def record_of(stored: bytes) -> bytes:
+def ingest_record_from_stored(stored: bytes) -> bytes:
     """Write a stored record as `kiosk ingest` takes it."""
     begins = len(stored) - _ORIGIN_LENGTH
     return stored[:begins] + b"}" if stored.startswith(_ORIGIN, max(begins, 0)) else stored
 
 
-def records_table(subject: Subject, jsons: Sequence[bytes], offsets: Sequence[str]) -> Any:
+def table_from_records(subject: Subject, jsons: Sequence[bytes], offsets: Sequence[str]) -> Any:
     """Turn stored records into a table with the columns of their subject.
 
     Shapes:
         offsets: of the change log, one a record; their milliseconds become `written_at`
     """
     schema = SCHEMAS[subject]
-    records = [_prepared(orjson.loads(record)) for record in jsons]
+    records = [_prepare_record(orjson.loads(record)) for record in jsons]
     columns = []
     values: list[Any]
     for field in schema:
         if field.name == "written_at":
             values = [int(offset.partition("-")[0]) for offset in offsets]
         else:
-            convert = _converter(field.type)
+            convert = _column_converter(field.type)
             values = [
                 None if (value := record.get(field.name)) is None else convert(value) for record in records
             ]
@@ -109,34 +110,34 @@ def records_table(subject: Subject, jsons: Sequence[bytes], offsets: Sequence[st
     return pa.table(columns, schema=schema)
 
 
-def queries_table(table: Any) -> Any:
+def table_from_queries(table: Any) -> Any:
     """Give settled queries the columns of an export."""
     return table.set_column(0, "at", table["at"].cast(_TIME)).select(SCHEMAS["queries"].names)
 
 
-def _prepared(record: dict[str, Any]) -> dict[str, Any]:
+def _prepare_record(record: dict[str, Any]) -> dict[str, Any]:
     translations = {name: value for name, value in record.items() if name.startswith("i18n_")}
     if translations:
         record["translations"] = translations
     return record
 
 
-def _converter(kind: Any) -> Callable[[Any], Any]:
+def _column_converter(kind: Any) -> Callable[[Any], Any]:
     if kind == _TIME:
         return moment_ms
     if kind == _NUMBER:
         return float
     if kind == _NUMBERS:
-        return _numbers
+        return _parse_numbers
     if kind == _TEXT:
-        return _text
+        return _parse_text
     return lambda value: value
 
 
-def _numbers(value: Any) -> list[float]:
+def _parse_numbers(value: Any) -> list[float]:
     """Read quantities: one number stands for every product."""
     return [float(one) for one in value] if isinstance(value, list) else [float(value)]
 
 
-def _text(value: Any) -> str:
+def _parse_text(value: Any) -> str:
     return value if isinstance(value, str) else orjson.dumps(value).decode()

@@ -18,17 +18,24 @@ from typing import Any, TypeVar
 import polars as pl
 import pyarrow as pa
 
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.table_files import format_of
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.table_files import choose_format
 from cluster.errors import Fault, Invalid, Unavailable
 from cluster.records.times import moment_ms
-from cluster.runtime.artifact_access import open_shelf
+from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.connecting import ADMIN_S, connect, run_blocking
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from jobs.export.columns import SCHEMAS
 from jobs.export.export_source import open_source
-from jobs.export.file_export import ExportOrder, ExportSummary, check_app, check_subject, export, read_tables
+from jobs.export.file_export import (
+    ExportOrder,
+    ExportSummary,
+    check_app,
+    check_subject,
+    export_to_file,
+    read_tables,
+)
 
 T = TypeVar("T")
 _WAIT_S = 10.0
@@ -49,9 +56,9 @@ def export_frame(
         Invalid: no such subject, or `since` is no day or moment
         Unavailable: no installation runs in the data directory, or its store is away
     """
-    chosen, since_ms = check_subject(subject), moment_of(since)
+    chosen, since_ms = check_subject(subject), ms_from_time(since)
 
-    async def read(stores: OpenStores, shelf: Shelf) -> pl.DataFrame:
+    async def read(stores: OpenStores, shelf: ArtifactStore) -> pl.DataFrame:
         await check_app(stores, app_id)
         for _ in range(_TRIES):
             with tempfile.TemporaryDirectory(prefix="kiosk-export-") as folder:
@@ -63,7 +70,7 @@ def export_frame(
                 return frame
         raise Unavailable("people were erased while their rows were read; try again")
 
-    return _with_stores(read, settings)
+    return _run_with_stores(read, settings)
 
 
 def export_file(
@@ -81,16 +88,16 @@ def export_file(
         as `export_frame`; Invalid also: the file can't be written
     """
     order = ExportOrder(
-        app_id, check_subject(subject), out, format_of(out, form), moment_of(since), wait_s=_WAIT_S
+        app_id, check_subject(subject), out, choose_format(out, form), ms_from_time(since), wait_s=_WAIT_S
     )
 
-    async def write(stores: OpenStores, shelf: Shelf) -> ExportSummary:
-        return await export(order, stores, shelf)
+    async def write(stores: OpenStores, shelf: ArtifactStore) -> ExportSummary:
+        return await export_to_file(order, stores, shelf)
 
-    return _with_stores(write, settings)
+    return _run_with_stores(write, settings)
 
 
-def moment_of(since: str | datetime | None) -> int:
+def ms_from_time(since: str | datetime | None) -> int:
     """Read a day, a moment or a datetime as milliseconds since 1970; 0 for None.
 
     Errors:
@@ -107,7 +114,9 @@ def moment_of(since: str | datetime | None) -> int:
         raise Invalid(f"{since!r} is no day or moment; write 2026-03-01 or 2026-03-01T09:30Z") from None
 
 
-def _with_stores(work: Callable[[OpenStores, Shelf], Coroutine[Any, Any, T]], settings: Settings | None) -> T:
+def _run_with_stores(
+    work: Callable[[OpenStores, ArtifactStore], Coroutine[Any, Any, T]], settings: Settings | None
+) -> T:
     settings = Settings() if settings is None else settings
 
     async def run() -> T:
@@ -119,6 +128,6 @@ def _with_stores(work: Callable[[OpenStores, Shelf], Coroutine[Any, Any, T]], se
                 "data directory of one that runs here"
             ) from None
         async with stores:
-            return await work(stores, open_shelf(settings))
+            return await work(stores, open_artifact_store(settings))
 
     return run_blocking(run())

@@ -15,15 +15,15 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.manifest import Manifest
-from cluster.artifacts.query_log import QueryShelf, remembered, table_of
+from cluster.artifacts.query_log import QueryLogStore, table_from_queries, without_erased
 from cluster.artifacts.segment_stream import SegmentRange, SegmentStream
 from cluster.errors import Unavailable
-from cluster.records.logged_query import Searched
+from cluster.records.logged_query import LoggedQuery
 from cluster.store.ports.stores import QueryStore, Stores
 from jobs.export.columns import NOUN_OF, Subject
-from jobs.export.log_tail import LogTail, read_tail, without_readers
+from jobs.export.log_tail import LogTail, read_tail, remove_users
 
 _TRIES = 5
 _BATCH = 10_000
@@ -78,16 +78,16 @@ class RecordSource:
     def _interactions(self) -> Iterator[Any]:
         erased = self.tail.erased
         for table in self.stream.interactions(self.settled.offset):
-            yield without_readers(table, erased)
+            yield remove_users(table, erased)
         yield from self.tail.interactions()
 
     def _batches(self, tables: Iterator[Any]) -> Iterator[Any]:
         for table in tables:
-            chosen = self._recent(table) if self.since_ms else table
+            chosen = self._filter_since(table) if self.since_ms else table
             for first in range(0, chosen.num_rows, _BATCH):
                 yield chosen.slice(first, _BATCH)
 
-    def _recent(self, table: Any) -> Any:
+    def _filter_since(self, table: Any) -> Any:
         """Keep interactions that happened, or records that were written, from a moment on."""
         if "at_ms" in table.column_names:
             times = table["at_ms"]
@@ -101,9 +101,9 @@ class QuerySource:
     """The query log."""
 
     app_id: str
-    shelf: QueryShelf
+    shelf: QueryLogStore
     commit: Manifest
-    waiting: tuple[Searched, ...]
+    waiting: tuple[LoggedQuery, ...]
     since_ms: int
 
     @property
@@ -111,8 +111,8 @@ class QuerySource:
         return sum(entry.rows for entry in self.commit.files) + len(self.waiting)
 
     def tables(self) -> Iterator[Any]:
-        late = [query for query in remembered(self.waiting, self.commit) if query.at >= self.since_ms]
-        for table in (*self.shelf.days(self.app_id, self.commit, self.since_ms), table_of(late)):
+        late = [query for query in without_erased(self.waiting, self.commit) if query.at >= self.since_ms]
+        for table in (*self.shelf.days(self.app_id, self.commit, self.since_ms), table_from_queries(late)):
             for first in range(0, table.num_rows, _BATCH):
                 yield table.slice(first, _BATCH)
 
@@ -122,7 +122,7 @@ class QuerySource:
 
 
 async def open_source(
-    stores: Stores, shelf: Shelf, app_id: str, subject: Subject, since_ms: int, folder: Path
+    stores: Stores, shelf: ArtifactStore, app_id: str, subject: Subject, since_ms: int, folder: Path
 ) -> ExportSource:
     """Open everything that was written of a subject until now; `folder` takes what is not settled yet.
 
@@ -131,9 +131,11 @@ async def open_source(
         Fault: a manifest is damaged
     """
     if subject == "queries":
-        queries = QueryShelf(shelf)
+        queries = QueryLogStore(shelf)
         commit = await asyncio.to_thread(queries.commit, app_id)
-        waiting = await _waiting(stores.queries, app_id, str(commit.facts.get("offset", "0")))
+        waiting = await _read_uncompacted_queries(
+            stores.queries, app_id, str(commit.facts.get("offset", "0"))
+        )
         return QuerySource(app_id, queries, commit, waiting, since_ms)
     noun, stream = NOUN_OF[subject], SegmentStream(shelf, app_id)
     until = await stores.changes.last(app_id, noun)
@@ -147,9 +149,9 @@ async def open_source(
     raise Unavailable(f"the change log of {app_id} is trimmed faster than it can be read; try again")
 
 
-async def _waiting(queries: QueryStore, app_id: str, after: str) -> tuple[Searched, ...]:
+async def _read_uncompacted_queries(queries: QueryStore, app_id: str, after: str) -> tuple[LoggedQuery, ...]:
     """Read the queries that are not settled yet."""
-    found: list[Searched] = []
+    found: list[LoggedQuery] = []
     while lots := await queries.read(app_id, after, count=200):
         found += (query for lot in lots for query in lot.queries)
         after = lots[-1].offset

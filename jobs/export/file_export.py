@@ -13,18 +13,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.table_files import STANDARD_OUTPUT, Format, TableFile
 from cluster.clock import Clock, SystemClock, iso_ms
 from cluster.errors import Invalid, NotFound, Unavailable
 from cluster.store.ports.stores import Stores
-from jobs.export.columns import NOUN_OF, SCHEMAS, SUBJECTS, Subject, queries_table, record_of, records_table
+from jobs.export.columns import (
+    NOUN_OF,
+    SCHEMAS,
+    SUBJECTS,
+    Subject,
+    ingest_record_from_stored,
+    table_from_queries,
+    table_from_records,
+)
 from jobs.export.export_source import ExportSource, open_source
 
 _TRIES = 5
 _POLL_S = 0.1
 
-Watch = Callable[[int, int], None]
+ExportProgress = Callable[[int, int], None]
 "Called with the rows written and the most there can be."
 
 
@@ -72,12 +80,12 @@ class ExportSummary:
         }
 
 
-async def export(
+async def export_to_file(
     order: ExportOrder,
     stores: Stores,
-    shelf: Shelf,
+    shelf: ArtifactStore,
     *,
-    watch: Watch | None = None,
+    watch: ExportProgress | None = None,
     clock: Clock | None = None,
 ) -> ExportSummary:
     """Write everything an app holds of a subject at this moment into one file.
@@ -95,11 +103,11 @@ async def export(
     waiting = await _wait_for_uploads(order, stores)
     until_ms = clock.now_ms()
     for _ in range(_TRIES):
-        with _scratch_folder(order.out) as folder:
+        with _make_scratch_folder(order.out) as folder:
             source = await open_source(
                 stores, shelf, order.app_id, order.subject, order.since_ms, Path(folder)
             )
-            file = await asyncio.to_thread(_write, order, source, watch)
+            file = await asyncio.to_thread(_write_file, order, source, watch)
         if file is not None:
             return ExportSummary(order, file.rows, until_ms, file.digest, waiting)
         if order.out == STANDARD_OUTPUT:
@@ -113,7 +121,7 @@ async def check_app(stores: Stores, app_id: str) -> None:
     Errors:
         NotFound: it does not
     """
-    book = await stores.access.book()
+    book = await stores.access.read_all()
     if app_id not in book.apps:
         named = ", ".join(sorted(book.apps)) or "none"
         raise NotFound(f"there is no app named {app_id}; there are: {named}")
@@ -134,17 +142,17 @@ def check_subject(subject: str) -> Subject:
 def read_tables(subject: Subject, source: ExportSource) -> list[Any] | None:
     """Read a source into memory, with the columns of an export; None when what was read is out of date."""
     try:
-        tables = [_table_of_batch(subject, batch) for batch in source.tables()]
+        tables = [_table_from_batch(subject, batch) for batch in source.tables()]
     except NotFound:
         return None
     return tables if source.is_current() else None
 
 
-def _table_of_batch(subject: Subject, batch: Any) -> Any:
+def _table_from_batch(subject: Subject, batch: Any) -> Any:
     """Give a batch of a source the columns of an export."""
     if subject == "queries":
-        return queries_table(batch)
-    return records_table(subject, batch["json"].to_pylist(), batch["offset"].to_pylist())
+        return table_from_queries(batch)
+    return table_from_records(subject, batch["json"].to_pylist(), batch["offset"].to_pylist())
 
 
 async def _wait_for_uploads(order: ExportOrder, stores: Stores) -> int:
@@ -158,30 +166,32 @@ async def _wait_for_uploads(order: ExportOrder, stores: Stores) -> int:
     return await stores.intake.depth(order.app_id)
 
 
-def _write(order: ExportOrder, source: ExportSource, watch: Watch | None) -> TableFile | None:
+def _write_file(order: ExportOrder, source: ExportSource, watch: ExportProgress | None) -> TableFile | None:
     """Write the file; None, and no file, when what was read is out of date."""
     file = TableFile(order.out, order.form, SCHEMAS[order.subject], keep_formulas=order.keep_formulas)
     try:
         with file:
             for batch in source.tables():
                 if order.form == "jsonl" and order.subject != "queries":
-                    file.write_json([record_of(stored) for stored in batch["json"].to_pylist()])
+                    file.write_json(
+                        [ingest_record_from_stored(stored) for stored in batch["json"].to_pylist()]
+                    )
                 else:
-                    file.write(_table_of_batch(order.subject, batch))
+                    file.write(_table_from_batch(order.subject, batch))
                 if watch is not None:
                     watch(file.rows, source.rows)
             if not source.is_current():
-                raise _OutOfDate
-    except (_OutOfDate, NotFound):
+                raise _SourceOutdated
+    except (_SourceOutdated, NotFound):
         return None
     return file
 
 
-class _OutOfDate(Exception):
+class _SourceOutdated(Exception):
     """Rows were erased, or files replaced, since they were read."""
 
 
-def _scratch_folder(out: str) -> tempfile.TemporaryDirectory[str]:
+def _make_scratch_folder(out: str) -> tempfile.TemporaryDirectory[str]:
     """Make the folder that takes what is not settled yet: beside the file."""
     if out == STANDARD_OUTPUT:
         return tempfile.TemporaryDirectory(prefix="kiosk-export-")

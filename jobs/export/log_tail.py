@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from actors.intake.segment_rows import settling
-from cluster.artifacts.segment_files import position
+from actors.intake.segment_rows import build_compaction_batch
+from cluster.artifacts.segment_files import position_from_offset
 from cluster.artifacts.tables import RECORDS
-from cluster.store.ports.stores import Change, ChangeLog, Noun
+from cluster.store.ports.stores import ChangeLog, ChangeLogEntry, Noun
 
 _PAGE = 1_000
 _COLUMNS = {"interaction": ("reader", "at_ms", "offset", "json")}
@@ -37,9 +37,9 @@ class LogTail:
         """Readers or ids of users whose settled rows are gone."""
         return frozenset().union(*self._erased)
 
-    def add(self, changes: list[Change]) -> None:
+    def add(self, changes: list[ChangeLogEntry]) -> None:
         """Add a page of changes, in the order of the log."""
-        settled = settling(self.noun, changes)
+        settled = build_compaction_batch(self.noun, changes)
         table = settled.table.select(list(_COLUMNS.get(self.noun, _RECORD)))
         pq.write_table(table, self._path(self._pages), compression="zstd")
         self._pages += 1
@@ -50,7 +50,7 @@ class LogTail:
         """Read the rows that were not erased, oldest first."""
         for page in range(self._pages):
             gone = frozenset[str]().union(*self._erased[page + 1 :])
-            yield without_readers(pq.read_table(self._path(page)), gone)
+            yield remove_users(pq.read_table(self._path(page)), gone)
 
     def records_newest_first(self) -> Iterator[Any]:
         """Read the rows, newest page first; an erased user stands as a removal before what came later."""
@@ -64,7 +64,7 @@ class LogTail:
         return self.folder / f"{page:06d}.parquet"
 
 
-def without_readers(table: Any, gone: frozenset[str]) -> Any:
+def remove_users(table: Any, gone: frozenset[str]) -> Any:
     """Leave out the rows of some readers."""
     if not gone:
         return table
@@ -81,13 +81,15 @@ async def read_tail(
     """
     tail = LogTail(noun, folder)
     reached = after
-    while position(reached) < position(until):
+    while position_from_offset(reached) < position_from_offset(until):
         page = await changes.read(app_id, {noun: reached}, count=_PAGE, block_ms=0)
         if not page:
             break
-        wanted = [change for change in page if position(change.offset) <= position(until)]
+        wanted = [
+            change for change in page if position_from_offset(change.offset) <= position_from_offset(until)
+        ]
         if wanted:
             tail.add(wanted)
         reached = page[-1].offset
     first = await changes.first(app_id, noun)
-    return None if position(first) > position(after) else tail
+    return None if position_from_offset(first) > position_from_offset(after) else tail

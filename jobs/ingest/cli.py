@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cluster.errors import Invalid
-from jobs.ingest.delimited_files import Layout
-from jobs.ingest.pipeline import Order
+from jobs.ingest.delimited_files import DelimitedFormat
+from jobs.ingest.pipeline import IngestOrder
 
 _MOST = 100_000
 _ABOUT = """\
@@ -42,7 +42,7 @@ examples
 """
 
 
-def read_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="kiosk ingest",
@@ -67,15 +67,19 @@ def read_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--format", choices=("jsonl", "csv", "tsv", "parquet"), help="when the name does not tell"
     )
-    _add_looks(parser)
+    _add_format_options(parser)
     parser.add_argument(
         "--chunk",
-        type=count,
+        type=parse_count,
         metavar="N",
         help="rows written together; 2,000 interactions or 500 records when not said",
     )
     parser.add_argument(
-        "--at-once", type=count, default=1, metavar="N", help="so many files at once, each as a task on Ray"
+        "--at-once",
+        type=parse_count,
+        default=1,
+        metavar="N",
+        help="so many files at once, each as a task on Ray",
     )
     parser.add_argument(
         "--state",
@@ -88,7 +92,7 @@ def read_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def _add_looks(parser: argparse.ArgumentParser) -> None:
+def _add_format_options(parser: argparse.ArgumentParser) -> None:
     """Add what says how files are written and how much of them is read."""
     parser.add_argument(
         "--delimiter",
@@ -107,13 +111,13 @@ def _add_looks(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="read, map and check the first 1,000 rows, show what they become, and write nothing",
     )
-    parser.add_argument("--limit", type=count, default=0, metavar="N", help="read so many rows at most")
+    parser.add_argument("--limit", type=parse_count, default=0, metavar="N", help="read so many rows at most")
     parser.add_argument(
         "--keep-going", action="store_true", help="read on although none of the first 1,000 rows was accepted"
     )
 
 
-def rules_of(arguments: argparse.Namespace) -> tuple[str, ...]:
+def read_mapping_rules(arguments: argparse.Namespace) -> tuple[str, ...]:
     """List the rules of the mapping, those of the file first.
 
     Errors:
@@ -129,26 +133,26 @@ def rules_of(arguments: argparse.Namespace) -> tuple[str, ...]:
     return (*(rule for rule in rules if rule and not rule.startswith("#")), *arguments.map)
 
 
-def order_of(arguments: argparse.Namespace) -> Order:
+def order_from_arguments(arguments: argparse.Namespace) -> IngestOrder:
     """Make the order of a command line.
 
     Errors:
         Invalid: the file of rules can't be read, or the layout makes no sense
     """
-    return Order(
+    return IngestOrder(
         address=arguments.address,
         noun=arguments.noun,
         app_id=arguments.app,
-        mapping=rules_of(arguments),
+        mapping=read_mapping_rules(arguments),
         format=arguments.format,
         chunk=arguments.chunk or (2_000 if arguments.noun == "interaction" else 500),
-        layout=Layout(arguments.delimiter.replace("\\t", "\t"), arguments.encoding),
+        layout=DelimitedFormat(arguments.delimiter.replace("\\t", "\t"), arguments.encoding),
         limit=arguments.limit,
         keep_going=arguments.keep_going,
     )
 
 
-def count(text: str) -> int:
+def parse_count(text: str) -> int:
     """Read a number of rows, files or tasks.
 
     Errors:

@@ -8,7 +8,7 @@ from typing import Any, overload
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.ingest.row import Row, Unreadable
+from jobs.ingest.row import Row, UnreadableRow
 
 _YEAR_1_MS, _YEAR_10000_MS = -62_135_596_800_000, 253_402_300_800_000
 _ZULU, _NOTHING = pa.scalar("Z"), pa.scalar("")
@@ -26,7 +26,7 @@ class ColumnRows(Sequence[Row]):
         return int(self.table.num_rows)
 
     def __iter__(self) -> Iterator[Row]:
-        return iter(self._made())
+        return iter(self._build_rows())
 
     @overload
     def __getitem__(self, at: int) -> Row: ...
@@ -35,27 +35,27 @@ class ColumnRows(Sequence[Row]):
     def __getitem__(self, at: slice) -> Sequence[Row]: ...
 
     def __getitem__(self, at: int | slice) -> Row | Sequence[Row]:
-        return self._made()[at]
+        return self._build_rows()[at]
 
-    def _made(self) -> list[Row]:
+    def _build_rows(self) -> list[Row]:
         if self._rows is None:
             names = self.table.schema.names
             self._rows = [
-                row if isinstance(row, dict) else Unreadable(row, "")
+                row if isinstance(row, dict) else UnreadableRow(row, "")
                 for batch in self.table.to_batches()
-                for row in batch_rows(names, batch)
+                for row in read_batch_rows(names, batch)
             ]
         return self._rows
 
 
-def batch_rows(names: Sequence[str], batch: Any) -> Iterator[dict[str, Any] | str]:
+def read_batch_rows(names: Sequence[str], batch: Any) -> Iterator[dict[str, Any] | str]:
     """Give the rows of a batch; instead of one that Python can't hold (text that is no UTF-8, the year 300,000) why."""
     try:
-        columns = [_values(column) for column in batch.columns]
+        columns = [_column_values(column) for column in batch.columns]
     except (ValueError, OverflowError) as error:
         if batch.num_rows > 1:
             for at in range(batch.num_rows):
-                yield from batch_rows(names, batch.slice(at, 1))
+                yield from read_batch_rows(names, batch.slice(at, 1))
         else:
             yield f"can't be read: {error}"
         return
@@ -67,7 +67,7 @@ def batch_rows(names: Sequence[str], batch: Any) -> Iterator[dict[str, Any] | st
             yield dict(zip(names, row, strict=True))
 
 
-def cut_batches(batches: Iterator[Any], size: int, skip: int) -> Iterator[Any]:
+def split_batches(batches: Iterator[Any], size: int, skip: int) -> Iterator[Any]:
     """Put batches together to tables of exactly `size` rows (the last one may be smaller) behind `skip` rows."""
     waiting: list[Any] = []
     wanted = size
@@ -85,7 +85,7 @@ def cut_batches(batches: Iterator[Any], size: int, skip: int) -> Iterator[Any]:
         yield pa.Table.from_batches(waiting)
 
 
-def moments_text(column: Any) -> Any | None:
+def format_timestamps(column: Any) -> Any | None:
     """Write a column of moments as text in UTC with milliseconds; None when a year has not four digits."""
     at = column.cast(pa.timestamp("ms", "UTC"), safe=False)
     bounds = pc.min_max(at.cast(pa.int64())).as_py()
@@ -96,10 +96,10 @@ def moments_text(column: Any) -> Any | None:
     return None
 
 
-def _values(column: Any) -> list[Any]:
+def _column_values(column: Any) -> list[Any]:
     """Read a column; moments as text in UTC, which is what they become anyway."""
     if pa.types.is_timestamp(column.type):
-        texts = moments_text(column)
+        texts = format_timestamps(column)
         if texts is not None:
             return list(texts.to_pylist())
     return list(column.to_pylist())

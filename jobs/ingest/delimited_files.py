@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from cluster.errors import Invalid
-from jobs.ingest.row import Row, Unreadable, beginning
+from jobs.ingest.row import Row, UnreadableRow, shorten_row
 
 LONGEST_CELL = 1 << 20
 "Characters; a quote that is left open takes no more than this from the rows behind it."
@@ -25,7 +25,7 @@ _QUOTED = re.compile(r'"[^"]*"')
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class DelimitedFormat:
     """How a delimited file is written."""
 
     delimiter: str = ""
@@ -62,14 +62,14 @@ class ByteStream(io.RawIOBase):
         return len(data)
 
 
-def open_text(stream: ByteStream, layout: Layout) -> io.TextIOWrapper:
-    """Decode a stream as `delimited_rows` reads it; bytes that are no characters become surrogates."""
+def open_text(stream: ByteStream, layout: DelimitedFormat) -> io.TextIOWrapper:
+    """Decode a stream as `read_delimited_rows` reads it; bytes that are no characters become surrogates."""
     encoding = layout.encoding or "utf-8-sig"
     buffered = io.BufferedReader(stream, _BLOCK)
     return io.TextIOWrapper(buffered, encoding=encoding, errors="surrogateescape", newline="")
 
 
-def delimited_rows(text: TextIO, separator: str, name: str, longest: int) -> Iterator[Row]:
+def read_delimited_rows(text: TextIO, separator: str, name: str, longest: int) -> Iterator[Row]:
     """Read the rows behind the header; `name` is what the file is called in messages.
 
     Without a separator the header line shows it: a comma, or the one of `;`, tab and `|` that parts a line without.
@@ -84,22 +84,22 @@ def delimited_rows(text: TextIO, separator: str, name: str, longest: int) -> Ite
     csv.field_size_limit(LONGEST_CELL)
     lines = _Lines(text, longest)
     first = _first_line(lines, name)
-    separator = separator or _separator(first)
+    separator = separator or _detect_separator(first)
     reader = csv.reader(lines, delimiter=separator)
-    names = _header(reader, name)
+    names = _read_header(reader, name)
     while True:
         try:
             cells = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            yield Unreadable(_told(error), "")
+            yield UnreadableRow(_csv_error_message(error), "")
             continue
         if cells:
-            yield _row(names, cells, separator)
+            yield _row_from_cells(names, cells, separator)
 
 
-def header_names(text: TextIO, separator: str, name: str, longest: int) -> list[str]:
+def read_header_names(text: TextIO, separator: str, name: str, longest: int) -> list[str]:
     """Read the names of the columns.
 
     Errors:
@@ -107,7 +107,7 @@ def header_names(text: TextIO, separator: str, name: str, longest: int) -> list[
     """
     lines = _Lines(text, longest)
     first = _first_line(lines, name)
-    return _header(csv.reader(lines, delimiter=separator or _separator(first)), name)
+    return _read_header(csv.reader(lines, delimiter=separator or _detect_separator(first)), name)
 
 
 class _Lines:
@@ -153,7 +153,7 @@ def _first_line(lines: _Lines, name: str) -> str:
     return first
 
 
-def _separator(header: str) -> str:
+def _detect_separator(header: str) -> str:
     """Tell from a header line what parts its cells; a comma when nothing else does."""
     bare = _QUOTED.sub("", header)
     if "," in bare:
@@ -162,11 +162,11 @@ def _separator(header: str) -> str:
     return separator if count else ","
 
 
-def _header(reader: Iterator[list[str]], name: str) -> list[str]:
+def _read_header(reader: Iterator[list[str]], name: str) -> list[str]:
     try:
         cells = next(reader, [])
     except csv.Error as error:
-        raise Invalid(f"{name} has no header line: {_told(error)}") from error
+        raise Invalid(f"{name} has no header line: {_csv_error_message(error)}") from error
     names = [cell.strip() for cell in cells]
     if not any(names):
         raise Invalid(f"{name} has no header line")
@@ -178,7 +178,7 @@ def _header(reader: Iterator[list[str]], name: str) -> list[str]:
     return names
 
 
-def _row(names: Sequence[str], cells: Sequence[str], separator: str) -> Row:
+def _row_from_cells(names: Sequence[str], cells: Sequence[str], separator: str) -> Row:
     reason = ""
     if len(cells) != len(names):
         reason = f"{len(cells)} cells, the header has {len(names)}"
@@ -186,7 +186,7 @@ def _row(names: Sequence[str], cells: Sequence[str], separator: str) -> Row:
         reason = "not UTF-8"
     if reason:
         text = separator.join(cells).encode("utf-8", "surrogateescape")
-        return Unreadable(reason, beginning(text))
+        return UnreadableRow(reason, shorten_row(text))
     return {name: cell for name, cell in zip(names, cells, strict=True) if cell and name}
 
 
@@ -201,7 +201,7 @@ def _is_utf8(cell: str) -> bool:
     return True
 
 
-def _told(error: csv.Error) -> str:
+def _csv_error_message(error: csv.Error) -> str:
     if "field larger" in str(error):
         return f"a cell is longer than {LONGEST_CELL:,} characters; is a quote left open?"
     return f"can't be read: {error}"

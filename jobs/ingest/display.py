@@ -11,15 +11,15 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from cluster.errors import HouseError, Unavailable
-from jobs.ingest.pipeline import Order, Report
-from jobs.ingest.preview import Preview
-from jobs.ingest.progress import Progress as Standing
-from jobs.ingest.reasons import Reason
+from jobs.ingest.pipeline import IngestOrder, IngestReport
+from jobs.ingest.preview import IngestPreview
+from jobs.ingest.progress import IngestProgress as Standing
+from jobs.ingest.reasons import RejectionReason
 
 _LONGEST_SAMPLE = 2_000
 
 
-class Display:
+class IngestDisplay:
     """Draws progress on standard error and the summary on standard output.
 
     With `as_json`, standard output belongs to the JSON object, so the summary is on standard error too.
@@ -40,7 +40,7 @@ class Display:
         self._task = self._bars.add_task("ingest", total=None, counts="reading the first rows")
         self._first: int | None = None
 
-    def __enter__(self) -> Display:
+    def __enter__(self) -> IngestDisplay:
         self._bars.start()
         return self
 
@@ -64,7 +64,7 @@ class Display:
             counts=f"{standing.rows:,} rows  {rate:,.0f}/s  {standing.refused:,} refused",
         )
 
-    def end_of_file(self, address: str, report: Report) -> None:
+    def show_file_report(self, address: str, report: IngestReport) -> None:
         """Say what one of many files came to."""
         self._summary.print(
             f"{report.accepted:,} accepted, {report.refused:,} refused, {report.failed:,} failed: {address}",
@@ -72,14 +72,14 @@ class Display:
             highlight=False,
         )
 
-    def end(self, report: Report) -> None:
+    def show_report(self, report: IngestReport) -> None:
         """Say what it came to."""
         self._summary.print(
             f"{report.accepted:,} accepted, {report.refused:,} refused, {report.failed:,} failed; "
             f"{report.rows:,} rows in {report.seconds:.1f} s ({report.rows_per_s:,.0f}/s)",
             highlight=False,
         )
-        print_reasons(self._summary, report.reasons, report.warnings)
+        print_rejections(self._summary, report.reasons, report.warnings)
         if report.already:
             self._summary.print("all of it was in already; --restart takes it a second time", highlight=False)
         if report.quarantine is not None:
@@ -91,7 +91,7 @@ class Display:
             )
 
 
-def print_reasons(console: Console, reasons: Sequence[Reason], warnings: Sequence[str]) -> None:
+def print_rejections(console: Console, reasons: Sequence[RejectionReason], warnings: Sequence[str]) -> None:
     """Print the commonest reasons with an example each, and what looks wrong."""
     for reason in reasons:
         example = f" For example row {reason.row:,}: {reason.example[:160]}" if reason.example else ""
@@ -102,7 +102,7 @@ def print_reasons(console: Console, reasons: Sequence[Reason], warnings: Sequenc
         console.print(f"warning: {warning}", markup=False, highlight=False, soft_wrap=True)
 
 
-def show_preview(order: Order, found: Preview, *, as_json: bool) -> None:
+def show_preview(order: IngestOrder, found: IngestPreview, *, as_json: bool) -> None:
     """Print what a dry run found, on standard output."""
     if as_json:
         told = {
@@ -123,16 +123,16 @@ def show_preview(order: Order, found: Preview, *, as_json: bool) -> None:
         "nothing was written",
         highlight=False,
     )
-    print_reasons(console, found.reasons, found.warnings)
+    print_rejections(console, found.reasons, found.warnings)
 
 
-def _reasons_json(reasons: Sequence[Reason]) -> list[dict[str, object]]:
+def _reasons_json(reasons: Sequence[RejectionReason]) -> list[dict[str, object]]:
     return [
         {"reason": one.text, "count": one.count, "row": one.row, "example": one.example} for one in reasons
     ]
 
 
-def tell_end(order: Order, report: Report) -> None:
+def print_report_json(order: IngestOrder, report: IngestReport) -> None:
     """Say on standard output, as one JSON object, what an ingest came to."""
     told = {
         "app_id": order.app_id,
@@ -152,7 +152,7 @@ def tell_end(order: Order, report: Report) -> None:
     sys.stdout.write(json.dumps(told) + "\n")
 
 
-def tell_stop(error: HouseError, as_json: bool) -> int:
+def print_stop(error: HouseError, as_json: bool) -> int:
     """Say why nothing more came in; return the exit code."""
     if as_json:
         sys.stdout.write(json.dumps({"error": {"code": error.code, "message": error.message}}) + "\n")

@@ -25,22 +25,22 @@ from urllib.parse import quote
 
 import ray
 
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore
 from cluster.errors import HouseError, Refusal
-from cluster.runtime.artifact_access import open_shelf_of
+from cluster.runtime.artifact_access import open_artifact_store_of
 from cluster.runtime.bootstrap import connect_ray
 from cluster.runtime.connecting import ADMIN_S, connect
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
-from jobs.ingest.pipeline import Order, Report, ingest, run_of
-from jobs.ingest.reasons import merged
-from jobs.ingest.sources import find
+from jobs.ingest.pipeline import IngestOrder, IngestReport, ingest, run_from_order
+from jobs.ingest.reasons import merge_reasons
+from jobs.ingest.sources import find_files
 
 Connect = Callable[[], OpenStores]
-OpenShelf = Callable[[], Shelf]
+OpenShelf = Callable[[], ArtifactStore]
 
-Told = Callable[[str, Report], None]
+FileCallback = Callable[[str, IngestReport], None]
 "Hears of every file as it ends: its address, and what it came to."
 
 CPUS = 0.5
@@ -48,13 +48,13 @@ CPUS = 0.5
 
 
 def ingest_files(
-    order: Order,
+    order: IngestOrder,
     *,
     state_dir: Path | None = None,
     restart: bool = False,
     at_once: int = 4,
-    told: Told | None = None,
-) -> Report:
+    told: FileCallback | None = None,
+) -> IngestReport:
     """Ingest all files behind an address on the Ray of this installation, or on one that is started for it.
 
     `told` is called with every file as it ends.
@@ -74,25 +74,25 @@ def ingest_files(
     reports = ingest_on_ray(
         order,
         _connect,
-        partial(open_shelf_of, str(settings.data_dir)),
+        partial(open_artifact_store_of, str(settings.data_dir)),
         state_dir=state_dir,
         restart=restart,
         at_once=at_once,
         told=told,
     )
-    return total(reports, time.monotonic() - started_s)
+    return sum_reports(reports, time.monotonic() - started_s)
 
 
 def ingest_on_ray(
-    order: Order,
+    order: IngestOrder,
     connect: Connect,
     open_shelf: OpenShelf,
     *,
     state_dir: Path,
     restart: bool = False,
     at_once: int = 4,
-    told: Told | None = None,
-) -> list[Report]:
+    told: FileCallback | None = None,
+) -> list[IngestReport]:
     """Ingest all files behind an address, `at_once` at a time; return a report per file, in their order.
 
     `connect` opens the stores in the task's own process, so that no address travels. `told` is called with
@@ -101,15 +101,17 @@ def ingest_on_ray(
     Errors:
         HouseError: the first file that failed, after the ones at work have ended
     """
-    addresses = [_address(order.address, source.path) for source in find(order.address, order.format)]
+    addresses = [
+        _file_address(order.address, source.path) for source in find_files(order.address, order.format)
+    ]
     if restart:
         # here and once: a task that Ray starts again must go on, not begin again
         for address in addresses:
-            run_of(replace(order, address=address), state_dir).forget()
+            run_from_order(replace(order, address=address), state_dir).reset()
     task = ray.remote(_ingest_file).options(max_retries=5, num_cpus=CPUS)
     coming = list(enumerate(addresses))
     running: dict[Any, int] = {}
-    reports: dict[int, Report] = {}
+    reports: dict[int, IngestReport] = {}
     failed: HouseError | None = None
     while running or (coming and failed is None):
         while coming and failed is None and len(running) < at_once:
@@ -130,14 +132,14 @@ def ingest_on_ray(
     return [reports[number] for number in sorted(reports)]
 
 
-def total(reports: Sequence[Report], seconds: float) -> Report:
+def sum_reports(reports: Sequence[IngestReport], seconds: float) -> IngestReport:
     """Add up the reports of files; `seconds` is what all of them took together, side by side."""
     quarantines = [report.quarantine for report in reports if report.quarantine is not None]
     # several files have several: they stand below one folder
     quarantine = quarantines[0] if len(quarantines) == 1 else None
     if len(quarantines) > 1:
         quarantine = quarantines[0].parent.parent / "*" / quarantines[0].name
-    return Report(
+    return IngestReport(
         rows=sum(report.rows for report in reports),
         accepted=sum(report.accepted for report in reports),
         refused=sum(report.refused for report in reports),
@@ -145,7 +147,7 @@ def total(reports: Sequence[Report], seconds: float) -> Report:
         seconds=seconds,
         quarantine=quarantine,
         already=bool(reports) and all(report.already for report in reports),
-        reasons=merged([report.reasons for report in reports]),
+        reasons=merge_reasons([report.reasons for report in reports]),
         warnings=tuple(dict.fromkeys(warning for report in reports for warning in report.warnings)),
     )
 
@@ -155,10 +157,12 @@ def _connect() -> OpenStores:
     return connect(slow_s=ADMIN_S)
 
 
-def _ingest_file(order: Order, connect: Connect, open_shelf: OpenShelf, state_dir: Path) -> Report | Refusal:
-    async def work() -> Report:
+def _ingest_file(
+    order: IngestOrder, connect: Connect, open_shelf: OpenShelf, state_dir: Path
+) -> IngestReport | Refusal:
+    async def work() -> IngestReport:
         async with connect() as stores:
-            segments = SegmentShelf(open_shelf())
+            segments = SegmentStore(open_shelf())
             return await ingest(order, stores, state_dir=state_dir, segments=segments)
 
     try:
@@ -167,7 +171,7 @@ def _ingest_file(order: Order, connect: Connect, open_shelf: OpenShelf, state_di
         return Refusal.of(error)
 
 
-def _address(address: str, path: str) -> str:
+def _file_address(address: str, path: str) -> str:
     scheme, separator, rest = address.partition("://")
     _, mark, options = rest.partition("?")
     return f"{scheme}{separator}{quote(path)}{mark}{options}" if separator else path

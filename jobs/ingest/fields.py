@@ -24,7 +24,7 @@ def show_fields(words: Sequence[str]) -> int:
         sys.stderr.write(_USAGE + "\n")
         return 2
     schema = record_schema(nouns[0])["properties"]["data"]["items"]
-    fields = _fields_of(schema)
+    fields = _list_fields(schema)
     if "--json" in words:
         sys.stdout.write(json.dumps(fields) + "\n")
         return 0
@@ -35,32 +35,32 @@ def show_fields(words: Sequence[str]) -> int:
         table.add_row(name, field["takes"], field["required"])
     console = Console(highlight=False)
     console.print(table, markup=False)
-    kinds = _types_of(schema)
+    kinds = _list_types(schema)
     if kinds:
         console.print("one of user_id and anonymous_id is required")
         console.print("types: " + ", ".join(sorted(kinds)), markup=False)
     return 0
 
 
-def _fields_of(schema: dict[str, Any]) -> dict[str, dict[str, str]]:
+def _list_fields(schema: dict[str, Any]) -> dict[str, dict[str, str]]:
     """List fields; of a union of types those of all, with the types that require one."""
     members = schema.get("oneOf") or schema.get("anyOf") or [schema]
     fields: dict[str, dict[str, str]] = {}
     needs: dict[str, list[str]] = {}
     for member in members:
         for name, field in member.get("properties", {}).items():
-            fields.setdefault(name, {"takes": _takes(field), "required": ""})
+            fields.setdefault(name, {"takes": _describe_values(field), "required": ""})
         for name in member.get("required", ()):
-            needs.setdefault(name, []).extend(_types_of(member))
+            needs.setdefault(name, []).extend(_list_types(member))
     for name, kinds in needs.items():
-        everywhere = len(members) == 1 or len(kinds) == len(_types_of(schema))
+        everywhere = len(members) == 1 or len(kinds) == len(_list_types(schema))
         fields[name]["required"] = "yes" if everywhere else "for " + ", ".join(sorted(kinds))
     if "type" in fields and len(members) > 1:
         fields["type"]["takes"] = "one of the types below"
     return fields
 
 
-def _types_of(schema: dict[str, Any]) -> list[str]:
+def _list_types(schema: dict[str, Any]) -> list[str]:
     """List the values that `type` has in a schema or in the members of a union."""
     found: list[str] = []
     for member in schema.get("oneOf") or schema.get("anyOf") or [schema]:
@@ -69,7 +69,7 @@ def _types_of(schema: dict[str, Any]) -> list[str]:
     return found
 
 
-def _takes(field: dict[str, Any]) -> str:
+def _describe_values(field: dict[str, Any]) -> str:
     """Say in few words what a field takes."""
     if "enum" in field:
         values = field["enum"]
@@ -77,8 +77,8 @@ def _takes(field: dict[str, Any]) -> str:
         return "one of " + ", ".join(map(str, values[:_MOST_VALUES])) + more
     options = [one for one in field.get("anyOf", field.get("oneOf", ())) if one.get("type") != "null"]
     if options:
-        return " or ".join(dict.fromkeys(map(_takes, options)))
+        return " or ".join(dict.fromkeys(map(_describe_values, options)))
     kind = field.get("type", "text" if "format" in field else "anything")
     if kind == "array":
-        return f"list of {_takes(field.get('items', {}))}"
+        return f"list of {_describe_values(field.get('items', {}))}"
     return f"{kind} ({field['format']})" if "format" in field else str(kind)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobs.ingest.mapping import FieldMap, Reader
-from jobs.ingest.row import Row, Unreadable
-from jobs.ingest.sources import Source, column_names
+from jobs.ingest.mapping import FieldMap, RowReader
+from jobs.ingest.row import Row, UnreadableRow
+from jobs.ingest.sources import SourceFile, read_column_names
 
 _SAMPLED_ROWS = 200
 
 
-def check_columns_of(mapping: FieldMap, found: Sequence[Source]) -> None:
+def check_source_columns(mapping: FieldMap, found: Sequence[SourceFile]) -> None:
     """See that files have the columns that a mapping names.
 
     Errors:
@@ -20,15 +20,15 @@ def check_columns_of(mapping: FieldMap, found: Sequence[Source]) -> None:
     if not mapping.rules:
         return
     for source in found:
-        names = column_names(source)
+        names = read_column_names(source)
         if names is not None:
             mapping.check_columns(names)
 
 
-def warnings_of(rows: Sequence[Row], read: Reader, mapping: FieldMap) -> list[str]:
+def find_warnings(rows: Sequence[Row], read: RowReader, mapping: FieldMap) -> list[str]:
     """Say what looks wrong with the first rows of an ingest although they may be accepted."""
-    records = [read(row) for row in rows[:_SAMPLED_ROWS] if not isinstance(row, Unreadable)]
-    name = mapping.float_ids(records)
+    records = [read(row) for row in rows[:_SAMPLED_ROWS] if not isinstance(row, UnreadableRow)]
+    name = mapping.find_float_ids(records)
     if not name:
         return []
     return [f"every {name} ends in '.0': whole numbers that a table wrote as decimals; map it with :integer"]

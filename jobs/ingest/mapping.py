@@ -54,13 +54,13 @@ _SPLIT = ("list", "numbers", "paths")
 KINDS = tuple(sorted({*_KINDS.values()}))
 "What a value can be made into."
 _SECONDS_BELOW = 100_000_000_000
-_TRUTHS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
-Reader = Callable[[Mapping[str, Any]], dict[str, Any]]
+RowReader = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class MappingRule:
     """One target field, where its value comes from and what it becomes."""
 
     target: tuple[str, ...]
@@ -79,7 +79,7 @@ class Rule:
 class FieldMap:
     """All rules; without any, columns are fields."""
 
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[MappingRule, ...] = ()
 
     @classmethod
     def parse(cls, texts: Sequence[str]) -> FieldMap:
@@ -88,15 +88,15 @@ class FieldMap:
         Errors:
             Invalid: a rule makes no sense
         """
-        return cls(tuple(_rule(text) for text in texts))
+        return cls(tuple(_parse_rule(text) for text in texts))
 
-    def reader(self, format: str) -> Reader:
+    def build_reader(self, format: str) -> RowReader:
         """Give the function that makes a record of a row of such a file."""
         if self.rules:
-            return self._mapped
+            return self._map_row
         if format == "jsonl":
             return dict
-        known: dict[str, Rule] = {}
+        known: dict[str, MappingRule] = {}
         as_it_is: dict[str, bool] = {}
         "Column -> is a text in it taken over without a look?"
 
@@ -108,21 +108,21 @@ class FieldMap:
                     continue
                 rule = known.get(name)
                 if rule is None:
-                    rule = known[name] = _rule_of(name)
+                    rule = known[name] = _rule_from_name(name)
                     as_it_is[name] = len(rule.target) == 1 and rule.kind in ("", "text")
-                _put(record, rule, value)
+                _set_value(record, rule, value)
             return record
 
         return by_name
 
-    def columns(self, table: Any) -> Any | None:
+    def map_columns(self, table: Any) -> Any | None:
         """Give whole columns their fields, as `reader` does it row by row; None where that takes a look at values."""
         if not self.rules:
             return table
         names, found = frozenset(table.schema.names), dict[str, Any]()
         for rule in self.rules:
             name = rule.target[0]
-            plainly = rule.target == (name,) and rule.kind == _kind_of(name) and name not in found
+            plainly = rule.target == (name,) and rule.kind == _target_kind(name) and name not in found
             plainly = plainly and not rule.option and not rule.table
             if plainly and rule.constant is None and "." not in rule.column and rule.column in names:
                 found[name] = table[rule.column]
@@ -143,9 +143,9 @@ class FieldMap:
             if rule.constant is None and column not in names and column.partition(".")[0] not in names:
                 _, colon, kind = column.rpartition(":")
                 hint = f"; kinds after a colon are {', '.join(KINDS)}" if colon and kind.isalpha() else ""
-                raise Invalid(f"there is no column {column!r}; there are {_listed(names)}{hint}")
+                raise Invalid(f"there is no column {column!r}; there are {_join_names(names)}{hint}")
 
-    def float_ids(self, records: Sequence[Mapping[str, Any]]) -> str:
+    def find_float_ids(self, records: Sequence[Mapping[str, Any]]) -> str:
         """Name an id field all of whose values end in `.0`, as tables write whole numbers; empty when there is none."""
         for name in ("user_id", "anonymous_id", "product_id"):
             values = [record[name] for record in records if name in record]
@@ -153,28 +153,30 @@ class FieldMap:
                 return name
         return ""
 
-    def _mapped(self, row: Mapping[str, Any]) -> dict[str, Any]:
+    def _map_row(self, row: Mapping[str, Any]) -> dict[str, Any]:
         record: dict[str, Any] = {}
         for rule in self.rules:
-            _put(record, rule, _look(row, rule.column) if rule.constant is None else rule.constant)
+            _set_value(
+                record, rule, _read_value(row, rule.column) if rule.constant is None else rule.constant
+            )
         return record
 
 
 # --- rules --------------------------------------------------------------------------------------------------------
 
 
-def _rule(text: str) -> Rule:
+def _parse_rule(text: str) -> MappingRule:
     target, constant, value = text.partition(":=")
     if constant and target and "=" not in target:
-        return Rule(_path(target), constant=value, kind=_kind_of(target))
+        return MappingRule(_parse_path(target), constant=value, kind=_target_kind(target))
     target, equals, column = text.partition("=")
     if not (target.strip(":") and equals and column):
         raise Invalid(f"mapping {text!r} is neither field=column nor field:=value")
     table: Mapping[str, str] = {}
     if tabled := _TABLED.fullmatch(column):
-        column, table = tabled["column"], _table(tabled["table"], text)
+        column, table = tabled["column"], _parse_value_table(tabled["table"], text)
     named = _NAMED.fullmatch(column)
-    bare, kind, option = column, _kind_of(target), ""
+    bare, kind, option = column, _target_kind(target), ""
     if named is not None and named["kind"] in KINDS:
         bare, kind, option = named["column"], named["kind"], named["option"] or ""
     elif named is not None and named["option"] is not None:
@@ -190,13 +192,13 @@ def _rule(text: str) -> Rule:
             "and the one inside a path, for example categories=cat|>"
         )
     filled = separators + "|>"[len(separators) :]
-    return Rule(
-        _path(target), bare, kind=kind, option=option, table=table,
+    return MappingRule(
+        _parse_path(target), bare, kind=kind, option=option, table=table,
         item_separator=filled[0], level_separator=filled[1],
     )  # fmt: skip
 
 
-def _table(text: str, rule: str) -> dict[str, str]:
+def _parse_value_table(text: str, rule: str) -> dict[str, str]:
     """Read a table of values, `ja:IN_STOCK,nein:OUT_OF_STOCK`."""
     table: dict[str, str] = {}
     for pair in text.split(","):
@@ -218,27 +220,27 @@ def _check_option(kind: str, option: str, rule: str) -> None:
         raise Invalid(f"mapping {rule!r}: only number and time take something in brackets")
 
 
-def _listed(names: Sequence[str], most: int = 20) -> str:
+def _join_names(names: Sequence[str], most: int = 20) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(repr, names[:most])) + more
 
 
-def _rule_of(name: str) -> Rule:
-    return Rule(_path(name), name, kind=_kind_of(name))
+def _rule_from_name(name: str) -> MappingRule:
+    return MappingRule(_parse_path(name), name, kind=_target_kind(name))
 
 
-def _path(name: str) -> tuple[str, ...]:
+def _parse_path(name: str) -> tuple[str, ...]:
     return tuple(name.split("."))
 
 
-def _kind_of(target: str) -> str:
+def _target_kind(target: str) -> str:
     return "" if target.startswith("custom_attributes.") else _KINDS.get(target.rpartition(".")[2], "")
 
 
 # --- values -------------------------------------------------------------------------------------------------------
 
 
-def _look(row: Mapping[str, Any], column: str) -> Any:
+def _read_value(row: Mapping[str, Any], column: str) -> Any:
     """A column of exactly that name, else a path into objects."""
     if column in row:
         return row[column]
@@ -250,8 +252,8 @@ def _look(row: Mapping[str, Any], column: str) -> Any:
     return value
 
 
-def _put(record: dict[str, Any], rule: Rule, value: Any) -> None:
-    value = _plain(value)
+def _set_value(record: dict[str, Any], rule: MappingRule, value: Any) -> None:
+    value = _to_json_value(value)
     if value is None or value == "":
         return
     for step in rule.target[:-1]:
@@ -259,15 +261,15 @@ def _put(record: dict[str, Any], rule: Rule, value: Any) -> None:
         if not isinstance(inner, dict):
             return
         record = inner
-    record[rule.target[-1]] = _fit(rule, value)
+    record[rule.target[-1]] = _convert_value(rule, value)
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     """Turn what Parquet gives into what JSON has."""
     if isinstance(value, (str, int)) or value is None:
         return value
     if value.__class__ is list:
-        return [inner if inner.__class__ is str else _plain(inner) for inner in value]
+        return [inner if inner.__class__ is str else _to_json_value(inner) for inner in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, datetime):
@@ -276,45 +278,45 @@ def _plain(value: Any) -> Any:
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, Decimal):
-        return _plain(float(value))
+        return _to_json_value(float(value))
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, Mapping):
-        return {str(name): _plain(inner) for name, inner in value.items() if inner is not None}
+        return {str(name): _to_json_value(inner) for name, inner in value.items() if inner is not None}
     if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in value]
+        return [_to_json_value(inner) for inner in value]
     return value
 
 
-def _fit(rule: Rule, value: Any) -> Any:
+def _convert_value(rule: MappingRule, value: Any) -> Any:
     kind = rule.kind
     if rule.table:
         value = rule.table.get(value if isinstance(value, str) else str(value), value)
     if kind == "time":
-        return _time_of_form(value, rule.option) if rule.option else _time(value)
+        return _parse_time_format(value, rule.option) if rule.option else _parse_time(value)
     if kind == "integer":
-        number = _number(value) if isinstance(value, str) else value
+        number = _parse_number(value) if isinstance(value, str) else value
         whole = isinstance(number, float) and number.is_integer()
         value = int(number) if whole else value
-        natural = _kind_of(rule.target[-1])
-        return str(value) if whole and natural == "text" else _with_names(rule, value)
+        natural = _target_kind(rule.target[-1])
+        return str(value) if whole and natural == "text" else _convert_id(rule, value)
     if not isinstance(value, str):
-        return _with_names(rule, value)
+        return _convert_id(rule, value)
     if kind == "number":
-        return _number(_with_point(value) if rule.option == "," else value)
+        return _parse_number(_decimal_point(value) if rule.option == "," else value)
     if kind == "bool":
-        return _TRUTHS.get(value.lower(), value)
+        return _BOOLEANS.get(value.lower(), value)
     if kind not in _SPLIT:
         return value
     items = [item.strip() for item in value.split(rule.item_separator) if item.strip()]
     if kind == "numbers":
-        return [_number(item) for item in items]
+        return [_parse_number(item) for item in items]
     if kind == "paths":
         return [[level.strip() for level in item.split(rule.level_separator)] for item in items]
     return items
 
 
-def _with_names(rule: Rule, value: Any) -> Any:
+def _convert_id(rule: MappingRule, value: Any) -> Any:
     """Write whole numbers as text where ids belong: many tables number their users and products."""
     if rule.target[0] == "custom_attributes":
         return value
@@ -325,10 +327,10 @@ def _with_names(rule: Rule, value: Any) -> Any:
     return value
 
 
-def _time(value: Any) -> Any:
+def _parse_time(value: Any) -> Any:
     if value.__class__ is str and is_stored_moment(value):
         return value
-    number = _number(value) if isinstance(value, str) and len(value) > 8 else value
+    number = _parse_number(value) if isinstance(value, str) and len(value) > 8 else value
     if isinstance(number, (str, bool)) or not isinstance(number, (int, float)):
         return value
     at_ms = number * 1000 if abs(number) < _SECONDS_BELOW else number
@@ -338,9 +340,9 @@ def _time(value: Any) -> Any:
         return value
 
 
-def _time_of_form(value: Any, form: str) -> Any:
+def _parse_time_format(value: Any, form: str) -> Any:
     if not isinstance(value, str):
-        return _time(value)
+        return _parse_time(value)
     try:
         at = datetime.strptime(value.strip(), form)  # noqa: DTZ007 - a form without an offset means UTC
     except ValueError:
@@ -349,12 +351,12 @@ def _time_of_form(value: Any, form: str) -> Any:
     return moment_text(round(aware.timestamp() * 1000))
 
 
-def _with_point(text: str) -> str:
+def _decimal_point(text: str) -> str:
     """Write a number with a decimal comma as one with a point; points and blanks part its thousands."""
     return re.sub(r"[.\s']", "", text).replace(",", ".", 1)
 
 
-def _number(text: str) -> float | str:
+def _parse_number(text: str) -> float | str:
     try:
         number = float(text)
     except ValueError:

@@ -18,7 +18,7 @@ import structlog
 
 from actors.intake.loop import IntakeLoop
 from actors.language.embedder import Embedder, HashingEmbedder
-from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock, SystemClock
 from cluster.errors import HouseError, Invalid, NotFound, ReadOnly, messages
 from cluster.ids import new_request_id
@@ -26,24 +26,31 @@ from cluster.meter import Meter, SilentMeter
 from cluster.store.ports.stores import Noun, Stores
 from jobs.ingest import sources as reading
 from jobs.ingest.columns import ColumnRows
-from jobs.ingest.delimited_files import Layout
-from jobs.ingest.input_warnings import check_columns_of, warnings_of
+from jobs.ingest.delimited_files import DelimitedFormat
+from jobs.ingest.input_warnings import check_source_columns, find_warnings
 from jobs.ingest.mapping import FieldMap
 from jobs.ingest.plain_interaction_columns import PlainColumns
 from jobs.ingest.plain_interactions import PlainInteractions
-from jobs.ingest.progress import Progress, Run
-from jobs.ingest.reasons import Reason, ReasonCounter
-from jobs.ingest.validation import Checked, Part, Refused, check_columns, check_interactions, check_records
-from jobs.ingest.writing import Handed, InteractionWriter, Patience, RecordWriter
+from jobs.ingest.progress import IngestProgress, IngestRun
+from jobs.ingest.reasons import ReasonCounter, RejectionReason
+from jobs.ingest.validation import (
+    AcceptedPart,
+    CheckedChunk,
+    RejectedRow,
+    check_columns,
+    check_interactions,
+    check_records,
+)
+from jobs.ingest.writing import InteractionWriter, RecordWriter, StoreRetry, SubmittedChunk
 
-Watcher = Callable[[Progress], None]
+IngestCallback = Callable[[IngestProgress], None]
 
-HOPELESS_ROWS = 1_000
+MOST_REJECTED_FIRST_ROWS = 1_000
 "After so many rows an ingest stops when none of them was accepted."
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class IngestOrder:
     """What to ingest."""
 
     address: str
@@ -58,7 +65,7 @@ class Order:
     "Chunks the intake may have at a time."
     patience_s: float = 600.0
     "How long a store that is away is waited for."
-    layout: Layout = field(default_factory=Layout)
+    layout: DelimitedFormat = field(default_factory=DelimitedFormat)
     limit: int = 0
     "Rows to read at most; 0: all."
     keep_going: bool = False
@@ -66,7 +73,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class IngestReport:
     """What an ingest came to."""
 
     rows: int
@@ -79,7 +86,7 @@ class Report:
     "Where the refused rows stand, None when there are none."
     already: bool = False
     "Everything was in before; nothing was done."
-    reasons: tuple[Reason, ...] = ()
+    reasons: tuple[RejectionReason, ...] = ()
     "The commonest reasons of this run, the most frequent first."
     warnings: tuple[str, ...] = ()
 
@@ -89,18 +96,18 @@ class Report:
 
 
 async def ingest(
-    order: Order,
+    order: IngestOrder,
     stores: Stores,
     *,
     state_dir: Path,
-    segments: SegmentShelf | None = None,
+    segments: SegmentStore | None = None,
     embedder: Embedder | None = None,
     restart: bool = False,
     clock: Clock | None = None,
     meter: Meter | None = None,
-    watch: Watcher | None = None,
-    files: reading.Files | None = None,
-) -> Report:
+    watch: IngestCallback | None = None,
+    files: reading.RowFiles | None = None,
+) -> IngestReport:
     """Ingest files of any size; run again after an interruption, it goes on where it was.
 
     Interactions of files that are in already and did not change are not taken a second time, unless `restart` says
@@ -120,20 +127,20 @@ async def ingest(
     """
     clock = SystemClock() if clock is None else clock
     mapping = FieldMap.parse(order.mapping)
-    source: reading.Files = reading.PlainFiles(order.format, order.layout) if files is None else files
+    source: reading.RowFiles = reading.PlainFiles(order.format, order.layout) if files is None else files
     found = await asyncio.to_thread(source.find, order.address)
     if files is None:
-        await asyncio.to_thread(check_columns_of, mapping, found)
-    patience = Patience(order.patience_s, clock, random.Random())
-    book = await patience.ask(stores.access.book)
+        await asyncio.to_thread(check_source_columns, mapping, found)
+    patience = StoreRetry(order.patience_s, clock, random.Random())
+    book = await patience.call(stores.access.read_all)
     if order.app_id not in book.apps:
         raise NotFound(
             f"there is no app {order.app_id!r}; there are {', '.join(sorted(book.apps)) or 'none'}"
         )
     if book.apps[order.app_id].read_only:
         raise ReadOnly(f"{messages.PLAYGROUND} Name another app with --app.")
-    run = run_of(order, state_dir)
-    with run.held():
+    run = run_from_order(order, state_dir)
+    with run.lock():
         progress = await asyncio.to_thread(
             run.begin,
             found,
@@ -143,10 +150,10 @@ async def ingest(
             chunk=order.chunk,
         )
         if progress.finished:
-            return _report(run, progress, 0, 0.0, already=True)
+            return _build_report(run, progress, 0, 0.0, already=True)
         await asyncio.to_thread(run.describe, order.app_id, order.noun, progress.started_ms)
         order = replace(order, chunk=progress.chunk or order.chunk)
-        work = _Work(order, run, progress, found, source, mapping, clock, watch or (lambda _: None))
+        work = _IngestTask(order, run, progress, found, source, mapping, clock, watch or (lambda _: None))
         started_s, before = clock.monotonic_s(), progress.rows
         if order.noun == "interaction":
             await work.interactions(InteractionWriter(stores, order.app_id, segments, patience))
@@ -159,27 +166,27 @@ async def ingest(
                 SilentMeter() if meter is None else meter,
                 owner=f"ingest {new_request_id()}",
             )
-            await _applied_here(
+            await _apply_in_process(
                 loop, work.records(RecordWriter(stores, order.app_id, order.noun, clock, patience))
             )
         done = work.finish()
-        report = _report(run, done, done.rows - before, clock.monotonic_s() - started_s)
-        return replace(report, reasons=work.reasons.commonest(), warnings=tuple(work.warnings))
+        report = _build_report(run, done, done.rows - before, clock.monotonic_s() - started_s)
+        return replace(report, reasons=work.reasons.most_frequent(), warnings=tuple(work.warnings))
 
 
-def run_of(order: Order, state_dir: Path) -> Run:
+def run_from_order(order: IngestOrder, state_dir: Path) -> IngestRun:
     """Name the run of an order: the same files read alike are the same run, however their address is written."""
     address = order.address
     if "://" not in address:
         address = str(Path(address).expanduser().resolve())
-    layout = (order.layout.delimiter, order.layout.encoding) if order.layout != Layout() else ()
+    layout = (order.layout.delimiter, order.layout.encoding) if order.layout != DelimitedFormat() else ()
     limit = (f"limit {order.limit}",) if order.limit else ()
-    return Run.of(
+    return IngestRun.of(
         state_dir, order.app_id, order.noun, address, order.format or "", *order.mapping, *layout, *limit
     )
 
 
-async def _applied_here(loop: IntakeLoop, writing: Coroutine[Any, Any, None]) -> None:
+async def _apply_in_process(loop: IntakeLoop, writing: Coroutine[Any, Any, None]) -> None:
     """Apply what is handed over in this process, unless somebody else does, for as long as it is being written."""
     applying = asyncio.create_task(loop.run())
     try:
@@ -189,8 +196,10 @@ async def _applied_here(loop: IntakeLoop, writing: Coroutine[Any, Any, None]) ->
         await applying
 
 
-def _report(run: Run, done: Progress, rows: int, seconds: float, *, already: bool = False) -> Report:
-    return Report(
+def _build_report(
+    run: IngestRun, done: IngestProgress, rows: int, seconds: float, *, already: bool = False
+) -> IngestReport:
+    return IngestReport(
         rows=rows,
         accepted=done.accepted,
         refused=done.refused,
@@ -205,25 +214,25 @@ def _report(run: Run, done: Progress, rows: int, seconds: float, *, already: boo
 class _Chunk:
     """A checked chunk and where the ingest stands after it."""
 
-    checked: Checked[Any]
+    checked: CheckedChunk[Any]
     file: int
     first: int
     rows: int
 
 
-class _Work:
+class _IngestTask:
     """One run from its progress to its end."""
 
     def __init__(
         self,
-        order: Order,
-        run: Run,
-        progress: Progress,
-        found: Sequence[reading.Source],
-        files: reading.Files,
+        order: IngestOrder,
+        run: IngestRun,
+        progress: IngestProgress,
+        found: Sequence[reading.SourceFile],
+        files: reading.RowFiles,
         mapping: FieldMap,
         clock: Clock,
-        watch: Watcher,
+        watch: IngestCallback,
     ) -> None:
         self._order = order
         self._run = run
@@ -241,22 +250,22 @@ class _Work:
 
     async def records(self, writer: RecordWriter) -> None:
         """Ingest users or products: several chunks with the intake, noted in order as they end."""
-        waiting: deque[tuple[_Chunk, list[Handed], list[Refused]]] = deque()
+        waiting: deque[tuple[_Chunk, list[SubmittedChunk], list[RejectedRow]]] = deque()
 
         async def hand(chunk: _Chunk) -> None:
-            handed: list[Handed] = []
+            handed: list[SubmittedChunk] = []
             refused = list(chunk.checked.refused)
             for part in chunk.checked.parts:
-                one, clashing = await writer.hand(part)
+                one, clashing = await writer.submit(part)
                 refused += clashing
                 handed += [one] if one is not None else []
             waiting.append((chunk, handed, refused))
             if len(waiting) >= self._order.window:
-                await self._ended(writer, *waiting.popleft())
+                await self._finish_chunk(writer, *waiting.popleft())
 
-        await self._each(hand)
+        await self._process_chunks(hand)
         while waiting:
-            await self._ended(writer, *waiting.popleft())
+            await self._finish_chunk(writer, *waiting.popleft())
 
     async def interactions(self, writer: InteractionWriter) -> None:
         """Ingest interactions: one chunk after the other, each certainly once.
@@ -269,68 +278,74 @@ class _Work:
             for number, part in enumerate(chunk.checked.parts):
                 await self._append(writer, chunk, number, part)
             accepted = sum(part.accepted.count for part in chunk.checked.parts)
-            self._note(chunk, accepted, 0, chunk.checked.refused, later=bool(chunk.checked.parts))
+            self._record_chunk(chunk, accepted, 0, chunk.checked.refused, later=bool(chunk.checked.parts))
 
         try:
-            await self._each(append)
+            await self._process_chunks(append)
         except HouseError:
             if self._progress.accepted:
                 self._run.save(self._progress)
             raise
 
-    def finish(self) -> Progress:
+    def finish(self) -> IngestProgress:
         """Note that everything is in."""
         self._progress = replace(self._progress, finished=True)
         self._run.save(self._progress)
         self._watch(self._progress)
         return self._progress
 
-    async def _append(self, writer: InteractionWriter, chunk: _Chunk, number: int, part: Part[Any]) -> None:
+    async def _append(
+        self, writer: InteractionWriter, chunk: _Chunk, number: int, part: AcceptedPart[Any]
+    ) -> None:
         place = [chunk.file, chunk.first, number]
         pending = self._progress.pending
         if pending and pending["place"] > place:
             return  # in before the interruption
         if pending and pending["place"] == place:
             after = pending["after"]
-            if await writer.is_in(part.accepted, after):
+            if await writer.is_appended(part.accepted, after):
                 self._log.info("chunk_already_in", app=self._order.app_id, row=chunk.first)
                 return
         else:
-            after = self._last or await writer.end()
+            after = self._last or await writer.read_log_end()
             self._progress = replace(self._progress, pending={"place": place, "after": after})
             self._run.save(self._progress)
         self._last = await writer.append(part.accepted, after)
 
-    async def _ended(
-        self, writer: RecordWriter, chunk: _Chunk, handed: Sequence[Handed], refused: Sequence[Refused]
+    async def _finish_chunk(
+        self,
+        writer: RecordWriter,
+        chunk: _Chunk,
+        handed: Sequence[SubmittedChunk],
+        refused: Sequence[RejectedRow],
     ) -> None:
         accepted = failed = 0
-        lost: list[Refused] = []
+        lost: list[RejectedRow] = []
         for one in handed:
-            task = await writer.ended(one)
+            task = await writer.wait_for_task(one)
             accepted += task.succeeded
             failed += task.failed
             if task.failed:
                 reason = task.errors[-1] if task.errors else "could not be applied"
                 lost.append(
-                    Refused(one.rows[0], f"{task.failed} of {one.records} records failed: {reason}", "")
+                    RejectedRow(one.rows[0], f"{task.failed} of {one.records} records failed: {reason}", "")
                 )
-        self._note(chunk, accepted, failed, refused, lost)
+        self._record_chunk(chunk, accepted, failed, refused, lost)
 
-    def _note(
+    def _record_chunk(
         self,
         chunk: _Chunk,
         accepted: int,
         failed: int,
-        refused: Sequence[Refused],
-        lost: Sequence[Refused] = (),
+        refused: Sequence[RejectedRow],
+        lost: Sequence[RejectedRow] = (),
         *,
         later: bool = False,
     ) -> None:
         """Note that a chunk is in, on disk too unless that comes `later`."""
         name = self._found[chunk.file].path
         self.reasons.add((*refused, *lost))
-        progress = self._run.set_aside(self._progress, name, refused, lost)
+        progress = self._run.quarantine_rows(self._progress, name, refused, lost)
         self._progress = replace(
             progress,
             file=chunk.file,
@@ -342,24 +357,24 @@ class _Work:
         if not later:
             self._run.save(self._progress)
         self._watch(self._progress)
-        self._check_hope()
+        self._check_first_rows()
 
-    def _check_hope(self) -> None:
+    def _check_first_rows(self) -> None:
         """Stop when none of the first rows was accepted: the mapping or the format is wrong, not the rows."""
         done = self._progress
-        if done.rows < HOPELESS_ROWS or done.accepted or self._order.keep_going:
+        if done.rows < MOST_REJECTED_FIRST_ROWS or done.accepted or self._order.keep_going:
             return
-        (worst,) = self.reasons.commonest(1)
-        self._run.discard()
+        (worst,) = self.reasons.most_frequent(1)
+        self._run.delete()
         raise Invalid(
             f"none of the first {done.rows:,} rows was accepted; {worst.count:,} of them because: {worst.text} "
             f"(for example row {worst.row:,}: {worst.example[:200]}). Correct the mapping (try it with --dry-run), "
             "or read on with --keep-going"
         )
 
-    async def _each(self, act: Callable[[_Chunk], Awaitable[None]]) -> None:
+    async def _process_chunks(self, act: Callable[[_Chunk], Awaitable[None]]) -> None:
         """Do something with every chunk; the next one is read and checked in a thread meanwhile."""
-        chunks = self._checked()
+        chunks = self._read_checked_chunks()
         coming = asyncio.create_task(asyncio.to_thread(next, chunks, None))
         try:
             while (chunk := await coming) is not None:
@@ -368,7 +383,7 @@ class _Work:
         finally:
             await asyncio.gather(coming, return_exceptions=True)
 
-    def _checked(self) -> Iterator[_Chunk]:
+    def _read_checked_chunks(self) -> Iterator[_Chunk]:
         """Read and check from where the progress stands."""
         start, skip = self._progress.file, self._progress.row
         now_ms = self._progress.started_ms
@@ -376,7 +391,7 @@ class _Work:
         read_rows = self._progress.rows
         for file in range(start, len(self._found)):
             source = self._found[file]
-            read = self._mapping.reader(source.format)
+            read = self._mapping.build_reader(source.format)
             for first, rows in self._files.chunks(source, self._order.chunk, skip if file == start else 0):
                 if self._order.limit:
                     rows = rows[: self._order.limit - read_rows]
@@ -384,8 +399,8 @@ class _Work:
                     if not len(rows):
                         return
                 if not first and not file:
-                    self.warnings += warnings_of(rows, read, self._mapping)
-                checked: Checked[Any] | None = None
+                    self.warnings += find_warnings(rows, read, self._mapping)
+                checked: CheckedChunk[Any] | None = None
                 if self._order.noun != "interaction":
                     checked = check_records(self._order.noun, rows, first, read, now_ms)
                 elif isinstance(rows, ColumnRows):

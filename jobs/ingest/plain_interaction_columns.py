@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cluster.records.validation.accepted import AcceptedInteractions
-from jobs.ingest.columns import moments_text
-from jobs.ingest.plain_interactions import IDS, MOST_IDS, PLAIN_TYPES, REMEMBERED
+from jobs.ingest.columns import format_timestamps
+from jobs.ingest.plain_interactions import IDS, MOST_CACHED_IDS, MOST_IDS, PLAIN_TYPES
 
 _ACTORS = ("user_id", "anonymous_id")
 _FIELDS = frozenset((*_ACTORS, "type", "product_ids", "timestamp"))
@@ -50,36 +50,36 @@ class PlainColumns:
             return None  # the schema's refusal, "not plain" and what Python can't hold are among them
 
     def _accept(self, table: Any, now_ms: int) -> AcceptedInteractions:
-        columns = _fields(table)
-        kinds = _texts(columns["type"])
-        ids = _lists(columns["product_ids"])
+        columns = _select_columns(table)
+        kinds = _text_column(columns["type"])
+        ids = _id_lists(columns["product_ids"])
         stamps = columns["timestamp"]
-        texts = moments_text(stamps)
+        texts = format_timestamps(stamps)
         if kinds.null_count or stamps.null_count or texts is None:
             raise ValueError("not plain")
         if not PLAIN_TYPES.issuperset(pc.unique(kinds).to_pylist()):
             raise ValueError("not plain")
-        actors = {name: _texts(columns[name]) for name in _ACTORS if name in columns}
-        named = {name: _named(column) for name, column in actors.items()}
+        actors = {name: _text_column(columns[name]) for name in _ACTORS if name in columns}
+        named = {name: _actor_column(column) for name, column in actors.items()}
         if not actors or not np.logical_or.reduce([known for _, known in named.values()]).all():
             raise ValueError("somebody is nobody")
         who = {name: values for name, (values, _) in named.items()}
-        self._check(ids.flatten().to_numpy(zero_copy_only=False).tolist(), *who.values())
+        self._check_ids(ids.flatten().to_numpy(zero_copy_only=False).tolist(), *who.values())
 
         joined = pc.binary_join(ids, _NEXT)
         parts = {
-            "type": _join(_NAMES["type"], kinds, _QUOTE),
-            "product_ids": _join(_NAMES["product_ids"], joined, _CLOSE),
-            "timestamp": _join(_NAMES["timestamp"], texts, _QUOTE),
+            "type": _concatenate(_NAMES["type"], kinds, _QUOTE),
+            "product_ids": _concatenate(_NAMES["product_ids"], joined, _CLOSE),
+            "timestamp": _concatenate(_NAMES["timestamp"], texts, _QUOTE),
         }
         for name, column in actors.items():
-            whole = _join(_NAMES[name], pc.fill_null(column, _NOTHING), _QUOTE)
+            whole = _concatenate(_NAMES[name], pc.fill_null(column, _NOTHING), _QUOTE)
             parts[name] = pc.if_else(pa.array(named[name][1]), whole, _NOTHING)
-        payload = _array_of(_join(*(parts[name] for name in columns)))
+        payload = _json_array(_concatenate(*(parts[name] for name in columns)))
 
         at_ms = np.minimum(stamps.cast(pa.int64()).to_numpy(), now_ms)
         at_text = pa.array(at_ms).cast(pa.string())
-        packed = _join(_FIRST, kinds, _TO_IDS, joined, _TO_MOMENT, at_text, _EVENT_END)
+        packed = _concatenate(_FIRST, kinds, _TO_IDS, joined, _TO_MOMENT, at_text, _EVENT_END)
         nobody = [""] * len(kinds)
         recents = zip(
             who.get("user_id", nobody),
@@ -87,10 +87,10 @@ class PlainColumns:
             packed.cast(pa.binary()).to_numpy(zero_copy_only=False).tolist(),
             strict=True,
         )
-        in_order = tuple(_oldest_first(list(recents), at_ms))
+        in_order = tuple(_sort_by_time(list(recents), at_ms))
         return AcceptedInteractions(payload, in_order, (), len(kinds))
 
-    def _check(self, *many: Iterable[str]) -> None:
+    def _check_ids(self, *many: Iterable[str]) -> None:
         """See that all ids are good, and stand in JSON as they are."""
         unknown = set().union(*many) - self._known
         unknown.discard("")
@@ -100,7 +100,7 @@ class PlainColumns:
         IDS.validate_python(fresh)
         if orjson.dumps(fresh) != ('["' + '","'.join(fresh) + '"]').encode():
             raise ValueError("JSON escapes it")
-        if len(self._known) > REMEMBERED:
+        if len(self._known) > MOST_CACHED_IDS:
             self._known.clear()
         self._known |= unknown
 
@@ -108,7 +108,7 @@ class PlainColumns:
 # --- columns ------------------------------------------------------------------------------------------------------
 
 
-def _fields(table: Any) -> dict[str, Any]:
+def _select_columns(table: Any) -> dict[str, Any]:
     """Give the columns that hold anything, in the order of the file; the moments in milliseconds.
 
     Errors:
@@ -121,11 +121,11 @@ def _fields(table: Any) -> dict[str, Any]:
         if name not in _FIELDS:
             raise ValueError("not plain")
         whole = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-        found[name] = _moments(whole) if name == "timestamp" else whole
+        found[name] = _timestamps_ms(whole) if name == "timestamp" else whole
     return found
 
 
-def _moments(column: Any) -> Any:
+def _timestamps_ms(column: Any) -> Any:
     """Read moments, or the numbers that files have for them: seconds or milliseconds since 1970."""
     if pa.types.is_integer(column.type):
         if column.null_count:
@@ -138,23 +138,23 @@ def _moments(column: Any) -> Any:
     return column.cast(pa.timestamp("ms", "UTC"), safe=False)
 
 
-def _texts(column: Any) -> Any:
+def _text_column(column: Any) -> Any:
     """Read names; where they are numbers, as the text of these."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    if not _names(column.type):
+    if not _is_name_type(column.type):
         raise TypeError("no names")
     return column.cast(pa.string())
 
 
-def _names(kind: Any) -> bool:
+def _is_name_type(kind: Any) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind))
 
 
-def _lists(column: Any) -> Any:
+def _id_lists(column: Any) -> Any:
     """Read lists of ids: none absent, none empty, none too long."""
     kind = column.type
-    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not _names(kind.value_type):
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not _is_name_type(kind.value_type):
         raise TypeError("no lists of names")
     lists = column.cast(pa.list_(pa.string()))
     lengths = pc.min_max(pc.list_value_length(lists)).as_py()
@@ -166,20 +166,20 @@ def _lists(column: Any) -> Any:
     return lists
 
 
-def _named(column: Any) -> tuple[list[str], Any]:
+def _actor_column(column: Any) -> tuple[list[str], Any]:
     """Give who acted (an empty text for nobody), and which of them are somebody."""
     filled = pc.fill_null(column, _NOTHING)
     known = pc.binary_length(filled).to_numpy() > 0
     return filled.to_numpy(zero_copy_only=False).tolist(), known
 
 
-def _join(*pieces: Any) -> Any:
+def _concatenate(*pieces: Any) -> Any:
     return pc.binary_join_element_wise(*pieces, _NOTHING)
 
 
-def _array_of(members: Any) -> bytes:
+def _json_array(members: Any) -> bytes:
     """Write rows of `,"name":value...` as a JSON array of objects."""
-    objects = pc.binary_replace_slice(_join(members, _ROW_END), 0, 1, "{")
+    objects = pc.binary_replace_slice(_concatenate(members, _ROW_END), 0, 1, "{")
     # the bytes of an array of texts stand one behind the other
     _, offsets, data = objects.buffers()
     ends = np.frombuffer(offsets, np.int32)[objects.offset : objects.offset + len(objects) + 1]
@@ -187,7 +187,7 @@ def _array_of(members: Any) -> bytes:
     return b"[" + joined + b"]"
 
 
-def _oldest_first(recents: list[Any], at_ms: Any) -> list[Any]:
+def _sort_by_time(recents: list[Any], at_ms: Any) -> list[Any]:
     if (at_ms[1:] >= at_ms[:-1]).all():
         return recents
     return [recents[at] for at in np.argsort(at_ms, kind="stable").tolist()]

@@ -29,7 +29,7 @@ PLAIN_TYPES: Final = frozenset(
 "Types that say something about products and need no field of their own."
 
 MOST_IDS = 100
-REMEMBERED = 1_000_000
+MOST_CACHED_IDS = 1_000_000
 IDS: TypeAdapter[list[str]] = TypeAdapter(list[NamedId])
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  everything in this file is UTC without saying so
 
@@ -50,16 +50,16 @@ class PlainInteractions:
         unknown: set[str] = set()
         try:
             for record in records:
-                recents.append(self._event(record, now_ms, unknown))
+                recents.append(self._build_event(record, now_ms, unknown))
             if unknown:
-                self._learn(unknown)
+                self._validate_ids(unknown)
         except (KeyError, TypeError, ValueError):  # the schema's refusal and "not plain" are among them
             return None
         recents.sort(key=itemgetter(0))
         payload = orjson.dumps(records)
         return AcceptedInteractions(payload, tuple(entry for _, entry in recents), (), len(records))
 
-    def _event(
+    def _build_event(
         self, record: dict[str, Any], now_ms: int, unknown: set[str]
     ) -> tuple[int, tuple[str, str, bytes]]:
         kind, ids = record["type"], record["product_ids"]
@@ -73,18 +73,18 @@ class PlainInteractions:
             unknown.update(ids)
         if not self._known.issuperset(named):
             unknown.update(named)
-        at_ms = min(_read(record["timestamp"]), now_ms)
+        at_ms = min(_parse_timestamp(record["timestamp"]), now_ms)
         # formatting copies the bytes into a block of their size; the writer's own block is of 1 kB
         return at_ms, (user_id, visitor_id, b"%b" % orjson.dumps((kind, ids, at_ms, 0.0)))
 
-    def _learn(self, unknown: set[str]) -> None:
+    def _validate_ids(self, unknown: set[str]) -> None:
         IDS.validate_python(list(unknown))
-        if len(self._known) > REMEMBERED:
+        if len(self._known) > MOST_CACHED_IDS:
             self._known.clear()
         self._known |= unknown
 
 
-def _read(text: Any) -> int:
+def _parse_timestamp(text: Any) -> int:
     """Read a moment in the stored form.
 
     Errors:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.ingest import sources as reading
-from jobs.ingest.input_warnings import check_columns_of, warnings_of
+from jobs.ingest.input_warnings import check_source_columns, find_warnings
 from jobs.ingest.mapping import FieldMap
-from jobs.ingest.pipeline import Order
-from jobs.ingest.reasons import Reason, ReasonCounter
-from jobs.ingest.row import Unreadable
-from jobs.ingest.validation import Checked, check_interactions, check_records
+from jobs.ingest.pipeline import IngestOrder
+from jobs.ingest.reasons import ReasonCounter, RejectionReason
+from jobs.ingest.row import UnreadableRow
+from jobs.ingest.validation import CheckedChunk, check_interactions, check_records
 
 PREVIEWED_ROWS = 1_000
 "Rows that a dry run reads unless it is given another limit."
@@ -19,19 +19,19 @@ _SAMPLES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Preview:
+class IngestPreview:
     """What the first rows would come to."""
 
     rows: int
     accepted: int
     refused: int
-    reasons: tuple[Reason, ...]
+    reasons: tuple[RejectionReason, ...]
     warnings: tuple[str, ...]
     samples: tuple[dict[str, Any], ...]
     "The first records as they would be uploaded."
 
 
-def preview(order: Order, *, now_ms: int) -> Preview:
+def preview_ingest(order: IngestOrder, *, now_ms: int) -> IngestPreview:
     """Read, map and validate the first rows of an order.
 
     Errors:
@@ -41,28 +41,28 @@ def preview(order: Order, *, now_ms: int) -> Preview:
     mapping = FieldMap.parse(order.mapping)
     files = reading.PlainFiles(order.format, order.layout)
     found = files.find(order.address)
-    check_columns_of(mapping, found)
+    check_source_columns(mapping, found)
     left = order.limit or PREVIEWED_ROWS
     counter, rows_read, refused = ReasonCounter(), 0, 0
     samples: list[dict[str, Any]] = []
     warnings: list[str] = []
     for source in found:
-        read = mapping.reader(source.format)
+        read = mapping.build_reader(source.format)
         for first, lot in files.chunks(source, order.chunk):
             rows = list(lot[:left])
             if not rows:
                 break
             if not rows_read:
-                warnings = warnings_of(rows, read, mapping)
-            good = (row for row in rows if not isinstance(row, Unreadable))
+                warnings = find_warnings(rows, read, mapping)
+            good = (row for row in rows if not isinstance(row, UnreadableRow))
             samples += [read(row) for row, _ in zip(good, range(_SAMPLES - len(samples)), strict=False)]
-            checked: Checked[Any] = (
+            checked: CheckedChunk[Any] = (
                 check_interactions(rows, first, read, now_ms)
                 if order.noun == "interaction"
                 else check_records(order.noun, rows, first, read, now_ms)
             )
             counter.add(checked.refused)
             rows_read, refused, left = rows_read + len(rows), refused + len(checked.refused), left - len(rows)
-    return Preview(
-        rows_read, rows_read - refused, refused, counter.commonest(), tuple(warnings), tuple(samples)
+    return IngestPreview(
+        rows_read, rows_read - refused, refused, counter.most_frequent(), tuple(warnings), tuple(samples)
     )

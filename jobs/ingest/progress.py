@@ -24,12 +24,12 @@ import orjson
 
 from cluster.errors import Conflict, Fault, Unavailable
 from cluster.records.quarantine_entry import ABOUT
-from jobs.ingest.sources import Source
-from jobs.ingest.validation import Refused
+from jobs.ingest.sources import SourceFile
+from jobs.ingest.validation import RejectedRow
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class IngestProgress:
     """Everything up to here is in."""
 
     sources: tuple[tuple[str, int, int], ...]
@@ -52,7 +52,7 @@ class Progress:
     finished: bool = False
 
 
-class Run:
+class IngestRun:
     """One ingest's place on disk.
 
     Errors (all methods):
@@ -65,19 +65,19 @@ class Run:
         self._progress = folder / "progress.json"
 
     @classmethod
-    def of(cls, state_dir: Path, *what: str) -> Run:
+    def of(cls, state_dir: Path, *what: str) -> IngestRun:
         """Name the run by what it does."""
         name = hashlib.sha256("\0".join(what).encode()).hexdigest()[:16]
         return cls(state_dir / name)
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Keep others from working on the same run; whoever dies lets go of it.
 
         Errors:
             Conflict: another process is at work on it
         """
-        with self._told():
+        with self._explain_disk_errors():
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = (self.folder / "lock").open("wb")
         with lock:
@@ -94,34 +94,34 @@ class Run:
 
     def describe(self, app_id: str, noun: str, now_ms: int) -> None:
         """Note what the refused rows beside it were meant for."""
-        with self._told():
+        with self._explain_disk_errors():
             self.folder.mkdir(parents=True, exist_ok=True)
             about = {"app_id": app_id, "noun": noun, "at": now_ms}
             (self.folder / ABOUT).write_bytes(orjson.dumps(about))
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Let the next ingest begin at the first row, whatever stands here.
 
         Errors:
             Conflict: another process is at work on it
         """
-        with self.held():
-            self.discard()
+        with self.lock():
+            self.delete()
 
-    def discard(self) -> None:
+    def delete(self) -> None:
         """Delete the progress of a run that the caller holds."""
-        with self._told():
+        with self._explain_disk_errors():
             self._progress.unlink(missing_ok=True)
 
     def begin(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[SourceFile],
         now_ms: int,
         *,
         restart: bool,
         once: bool = False,
         chunk: int = 0,
-    ) -> Progress:
+    ) -> IngestProgress:
         """Go on with an unfinished run over the same files, else start over.
 
         With `once`, a finished run over the same files stays finished: whoever was killed between its end and its
@@ -143,21 +143,25 @@ class Run:
             self._cut_quarantine(before.quarantine_bytes)
             return before
         self._cut_quarantine(0)
-        fresh = Progress(facts, now_ms, chunk)
+        fresh = IngestProgress(facts, now_ms, chunk)
         self.save(fresh)
         return fresh
 
-    def save(self, progress: Progress) -> None:
+    def save(self, progress: IngestProgress) -> None:
         """Replace what is on disk, whole."""
         part = self._progress.with_suffix(".part")
-        with self._told():
+        with self._explain_disk_errors():
             self.folder.mkdir(parents=True, exist_ok=True)
             part.write_bytes(orjson.dumps(asdict(progress)))
             part.replace(self._progress)
 
-    def set_aside(
-        self, progress: Progress, file: str, refused: Sequence[Refused], also: Sequence[Refused] = ()
-    ) -> Progress:
+    def quarantine_rows(
+        self,
+        progress: IngestProgress,
+        file: str,
+        refused: Sequence[RejectedRow],
+        also: Sequence[RejectedRow] = (),
+    ) -> IngestProgress:
         """Write refused rows to the quarantine; return the progress that knows about them.
 
         `also` is written and not counted: what was accepted and could not be applied.
@@ -169,7 +173,7 @@ class Run:
         if not lines:
             return progress
         data = b"".join(lines)
-        with self._told():
+        with self._explain_disk_errors():
             self.folder.mkdir(parents=True, exist_ok=True)
             with self.quarantine.open("ab") as stream:
                 stream.write(data)
@@ -179,11 +183,11 @@ class Run:
             quarantine_bytes=progress.quarantine_bytes + len(data),
         )
 
-    def _read(self) -> Progress | None:
+    def _read(self) -> IngestProgress | None:
         try:
             fields = orjson.loads(self._progress.read_bytes())
             fields["sources"] = tuple(tuple(fact) for fact in fields["sources"])
-            return Progress(**fields)
+            return IngestProgress(**fields)
         except FileNotFoundError:
             return None
         except (orjson.JSONDecodeError, TypeError, KeyError) as error:
@@ -191,12 +195,12 @@ class Run:
 
     def _cut_quarantine(self, size: int) -> None:
         """Forget lines of a chunk that is read again."""
-        with self._told():
+        with self._explain_disk_errors():
             if self.quarantine.exists():
                 os.truncate(self.quarantine, size)
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _explain_disk_errors(self) -> Iterator[None]:
         """Say plainly what the disk refuses; what is certainly in stays noted, so the ingest can go on later."""
         try:
             yield
@@ -207,12 +211,12 @@ class Run:
             ) from error
 
 
-def stop_when_full(
-    why_full: Callable[[], str], show: Callable[[Progress], None]
-) -> Callable[[Progress], None]:
+def check_disk_space(
+    why_full: Callable[[], str], show: Callable[[IngestProgress], None]
+) -> Callable[[IngestProgress], None]:
     """Show progress as long as there is room on the disk; what is shown raises `Unavailable` when there is none."""
 
-    def watch(progress: Progress) -> None:
+    def watch(progress: IngestProgress) -> None:
         if reason := why_full():
             raise Unavailable(f"{reason} The same command goes on where this one stopped.")
         show(progress)

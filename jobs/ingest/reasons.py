@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from jobs.ingest.validation import Refused
+from jobs.ingest.validation import RejectedRow
 
 MOST_REASONS = 200
 "Different reasons that are counted apart; later ones are counted together."
@@ -14,7 +14,7 @@ OTHER = "other reasons"
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class RejectionReason:
     """One reason, how many rows it refused, and the first of them."""
 
     text: str
@@ -30,9 +30,9 @@ class ReasonCounter:
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
-        self._examples: dict[str, Refused] = {}
+        self._examples: dict[str, RejectedRow] = {}
 
-    def add(self, refused: Iterable[Refused]) -> None:
+    def add(self, refused: Iterable[RejectedRow]) -> None:
         """Count refused rows."""
         for one in refused:
             text = one.reason
@@ -41,17 +41,20 @@ class ReasonCounter:
             self._counts[text] = self._counts.get(text, 0) + 1
             self._examples.setdefault(text, one)
 
-    def commonest(self, most: int = SHOWN) -> tuple[Reason, ...]:
+    def most_frequent(self, most: int = SHOWN) -> tuple[RejectionReason, ...]:
         """Return the commonest reasons, the most frequent first."""
         ranked = sorted(self._counts.items(), key=lambda entry: -entry[1])[:most]
         return tuple(
-            Reason(text, count, self._examples[text].row, self._examples[text].text) for text, count in ranked
+            RejectionReason(text, count, self._examples[text].row, self._examples[text].text)
+            for text, count in ranked
         )
 
 
-def merged(parts: Iterable[Sequence[Reason]], most: int = SHOWN) -> tuple[Reason, ...]:
+def merge_reasons(
+    parts: Iterable[Sequence[RejectionReason]], most: int = SHOWN
+) -> tuple[RejectionReason, ...]:
     """Add up the reasons of several runs, the most frequent first."""
-    found: dict[str, Reason] = {}
+    found: dict[str, RejectionReason] = {}
     for reason in (reason for part in parts for reason in part):
         before = found.get(reason.text)
         found[reason.text] = reason if before is None else replace(before, count=before.count + reason.count)

@@ -9,7 +9,7 @@ _KEPT = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableRow:
     """A row that could not be read."""
 
     reason: str
@@ -17,10 +17,10 @@ class Unreadable:
     "The beginning of what stood there."
 
 
-Row = dict[str, Any] | Unreadable
+Row = dict[str, Any] | UnreadableRow
 
 
-def beginning(text: bytes | str) -> str:
+def shorten_row(text: bytes | str) -> str:
     """Keep enough of a row to find it again."""
     start = text[:_KEPT]
     return start if isinstance(start, str) else start.decode("utf-8", "replace")

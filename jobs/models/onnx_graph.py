@@ -24,7 +24,7 @@ _EPSILON = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class NetworkShape:
     """Sizes of a network, as its configuration says them."""
 
     layers: int
@@ -80,17 +80,17 @@ class _Graph:
         return self.node("LayerNormalization", value, *parts, axis=-1, epsilon=_EPSILON)
 
 
-def build_graph(weights: Tensors, shape: Shape) -> Any:
+def build_graph(weights: Tensors, shape: NetworkShape) -> Any:
     """Build the network.
 
     Errors:
         Invalid: weights are missing
     """
     graph = _Graph(weights)
-    value = _embedded(graph)
+    value = _add_embeddings(graph)
     for layer in range(shape.layers):
-        value = _layer(graph, value, f"encoder.layer.{layer}", shape)
-    vectors = _pooled(graph, value)
+        value = _add_layer(graph, value, f"encoder.layer.{layer}", shape)
+    vectors = _add_mean_pooling(graph, value)
     graph.nodes.append(helper.make_node("Identity", [vectors], ["vectors"], name="last"))
     inputs = [
         helper.make_tensor_value_info("ids", TensorProto.INT64, ["b", "s"]),
@@ -104,7 +104,7 @@ def build_graph(weights: Tensors, shape: Shape) -> Any:
     return model
 
 
-def _embedded(graph: _Graph) -> str:
+def _add_embeddings(graph: _Graph) -> str:
     words = graph.node("Gather", graph.weight("embeddings.word_embeddings.weight"), "ids")
     places = graph.node("Gather", graph.weight("embeddings.position_embeddings.weight"), "positions")
     kind = graph.constant("kind", graph.value("embeddings.token_type_embeddings.weight")[0])
@@ -112,17 +112,17 @@ def _embedded(graph: _Graph) -> str:
     return graph.norm(total, "embeddings.LayerNorm")
 
 
-def _layer(graph: _Graph, value: str, name: str, shape: Shape) -> str:
+def _add_layer(graph: _Graph, value: str, name: str, shape: NetworkShape) -> str:
     attended = graph.dense(
-        _attention(graph, value, f"{name}.attention.self", shape), f"{name}.attention.output.dense"
+        _add_attention(graph, value, f"{name}.attention.self", shape), f"{name}.attention.output.dense"
     )
     value = graph.norm(graph.node("Add", attended, value), f"{name}.attention.output.LayerNorm")
     inner = graph.dense(value, f"{name}.intermediate.dense")
-    outer = graph.dense(_gelu(graph, inner), f"{name}.output.dense")
+    outer = graph.dense(_add_gelu(graph, inner), f"{name}.output.dense")
     return graph.norm(graph.node("Add", outer, value), f"{name}.output.LayerNorm")
 
 
-def _attention(graph: _Graph, value: str, name: str, shape: Shape) -> str:
+def _add_attention(graph: _Graph, value: str, name: str, shape: NetworkShape) -> str:
     size = shape.width // shape.heads
     split = graph.constant("split", np.array([0, 0, shape.heads, size], np.int64))
     query, key, content = (
@@ -134,12 +134,12 @@ def _attention(graph: _Graph, value: str, name: str, shape: Shape) -> str:
     content = graph.node("Transpose", content, perm=[0, 2, 1, 3])
     scale = graph.constant("scale", np.array(1 / math.sqrt(size), np.float32))
     scores = graph.node("Mul", graph.node("MatMul", query, key), scale)
-    weights = graph.node("Softmax", graph.node("Add", scores, _blocked(graph)), axis=-1)
+    weights = graph.node("Softmax", graph.node("Add", scores, _add_padding_mask(graph)), axis=-1)
     mixed = graph.node("Transpose", graph.node("MatMul", weights, content), perm=[0, 2, 1, 3])
     return graph.node("Reshape", mixed, graph.constant("whole", np.array([0, 0, shape.width], np.int64)))
 
 
-def _blocked(graph: _Graph) -> str:
+def _add_padding_mask(graph: _Graph) -> str:
     """What is added to scores of tokens that are only padding: [b, 1, 1, s]."""
     one = graph.constant("one", np.array(1, np.float32))
     away = graph.node(
@@ -148,7 +148,7 @@ def _blocked(graph: _Graph) -> str:
     return graph.node("Unsqueeze", away, graph.constant("inner", np.array([1, 2], np.int64)))
 
 
-def _gelu(graph: _Graph, value: str) -> str:
+def _add_gelu(graph: _Graph, value: str) -> str:
     root = graph.constant("root", np.array(math.sqrt(2), np.float32))
     one, half = (
         graph.constant("one", np.array(1, np.float32)),
@@ -158,7 +158,7 @@ def _gelu(graph: _Graph, value: str) -> str:
     return graph.node("Mul", graph.node("Mul", value, half), error)
 
 
-def _pooled(graph: _Graph, value: str) -> str:
+def _add_mean_pooling(graph: _Graph, value: str) -> str:
     """Mean over the tokens that count, brought to length 1."""
     last = graph.constant("last_axis", np.array([2], np.int64))
     mask = graph.node("Unsqueeze", "mask", last)

@@ -29,12 +29,14 @@ def read_safetensors(data: bytes) -> Tensors:
         if length > min(_LONGEST_HEADER, len(data) - 8):
             raise Invalid("not a safetensors file: its header is longer than it should be")
         header: dict[str, Any] = orjson.loads(data[8 : 8 + length])
-        return dict(_tensors(header, data, 8 + length))
+        return dict(_read_tensors(header, data, 8 + length))
     except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Invalid(f"not a safetensors file: {error}") from error
 
 
-def _tensors(header: dict[str, Any], data: bytes, base: int) -> Iterator[tuple[str, npt.NDArray[np.float32]]]:
+def _read_tensors(
+    header: dict[str, Any], data: bytes, base: int
+) -> Iterator[tuple[str, npt.NDArray[np.float32]]]:
     for name, about in header.items():
         kind = _KINDS.get(about.get("dtype", ""))
         if name == "__metadata__" or kind is None:

@@ -1,6 +1,6 @@
 """Sample data for the read-only environment: a small shop, a small newspaper, and the people who use them.
 
-Everything here was written by us; nothing names a real person, company or event. The same `now_ms` gives the
+Everything here was written by us; nothing names a real person, company or event. The same `read_clock_ms` gives the
 same bytes on every machine.
 
     data/       the texts, as JSON: product lines, articles, stories of readers, questions with their answers

@@ -21,10 +21,10 @@ def main() -> None:
     parser.add_argument("--now-ms", type=int, help="with --out: the moment the times are relative to")
     chosen = parser.parse_args()
     if chosen.out:
-        done: object = driver.write(chosen.out, chosen.now_ms)
+        done: object = driver.write_sample(chosen.out, chosen.now_ms)
     else:
         try:
-            done = asdict(driver.load(chosen.redis_url, chosen.app))
+            done = asdict(driver.load_into_app(chosen.redis_url, chosen.app))
         except ValueError as error:
             parser.error(str(error))
     sys.stdout.write(orjson.dumps(done).decode() + "\n")

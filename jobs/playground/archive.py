@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from jobs.playground.data_files import Article, Part, articles
+from jobs.playground.data_files import NewsArticle, NewsSection, read_articles
 
 SITE = "https://news.playground.example"
 PUBLISHER = "The Harbour Post"
@@ -13,12 +13,12 @@ PUBLISHER = "The Harbour Post"
 _WORDS_A_MINUTE = 200
 
 
-def articles_as_products() -> list[dict[str, Any]]:
+def product_records_from_articles() -> list[dict[str, Any]]:
     """Make the records of the whole newspaper, in the order of the data."""
-    return [_record(article) for article in articles()]
+    return [_record_from_article(article) for article in read_articles()]
 
 
-def _record(article: Article) -> dict[str, Any]:
+def _record_from_article(article: NewsArticle) -> dict[str, Any]:
     url = f"{SITE}/{article.section[0].lower()}/{article.id}"
     paragraphs = [text for part in article.parts for text in part.paragraphs]
     count = sum(len(text.split()) for text in paragraphs)
@@ -29,10 +29,10 @@ def _record(article: Article) -> dict[str, Any]:
         "subtitle": article.subtitle,
         "description": paragraphs[0],
         "short_description": article.subtitle,
-        "html": _html(article),
+        "html": _article_html(article),
         "headers": [part.heading for part in article.parts],
         "paragraphs": paragraphs,
-        "children": [_child(article.id, url, at, part) for at, part in enumerate(article.parts, 1)],
+        "children": [_child_record(article.id, url, at, part) for at, part in enumerate(article.parts, 1)],
         "language": "en",
         "created_at": article.published_at,
         "published_at": article.published_at,
@@ -55,25 +55,27 @@ def _record(article: Article) -> dict[str, Any]:
     return record
 
 
-def _html(article: Article) -> str:
-    body = "".join(f"<section>{_part_html(part)}</section>" for part in article.parts)
-    lede = f'<p class="lede">{_text(article.subtitle)}</p>'
-    return f"<article><h1>{_text(article.title)}</h1>{lede}{body}</article>"
+def _article_html(article: NewsArticle) -> str:
+    body = "".join(f"<section>{_section_html(part)}</section>" for part in article.parts)
+    lede = f'<p class="lede">{_plain_text(article.subtitle)}</p>'
+    return f"<article><h1>{_plain_text(article.title)}</h1>{lede}{body}</article>"
 
 
-def _part_html(part: Part) -> str:
-    return f"<h2>{_text(part.heading)}</h2>" + "".join(f"<p>{_text(text)}</p>" for text in part.paragraphs)
+def _section_html(part: NewsSection) -> str:
+    return f"<h2>{_plain_text(part.heading)}</h2>" + "".join(
+        f"<p>{_plain_text(text)}</p>" for text in part.paragraphs
+    )
 
 
-def _child(article_id: str, url: str, at: int, part: Part) -> dict[str, Any]:
+def _child_record(article_id: str, url: str, at: int, part: NewsSection) -> dict[str, Any]:
     return {
         "id": f"{article_id}-{at}",
         "url": f"{url}#part-{at}",
         "title": part.heading,
-        "html": _part_html(part),
+        "html": _section_html(part),
         "headers": [part.heading],
     }
 
 
-def _text(text: str) -> str:
+def _plain_text(text: str) -> str:
     return escape(text, quote=False)

@@ -9,21 +9,21 @@ import orjson
 from pydantic import BaseModel, ConfigDict
 
 Language = Literal["de", "fr", "es"]
-Row = TypeVar("Row", bound=BaseModel)
+TextModel = TypeVar("TextModel", bound=BaseModel)
 
 
-class _Text(BaseModel):
+class _TextData(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Wording(_Text):
+class TranslatedText(_TextData):
     """Title and description in another language."""
 
     title: str
     description: str | None = None
 
 
-class Variants(_Text):
+class ProductVariants(_TextData):
     """How the products of a line differ."""
 
     axis: str
@@ -33,7 +33,7 @@ class Variants(_Text):
     "One a value."
 
 
-class Line(_Text):
+class ProductLine(_TextData):
     """One thing in the shop, with its variants."""
 
     id: str
@@ -48,20 +48,20 @@ class Line(_Text):
     tags: tuple[str, ...]
     authors: tuple[str, ...] = ()
     attributes: dict[str, Any]
-    variants: Variants | None = None
+    variants: ProductVariants | None = None
     related: tuple[str, ...] = ()
     "Ids of other lines."
-    translations: dict[Language, Wording]
+    translations: dict[Language, TranslatedText]
 
 
-class Part(_Text):
+class NewsSection(_TextData):
     """A heading and what stands under it."""
 
     heading: str
     paragraphs: tuple[str, ...]
 
 
-class Article(_Text):
+class NewsArticle(_TextData):
     """One article of the newspaper."""
 
     id: str
@@ -71,11 +71,11 @@ class Article(_Text):
     tags: tuple[str, ...]
     title: str
     subtitle: str
-    parts: tuple[Part, ...]
-    translations: dict[Language, Wording] = {}
+    parts: tuple[NewsSection, ...]
+    translations: dict[Language, TranslatedText] = {}
 
 
-class Question(_Text):
+class NewsQuestion(_TextData):
     """A question, the article that answers it and the words of the answer; None when no article does."""
 
     question: str
@@ -83,7 +83,7 @@ class Question(_Text):
     answer: str | None
 
 
-class Story(_Text):
+class UserStory(_TextData):
     """A kind of reader."""
 
     name: str
@@ -107,7 +107,7 @@ class Story(_Text):
     "How far back the sessions reach."
 
 
-class Place(_Text):
+class HomeTown(_TextData):
     """Where a reader lives."""
 
     city: str
@@ -116,7 +116,7 @@ class Place(_Text):
     language: str
 
 
-class Names(_Text):
+class PersonNames(_TextData):
     """First names by gender, and last names."""
 
     F: tuple[str, ...]
@@ -124,66 +124,68 @@ class Names(_Text):
     last: tuple[str, ...]
 
 
-class Point(_Text):
+class ShopLocation(_TextData):
     """A place on earth, in degrees."""
 
     lat: float
     lon: float
 
 
-class People(_Text):
+class PeopleData(_TextData):
     """What readers are made of, and the towns with a shop."""
 
-    places: tuple[Place, ...]
-    names: dict[str, Names]
-    shops: dict[str, Point]
+    places: tuple[HomeTown, ...]
+    names: dict[str, PersonNames]
+    shops: dict[str, ShopLocation]
 
 
 SHELVES = ("garden", "kitchen", "outdoor", "play", "courses", "books")
 SECTIONS = ("world", "politics", "science", "sport", "business")
 
 
-def data_names() -> list[str]:
+def list_data_files() -> list[str]:
     """Name every file that is read, relative to `data/`."""
     shelves = [f"shop/{shelf}.json" for shelf in SHELVES]
     sections = [f"articles/{section}.json" for section in SECTIONS]
     return [*shelves, *sections, "people.json", "questions.json", "stories.json", "words.json"]
 
 
-def lines() -> list[Line]:
+def read_product_lines() -> list[ProductLine]:
     """Read the shop."""
-    return [line for shelf in SHELVES for line in _rows(f"shop/{shelf}.json", Line)]
+    return [line for shelf in SHELVES for line in _read_models(f"shop/{shelf}.json", ProductLine)]
 
 
-def articles() -> list[Article]:
+def read_articles() -> list[NewsArticle]:
     """Read the newspaper."""
-    return [article for section in SECTIONS for article in _rows(f"articles/{section}.json", Article)]
+    return [
+        article for section in SECTIONS for article in _read_models(f"articles/{section}.json", NewsArticle)
+    ]
 
 
-def stories() -> list[Story]:
+def read_user_stories() -> list[UserStory]:
     """Read the stories of the readers."""
-    return _rows("stories.json", Story)
+    return _read_models("stories.json", UserStory)
 
 
-def questions() -> list[Question]:
+def read_questions() -> list[NewsQuestion]:
     """Read questions about the newspaper whose answers are known."""
-    return _rows("questions.json", Question)
+    return _read_models("questions.json", NewsQuestion)
 
 
-def people() -> People:
+def read_people() -> PeopleData:
     """Read names and places."""
-    return People.model_validate(_tree("people.json"))
+    return PeopleData.model_validate(_read_json("people.json"))
 
 
-def words() -> dict[str, dict[str, str]]:
+def read_translations() -> dict[str, dict[str, str]]:
     """Read what the values of variants are called in other languages."""
-    tree: dict[str, dict[str, str]] = _tree("words.json")
+    tree: dict[str, dict[str, str]] = _read_json("words.json")
     return tree
 
 
-def _rows(name: str, kind: type[Row]) -> list[Row]:
-    return [kind.model_validate(row) for row in _tree(name)]
+def _read_models(name: str, kind: type[TextModel]) -> list[TextModel]:
+    return [kind.model_validate(row) for row in _read_json(name)]
 
 
-def _tree(name: str) -> Any:
+def _read_json(name: str) -> Any:
     return orjson.loads(files("jobs.playground").joinpath("data", *name.split("/")).read_bytes())

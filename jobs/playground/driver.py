@@ -14,11 +14,11 @@ from cluster.clock import SystemClock
 from cluster.log import set_up_logging
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
-from jobs.playground.loader import Loaded, load_playground
-from jobs.playground.sample import sample
+from jobs.playground.loader import LoadResult, load_playground
+from jobs.playground.sample import build_sample
 
 
-def load(redis_url: str, app_id: str) -> Loaded:
+def load_into_app(redis_url: str, app_id: str) -> LoadResult:
     """Load the playground into an app; without an address the one in the settings is taken.
 
     Errors:
@@ -30,10 +30,10 @@ def load(redis_url: str, app_id: str) -> Loaded:
             raise ValueError("say where Redis is: --redis-url or KIOSK_REDIS_URL")
         redis_url = secret.get_secret_value()
     set_up_logging()
-    return asyncio.run(_load(redis_url, app_id))
+    return asyncio.run(_load_async(redis_url, app_id))
 
 
-async def _load(redis_url: str, app_id: str) -> Loaded:
+async def _load_async(redis_url: str, app_id: str) -> LoadResult:
     clock = SystemClock()
     # the machine may be busy starting everything else, and nobody waits for a reply of ours
     async with open_stores(redis_url, hot_s=5.0, slow_s=10.0) as stores:
@@ -42,18 +42,18 @@ async def _load(redis_url: str, app_id: str) -> Loaded:
         )
 
 
-def write(folder: Path, now_ms: int | None) -> dict[str, int]:
+def write_sample(folder: Path, now_ms: int | None) -> dict[str, int]:
     """Write the sample as `{"data": [...]}` bodies of 100 records, ready to be uploaded; return file counts."""
-    whole = sample(SystemClock().now_ms() if now_ms is None else now_ms)
+    whole = build_sample(SystemClock().now_ms() if now_ms is None else now_ms)
     folder.mkdir(parents=True, exist_ok=True)
     return {
-        "products": _bodies(folder, "products", whole.products),
-        "users": _bodies(folder, "users", whole.users),
-        "interactions": _bodies(folder, "interactions", whole.interactions),
+        "products": _write_bodies(folder, "products", whole.products),
+        "users": _write_bodies(folder, "users", whole.users),
+        "interactions": _write_bodies(folder, "interactions", whole.interactions),
     }
 
 
-def _bodies(folder: Path, noun: str, records: Sequence[dict[str, Any]]) -> int:
+def _write_bodies(folder: Path, noun: str, records: Sequence[dict[str, Any]]) -> int:
     size = 1_000 if noun == "interactions" else 100
     starts = range(0, len(records), size)
     for at, start in enumerate(starts, 1):

@@ -32,7 +32,7 @@ class GoldenQuestion(BaseModel):
     "The words of it."
 
 
-def golden() -> list[GoldenQuestion]:
+def read_golden_questions() -> list[GoldenQuestion]:
     """Read the questions."""
     rows = orjson.loads((files("jobs.playground") / "data" / _NAME).read_bytes())
     return [GoldenQuestion.model_validate(row) for row in rows]

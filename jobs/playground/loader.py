@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import orjson
 import structlog
 
-from actors.intake.applier import Applier
-from actors.intake.job_lease import Tenure
+from actors.intake.applier import BatchApplier
+from actors.intake.job_lease import JobLease
 from actors.intake.loop import CONSUMER, LEASE
 from actors.language.embedder import Embedder
 from cluster.clock import Clock, SystemClock
@@ -26,22 +26,22 @@ from cluster.meter import Meter, SilentMeter
 from cluster.records.validation.accepted import RecordNoun
 from cluster.records.validation.upload import parse_upload
 from cluster.store.ports.stores import Stores
-from jobs.playground.sample import Sample, edition, sample
+from jobs.playground.sample import SampleData, build_sample, compute_edition
 
-KEEPER = "playground-keeper"
+EDITION_RECORD_ID = "playground-keeper"
 "The user whose record says which edition was loaded."
 
 _BATCH = 100
 _CALL = 500
 "Interactions in one append."
-_PATIENCE_S = 60.0
+_WAIT_S = 60.0
 _PAUSE_S = 0.05
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadResult:
     """What a load came to."""
 
     edition: str
@@ -60,8 +60,8 @@ async def load_playground(
     app_id: str = "playground",
     clock: Clock | None = None,
     meter: Meter | None = None,
-    whole: Sample | None = None,
-) -> Loaded:
+    whole: SampleData | None = None,
+) -> LoadResult:
     """Fill an app with the playground unless this edition of it is there already.
 
     `embedder` must be the one the app's recommenders read; `whole` is what to load, if not everything.
@@ -72,20 +72,20 @@ async def load_playground(
     Cost:
         about 2 s with Redis on the same machine
     """
-    wanted = edition()
-    if await loaded_edition(stores, app_id) == wanted:
-        return Loaded(wanted, fresh=False)
+    wanted = compute_edition()
+    if await read_edition(stores, app_id) == wanted:
+        return LoadResult(wanted, fresh=False)
     clock = SystemClock() if clock is None else clock
-    applier = Applier(stores.intake, embedder, clock, SilentMeter() if meter is None else meter)
+    applier = BatchApplier(stores.intake, embedder, clock, SilentMeter() if meter is None else meter)
     loader = _Loader(stores, app_id, applier, clock, now_ms)
     if whole is None:
-        whole = await asyncio.to_thread(sample, now_ms)
+        whole = await asyncio.to_thread(build_sample, now_ms)
     await loader.clear(whole)
     await loader.records("product", whole.products)
     await loader.records("user", whole.users)
     await loader.interactions(whole.interactions)
-    await loader.records("user", [_keeper(wanted)])
-    loaded = Loaded(wanted, True, len(whole.products), len(whole.users), len(whole.interactions))
+    await loader.records("user", [_edition_record(wanted)])
+    loaded = LoadResult(wanted, True, len(whole.products), len(whole.users), len(whole.interactions))
     structlog.get_logger().info(
         "playground_loaded",
         app=app_id,
@@ -97,17 +97,17 @@ async def load_playground(
     return loaded
 
 
-async def loaded_edition(stores: Stores, app_id: str = "playground") -> str:
+async def read_edition(stores: Stores, app_id: str = "playground") -> str:
     """Read which edition an app holds; empty when none was loaded completely."""
-    record = await stores.records.get(app_id, "user", KEEPER)
+    record = await stores.records.get(app_id, "user", EDITION_RECORD_ID)
     if record is None:
         return ""
     return str(orjson.loads(record).get("custom_attributes", {}).get("edition", ""))
 
 
-def _keeper(wanted: str) -> dict[str, Any]:
+def _edition_record(wanted: str) -> dict[str, Any]:
     return {
-        "user_id": KEEPER,
+        "user_id": EDITION_RECORD_ID,
         "name": "Keeper of the playground",
         "description": "Not a reader: says which edition of the sample data stands here.",
         "custom_attributes": {"edition": wanted},
@@ -117,21 +117,21 @@ def _keeper(wanted: str) -> dict[str, Any]:
 class _Loader:
     """One load into one app."""
 
-    def __init__(self, stores: Stores, app_id: str, applier: Applier, clock: Clock, now_ms: int) -> None:
+    def __init__(self, stores: Stores, app_id: str, applier: BatchApplier, clock: Clock, now_ms: int) -> None:
         self._stores = stores
         self._app_id = app_id
         self._applier = applier
         self._clock = clock
         self._now_ms = now_ms
-        self._tenure = Tenure(stores.leases, LEASE, f"playground-{new_task_id()}", clock)
+        self._tenure = JobLease(stores.leases, LEASE, f"playground-{new_task_id()}", clock)
 
-    async def clear(self, whole: Sample) -> None:
+    async def clear(self, whole: SampleData) -> None:
         """Take away what an interrupted load or another edition left behind."""
         users = set(await self._stores.records.ids(self._app_id, "user"))
         products = set(await self._stores.records.ids(self._app_id, "product"))
         if await self._stores.changes.last(self._app_id, "interaction") != "0":
             # a visitor who was not linked yet would keep what a killed load wrote
-            await self._stores.interactions.append(self._app_id, b"[]", _links(whole))
+            await self._stores.interactions.append(self._app_id, b"[]", _identity_links(whole))
             everyone = users | {user["user_id"] for user in whole.users}
             await self._stores.interactions.erase(self._app_id, sorted(everyone))
         await self._remove("user", users - {user["user_id"] for user in whole.users})
@@ -140,10 +140,10 @@ class _Loader:
     async def records(self, noun: RecordNoun, records: Sequence[dict[str, Any]]) -> None:
         """Queue and apply users or products."""
         tasks = []
-        for part in _parts(records, _BATCH):
+        for part in _batches(records, _BATCH):
             upload = parse_upload(noun, orjson.dumps({"data": part}), now_ms=self._now_ms)
             known = await self._stores.records.attribute_types(self._app_id, noun)
-            standing = upload.against(known)
+            standing = upload.check_types(known)
             if standing.messages:
                 raise Fault("the playground contradicts what the app holds", records=list(standing.messages))
             task_id = new_task_id()
@@ -164,7 +164,7 @@ class _Loader:
 
     async def interactions(self, entries: Sequence[dict[str, Any]]) -> None:
         """Append interactions, oldest first."""
-        for part in _parts(entries, _CALL):
+        for part in _batches(entries, _CALL):
             upload = parse_upload("interaction", orjson.dumps({"data": part}), now_ms=self._now_ms)
             links = [(user_id, visitor_id, b"") for user_id, visitor_id in upload.links]
             await self._stores.interactions.append(self._app_id, upload.payload, [*upload.recents, *links])
@@ -186,32 +186,32 @@ class _Loader:
 
     async def _apply(self, noun: RecordNoun, task_ids: Sequence[TaskId]) -> None:
         """Apply what was queued, or wait for the intake actor to do it, until every task has ended."""
-        deadline_s = self._clock.monotonic_s() + _PATIENCE_S
+        deadline_s = self._clock.monotonic_s() + _WAIT_S
         waiting = list(task_ids)
         try:
             while waiting:
                 if self._clock.monotonic_s() > deadline_s:
                     raise Unavailable("nobody applied the playground within a minute", retry_after_s=5)
-                if await self._tenure.keep():
+                if await self._tenure.renew():
                     for batch in await self._claim():
                         await self._applier.apply(batch)
                 else:
                     await asyncio.sleep(_PAUSE_S)
-                waiting = [task_id for task_id in waiting if not await self._ended(noun, task_id)]
+                waiting = [task_id for task_id in waiting if not await self._is_ended(noun, task_id)]
         finally:
-            await self._tenure.end()
+            await self._tenure.release()
 
     async def _claim(self) -> list[Any]:
         return list(await self._stores.intake.claim(CONSUMER, [self._app_id], count=32, block_ms=0))
 
-    async def _ended(self, noun: RecordNoun, task_id: TaskId) -> bool:
+    async def _is_ended(self, noun: RecordNoun, task_id: TaskId) -> bool:
         task = await self._stores.tasks.get(self._app_id, noun, task_id)
         if task is None or task.status == "failed" or task.failed:
             raise Fault("a part of the playground was not applied", task=task_id)
         return task.status == "finished"
 
 
-def _links(whole: Sample) -> list[tuple[str, str, bytes]]:
+def _identity_links(whole: SampleData) -> list[tuple[str, str, bytes]]:
     pairs = {
         (entry["user_id"], entry["anonymous_id"])
         for entry in whole.interactions
@@ -220,6 +220,6 @@ def _links(whole: Sample) -> list[tuple[str, str, bytes]]:
     return [(user_id, visitor_id, b"") for user_id, visitor_id in sorted(pairs)]
 
 
-def _parts(rows: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+def _batches(rows: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     for start in range(0, len(rows), size):
         yield rows[start : start + size]

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from jobs.playground.archive import articles_as_products
-from jobs.playground.data_files import data_names
-from jobs.playground.sessions import interactions
-from jobs.playground.shop import products
-from jobs.playground.users import readers
+from jobs.playground.archive import product_records_from_articles
+from jobs.playground.data_files import list_data_files
+from jobs.playground.sessions import build_interactions
+from jobs.playground.shop import build_products
+from jobs.playground.users import build_users
 
-_MAKING = "1"
+_FORMAT_VERSION = "1"
 "Counted up when the same data come to other records."
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class SampleData:
     """Everything to be uploaded, in the upload format."""
 
     products: list[dict[str, Any]]
@@ -28,22 +28,22 @@ class Sample:
     "Oldest first, all before `now_ms`."
 
 
-def sample(now_ms: int) -> Sample:
+def build_sample(now_ms: int) -> SampleData:
     """Make the playground as of a moment; the same moment gives the same bytes.
 
     Cost:
         0.6 s
     """
-    return Sample(
-        products=products(now_ms) + articles_as_products(),
-        users=[reader.record for reader in readers(now_ms)],
-        interactions=interactions(now_ms),
+    return SampleData(
+        products=build_products(now_ms) + product_records_from_articles(),
+        users=[reader.record for reader in build_users(now_ms)],
+        interactions=build_interactions(now_ms),
     )
 
 
-def edition() -> str:
+def compute_edition() -> str:
     """Name the state of the data, so that an installation knows whether it holds it already."""
     digest = hashlib.sha256()
-    for name in data_names():
+    for name in list_data_files():
         digest.update(files("jobs.playground").joinpath("data", *name.split("/")).read_bytes())
-    return f"{_MAKING}-{digest.hexdigest()[:12]}"
+    return f"{_FORMAT_VERSION}-{digest.hexdigest()[:12]}"

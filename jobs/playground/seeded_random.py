@@ -12,7 +12,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class Dice:
+class SeededRandom:
     """A stream of draws. Built on `Random.random` alone, whose sequence Python promises to keep."""
 
     def __init__(self, *seed: object) -> None:
@@ -20,23 +20,23 @@ class Dice:
         digest = hashlib.sha256(text.encode()).digest()
         self._draw = random.Random(int.from_bytes(digest[:8], "big")).random
 
-    def share(self) -> float:
+    def random(self) -> float:
         """Draw evenly from 0 to 1."""
         return self._draw()
 
-    def chance(self, probability: float) -> bool:
+    def is_chosen(self, probability: float) -> bool:
         """Say yes with a probability."""
         return self._draw() < probability
 
-    def whole(self, low: int, high: int) -> int:
+    def randint(self, low: int, high: int) -> int:
         """Draw a whole number, both ends included."""
         return low + int(self._draw() * (high - low + 1))
 
-    def pick(self, options: Sequence[T]) -> T:
+    def choice(self, options: Sequence[T]) -> T:
         """Draw one of several, all equally likely."""
         return options[int(self._draw() * len(options))]
 
-    def weighted(self, options: Sequence[T], weights: Sequence[float]) -> T:
+    def weighted_choice(self, options: Sequence[T], weights: Sequence[float]) -> T:
         """Draw one of several by weight; at least one weight is above 0."""
         bounds = list(accumulate(weights))
         return options[min(bisect_right(bounds, self._draw() * bounds[-1]), len(options) - 1)]

@@ -15,17 +15,17 @@ from actors.models.allowed_learners import ALLOWED
 from cluster.admin.allowed_learners import allowed_learners
 from cluster.errors import HouseError
 from cluster.log import set_up_logging
-from cluster.runtime.artifact_access import open_shelf
-from cluster.runtime.handover import give_up_keys
+from cluster.runtime.artifact_access import open_artifact_store
+from cluster.runtime.handover import drop_key_variables
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores, open_stores
 from jobs.refresh import cli
-from jobs.refresh.runs.local_worker import scratch_of
+from jobs.refresh.runs.local_worker import scratch_path
 
 
 def main() -> int:
     """Do one of them; 0 when it went well, 1 when a run or a promise failed, 2 when it could not be done."""
-    arguments = cli.parser(__doc__ or "").parse_args()
+    arguments = cli.build_parser(__doc__ or "").parse_args()
     set_up_logging()
     try:
         return _do(arguments)
@@ -36,20 +36,20 @@ def main() -> int:
 
 def _do(arguments: argparse.Namespace) -> int:
     if arguments.what == "conform":
-        return cli.conform(arguments)
+        return cli.run_conformance(arguments)
     settings = Settings()
-    ALLOWED.read_from(partial(allowed_learners, settings))
-    give_up_keys()
-    place = cli.Here(
-        partial(_connect, settings), partial(open_shelf, settings), scratch_of(settings.data_dir)
+    ALLOWED.set_source(partial(allowed_learners, settings))
+    drop_key_variables()
+    place = cli.LocalInstallation(
+        partial(_connect, settings), partial(open_artifact_store, settings), scratch_path(settings.data_dir)
     )
     if arguments.what == "work":
-        return cli.work(arguments, place)
+        return cli.work_on_run(arguments, place)
     if arguments.local:
-        return cli.train_here(arguments, place)
+        return cli.train_in_process(arguments, place)
     from jobs.refresh.driver import train
 
-    return cli.train_on(arguments, train)
+    return cli.train_and_wait(arguments, train)
 
 
 def _connect(settings: Settings) -> OpenStores:

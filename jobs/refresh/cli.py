@@ -11,55 +11,55 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.errors import Invalid, Unavailable
 from cluster.records.run import Run
-from jobs.refresh.recipe import Recipe, load
-from jobs.refresh.runs.display import Display
-from jobs.refresh.runs.local_worker import be_modest, new_owner, work_here
-from jobs.refresh.runs.run_commands import order, refuse_promotion
-from jobs.refresh.runs.sweep import assignments
+from jobs.refresh.recipe import Recipe, load_recipe_file
+from jobs.refresh.runs.display import TrainingDisplay
+from jobs.refresh.runs.local_worker import lower_priority, new_worker_id, run_locally
+from jobs.refresh.runs.run_commands import check_promotable, create_run
+from jobs.refresh.runs.sweep import parse_assignments
 
 if TYPE_CHECKING:
-    from jobs.refresh.learners.conformance import Check
+    from jobs.refresh.learners.conformance import ConformanceCheck
 
 NO_REDIS = Unavailable("no Redis is known: start the system first, or set KIOSK_REDIS_URL")
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class LocalInstallation:
     """The installation as this process reaches it."""
 
     connect: Callable[[], Any]
     "Opens the stores."
-    open_shelf: Callable[[], Shelf]
+    open_shelf: Callable[[], ArtifactStore]
     scratch: Path
 
 
-def train_on(arguments: argparse.Namespace, train: Callable[..., Run]) -> int:
+def train_and_wait(arguments: argparse.Namespace, train: Callable[..., Run]) -> int:
     """Train with whatever trains elsewhere, and wait."""
-    with Display() as display:
+    with TrainingDisplay() as display:
         run = train(
             arguments.app,
             arguments.engine,
-            _recipe(arguments),
+            _read_recipe(arguments),
             promote=arguments.promote,
             by=arguments.by,
             watch=display.show,
         )
-    return _told(run)
+    return _report_run(run)
 
 
-def train_here(arguments: argparse.Namespace, place: Here) -> int:
+def train_in_process(arguments: argparse.Namespace, place: LocalInstallation) -> int:
     """Train in this process."""
-    recipe, owner = _recipe(arguments), new_owner("python -m jobs.refresh")
+    recipe, owner = _read_recipe(arguments), new_worker_id("python -m jobs.refresh")
 
     async def ask() -> Run:
         async with place.connect() as stores:
             if arguments.promote:
-                await refuse_promotion(stores, arguments.app)
-            return await order(
+                await check_promotable(stores, arguments.app)
+            return await create_run(
                 stores,
                 arguments.app,
                 arguments.engine,
@@ -71,18 +71,18 @@ def train_here(arguments: argparse.Namespace, place: Here) -> int:
             )
 
     run = asyncio.run(ask())
-    return _told(asyncio.run(_work_on(place, run.app_id, run.run_id, owner)))
+    return _report_run(asyncio.run(_run_worker(place, run.app_id, run.run_id, owner)))
 
 
-def work(arguments: argparse.Namespace, place: Here) -> int:
+def work_on_run(arguments: argparse.Namespace, place: LocalInstallation) -> int:
     """Do what is left of a run."""
-    owner = arguments.owner or new_owner("python -m jobs.refresh")
-    return _told(asyncio.run(_work_on(place, arguments.app, arguments.run, owner)))
+    owner = arguments.owner or new_worker_id("python -m jobs.refresh")
+    return _report_run(asyncio.run(_run_worker(place, arguments.app, arguments.run, owner)))
 
 
-def conform(arguments: argparse.Namespace) -> int:
+def run_conformance(arguments: argparse.Namespace) -> int:
     """Hold a learner to its promises."""
-    from jobs.refresh.learners.conformance import conform as checked
+    from jobs.refresh.learners.conformance import check_conformance as checked
 
     try:
         config = json.loads(arguments.config)
@@ -90,12 +90,12 @@ def conform(arguments: argparse.Namespace) -> int:
         raise Invalid(f"--config is not JSON: {error}") from None
     if not isinstance(config, dict):
         raise Invalid("--config is no JSON object; write the constructor's arguments as {...}")
-    lines, fits = conformance_lines(checked(arguments.learner, config))
+    lines, fits = render_conformance(checked(arguments.learner, config))
     print("\n".join(lines))  # noqa: T201
     return 0 if fits else 1
 
 
-def conformance_lines(found: Sequence[Check]) -> tuple[list[str], bool]:
+def render_conformance(found: Sequence[ConformanceCheck]) -> tuple[list[str], bool]:
     """Say which promises a learner keeps, which need work and which are advice; and whether it can be used."""
     lines = []
     for check in found:
@@ -113,7 +113,7 @@ def conformance_lines(found: Sequence[Check]) -> tuple[list[str], bool]:
     return lines, not needed
 
 
-def parser(about: str) -> argparse.ArgumentParser:
+def build_parser(about: str) -> argparse.ArgumentParser:
     """Make the parser."""
     made = argparse.ArgumentParser(
         prog="python -m jobs.refresh", description=about, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -137,11 +137,11 @@ def parser(about: str) -> argparse.ArgumentParser:
     return made
 
 
-async def _work_on(place: Here, app_id: str, run_id: str, owner: str) -> Run | None:
-    be_modest()
+async def _run_worker(place: LocalInstallation, app_id: str, run_id: str, owner: str) -> Run | None:
+    lower_priority()
     async with place.connect() as stores:
-        with Display() as display:
-            return await work_here(
+        with TrainingDisplay() as display:
+            return await run_locally(
                 stores,
                 place.open_shelf(),
                 place.scratch,
@@ -152,11 +152,11 @@ async def _work_on(place: Here, app_id: str, run_id: str, owner: str) -> Run | N
             )
 
 
-def _recipe(arguments: argparse.Namespace) -> Recipe:
-    return load(arguments.recipe).changed(assignments(arguments.set))
+def _read_recipe(arguments: argparse.Namespace) -> Recipe:
+    return load_recipe_file(arguments.recipe).with_changes(parse_assignments(arguments.set))
 
 
-def _told(run: Run | None) -> int:
+def _report_run(run: Run | None) -> int:
     if run is None:
         print("the run has ended, or belongs to another worker", file=sys.stderr)  # noqa: T201
         return 2

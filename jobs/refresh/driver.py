@@ -26,49 +26,49 @@ import structlog
 
 from actors.models.allowed_learners import ALLOWED
 from cluster.admin.allowed_learners import allowed_learners
-from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.errors import HouseError, Refusal, Unavailable
 from cluster.ids import DEFAULT_ENGINE, new_request_id
 from cluster.records.run import Run
-from cluster.runtime.artifact_access import open_shelf_of
+from cluster.runtime.artifact_access import open_artifact_store_of
 from cluster.runtime.bootstrap import connect_installation
 from cluster.runtime.connecting import connect_actor, run_blocking
-from cluster.runtime.handover import give_up_keys
+from cluster.runtime.handover import drop_key_variables
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
-from jobs.refresh.runs.local_worker import scratch_of, step_aside, work_here
-from jobs.refresh.runs.run_commands import order, refuse_promotion
-from jobs.refresh.runs.scheduler import Errand, Foreman
-from jobs.refresh.runs.shipped_code import code_of, keep, package_of, ship
+from jobs.refresh.runs.local_worker import run_locally, scratch_path, use_idle_priority
+from jobs.refresh.runs.run_commands import check_promotable, create_run
+from jobs.refresh.runs.scheduler import RunAssignment, RunScheduler
+from jobs.refresh.runs.shipped_code import code_path, pack_and_store, read_package, store_package
 
 if TYPE_CHECKING:
-    from jobs.refresh.runs.sweep import Variant
+    from jobs.refresh.runs.sweep import SweepVariant
 
 Connect = Callable[[], OpenStores]
-OpenShelf = Callable[[], Shelf]
+OpenShelf = Callable[[], ArtifactStore]
 
 CPUS = 0.5
 "Share of a processor Ray keeps for a worker; it runs with low priority, so a busy door takes the rest."
-ROUND_S = 1.0
-FOLLOW_S = 0.5
+POLL_S = 1.0
+WATCH_INTERVAL_S = 0.5
 
 
 class Trainer:
     """The foreman as a named, restarted Ray actor: `trainer@<release>`."""
 
     def __init__(
-        self, connect: Connect, open_shelf: OpenShelf, scratch: str, *, round_s: float = ROUND_S
+        self, connect: Connect, open_shelf: OpenShelf, scratch: str, *, round_s: float = POLL_S
     ) -> None:
-        ALLOWED.read_from(partial(allowed_learners, Settings()))
+        ALLOWED.set_source(partial(allowed_learners, Settings()))
         self._connect = connect
-        self._crew = RayCrew(connect, open_shelf, scratch)
+        self._crew = RayWorkerPool(connect, open_shelf, scratch)
         self._round_s = round_s
         self._rounds = 0
         self._sent = 0
         self._stopping = threading.Event()
         self._log = structlog.get_logger()
-        self._thread = threading.Thread(target=self._live, name="trainer", daemon=True)
+        self._thread = threading.Thread(target=self._run_loop, name="trainer", daemon=True)
         self._thread.start()
 
     async def health(self) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class Trainer:
         self._stopping.set()
         await asyncio.to_thread(self._thread.join)
 
-    def _live(self) -> None:
+    def _run_loop(self) -> None:
         try:
             asyncio.run(self._work())
         except BaseException as error:  # noqa: BLE001
@@ -96,43 +96,43 @@ class Trainer:
     async def _work(self) -> None:
         async with self._connect() as stores:
             owner = f"trainer {os.getpid()} {new_request_id()}"
-            foreman = Foreman(stores, self._crew, SystemClock(), owner=owner)
+            foreman = RunScheduler(stores, self._crew, SystemClock(), owner=owner)
             while not self._stopping.is_set():
                 try:
-                    self._sent += await foreman.round()
+                    self._sent += await foreman.run_once()
                     self._rounds += 1
                 except HouseError as error:
                     self._log.warning("round_failed", reason=error.message)
                 await asyncio.sleep(self._round_s)
             try:
-                await foreman.end()
+                await foreman.release()
             except Unavailable:
                 self._log.info("lease_left_to_expire")
 
 
-class RayCrew:
+class RayWorkerPool:
     """Workers as Ray tasks, each in a process of its own that ends with it."""
 
     def __init__(self, connect: Connect, open_shelf: OpenShelf, scratch: str) -> None:
         self._given = connect, open_shelf, scratch
         # a process of its own: its memory goes back, and its low priority is nobody else's
         self._task = ray.remote(num_cpus=CPUS, max_retries=0, max_calls=1)(_work)
-        self._at_work: dict[Any, Errand] = {}
+        self._at_work: dict[Any, RunAssignment] = {}
 
     @property
-    def places(self) -> int:
+    def capacity(self) -> int:
         """How many may work at once: one for every two processors."""
         return max(1, int(ray.cluster_resources().get("CPU", 1)) // 2)
 
-    def send(self, errand: Errand) -> None:
+    def start(self, errand: RunAssignment) -> None:
         """Start a worker."""
         package = None
         if errand.code:  # goes along: the node that works may have another data directory
             with contextlib.suppress(HouseError, OSError):  # the worker says in the run that it is missing
-                package = package_of(code_of(Path(self._given[2]).parent), errand.code)
+                package = read_package(code_path(Path(self._given[2]).parent), errand.code)
         self._at_work[self._task.remote(errand, *self._given, package)] = errand
 
-    def gone(self) -> list[Errand]:
+    def collect_finished(self) -> list[RunAssignment]:
         """Say which workers have ended since the last time."""
         if not self._at_work:
             return []
@@ -149,18 +149,18 @@ class RayCrew:
 
 
 def _work(
-    errand: Errand, connect: Connect, open_shelf: OpenShelf, scratch: str, package: bytes | None = None
+    errand: RunAssignment, connect: Connect, open_shelf: OpenShelf, scratch: str, package: bytes | None = None
 ) -> str | Refusal:
-    step_aside()
+    use_idle_priority()
     if package is not None:
-        keep(code_of(Path(scratch).parent), package)
-    give_up_keys()
-    ALLOWED.read_from(partial(allowed_learners, Settings()))
+        store_package(code_path(Path(scratch).parent), package)
+    drop_key_variables()
+    ALLOWED.set_source(partial(allowed_learners, Settings()))
 
     async def work() -> str:
         async with connect() as stores:
             shelf = open_shelf()
-            run = await work_here(
+            run = await run_locally(
                 stores,
                 shelf,
                 Path(scratch),
@@ -201,30 +201,34 @@ def train(
         Invalid: the recipe makes no sense, or `working_dir` can't be shipped
         Unavailable: the store is away, or no installation runs in the data directory
     """
-    from jobs.refresh.recipe import Recipe, load  # numpy and all learners: not for the actor
+    from jobs.refresh.recipe import Recipe, load_recipe_file  # numpy and all learners: not for the actor
 
-    chosen = recipe if isinstance(recipe, Recipe) else load(recipe)
+    chosen = recipe if isinstance(recipe, Recipe) else load_recipe_file(recipe)
     settings = Settings() if settings is None else settings
     if not ray.is_initialized():
         connect_installation(settings)
-    ALLOWED.read_from(partial(allowed_learners, settings))
+    ALLOWED.set_source(partial(allowed_learners, settings))
     facts = chosen.model_dump(mode="json")
-    code = "" if working_dir is None else ship(Path(working_dir), facts, settings.data_dir, promote=promote)
-    shelf_of = partial(open_shelf_of, str(settings.data_dir))
-    crew = RayCrew(connect, shelf_of, str(scratch_of(settings.data_dir)))
+    code = (
+        ""
+        if working_dir is None
+        else pack_and_store(Path(working_dir), facts, settings.data_dir, promote=promote)
+    )
+    shelf_of = partial(open_artifact_store_of, str(settings.data_dir))
+    crew = RayWorkerPool(connect, shelf_of, str(scratch_path(settings.data_dir)))
 
     async def follow() -> Run:
         async with connect() as stores:
             owner = f"{by} {os.getpid()} {new_request_id()}"
             if promote:
-                await refuse_promotion(stores, app_id)
-            run = await order(
+                await check_promotable(stores, app_id)
+            run = await create_run(
                 stores, app_id, engine_id, facts,
                 now_ms=SystemClock().now_ms(), by=by, promote=promote, owner=owner, code=code,
             )  # fmt: skip
-            crew.send(Errand(app_id, run.run_id, owner, code))
+            crew.start(RunAssignment(app_id, run.run_id, owner, code))
             while not run.has_ended:
-                await asyncio.sleep(FOLLOW_S)
+                await asyncio.sleep(WATCH_INTERVAL_S)
                 run = await stores.runs.get(app_id, run.run_id) or run
                 if watch is not None:
                     watch(run)
@@ -233,20 +237,20 @@ def train(
     return run_blocking(follow())
 
 
-def examine_on_ray(
-    found: Sequence[Variant],
+def run_sweep_on_ray(
+    found: Sequence[SweepVariant],
     open_shelf: OpenShelf,
     app_id: str,
     sweep: str,
-    told: Callable[[Variant, dict[str, Any]], None],
+    told: Callable[[SweepVariant, dict[str, Any]], None],
 ) -> None:
     """Examine the variants of a sweep as Ray tasks; `told` hears of each as it ends.
 
     A task that dies is started again by Ray; what was examined before is not examined again.
     """
-    task = ray.remote(num_cpus=CPUS, max_retries=3, max_calls=4)(_examine)
+    task = ray.remote(num_cpus=CPUS, max_retries=3, max_calls=4)(_evaluate_variant)
     coming = list(found)
-    running: dict[Any, Variant] = {}
+    running: dict[Any, SweepVariant] = {}
     at_once = max(1, int(ray.cluster_resources().get("CPU", 1)))
     while coming or running:
         while coming and len(running) < at_once:
@@ -260,11 +264,13 @@ def examine_on_ray(
             told(variant, {"error": f"its worker died: {type(error).__name__}"})
 
 
-def _examine(variant: Variant, open_shelf: OpenShelf, app_id: str, sweep: str) -> dict[str, Any]:
-    from jobs.refresh.runs.checkpoint import Checkpoints
-    from jobs.refresh.runs.sweep_runner import FOLDER, attempted
+def _evaluate_variant(
+    variant: SweepVariant, open_shelf: OpenShelf, app_id: str, sweep: str
+) -> dict[str, Any]:
+    from jobs.refresh.runs.checkpoint import CheckpointStore
+    from jobs.refresh.runs.sweep_runner import FOLDER, try_variant
 
-    step_aside()
-    give_up_keys()
-    ALLOWED.read_from(partial(allowed_learners, Settings()))
-    return attempted(variant, Checkpoints(open_shelf(), app_id, sweep, folder=FOLDER))
+    use_idle_priority()
+    drop_key_variables()
+    ALLOWED.set_source(partial(allowed_learners, Settings()))
+    return try_variant(variant, CheckpointStore(open_shelf(), app_id, sweep, folder=FOLDER))

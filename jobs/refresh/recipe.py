@@ -44,7 +44,7 @@ PRESETS = ("default", "fast", "sequence", "shop", "session")
 Weights = Literal["auto"] | dict[str, Annotated[float, Field(ge=0, le=100)]]
 
 
-class OwnRecipe(PartRecipe):
+class CustomLearnerRecipe(PartRecipe):
     """A learner of your own."""
 
     learner: str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
@@ -53,7 +53,7 @@ class OwnRecipe(PartRecipe):
     "Given to its constructor."
 
 
-def _kind_of(part: Any) -> str:
+def _part_tag(part: Any) -> str:
     learner = part.get("learner", "") if isinstance(part, Mapping) else getattr(part, "learner", "")
     return "own" if ":" in str(learner) else str(learner)
 
@@ -68,7 +68,7 @@ _Popularity = Annotated[PopularityRecipe, Tag("popularity")]
 _Repeats = Annotated[RepeatsRecipe, Tag("repeats")]
 _Baskets = Annotated[BasketsRecipe, Tag("baskets")]
 _Als = Annotated[AlsRecipe, Tag("als")]
-_Own = Annotated[OwnRecipe, Tag("own")]
+_Custom = Annotated[CustomLearnerRecipe, Tag("own")]
 
 AnyPart = Annotated[
     _Ease
@@ -81,8 +81,8 @@ AnyPart = Annotated[
     | _Repeats
     | _Baskets
     | _Als
-    | _Own,
-    Discriminator(_kind_of),
+    | _Custom,
+    Discriminator(_part_tag),
 ]
 
 
@@ -177,7 +177,7 @@ class Recipe(BaseModel):
     "All texts of products, indexed for searches; none leaves that to every recommender."
 
     @model_validator(mode="after")
-    def _names_agree(self) -> Self:
+    def _check_names(self) -> Self:
         if not self.parts:
             raise ValueError("parts: there must be at least one")
         for field, weights in (
@@ -194,7 +194,7 @@ class Recipe(BaseModel):
             _check_tuning(name, part)
         return self
 
-    def changed(self, changes: Mapping[str, Any]) -> Recipe:
+    def with_changes(self, changes: Mapping[str, Any]) -> Recipe:
         """Give this recipe with some fields changed, named by dotted path as in `parts.rules.window`.
 
         Errors:
@@ -211,10 +211,10 @@ class Recipe(BaseModel):
             if not isinstance(place, dict):
                 raise Invalid(f"recipe has no {path}")
             place[last] = value
-        return parse(fields)
+        return parse_recipe(fields)
 
 
-def parse(fields: Mapping[str, Any]) -> Recipe:
+def parse_recipe(fields: Mapping[str, Any]) -> Recipe:
     """Check fields and make a recipe of them.
 
     Errors:
@@ -223,10 +223,10 @@ def parse(fields: Mapping[str, Any]) -> Recipe:
     try:
         return Recipe.model_validate(fields)
     except ValidationError as error:
-        raise Invalid("recipe can't be used: " + "; ".join(_told(error, fields))) from None
+        raise Invalid("recipe can't be used: " + "; ".join(_validation_messages(error, fields))) from None
 
 
-def load(name: str | Path) -> Recipe:
+def load_recipe_file(name: str | Path) -> Recipe:
     """Read a recipe: a preset by its name, or a file.
 
     Errors:
@@ -235,7 +235,7 @@ def load(name: str | Path) -> Recipe:
     """
     if str(name) in PRESETS:
         text = (resources.files("jobs.refresh") / "recipes" / f"{name}.toml").read_text("utf-8")
-        return parse(_toml(text, str(name)))
+        return parse_recipe(_parse_toml(text, str(name)))
     path = Path(name)
     if not path.is_file():
         raise NotFound(f"no recipe {str(name)!r}: neither a file nor one of {', '.join(PRESETS)}")
@@ -245,13 +245,13 @@ def load(name: str | Path) -> Recipe:
         raise Invalid(f"{path.name} can't be read: {error}") from error
     if path.suffix == ".json":
         try:
-            return parse(json.loads(text))
+            return parse_recipe(json.loads(text))
         except json.JSONDecodeError as error:
             raise Invalid(f"{path.name} is not JSON: {error}") from None
-    return parse(_toml(text, path.name))
+    return parse_recipe(_parse_toml(text, path.name))
 
 
-def _toml(text: str, name: str) -> dict[str, Any]:
+def _parse_toml(text: str, name: str) -> dict[str, Any]:
     try:
         import tomllib as toml  # 3.11 and later
     except ModuleNotFoundError:  # pragma: no cover
@@ -273,7 +273,7 @@ def _check_tuning(name: str, part: PartRecipe) -> None:
             type(part).model_validate({**part.model_dump(), field: value, "tune": {}})
 
 
-def _told(error: ValidationError, fields: Mapping[str, Any]) -> list[str]:
+def _validation_messages(error: ValidationError, fields: Mapping[str, Any]) -> list[str]:
     """Say what is wrong where, without the tags that tell parts apart."""
     told = []
     for fault in error.errors():
@@ -285,20 +285,20 @@ def _told(error: ValidationError, fields: Mapping[str, Any]) -> list[str]:
             place.append("learner")
             message = f"name one of {', '.join(_LEARNERS)}, or a class of yours as package.module:Class"
         if fault["type"] == "extra_forbidden":
-            message = f"there is no such field{_known_beside(place, fields)}"
+            message = f"there is no such field{_field_suggestion(place, fields)}"
         told.append(f"{'.'.join(place)}: {message}" if place else message)
     return told
 
 
-def _known_beside(place: list[str], fields: Mapping[str, Any]) -> str:
+def _field_suggestion(place: list[str], fields: Mapping[str, Any]) -> str:
     """Say which fields there are where one was not known."""
     model: type[BaseModel] | None = None
     if len(place) == 1:
         model = Recipe
     elif place[0] == "parts" and len(place) == 3:
         part = fields.get("parts", {}).get(place[1], {})
-        kind = _kind_of(part)
-        model = OwnRecipe if kind == "own" else _LEARNERS.get(kind)
+        kind = _part_tag(part)
+        model = CustomLearnerRecipe if kind == "own" else _LEARNERS.get(kind)
     elif len(place) == 2:
         model = _SECTIONS.get(place[0])
     return "" if model is None else f"; there are {', '.join(model.model_fields)}"

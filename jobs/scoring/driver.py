@@ -24,27 +24,27 @@ import ray
 
 from actors.models.allowed_learners import ALLOWED
 from cluster.admin.allowed_learners import allowed_learners
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.table_files import Format, TableFile, format_of
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.table_files import Format, TableFile, choose_format
 from cluster.clock import SystemClock, iso_ms
 from cluster.errors import HouseError, Refusal, Unavailable
 from cluster.ids import DEFAULT_ENGINE
-from cluster.niceness import be_modest, step_aside
-from cluster.runtime.artifact_access import open_shelf_of
+from cluster.niceness import lower_priority, use_idle_priority
+from cluster.runtime.artifact_access import open_artifact_store_of
 from cluster.runtime.bootstrap import connect_installation
 from cluster.runtime.connecting import connect_actor
-from cluster.runtime.handover import give_up_keys
+from cluster.runtime.handover import drop_key_variables
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from cluster.store.ports.stores import Stores
-from jobs.scoring.results import LONG, NESTED, UserList, results_table
+from jobs.scoring.results import LONG, NESTED, UserList, table_from_lists
 from jobs.scoring.user_scorer import ScoringOrder, UserScorer, check_snapshot
 from jobs.scoring.users import UserKey, count_users, read_users
 
 Connect = Callable[[], OpenStores]
-OpenShelf = Callable[[], Shelf]
+OpenShelf = Callable[[], ArtifactStore]
 Users = str | Path | pl.DataFrame | Sequence[str]
-Watch = Callable[[int, int], None]
+ScoringProgress = Callable[[int, int], None]
 "Called with the users scored and how many there are; 0 where that is not known."
 
 CPUS = 0.25
@@ -93,9 +93,9 @@ class ScoringWorker:
     """One worker: an actor that loads the app once and scores chunk after chunk."""
 
     def __init__(self, order: ScoringOrder, connect: Connect, open_shelf: OpenShelf, data_dir: str) -> None:
-        step_aside()
-        give_up_keys()
-        ALLOWED.read_from(partial(allowed_learners, Settings()))
+        use_idle_priority()
+        drop_key_variables()
+        ALLOWED.set_source(partial(allowed_learners, Settings()))
         self._order, self._connect, self._open_shelf = order, connect, open_shelf
         self._cache = Settings(data_dir=Path(data_dir)).snapshot_cache_dir
         self._scorer: UserScorer | None = None
@@ -105,7 +105,7 @@ class ScoringWorker:
         """Score some users, and wait for a store that is away; an expected "no" comes back as a refusal."""
         for left in range(_TRIES, -1, -1):
             try:
-                scorer = await self._opened()
+                scorer = await self._get_scorer()
                 return ScoredChunk(await scorer.score(users), scorer.serving)
             except Unavailable as error:
                 if not left:
@@ -115,11 +115,11 @@ class ScoringWorker:
                 return Refusal.of(error)
         raise AssertionError("the last try returns")
 
-    async def _opened(self) -> UserScorer:
+    async def _get_scorer(self) -> UserScorer:
         """Give the scorer; several chunks come at once, and the first one loads it."""
         async with self._opening:
             if self._scorer is None:
-                step_aside()  # niceness belongs to threads, and this may be another one
+                use_idle_priority()  # niceness belongs to threads, and this may be another one
                 self._scorer = await self._open()
         return self._scorer
 
@@ -160,7 +160,7 @@ def recommend(
     tables = [(NESTED if nested else LONG).empty_table()]
     summary = ScoringSummary(order)
     for lists in score_on_ray(order, users, summary, workers=workers, settings=settings, connect=connect):
-        tables.append(results_table(lists, nested=nested))
+        tables.append(table_from_lists(lists, nested=nested))
     frame = pl.from_arrow(pa.concat_tables(tables))
     assert isinstance(frame, pl.DataFrame)
     return frame
@@ -175,7 +175,7 @@ def recommend_file(
     nested: bool = False,
     keep_formulas: bool = False,
     workers: int = 0,
-    watch: Watch | None = None,
+    watch: ScoringProgress | None = None,
     settings: Settings | None = None,
     connect: Connect = connect_actor,
 ) -> dict[str, Any]:
@@ -185,43 +185,43 @@ def recommend_file(
         as `recommend`; Invalid also: the file can't be written
     """
     summary = ScoringSummary(order)
-    with _result_file(out, form, nested, keep_formulas) as file:
+    with _open_result_file(out, form, nested, keep_formulas) as file:
         for lists in score_on_ray(
             order, users, summary, workers=workers, watch=watch, settings=settings, connect=connect
         ):
-            file.write(results_table(lists, nested=nested))
-    return _summary_of(summary, file, out, format_of(out, form))
+            file.write(table_from_lists(lists, nested=nested))
+    return _summary_to_dict(summary, file, out, choose_format(out, form))
 
 
-async def recommend_here(
+async def recommend_in_process(
     order: ScoringOrder,
     users: Users,
     out: str,
     stores: Stores,
-    shelf: Shelf,
+    shelf: ArtifactStore,
     cache: Path,
     *,
     form: str = "",
     nested: bool = False,
     keep_formulas: bool = False,
-    watch: Watch | None = None,
+    watch: ScoringProgress | None = None,
 ) -> dict[str, Any]:
     """Write the same into a file without Ray, in this process.
 
     Errors:
         as `recommend_file`
     """
-    be_modest()
+    lower_priority()
     summary = ScoringSummary(order, began_ms=SystemClock().now_ms())
     chunks, total = read_users(users), count_users(users)
     check_snapshot(shelf, order)
-    with _result_file(out, form, nested, keep_formulas) as file:
+    with _open_result_file(out, form, nested, keep_formulas) as file:
         async with _open_scorer(UserScorer(order, stores, shelf, cache)) as scorer:
             for chunk in chunks:
                 lists = await scorer.score(chunk)
-                file.write(results_table(lists, nested=nested))
-                _count(summary, lists, scorer.serving, watch, total)
-    return _summary_of(summary, file, out, format_of(out, form))
+                file.write(table_from_lists(lists, nested=nested))
+                _record_chunk(summary, lists, scorer.serving, watch, total)
+    return _summary_to_dict(summary, file, out, choose_format(out, form))
 
 
 def score_on_ray(
@@ -230,7 +230,7 @@ def score_on_ray(
     summary: ScoringSummary,
     *,
     workers: int = 0,
-    watch: Watch | None = None,
+    watch: ScoringProgress | None = None,
     settings: Settings | None = None,
     connect: Connect = connect_actor,
 ) -> Iterator[list[UserList]]:
@@ -240,22 +240,22 @@ def score_on_ray(
         as `recommend`
     """
     settings = Settings() if settings is None else settings
-    order.query()
+    order.build_query()
     chunks, total = read_users(users), count_users(users)
     if not ray.is_initialized():
         connect_installation(settings)
-    open_shelf = partial(open_shelf_of, str(settings.data_dir))
+    open_shelf = partial(open_artifact_store_of, str(settings.data_dir))
     check_snapshot(open_shelf(), order)
     summary.began_ms = SystemClock().now_ms()
     at_once = workers or max(1, int(ray.cluster_resources().get("CPU", 1)) // 2)
-    with _workers(at_once, order, connect, open_shelf, str(settings.data_dir)) as crew:
-        for scored in _in_order(crew, chunks):
-            _count(summary, scored.lists, scored.serving, watch, total)
+    with _start_workers(at_once, order, connect, open_shelf, str(settings.data_dir)) as crew:
+        for scored in _score_in_order(crew, chunks):
+            _record_chunk(summary, scored.lists, scored.serving, watch, total)
             yield scored.lists
 
 
 @contextmanager
-def _workers(count: int, *given: Any) -> Iterator[list[Any]]:
+def _start_workers(count: int, *given: Any) -> Iterator[list[Any]]:
     worker = ray.remote(
         num_cpus=CPUS,
         max_restarts=3,
@@ -270,7 +270,7 @@ def _workers(count: int, *given: Any) -> Iterator[list[Any]]:
             ray.kill(actor)
 
 
-def _in_order(crew: Sequence[Any], chunks: Iterator[list[UserKey]]) -> Iterator[ScoredChunk]:
+def _score_in_order(crew: Sequence[Any], chunks: Iterator[list[UserKey]]) -> Iterator[ScoredChunk]:
     """Give the chunks to the workers and their results in the order of the chunks; memory stays bounded."""
     under_way: dict[Any, tuple[int, Any]] = {}
     ready: dict[int, ScoredChunk] = {}
@@ -285,14 +285,14 @@ def _in_order(crew: Sequence[Any], chunks: Iterator[list[UserKey]]) -> Iterator[
             given, coming = given + 1, next(chunks, None)
         done, _ = ray.wait(list(under_way), num_returns=1)
         place, actor = under_way.pop(done[0])
-        ready[place] = _result_of(done[0])
+        ready[place] = _wait_for_result(done[0])
         idle.append(actor)
         while taken in ready:
             yield ready.pop(taken)
             taken += 1
 
 
-def _result_of(reference: Any) -> ScoredChunk:
+def _wait_for_result(reference: Any) -> ScoredChunk:
     try:
         answer = ray.get(reference)
     except ray.exceptions.RayError as error:
@@ -312,13 +312,17 @@ async def _open_scorer(scorer: UserScorer) -> AsyncIterator[UserScorer]:
         await scorer.close()
 
 
-def _result_file(out: str, form: str, nested: bool, keep_formulas: bool) -> TableFile:
-    chosen: Format = format_of(out, form)
+def _open_result_file(out: str, form: str, nested: bool, keep_formulas: bool) -> TableFile:
+    chosen: Format = choose_format(out, form)
     return TableFile(out, chosen, NESTED if nested else LONG, keep_formulas=keep_formulas)
 
 
-def _count(
-    summary: ScoringSummary, lists: Sequence[UserList], serving: str, watch: Watch | None, total: int
+def _record_chunk(
+    summary: ScoringSummary,
+    lists: Sequence[UserList],
+    serving: str,
+    watch: ScoringProgress | None,
+    total: int,
 ) -> None:
     summary.users += len(lists)
     summary.snapshots |= {serving} - {""}
@@ -326,6 +330,6 @@ def _count(
         watch(summary.users, total)
 
 
-def _summary_of(summary: ScoringSummary, file: TableFile, out: str, form: Format) -> dict[str, Any]:
+def _summary_to_dict(summary: ScoringSummary, file: TableFile, out: str, form: Format) -> dict[str, Any]:
     summary.rows, summary.ended_ms = file.rows, SystemClock().now_ms()
     return {**summary.to_dict(), "file": out, "format": form, "digest": f"sha256:{file.digest}"}

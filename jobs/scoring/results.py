@@ -42,13 +42,13 @@ class UserList:
     scores: tuple[float, ...]
 
 
-def results_table(lists: Sequence[UserList], *, nested: bool) -> Any:
+def table_from_lists(lists: Sequence[UserList], *, nested: bool) -> Any:
     """Write the lists of some users as a table."""
     rows: list[dict[str, Any]]
     if nested:
         rows = [
             {
-                **_ids(one.user),
+                **_user_ids(one.user),
                 "served_by": one.served_by,
                 "products": [
                     {"product_id": product_id, "score": score}
@@ -59,12 +59,18 @@ def results_table(lists: Sequence[UserList], *, nested: bool) -> Any:
         ]
         return pa.Table.from_pylist(rows, schema=NESTED)
     rows = [
-        {**_ids(one.user), "rank": rank, "product_id": product_id, "score": score, "served_by": one.served_by}
+        {
+            **_user_ids(one.user),
+            "rank": rank,
+            "product_id": product_id,
+            "score": score,
+            "served_by": one.served_by,
+        }
         for one in lists
         for rank, (product_id, score) in enumerate(zip(one.product_ids, one.scores, strict=True), 1)
     ]
     return pa.Table.from_pylist(rows, schema=LONG)
 
 
-def _ids(user: UserKey) -> dict[str, str | None]:
+def _user_ids(user: UserKey) -> dict[str, str | None]:
     return {"user_id": user.user_id or None, "anonymous_id": user.anonymous_id or None}

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from actors.language.embedder import HashingEmbedder
-from actors.recommender.messages import ReaderQuery
-from actors.serving.app_follower import Follower
-from actors.serving.model_registry import Models
+from actors.recommender.messages import UserQuery
+from actors.serving.app_follower import AppFollower
+from actors.serving.model_registry import SnapshotLoader
 from actors.serving.stored_rules import StoredRules
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.snapshots import SnapshotStore
 from cluster.clock import Clock, SystemClock
 from cluster.errors import Fault, Invalid, NotFound, messages
 from cluster.ids import DEFAULT_ENGINE, new_request_id
@@ -49,7 +49,7 @@ class ScoringOrder:
     filters: tuple[str, ...] = ()
     "Filters (`fq`) that all hold."
 
-    def query(self) -> ReaderQuery:
+    def build_query(self) -> UserQuery:
         """Make the query, without its user.
 
         Errors:
@@ -58,7 +58,7 @@ class ScoringOrder:
         """
         if not 1 <= self.rows <= MOST_ROWS:
             raise Invalid(f"rows must be between 1 and {MOST_ROWS:,}")
-        return ReaderQuery(
+        return UserQuery(
             kind="user_to_products",
             app_id=self.app_id,
             engine_id=self.engine_id,
@@ -78,23 +78,28 @@ class UserScorer:
     """Scores users of one app."""
 
     def __init__(
-        self, order: ScoringOrder, stores: Stores, shelf: Shelf, cache: Path, clock: Clock | None = None
+        self,
+        order: ScoringOrder,
+        stores: Stores,
+        shelf: ArtifactStore,
+        cache: Path,
+        clock: Clock | None = None,
     ) -> None:
         clock = SystemClock() if clock is None else clock
         self._order = order
-        self._query = order.query()
+        self._query = order.build_query()
         # it lives for minutes and must hold back neither the log nor an erasure
-        self._stores = _without_notes(stores)
+        self._stores = _without_follower_notes(stores)
         self._rules = StoredRules(stores.boost_rules, clock)
-        self._follower = Follower(
+        self._follower = AppFollower(
             order.app_id,
             f"scoring-{new_request_id()}",
             self._stores,
-            SegmentShelf(shelf),
+            SegmentStore(shelf),
             clock,
             SilentMeter(),
             HashingEmbedder,
-            Models(SnapshotShelf(shelf), cache),
+            SnapshotLoader(SnapshotStore(shelf), cache),
         )
 
     async def start(self) -> None:
@@ -108,7 +113,7 @@ class UserScorer:
         order = self._order
         await check_engine(self._stores, order)
         await self._follower.start()
-        if order.snapshot and not await self._follower.is_pinned(order.engine_id, order.snapshot):
+        if order.snapshot and not await self._follower.has_version(order.engine_id, order.snapshot):
             raise Fault(f"snapshot {order.snapshot} can't be used; `kiosk doctor` says why")
 
     async def close(self) -> None:
@@ -118,7 +123,7 @@ class UserScorer:
     @property
     def serving(self) -> str:
         """The version that answers; empty for the live parts alone."""
-        return self._order.snapshot or self._follower.serving(self._order.engine_id)
+        return self._order.snapshot or self._follower.serving_version(self._order.engine_id)
 
     async def score(self, users: Sequence[UserKey]) -> list[UserList]:
         """Recommend to some users, in their order.
@@ -154,7 +159,7 @@ async def check_engine(stores: Stores, order: ScoringOrder) -> None:
     Errors:
         NotFound: one of them does not
     """
-    book = await stores.access.book()
+    book = await stores.access.read_all()
     if order.app_id not in book.apps:
         raise NotFound(
             f"there is no app named {order.app_id}; there are: {', '.join(sorted(book.apps)) or 'none'}"
@@ -164,7 +169,7 @@ async def check_engine(stores: Stores, order: ScoringOrder) -> None:
         raise NotFound(f"{messages.ENGINE_NOT_FOUND}: {order.app_id}/{order.engine_id}")
 
 
-def check_snapshot(shelf: Shelf, order: ScoringOrder) -> None:
+def check_snapshot(shelf: ArtifactStore, order: ScoringOrder) -> None:
     """Check that the version exists.
 
     Errors:
@@ -172,7 +177,7 @@ def check_snapshot(shelf: Shelf, order: ScoringOrder) -> None:
     """
     if order.snapshot:
         try:
-            SnapshotShelf(shelf).manifest(order.app_id, order.engine_id, order.snapshot)
+            SnapshotStore(shelf).manifest(order.app_id, order.engine_id, order.snapshot)
         except NotFound:
             raise NotFound(
                 f"there is no snapshot {order.snapshot} of {order.app_id}/{order.engine_id}; "
@@ -180,12 +185,12 @@ def check_snapshot(shelf: Shelf, order: ScoringOrder) -> None:
             ) from None
 
 
-def _without_notes(stores: Stores) -> Stores:
+def _without_follower_notes(stores: Stores) -> Stores:
     """Give the same stores with a change log that knows nothing of its follower."""
-    return replace(stores, changes=cast(ChangeLog, UnnotedChanges(stores.changes)))
+    return replace(stores, changes=cast(ChangeLog, UntrackedChangeLog(stores.changes)))
 
 
-class UnnotedChanges:
+class UntrackedChangeLog:
     """A `ChangeLog` for a reader that is gone in a moment: trimming does not wait for it.
 
     When the log is trimmed past it, the recommender loads the segments again.
@@ -197,5 +202,5 @@ class UnnotedChanges:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._changes, name)
 
-    async def note_follower(self, app_id: str, name: str, offsets: Mapping[Noun, str], now_ms: int) -> None:
+    async def record_follower(self, app_id: str, name: str, offsets: Mapping[Noun, str], now_ms: int) -> None:
         """Do nothing."""

@@ -41,10 +41,10 @@ def read_users(users: str | Path | pl.DataFrame | Sequence[str]) -> Iterator[lis
     Errors:
         Invalid: there is no such file or no such column, or a row names nobody
     """
-    rows = _rows(users)
+    rows = _read_rows(users)
     at = 0
     while chunk := list(islice(rows, CHUNK)):
-        yield [_key_of(row, at + place) for place, row in enumerate(chunk, 1)]
+        yield [_key_from_row(row, at + place) for place, row in enumerate(chunk, 1)]
         at += len(chunk)
 
 
@@ -59,7 +59,7 @@ def count_users(users: str | Path | pl.DataFrame | Sequence[str]) -> int:
     return len(users)
 
 
-def _rows(users: str | Path | pl.DataFrame | Sequence[str]) -> Iterator[Mapping[str, Any]]:
+def _read_rows(users: str | Path | pl.DataFrame | Sequence[str]) -> Iterator[Mapping[str, Any]]:
     if isinstance(users, pl.DataFrame):
         _check_columns(users.columns, "the frame")
         return users.select([name for name in _COLUMNS if name in users.columns]).iter_rows(named=True)
@@ -68,14 +68,20 @@ def _rows(users: str | Path | pl.DataFrame | Sequence[str]) -> Iterator[Mapping[
     path = Path(users)
     if not path.is_file():
         raise Invalid(f"there is no file {path}")
-    readers = {".parquet": _parquet, ".csv": _csv, ".jsonl": _jsonl, ".ndjson": _jsonl, ".txt": _lines}
+    readers = {
+        ".parquet": _read_parquet,
+        ".csv": _read_csv,
+        ".jsonl": _read_jsonl,
+        ".ndjson": _read_jsonl,
+        ".txt": _read_lines,
+    }
     reader = readers.get(path.suffix.lower())
     if reader is None:
         raise Invalid(f"{path.name} does not say its format; end it with {', '.join(readers)}")
     return reader(path)
 
 
-def _parquet(path: Path) -> Iterator[Mapping[str, Any]]:
+def _read_parquet(path: Path) -> Iterator[Mapping[str, Any]]:
     with _name_file_in_errors(path), pq.ParquetFile(path) as file:
         _check_columns(file.schema_arrow.names, path.name)
         names = [name for name in _COLUMNS if name in file.schema_arrow.names]
@@ -83,14 +89,14 @@ def _parquet(path: Path) -> Iterator[Mapping[str, Any]]:
             yield from batch.to_pylist()
 
 
-def _csv(path: Path) -> Iterator[Mapping[str, Any]]:
+def _read_csv(path: Path) -> Iterator[Mapping[str, Any]]:
     with _name_file_in_errors(path), path.open(encoding="utf-8-sig", newline="") as stream:
         rows = csv.DictReader(stream)
         _check_columns(rows.fieldnames or (), path.name)
         yield from rows
 
 
-def _jsonl(path: Path) -> Iterator[Mapping[str, Any]]:
+def _read_jsonl(path: Path) -> Iterator[Mapping[str, Any]]:
     with _name_file_in_errors(path), path.open("rb") as stream:
         for line in stream:
             if line.strip():
@@ -98,7 +104,7 @@ def _jsonl(path: Path) -> Iterator[Mapping[str, Any]]:
                 yield row if isinstance(row, dict) else {}
 
 
-def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
+def _read_lines(path: Path) -> Iterator[Mapping[str, Any]]:
     with _name_file_in_errors(path), path.open(encoding="utf-8-sig") as stream:
         for line in stream:
             if line.strip():
@@ -121,7 +127,7 @@ def _check_columns(names: Iterable[str], where: str) -> None:
         )
 
 
-def _key_of(row: Mapping[str, Any], at: int) -> UserKey:
+def _key_from_row(row: Mapping[str, Any], at: int) -> UserKey:
     ids = []
     for name in _COLUMNS:
         value = row.get(name)

@@ -46,7 +46,7 @@ def main() -> int:
         return engine_sizes.main(sys.argv[2:])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))  # so that what was started is ended
     given = _arguments()
-    return report.told(_measured(given, Console(stderr=True)), json_wanted=given.json, out=given.out)
+    return report.print_report(_measured(given, Console(stderr=True)), json_wanted=given.json, out=given.out)
 
 
 def _measured(given: argparse.Namespace, progress: Console) -> Iterator[scenarios.Line]:
@@ -62,7 +62,7 @@ def _measured(given: argparse.Namespace, progress: Console) -> Iterator[scenario
         with stack.python_proxy_echo(given.port) as port:
             yield from scenarios.echo_lines(port, "default Python proxy")[2]
 
-    def own() -> Iterator[scenarios.Line]:
+    def kiosk_lines() -> Iterator[scenarios.Line]:
         with stack.kiosk(given.port) as running:
             yield from _suite(given, running, *beside)
 
@@ -73,7 +73,7 @@ def _measured(given: argparse.Namespace, progress: Console) -> Iterator[scenario
         progress.print("[bold]the same echo behind Ray Serve's default Python proxy[/]")
         yield from guarded("default Python proxy", peer)
     progress.print("[bold]kiosk[/] (a fresh installation in a scratch folder)")
-    yield from guarded(f"kiosk, {given.suite}", own)
+    yield from guarded(f"kiosk, {given.suite}", kiosk_lines)
 
 
 def _suite(

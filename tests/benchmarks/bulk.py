@@ -156,13 +156,13 @@ def counted(stack: Stack, app: str = "development") -> int:
 
 
 async def _count(app: str) -> int:
-    from cluster.artifacts.artifact_store import Shelf
-    from cluster.artifacts.segments import SegmentShelf
+    from cluster.artifacts.artifact_store import ArtifactStore
+    from cluster.artifacts.segments import SegmentStore
     from deployments.cli.installation import Installation
 
     installation = Installation()
-    segments = SegmentShelf(Shelf.open(installation.settings.shelf_dir))
-    async with installation.stores() as stores:
+    segments = SegmentStore(ArtifactStore.open(installation.settings.artifact_dir))
+    async with installation.open_stores() as stores:
         state = segments.load(app)
         count = state.interactions.num_rows
         cursor = state.offsets.get("interaction", "0")

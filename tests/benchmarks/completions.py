@@ -17,8 +17,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from actors.retrieval.autocomplete.index_builder import build
-from actors.retrieval.text import typed_so_far
+from actors.retrieval.autocomplete.index_builder import build_index
+from actors.retrieval.text import fold_typed
 from tests.benchmarks.peers import completions as peers
 from tests.benchmarks.peers.completions import Answers
 from tests.benchmarks.quality_sets import data_folder
@@ -40,14 +40,14 @@ _SETS = ("goodbooks", "wikipedia_movies", "films", "all", "generated-100000", "g
 def ours(titles: Titles, queries: Sequence[str], wanted: int) -> Answers:
     """Ask the completions index."""
     began = time.perf_counter()
-    index = build(titles.texts, np.array(titles.popularity))
+    index = build_index(titles.texts, np.array(titles.popularity))
     build_s = time.perf_counter() - began
     found, ms = [], []
     for query in queries[:50]:
-        index.look_up(typed_so_far(query), wanted)
+        index.look_up(fold_typed(query), wanted)
     for query in queries:
         began = time.perf_counter()
-        texts = index.look_up(typed_so_far(query), wanted).texts
+        texts = index.look_up(fold_typed(query), wanted).texts
         ms.append((time.perf_counter() - began) * 1e3)
         found.append(texts.tolist())
     return Answers("kiosk", found, ms, build_s)

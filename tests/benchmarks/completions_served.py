@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 import orjson
 
-from actors.retrieval.autocomplete.index_arrays import arrays_of
-from actors.retrieval.autocomplete.index_builder import build
-from actors.retrieval.autocomplete.lookup import Index
-from actors.retrieval.text import typed_so_far
+from actors.retrieval.autocomplete.index_arrays import arrays_from_index
+from actors.retrieval.autocomplete.index_builder import build_index
+from actors.retrieval.autocomplete.lookup import CompletionIndex
+from actors.retrieval.text import fold_typed
 from tests.benchmarks import bulk, report, stack
 from tests.benchmarks.load import Figures, drive, http_request
 from tests.benchmarks.quality_sets import data_folder
@@ -62,13 +62,13 @@ def in_process(titles: Titles) -> Iterator[Line]:
     """Measure the index alone: one thread, no door, no product."""
     count = len(titles.texts)
     began = time.perf_counter()
-    index = build(titles.texts, np.array(titles.popularity))
+    index = build_index(titles.texts, np.array(titles.popularity))
     yield Line(f"index of {count:,} titles: built in", time.perf_counter() - began, "s")
-    size = sum(array.nbytes for array in arrays_of(index).values())
+    size = sum(array.nbytes for array in arrays_from_index(index).values())
     yield Line("index: memory per million titles, shared by replicas", size / count, "MB")
     limit = 2.0 if count <= 100_000 else 8.0
     for typos in range(5):
-        typed = [typed_so_far(case.typed) for case in with_typos(titles, typos, _CASES)]
+        typed = [fold_typed(case.typed) for case in with_typos(titles, typos, _CASES)]
         p50, p99 = _looked_up(index, typed)
         bound = {2: limit, 4: 3 * limit}.get(typos)
         yield Line(f"look-up, {typos} typos: p50", p50, "ms", bound, note=f"p99 {p99:.1f} ms")
@@ -125,7 +125,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, help="also write the figures as JSON")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON instead of the table")
     given = parser.parse_args(list(arguments))
-    return report.told(_measured(given), json_wanted=given.json, out=given.out)
+    return report.print_report(_measured(given), json_wanted=given.json, out=given.out)
 
 
 def _measured(given: argparse.Namespace) -> Iterator[Line]:
@@ -147,7 +147,7 @@ def _measured(given: argparse.Namespace) -> Iterator[Line]:
     yield from guarded("completions over HTTP", over_http)
 
 
-def _looked_up(index: Index, typed: Sequence[str]) -> tuple[float, float]:
+def _looked_up(index: CompletionIndex, typed: Sequence[str]) -> tuple[float, float]:
     for query in typed[:30]:
         index.look_up(query, _WANTED)
     took = []

@@ -79,7 +79,7 @@ def lines(stack: Stack, echo_port: int, sizes: Sizes, *, recipe: str = "fast") -
         share = 2 * loaded.per_second / (before + after)
         note = f"echo {before:,.0f} /s before, {after:,.0f} /s after"
         yield Line(f"{name}: throughput / echo", share, "x", _SHARE[path], at_most=False, note=note)
-    yield from guarded("placement own", partial(_own_place, stack, found))
+    yield from guarded("placement own", partial(_dedicated_lines, stack, found))
 
 
 _P50 = {"user_to_products": 1.2, "user_to_trending": 0.8, "user_to_categories": 5.0}
@@ -184,7 +184,7 @@ def _kiosk(stack: Stack, *arguments: str) -> None:
         )
 
 
-def _own_place(stack: Stack, door: dict[str, Figures]) -> Iterator[Line]:
+def _dedicated_lines(stack: Stack, door: dict[str, Figures]) -> Iterator[Line]:
     """Give the engine a deployment of its own and ask the same."""
     _kiosk(stack, "engines", "place", "development", "default", "own", "--json")
     name = "user_to_products, 10 rows"

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 from rich.table import Table
 
-from actors.recommender.messages import ReaderQuery
+from actors.recommender.messages import UserQuery
 from tests.benchmarks.recommender_inprocess import NOW_MS, READERS, Shop, queries
 from tests.benchmarks.unmeasured import reason_of
 
@@ -84,13 +84,13 @@ def _costs(size: int) -> Iterator[tuple[str, float]]:
     shop = Shop(size, size * EVENTS_A_PRODUCT)
     progress.print(f"{size:,} products: loaded in {shop.load():.0f} s, their events in {shop.learn():.0f} s")
     recents = shop.recents()
-    yield from _asked(shop, recents, "live")
+    yield from _measure_queries(shop, recents, "live")
     with TemporaryDirectory() as folder:
         shop.train(Path(folder))
-        yield from _asked(shop, recents, "with a snapshot")
+        yield from _measure_queries(shop, recents, "with a snapshot")
 
 
-def _asked(shop: Shop, recents: list[list[bytes]], label: str) -> Iterator[tuple[str, float]]:
+def _measure_queries(shop: Shop, recents: list[list[bytes]], label: str) -> Iterator[tuple[str, float]]:
     for name, query in queries(shop.size):
         if name in _ASKED:
             # an anchor everybody knows: the way through the content of all products is asked by `live`
@@ -98,7 +98,7 @@ def _asked(shop: Shop, recents: list[list[bytes]], label: str) -> Iterator[tuple
             yield f"{name}|{label}", _p50(shop, query, recents)
 
 
-def _p50(shop: Shop, query: ReaderQuery, recents: list[list[bytes]], repeats: int = 60) -> float:
+def _p50(shop: Shop, query: UserQuery, recents: list[list[bytes]], repeats: int = 60) -> float:
     took = []
     for turn in range(repeats + 5):
         began = time.perf_counter()

@@ -14,15 +14,15 @@ from dataclasses import replace
 from typing import Any
 
 from actors.language.embedder import HashingEmbedder
-from actors.recommender.messages import Circle, ReaderQuery
-from actors.serving.app_follower import RECORDS_AT_ONCE, Follower
+from actors.recommender.messages import Circle, UserQuery
+from actors.serving.app_follower import RECORDS_AT_ONCE, AppFollower
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.query.language.parser import parse
 from tests.benchmarks.recommender_inprocess import Shop
 from tests.fakes.stores.memory import memory_stores
 
-PLAIN = ReaderQuery("user_to_trending", "a", "default", user_id="u", rows=10)
+PLAIN = UserQuery("user_to_trending", "a", "default", user_id="u", rows=10)
 FILTERS = {
     "price": replace(PLAIN, filter=parse("price:[10 TO 20]")),
     "brand, tags and rating": replace(
@@ -62,10 +62,10 @@ async def measure(size: int) -> None:
     shop, clock = LongShop(size, 1_000), SystemClock()
     shop.load()
     shop.learn()
-    follower = Follower("a", "first", memory_stores(clock), None, clock, SilentMeter(), HashingEmbedder)
+    follower = AppFollower("a", "first", memory_stores(clock), None, clock, SilentMeter(), HashingEmbedder)
     await follower.start()
     follower._recommender = shop.recommender
-    shop.recommender.overlay.catalog.columns.limit(RECORDS_AT_ONCE)
+    shop.recommender.overlay.catalog.columns.limit_reads(RECORDS_AT_ONCE)
     waits: list[float] = []
     others = asyncio.create_task(_others(follower, waits))
     await asyncio.sleep(0.3)
@@ -83,13 +83,13 @@ async def measure(size: int) -> None:
     await follower.close()
 
 
-async def _others(follower: Follower, waits: list[float]) -> None:
+async def _others(follower: AppFollower, waits: list[float]) -> None:
     while True:
         waits.append(await _ask(follower, PLAIN))
         await asyncio.sleep(0.003)
 
 
-async def _ask(follower: Follower, query: ReaderQuery) -> float:
+async def _ask(follower: AppFollower, query: UserQuery) -> float:
     started_s = time.perf_counter()
     await follower.answer(query, [], [])
     return (time.perf_counter() - started_s) * 1000

@@ -32,15 +32,15 @@ import uvicorn
 from starlette.applications import Starlette
 
 from actors.answers.archive.client import LocalArchiveClient
-from actors.answers.archive.host import AnswersHost
-from actors.answers.archive.messages import ArchiveQuery, ArchiveResult, Article
-from actors.answers.archive.snapshot_store import PassageShelf
+from actors.answers.archive.host import ArchiveHost
+from actors.answers.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult
+from actors.answers.archive.snapshot_store import PassageSnapshotStore
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.records.account import Grant
 from cluster.records.client_rule import ClientRule
 from cluster.secrecy import Vault
-from deployments.archive.services import ArchiveConfig, archive_routes, open_archive
+from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
 from tests.benchmarks.load import ROOT, Figures, drive, http_request
 from tests.benchmarks.mcp_articles import APP, questions, write_archive
 from tests.fakes.stores.memory import memory_stores
@@ -64,7 +64,7 @@ class Ready:
             self._found = await self._archive.ask(query)
         return self._found
 
-    async def article(self, app_id: str, product_id: str, position: int) -> Article | None:
+    async def article(self, app_id: str, product_id: str, position: int) -> ArchiveArticle | None:
         """Give an article."""
         return await self._archive.article(app_id, product_id, position)
 
@@ -74,13 +74,13 @@ async def serve(port: int, folder: Path, ready: bool) -> None:
     clock = SystemClock()
     stores = memory_stores(clock)
     await stores.client_rules.put(APP, ClientRule(client="*", calls_per_minute=6e6))
-    host = AnswersHost(stores, None, PassageShelf(folder), clock, SilentMeter())
+    host = ArchiveHost(stores, None, PassageSnapshotStore(folder), clock, SilentMeter())
     config = ArchiveConfig(app_id=APP, port=port)
     searching = LocalArchiveClient(host)
     archive = Ready(searching) if ready else searching
     means = open_archive(stores, Vault(MASTER), archive, clock, config)
     await means.start()
-    app = Starlette(routes=archive_routes(means))
+    app = Starlette(routes=build_archive_routes(means))
     settings = uvicorn.Config(app, port=port, log_level="warning", access_log=False, lifespan="off")
     await uvicorn.Server(settings).serve()
     await means.close()
@@ -96,7 +96,7 @@ def token_for(port: int) -> str:
         grant_id="g", user_id="u-1", username="ida", client_id="c", client_name="bench",
         resource=f"http://127.0.0.1:{port}/mcp", created_at=clock.now_ms(),
     )  # fmt: skip
-    return means.oauth.bearer.mint(grant, 3600)
+    return means.oauth.bearer.issue(grant, 3600)
 
 
 def requests(port: int, token: str, count: int) -> list[bytes]:

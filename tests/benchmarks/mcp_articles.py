@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from actors.answers.archive.passages import Document, read_product
-from actors.answers.archive.snapshot_store import PassageShelf
+from actors.answers.archive.snapshot_store import PassageSnapshotStore
 
 APP = "news"
 WORDS = 30_000
@@ -58,5 +58,5 @@ def questions(count: int, seed: int = 11) -> list[str]:
 def write_archive(folder: Path, count: int) -> int:
     """Write a snapshot of `count` articles; returns how many bytes it has."""
     documents: Iterator[Document] = (one for one in map(read_product, articles(count)) if one is not None)
-    PassageShelf(folder).write(APP, documents, offset="0", written_at_ms=0)
+    PassageSnapshotStore(folder).write(APP, documents, offset="0", written_at_ms=0)
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -20,10 +20,16 @@ from typing import Any
 import numpy as np
 
 from actors.vectors.types import Floats
-from jobs.refresh.build.fit import fit
-from jobs.refresh.data.split import Split, Trial, by_time, leave_last_out, next_in_session
-from jobs.refresh.evaluation.evaluate import Scorer, examine
-from jobs.refresh.recipe import load
+from jobs.refresh.build.fit import train_engine
+from jobs.refresh.data.split import (
+    EvaluationSplit,
+    TrainingSplit,
+    leave_last_out,
+    split_by_time,
+    split_next_in_session,
+)
+from jobs.refresh.evaluation.evaluate import Scorer, evaluate
+from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.tuning.plan import make_plan
 from tests.benchmarks import quality_sets as sets
 from tests.benchmarks.peers.ranking import Peer, has_implicit, peers
@@ -41,7 +47,7 @@ class Task:
 
     folder: str
     protocol: str
-    rounds: Callable[[], Sequence[Split]]
+    rounds: Callable[[], Sequence[TrainingSplit]]
     "Usually one; figures of several are put together."
     goal: str = "ndcg@10"
     "The figure that is compared."
@@ -79,10 +85,10 @@ def tasks() -> list[Task]:
              recipes=("default", "session"), has_content=False),
         Task("yoochoose-100k", "leave last out", lambda: [leave_last_out(sets.yoochoose()[0])],
              recipes=("default",), has_content=False),
-        Task("online-retail-y1", "by time", lambda: [by_time(sets.online_retail(), seen="out", folds=2)],
+        Task("online-retail-y1", "by time", lambda: [split_by_time(sets.online_retail(), seen="out", folds=2)],
              floors={"ndcg@10": 0.1171, "recall@20": 0.1293}),
         Task("online-retail-y1", "by time, repeats allowed",
-             lambda: [by_time(sets.online_retail(), seen="allowed", folds=2)]),
+             lambda: [split_by_time(sets.online_retail(), seen="allowed", folds=2)]),
         Task("online-retail-y1", "leave last out", lambda: [leave_last_out(sets.online_retail(), 2)]),
         Task("ml-latest-small", "by time", _films_by_time),
         Task("ml-latest-small", "leave last out", lambda: [leave_last_out(sets.movielens_small(), 2)]),
@@ -111,10 +117,10 @@ def measure(
     bare = [_without_content(split) for split in rounds]
     for number, recipe in enumerate(task.recipes):
         tell(f"{task.folder}, {task.protocol}: kiosk {recipe}")
-        line = _own_line(task, recipe, rounds)
+        line = _kiosk_line(task, recipe, rounds)
         yield _judged(task, line, best) if number == 0 else line
         if task.has_content:
-            yield replace(_own_line(task, recipe, bare), scorer=f"kiosk {recipe}, content unknown")
+            yield replace(_kiosk_line(task, recipe, bare), scorer=f"kiosk {recipe}, content unknown")
 
 
 @dataclass
@@ -128,18 +134,18 @@ class _Sum:
     query_ms: float = 0.0
     notes: list[str] = field(default_factory=list)
 
-    def add(self, scorer: Scorer, test: Trial, fit_s: float, note: str) -> None:
+    def add(self, scorer: Scorer, test: EvaluationSplit, fit_s: float, note: str) -> None:
         """Examine one round."""
-        known = _of(test, known=True)
-        examined = examine(scorer, known)
+        known = _split_by_history(test, known=True)
+        examined = evaluate(scorer, known)
         self.known.append(dict(examined.figures))
         self.coverage.append(examined.coverage)
         self.fit_s += fit_s
         self.query_ms = _query_ms(scorer, known)
         self.notes.append(note)
-        new = _of(test, known=False)
+        new = _split_by_history(test, known=False)
         if len(new):
-            self.new.append(examine(scorer, new).figures["ndcg@10"])
+            self.new.append(evaluate(scorer, new).figures["ndcg@10"])
 
     def line(self, task: Task, name: str) -> Line:
         """Give the means over all readers."""
@@ -160,14 +166,14 @@ class _Sum:
         )
 
 
-def _peer_line(task: Task, peer: Peer, rounds: Sequence[Split]) -> Line:
+def _peer_line(task: Task, peer: Peer, rounds: Sequence[TrainingSplit]) -> Line:
     """Choose the setting of a peer on validation, then train and examine it."""
     total = _Sum()
     for split in rounds:
         chosen = 0
         if len(peer.settings) > 1:
-            trial = _of(split.validation[0], known=True)
-            found = [examine(train(trial.train), trial) for _, train in peer.settings]
+            trial = _split_by_history(split.validation[0], known=True)
+            found = [evaluate(train(trial.train), trial) for _, train in peer.settings]
             chosen = int(np.argmax([examined.figures[task.goal].mean() for examined in found]))
         setting, train = peer.settings[chosen]
         began = time.perf_counter()
@@ -176,14 +182,14 @@ def _peer_line(task: Task, peer: Peer, rounds: Sequence[Split]) -> Line:
     return total.line(task, peer.name)
 
 
-def _own_line(task: Task, recipe: str, rounds: Sequence[Split]) -> Line:
+def _kiosk_line(task: Task, recipe: str, rounds: Sequence[TrainingSplit]) -> Line:
     """Plan on validation, fit, examine."""
     total = _Sum()
     for split in rounds:
         began = time.perf_counter()
-        plan = make_plan(load(recipe), split.validation)
+        plan = make_plan(load_recipe_file(recipe), split.validation)
         planned = time.perf_counter()
-        engine = fit(plan.recipe, split.test.train)
+        engine = train_engine(plan.recipe, split.test.train)
         weights = dict(plan.recipe.blend.weights)  # type: ignore[arg-type]
         note = ", ".join(f"{name} {weight:g}" for name, weight in weights.items())
         total.add(engine, split.test, time.perf_counter() - planned, f"plan {planned - began:.0f} s: {note}")
@@ -197,42 +203,44 @@ def _judged(task: Task, line: Line, best_peer: float) -> Line:
     return replace(line, floors={**task.floors, f"best peer {task.goal}": best_peer}, kept=kept)
 
 
-def _query_ms(scorer: Scorer, trial: Trial, count: int = 60) -> float:
+def _query_ms(scorer: Scorer, trial: EvaluationSplit, count: int = 60) -> float:
     """Time single readers; the median."""
     took = []
     for at in np.linspace(0, len(trial) - 1, count).astype(int).tolist():
-        one = trial.histories.block(at, at + 1)
+        one = trial.histories.select_block(at, at + 1)
         began = time.perf_counter()
         scorer.score(one)
         took.append(time.perf_counter() - began)
     return float(np.median(took)) * 1000
 
 
-def _of(trial: Trial, *, known: bool) -> Trial:
+def _split_by_history(trial: EvaluationSplit, *, known: bool) -> EvaluationSplit:
     return trial.pick(np.flatnonzero((trial.histories.lengths > 0) == known))
 
 
-def _without_content(split: Split) -> Split:
-    def bare(trial: Trial) -> Trial:
+def _without_content(split: TrainingSplit) -> TrainingSplit:
+    def bare(trial: EvaluationSplit) -> EvaluationSplit:
         return replace(trial, train=replace(trial.train, content=None))
 
-    return Split(tuple(bare(trial) for trial in split.validation), bare(split.test))
+    return TrainingSplit(tuple(bare(trial) for trial in split.validation), bare(split.test))
 
 
-def _films_by_time() -> list[Split]:
+def _films_by_time() -> list[TrainingSplit]:
     """Five instants, each asked about until the next: people rate in one sitting, so few are known at any time."""
     data = sets.movielens_small()
     found = []
     for share in (0.5, 0.6, 0.7, 0.8, 0.9):
         instant, until = (float(np.quantile(data.at_s, at)) for at in (share, share + 0.1))
-        found.append(by_time(data.pick(data.at_s <= until), share=0.2, seen="out", at_s=instant, folds=3))
+        found.append(
+            split_by_time(data.pick(data.at_s <= until), share=0.2, seen="out", at_s=instant, folds=3)
+        )
     return found
 
 
-def _sessions() -> list[Split]:
+def _sessions() -> list[TrainingSplit]:
     data, begins = sets.yoochoose()
-    test = next_in_session(data, begins)
-    return [Split((next_in_session(test.train, begins - 86_400.0),), test)]
+    test = split_next_in_session(data, begins)
+    return [TrainingSplit((split_next_in_session(test.train, begins - 86_400.0),), test)]
 
 
 def chosen_tasks(names: Sequence[str], only: str) -> list[Task]:

@@ -21,25 +21,25 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from actors.language.embedder import HashingEmbedder
-from actors.models.features import feature_matrix, features_of
+from actors.models.features import build_feature_matrix, features_from_product
 from actors.models.snapshot import Snapshot
-from actors.models.user_histories import Fading, Histories, faded
-from actors.models.validation import trusted
+from actors.models.user_histories import TimeDecay, UserHistories, apply_time_decay
+from actors.models.validation import validate_snapshot
 from actors.models.vocabulary import Vocabulary
-from actors.recommender.messages import ReaderQuery
+from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender
-from actors.recommender.state.serving_model import Champion
+from actors.recommender.state.serving_model import ServingModel
 from cluster.query.language.parser import parse as parse_filter
 from cluster.records.recent_event import RecentEvent
-from jobs.refresh.build.build import build
-from jobs.refresh.build.content_weights import content_of
-from jobs.refresh.build.fit import fit
+from jobs.refresh.build.build import build_snapshot
+from jobs.refresh.build.content_weights import build_content_weights
+from jobs.refresh.build.fit import train_engine
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.data.split import Targets, Trial
+from jobs.refresh.data.split import EvaluationSplit, Targets
 from jobs.refresh.evaluation import metrics
-from jobs.refresh.learners.als import Als, AlsRecipe
-from jobs.refresh.learners.content_regression import ContentRecipe, frequent_features
-from jobs.refresh.recipe import parse
+from jobs.refresh.learners.als import AlsLearner, AlsRecipe
+from jobs.refresh.learners.content_regression import ContentRecipe, select_frequent_features
+from jobs.refresh.recipe import parse_recipe
 from tests.benchmarks import quality_sets as sets
 
 RECIPE = {
@@ -53,7 +53,7 @@ RECIPE = {
 READERS = 600
 NOW_MS = 1_900_000_000_000
 _ONLY_COLD = parse_filter("price:[1 TO *]")
-_NO_FADING = Fading(half_life_items=None)
+_NO_FADING = TimeDecay(half_life_items=None)
 
 
 def films() -> tuple[Interactions, list[dict[str, Any]]]:
@@ -95,82 +95,88 @@ def measure(name: str) -> list[tuple[str, float]]:
     ]
 
 
-def _trial(data: Interactions, cold: Any) -> Trial:
+def _trial(data: Interactions, cold: Any) -> EvaluationSplit:
     rng = np.random.default_rng(3)
     train, asked = data.pick(~cold[data.item]), data.pick(cold[data.item])
     readers = np.unique(asked.reader)
-    targets = Targets.of_pairs(np.searchsorted(readers, asked.reader), asked.item, len(readers))
-    trial = Trial("new items", train, Histories.of(train, readers), targets, "allowed")
+    targets = Targets.from_pairs(np.searchsorted(readers, asked.reader), asked.item, len(readers))
+    trial = EvaluationSplit("new items", train, UserHistories.of(train, readers), targets, "allowed")
     return trial.pick(np.flatnonzero(trial.histories.lengths > 0)).sample(READERS, rng)
 
 
-def _references(trial: Trial, products: Sequence[Mapping[str, Any]], cold: Any) -> list[tuple[str, float]]:
-    lists = [features_of(product) for product in products]
-    names = frequent_features(lists, 3_000)
-    plain = feature_matrix(lists, names)
+def _references(
+    trial: EvaluationSplit, products: Sequence[Mapping[str, Any]], cold: Any
+) -> list[tuple[str, float]]:
+    lists = [features_from_product(product) for product in products]
+    names = select_frequent_features(lists, 3_000)
+    plain = build_feature_matrix(lists, names)
     seen_by = np.asarray(plain.sum(axis=0)).ravel()
     weighed = plain @ sp.diags_array(np.log(len(lists) / seen_by))
     lengths = np.sqrt(np.asarray(weighed.multiply(weighed).sum(axis=1)).ravel())
     unit = (sp.diags_array(1 / np.maximum(lengths, 1e-9)) @ weighed).tocsr()
-    history = faded(trial.histories, _NO_FADING)
+    history = apply_time_decay(trial.histories, _NO_FADING)
     new, old = np.flatnonzero(cold), np.flatnonzero(~cold)
     found = []
     for power in (1, 2):
         alike = (unit @ unit[new].T).toarray() ** power
         found.append((f"history mean of attributes, power {power}", _ndcg(trial, new, history @ alike)))
-    model = Als(AlsRecipe(fading=_NO_FADING)).train(trial.train, np.random.default_rng(3))
+    model = AlsLearner(AlsRecipe(fading=_NO_FADING)).train(trial.train, np.random.default_rng(3))
     for regularisation in (10.0, 50.0):
         gram = (plain[old].T @ plain[old]).toarray() + regularisation * np.eye(len(names))
         vectors = plain[new] @ np.linalg.solve(gram, plain[old].T @ model.items[old])
-        scores = model.readers(trial.histories) @ vectors.T
+        scores = model.compute_user_vectors(trial.histories) @ vectors.T
         found.append((f"ridge to ALS vectors, lambda {regularisation:g}", _ndcg(trial, new, scores)))
     return found
 
 
-def _ndcg(trial: Trial, new: Any, scores: Any) -> float:
-    lists = new[metrics.best_first(np.asarray(scores, np.float32), 10)]
+def _ndcg(trial: EvaluationSplit, new: Any, scores: Any) -> float:
+    lists = new[metrics.rank_top_items(np.asarray(scores, np.float32), 10)]
     return _ndcg_of(trial, lists)
 
 
-def _ndcg_of(trial: Trial, lists: Any) -> float:
-    hits = metrics.hits_of(lists, trial.targets, trial.histories.n_items)
+def _ndcg_of(trial: EvaluationSplit, lists: Any) -> float:
+    hits = metrics.mark_hits(lists, trial.targets, trial.histories.n_items)
     return float(metrics.ndcg(hits, trial.targets.lengths, 10).mean())
 
 
-def _served(trial: Trial, products: list[dict[str, Any]], cold: Any, recipe: ContentRecipe | None) -> float:
+def _served(
+    trial: EvaluationSplit, products: list[dict[str, Any]], cold: Any, recipe: ContentRecipe | None
+) -> float:
     """Ask a recommender that has all products and a snapshot of the past."""
-    train = _only_known(trial.train)
-    engine = fit(parse(RECIPE), train)
+    train = _select_items_with_events(trial.train)
+    engine = train_engine(parse_recipe(RECIPE), train)
     learners = {name: part.learner for name, part in engine.recipe.parts.items()}
     records = [orjson.dumps(product) for product in products]
-    extras = content_of(recipe, records, train, learners, engine.blend) if recipe else {}
+    extras = build_content_weights(recipe, records, train, learners, engine.blend) if recipe else {}
     with TemporaryDirectory() as folder:
-        manifest = build(engine, Path(folder) / "one", written_at_ms=1, extras=extras)
-        learned = trusted(Snapshot.open(Path(folder) / "one"), str(manifest.facts["version"]))
+        manifest = build_snapshot(engine, Path(folder) / "one", written_at_ms=1, extras=extras)
+        learned = validate_snapshot(Snapshot.open(Path(folder) / "one"), str(manifest.facts["version"]))
         recommender = Recommender(HashingEmbedder())
         recommender.overlay.put_products(products, None)
-        recommender.adopt("default", Champion(learned, recommender.overlay.catalog.product_ids), NOW_MS)
+        recommender.set_serving_model(
+            "default", ServingModel(learned, recommender.overlay.catalog.product_ids), NOW_MS
+        )
         for turn in range(1, 40):  # products are met some with every refresh
             recommender.overlay.catalog.version += 1
-            recommender.holdings.standing(NOW_MS + turn * 1_000)
+            recommender.default_engine_state.get_item_priors(NOW_MS + turn * 1_000)
         return _ndcg_of(trial, _answers(recommender, trial, [str(row["product_id"]) for row in products]))
 
 
-def _only_known(data: Interactions) -> Interactions:
+def _select_items_with_events(data: Interactions) -> Interactions:
     """Number the items anew: those without events are in no segment, so no training knows their names."""
     items = Vocabulary.of(data.items.names.take(pa.array(np.unique(data.item))))
     codes = items.codes(data.items.names)
     return replace(data, items=items, item=codes[data.item], content=None)
 
 
-def _answers(recommender: Recommender, trial: Trial, names: list[str]) -> Any:
-    query = ReaderQuery(
+def _answers(recommender: Recommender, trial: EvaluationSplit, names: list[str]) -> Any:
+    query = UserQuery(
         "user_to_products", "a", "default", user_id="somebody", rows=10, filter=_ONLY_COLD, dedupe=False
     )
     rows = {name: row for row, name in enumerate(names)}
     lists = np.full((len(trial), 10), -1, np.int64)
     for reader in range(len(trial)):
-        one = trial.histories.block(reader, reader + 1)
+        one = trial.histories.select_block(reader, reader + 1)
         recent = [
             RecentEvent("checkout", (names[item],), NOW_MS - place * 1_000).pack()
             for place, item in enumerate(one.items[::-1][:200].tolist())

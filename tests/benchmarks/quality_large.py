@@ -17,27 +17,27 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from actors.models.user_histories import Histories
-from actors.models.user_history import Past
-from jobs.refresh.build.fit import fit
-from jobs.refresh.data.dataset import Columns, Interactions, from_frame
-from jobs.refresh.data.split import Targets, Trial
-from jobs.refresh.evaluation.evaluate import Scorer, examine
+from actors.models.user_histories import UserHistories
+from actors.models.user_history import UserHistory
+from jobs.refresh.build.fit import train_engine
+from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
+from jobs.refresh.data.split import EvaluationSplit, Targets
+from jobs.refresh.evaluation.evaluate import Scorer, evaluate
 from jobs.refresh.learners.als import AlsRecipe
-from jobs.refresh.learners.graph_filter import GraphFilter, GraphFilterRecipe
+from jobs.refresh.learners.graph_filter import GraphFilterLearner, GraphFilterRecipe
 from jobs.refresh.learners.item_knn import ItemKnnRecipe
 from jobs.refresh.learners.protocol import PartRecipe
-from jobs.refresh.learners.registry import learner_of
+from jobs.refresh.learners.registry import build_learner
 from jobs.refresh.learners.sequential_rules import RulesRecipe
-from jobs.refresh.recipe import load
+from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.tuning.plan import make_plan
-from jobs.refresh.tuning.split_protocol import split_of
+from jobs.refresh.tuning.split_protocol import split_for_recipe
 from tests.benchmarks import quality_sets as sets
 
 READERS = 4_000
 
 
-def taobao(*, carts: bool) -> tuple[Interactions, Trial]:
+def taobao(*, carts: bool) -> tuple[Interactions, EvaluationSplit]:
     """Read the set: events of training, and the trial."""
     rows = [(reader, item, 1.0, "checkout") for reader, item in _pairs("buy.train.txt.gz")]
     if carts:
@@ -45,12 +45,12 @@ def taobao(*, carts: bool) -> tuple[Interactions, Trial]:
     asked = _pairs("buy.test.txt.gz")
     rows += [(reader, item, 1.0, "asked") for reader, item in asked]
     frame = pl.DataFrame(rows, ["reader", "item", "weight", "kind"], orient="row")
-    whole = from_frame(frame, Columns(at=None, weight="weight", kind="kind"))
+    whole = interactions_from_frame(frame, FrameColumns(at=None, weight="weight", kind="kind"))
     train = whole.pick(whole.kind != whole.kinds.index("asked"))
     last = whole.of_kinds(("asked",))
     readers = np.unique(last.reader)
-    targets = Targets.of_pairs(np.searchsorted(readers, last.reader), last.item, len(readers))
-    trial = Trial("last purchase", train, Histories.of(train, readers), targets, "allowed")
+    targets = Targets.from_pairs(np.searchsorted(readers, last.reader), last.item, len(readers))
+    trial = EvaluationSplit("last purchase", train, UserHistories.of(train, readers), targets, "allowed")
     known = trial.pick(np.flatnonzero(trial.histories.lengths > 0))
     return train, known.sample(READERS, np.random.default_rng(1))
 
@@ -61,16 +61,16 @@ class _WithoutBought:
     def __init__(self, scorer: Scorer) -> None:
         self._scorer = scorer
 
-    def score(self, histories: Histories) -> npt.NDArray[np.float32]:
+    def score(self, histories: UserHistories) -> npt.NDArray[np.float32]:
         scores = self._scorer.score(histories)
         bought = histories.weights >= 1.0
         scores[histories.owners()[bought], histories.items[bought]] = -1e9
         return scores
 
 
-def figures(scorer: Scorer, trial: Trial) -> str:
+def figures(scorer: Scorer, trial: EvaluationSplit) -> str:
     """Give the figures that are reported."""
-    found = examine(_WithoutBought(scorer), trial).figures
+    found = evaluate(_WithoutBought(scorer), trial).figures
     return f"NDCG@10 {found['ndcg@10'].mean():.4f}  R@20 {found['recall@20'].mean():.4f}"
 
 
@@ -88,18 +88,19 @@ def quality(*, plans: bool) -> Iterator[str]:
         train, trial = taobao(carts=carts)
         for part in parts:
             began = time.perf_counter()
-            model = learner_of(part).train(train, np.random.default_rng(1))
+            model = build_learner(part).train(train, np.random.default_rng(1))
             took = time.perf_counter() - began
             alpha = f" alpha {part.alpha:g}" if isinstance(part, GraphFilterRecipe) else ""
             yield f"{label:16} {part.learner + alpha:24} {figures(model, trial)}  fit {took:.1f} s"  # type: ignore[attr-defined]
         if plans:
             for name, kept in (("default without graph filter", False), ("default", True)):
-                recipe = load("default")
+                recipe = load_recipe_file("default")
                 if not kept:
                     others = {part: found for part, found in recipe.parts.items() if part != "graph_filter"}
                     recipe = recipe.model_copy(update={"parts": others})
-                plan = make_plan(recipe, split_of(recipe, train).validation)
-                yield f"{label:16} {name:24} {figures(fit(plan.recipe, train), trial)}  {plan.recipe.blend.weights}"
+                plan = make_plan(recipe, split_for_recipe(recipe, train).validation)
+                told = figures(train_engine(plan.recipe, train), trial)
+                yield f"{label:16} {name:24} {told}  {plan.recipe.blend.weights}"
 
 
 def costs(items: int) -> str:
@@ -112,15 +113,15 @@ def costs(items: int) -> str:
             "item": (items * rng.random(count) ** 3).astype(np.int64),
         }
     )
-    data = from_frame(frame, Columns(at=None))
+    data = interactions_from_frame(frame, FrameColumns(at=None))
     began = time.perf_counter()
-    model = GraphFilter(GraphFilterRecipe()).train(data, rng)
+    model = GraphFilterLearner(GraphFilterRecipe()).train(data, rng)
     took = time.perf_counter() - began
     total = np.zeros(data.n_items, np.float32)
     asked = []
     for _ in range(300):
         history = rng.integers(0, data.n_items, 50)
-        past = Past.of(history.tolist(), np.arange(50.0)[::-1], [1.0] * 50, 50.0)
+        past = UserHistory.of(history.tolist(), np.arange(50.0)[::-1], [1.0] * 50, 50.0)
         began = time.perf_counter()
         model.add_to(total, past)
         asked.append(time.perf_counter() - began)

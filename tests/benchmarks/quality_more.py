@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from actors.models.user_histories import DAY_S, Histories
+from actors.models.user_histories import DAY_S, UserHistories
 from actors.models.vocabulary import Vocabulary
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.data.split import by_time, rest_of_basket
+from jobs.refresh.data.split import split_baskets, split_by_time
 from jobs.refresh.evaluation import metrics
-from jobs.refresh.evaluation.evaluate import Scorer, examine
-from jobs.refresh.learners.baskets import Baskets, BasketsRecipe
+from jobs.refresh.evaluation.evaluate import Scorer, evaluate
+from jobs.refresh.learners.baskets import BasketsLearner, BasketsRecipe
 from jobs.refresh.learners.cohorts import CohortRecipe, train_cohorts
-from jobs.refresh.learners.popularity import Popularity, PopularityRecipe, decayed_counts
+from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe, compute_decayed_counts
 from tests.benchmarks import quality_cold
 from tests.benchmarks import quality_sets as sets
 
@@ -88,11 +88,11 @@ def _trending() -> list[MoreLine]:
 
 def _gain(data: Interactions, day: Any, morning: int, span: int, half_life: float | None) -> float:
     """NDCG@20 of one morning's list; an item is worth the baskets it is in."""
-    counts = decayed_counts(data.pick(day < morning), half_life, float(morning) * DAY_S)
+    counts = compute_decayed_counts(data.pick(day < morning), half_life, float(morning) * DAY_S)
     later = data.pick((day >= morning) & (day < morning + span))
     lines = np.unique(np.stack((later.basket, later.item)), axis=1)
     worth = np.bincount(lines[1], minlength=data.n_items).astype(np.float64)
-    discounts = metrics.discounts_to(20)
+    discounts = metrics.rank_discounts(20)
     best = float(np.sort(worth)[::-1][:20] @ discounts)
     return float(worth[np.argsort(-counts, kind="stable")[:20]] @ discounts) / best
 
@@ -101,19 +101,21 @@ def _baskets() -> list[MoreLine]:
     """One line of every basket of the last tenth is given; the others are asked for."""
     data = sets.online_retail(guests=True)
     instant = float(np.quantile(data.at_s, 0.9))
-    trial = rest_of_basket(data, instant, np.random.default_rng(1))
+    trial = split_baskets(data, instant, np.random.default_rng(1))
     rng = np.random.default_rng(1)
     recipes: list[tuple[str, BasketsRecipe, float | None, float | None]] = [
         ("raw co-count", BasketsRecipe(kinds=(), damping=0.0), None, None),
         ("kiosk baskets", BasketsRecipe(kinds=()), 0.205, 0.43),
         ("kiosk baskets, half-life 60 days", BasketsRecipe(kinds=(), half_life_days=60.0), None, None),
     ]
-    popular: Scorer = Popularity(PopularityRecipe(half_life_days=None)).train(trial.train, rng)
+    popular: Scorer = PopularityLearner(PopularityRecipe(half_life_days=None)).train(trial.train, rng)
     scorers = [("popularity", popular, None, None)]
-    scorers += [(name, Baskets(recipe).train(trial.train, rng), *floors) for name, recipe, *floors in recipes]
+    scorers += [
+        (name, BasketsLearner(recipe).train(trial.train, rng), *floors) for name, recipe, *floors in recipes
+    ]
     lines = []
     for name, scorer, floor, coverage in scorers:
-        examined = examine(scorer, trial)
+        examined = evaluate(scorer, trial)
         lines.append(
             MoreLine("bought together", name, "ndcg@10", float(examined.figures["ndcg@10"].mean()), floor)
         )
@@ -124,7 +126,7 @@ def _baskets() -> list[MoreLine]:
 def _new_readers() -> list[MoreLine]:
     """Readers whose first purchase is in the last tenth: everybody's list against that of their country."""
     data = sets.online_retail()
-    trial = by_time(data, seen="out").test
+    trial = split_by_time(data, seen="out").test
     owners = np.unique(data.pick(data.at_s > float(np.quantile(data.at_s, 0.9))).reader)
     new = trial.pick(np.flatnonzero(trial.histories.lengths == 0))
     known_before = np.zeros(data.n_readers, np.bool_)
@@ -136,15 +138,15 @@ def _new_readers() -> list[MoreLine]:
     rng = np.random.default_rng(1)
     lines = []
     for label, half_life in (("all time", None), ("half-life 7 days", 7.0)):
-        counted = Popularity(PopularityRecipe(half_life_days=half_life)).train(trial.train, rng)
-        value = float(examine(counted, new).figures["ndcg@10"].mean())
+        counted = PopularityLearner(PopularityRecipe(half_life_days=half_life)).train(trial.train, rng)
+        value = float(evaluate(counted, new).figures["ndcg@10"].mean())
         lines.append(
             MoreLine("new readers", f"everybody, {label}", "ndcg@10", value, 0.112 if half_life else None)
         )
         recipe = CohortRecipe(prior=2_000.0, half_life_days=half_life)
         cohorts = train_cohorts(recipe, trial.train, profiles)
         scored = _Given(cohorts.score(profiles[new_owners]))
-        value = float(examine(scored, replace(new, name="by country")).figures["ndcg@10"].mean())
+        value = float(evaluate(scored, replace(new, name="by country")).figures["ndcg@10"].mean())
         lines.append(MoreLine("new readers", f"country with prior, {label}", "ndcg@10", value))
     return lines
 
@@ -155,6 +157,6 @@ class _Given:
     def __init__(self, scores: npt.NDArray[np.float32]) -> None:
         self._scores = scores
 
-    def score(self, histories: Histories) -> npt.NDArray[np.float32]:
+    def score(self, histories: UserHistories) -> npt.NDArray[np.float32]:
         assert len(histories) == len(self._scores), "the trial must fit one block"
         return self._scores.copy()

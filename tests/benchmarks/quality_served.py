@@ -15,23 +15,29 @@ from typing import Any
 import numpy as np
 
 from actors.language.embedder import HashingEmbedder
-from actors.models.registry import learned_of
+from actors.models.registry import load_snapshot_models
 from actors.models.snapshot import Snapshot
-from actors.models.user_histories import Histories
-from actors.recommender.messages import ReaderQuery
+from actors.models.user_histories import UserHistories
+from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender
-from actors.recommender.state.events import Events
-from actors.recommender.state.serving_model import Champion
+from actors.recommender.state.events import EventArrays
+from actors.recommender.state.serving_model import ServingModel
 from actors.vectors.types import Floats
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.recent_event import RecentEvent
-from jobs.refresh.build.build import Origin, build
-from jobs.refresh.build.fit import Engine, fit
+from jobs.refresh.build.build import SnapshotOrigin, build_snapshot
+from jobs.refresh.build.fit import TrainedEngine, train_engine
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.data.split import Split, Trial, by_time, leave_last_out, next_in_session
+from jobs.refresh.data.split import (
+    EvaluationSplit,
+    TrainingSplit,
+    leave_last_out,
+    split_by_time,
+    split_next_in_session,
+)
 from jobs.refresh.evaluation import metrics
-from jobs.refresh.evaluation.evaluate import examine
-from jobs.refresh.recipe import load
+from jobs.refresh.evaluation.evaluate import evaluate
+from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.tuning.plan import make_plan
 from tests.benchmarks import quality_sets as sets
 from tests.benchmarks.quality_more import MoreLine, Tell
@@ -50,7 +56,7 @@ def served_lines(folders: set[str], tell: Tell) -> list[MoreLine]:
     """Measure what the sets at hand allow."""
     lines: list[MoreLine] = []
     if "online-retail-y1" in folders:
-        split = by_time(sets.online_retail(), seen="out", folds=2)
+        split = split_by_time(sets.online_retail(), seen="out", folds=2)
         lines += _compared("online-retail-y1, by time", split, "default", "ndcg@10", tell, sets.titles())
     if "amazon-toys" in folders:
         split = leave_last_out(sets.amazon_toys(), 2)
@@ -60,25 +66,30 @@ def served_lines(folders: set[str], tell: Tell) -> list[MoreLine]:
         lines += _compared("ml-latest-small, leave last out", split, "default", "ndcg@10", tell, sets.films())
     if "yoochoose-100k" in folders:
         data, begins = sets.yoochoose()
-        test = next_in_session(data, begins)
-        split = Split((next_in_session(test.train, begins - 86_400.0),), test)
+        test = split_next_in_session(data, begins)
+        split = TrainingSplit((split_next_in_session(test.train, begins - 86_400.0),), test)
         lines += _compared("yoochoose-100k, sessions", split, "session", "mrr@20", tell)
     return lines
 
 
 def _compared(
-    task: str, split: Split, recipe: str, figure: str, tell: Tell, texts: Mapping[str, str] | None = None
+    task: str,
+    split: TrainingSplit,
+    recipe: str,
+    figure: str,
+    tell: Tell,
+    texts: Mapping[str, str] | None = None,
 ) -> list[MoreLine]:
     """Set what is served beside the offline blend of the same engine."""
     tell(f"served: {task}")
-    plan = make_plan(load(recipe), split.validation)
+    plan = make_plan(load_recipe_file(recipe), split.validation)
     known = split.test.pick(np.flatnonzero(split.test.histories.lengths > 0))
-    known = asked_anew(known).sample(_ASKED, np.random.default_rng(1))
-    engine = fit(plan.recipe, split.test.train)
-    floor = float(examine(engine, known).figures[figure].mean())
-    recommender = taught(split.test.train, texts)
+    known = new_query_split(known).sample(_ASKED, np.random.default_rng(1))
+    engine = train_engine(plan.recipe, split.test.train)
+    floor = float(evaluate(engine, known).figures[figure].mean())
+    recommender = train_served_model(split.test.train, texts)
     alone = served_figure(recommender, known, figure)
-    with adopted(recommender, engine, until_of(split.test.train)):
+    with adopt_snapshot(recommender, engine, until_of(split.test.train)):
         together = served_figure(recommender, known, figure)
     name = f"served: {task}"
     return [
@@ -88,7 +99,7 @@ def _compared(
     ]
 
 
-def asked_anew(trial: Trial) -> Trial:
+def new_query_split(trial: EvaluationSplit) -> EvaluationSplit:
     """Keep those who are asked for something they had not seen: what a reader deals with just now is never served."""
     if trial.seen == "out":
         return trial
@@ -98,7 +109,7 @@ def asked_anew(trial: Trial) -> Trial:
     return replace(trial.pick(np.flatnonzero(asked)), seen="out")
 
 
-def taught(
+def train_served_model(
     data: Interactions,
     texts: Mapping[str, str] | None = None,
     categories: Mapping[str, list[list[str]]] | None = None,
@@ -121,45 +132,47 @@ def taught(
     at_ms = times_of(data.at_s, data.clock)
     order = np.argsort(at_ms, kind="stable")
     codes = np.array(
-        [recommender.overlay.code_of(f"u:{name}") for name in data.readers.names.to_pylist()], np.int64
+        [recommender.overlay.get_user_code(f"u:{name}") for name in data.readers.names.to_pylist()], np.int64
     )
     for first in range(0, len(order), _LOT):
         lot = order[first : first + _LOT]
         bought = np.ones(len(lot), np.bool_)
-        recommender.overlay.learn(
-            Events(
+        recommender.overlay.add_events(
+            EventArrays(
                 codes[data.reader[lot]], data.item[lot], at_ms[lot], data.weight[lot].astype(float), bought
             )
         )
     return recommender
 
 
-class adopted:
+class adopt_snapshot:
     """Let an engine serve a recommender for a while, by way of a snapshot on disk."""
 
-    def __init__(self, recommender: Recommender, engine: Engine, until_ms: int) -> None:
+    def __init__(self, recommender: Recommender, engine: TrainedEngine, until_ms: int) -> None:
         self._recommender = recommender
         self._until_ms = until_ms
         self._engine = engine
         self._folder = tempfile.TemporaryDirectory(prefix="kiosk-snapshot-")
 
-    def __enter__(self) -> Champion:
+    def __enter__(self) -> ServingModel:
         folder = Path(self._folder.name) / "snapshot"
-        until = Origin(offsets={"interaction": f"{self._until_ms}-0"})
-        build(self._engine, folder, written_at_ms=0, origin=until)
-        champion = Champion(learned_of(Snapshot.open(folder)), self._recommender.overlay.catalog.product_ids)
-        self._recommender.adopt(DEFAULT_ENGINE, champion)
+        until = SnapshotOrigin(offsets={"interaction": f"{self._until_ms}-0"})
+        build_snapshot(self._engine, folder, written_at_ms=0, origin=until)
+        champion = ServingModel(
+            load_snapshot_models(Snapshot.open(folder)), self._recommender.overlay.catalog.product_ids
+        )
+        self._recommender.set_serving_model(DEFAULT_ENGINE, champion)
         return champion
 
     def __exit__(self, *_: object) -> None:
-        self._recommender.adopt(DEFAULT_ENGINE, None)
+        self._recommender.set_serving_model(DEFAULT_ENGINE, None)
         self._folder.cleanup()
 
 
-def served_figure(recommender: Recommender, trial: Trial, figure: str) -> float:
+def served_figure(recommender: Recommender, trial: EvaluationSplit, figure: str) -> float:
     """Ask for every reader of a trial as the door does, and measure the lists."""
     lists = np.array([_list(recommender, trial, at, 20) for at in range(len(trial))], np.int64)
-    hits = metrics.hits_of(lists, trial.targets, trial.histories.n_items)
+    hits = metrics.mark_hits(lists, trial.targets, trial.histories.n_items)
     measures: dict[str, Callable[[], Floats]] = {
         "ndcg@10": lambda: metrics.ndcg(hits, trial.targets.lengths, 10),
         "mrr@20": lambda: metrics.reciprocal_rank(hits, 20),
@@ -168,17 +181,17 @@ def served_figure(recommender: Recommender, trial: Trial, figure: str) -> float:
     return float(measures[figure]().mean())
 
 
-def _list(recommender: Recommender, trial: Trial, at: int, rows: int) -> list[int]:
+def _list(recommender: Recommender, trial: EvaluationSplit, at: int, rows: int) -> list[int]:
     """Get the items of one reader's list, -1 behind its end."""
     recents = recents_of(recommender, trial.histories, at, trial.train.clock)
     now_ms = int(times_of(trial.histories.now_s[at : at + 1], trial.train.clock)[0])
-    query = ReaderQuery(kind="user_to_products", app_id="a", engine_id=DEFAULT_ENGINE, user_id="u", rows=rows)
+    query = UserQuery(kind="user_to_products", app_id="a", engine_id=DEFAULT_ENGINE, user_id="u", rows=rows)
     found = recommender.answer(query, recents, (), now_ms)
     taken = recommender.overlay.catalog.rows_of([product["product_id"] for product in found.products])
     return [*taken, *[-1] * (rows - len(taken))]
 
 
-def recents_of(recommender: Recommender, histories: Histories, at: int, clock: bool) -> list[bytes]:
+def recents_of(recommender: Recommender, histories: UserHistories, at: int, clock: bool) -> list[bytes]:
     """Write a history as the store's recent list: what happened in one moment is one event, as a checkout is."""
     part = slice(histories.starts[at], histories.starts[at + 1])
     names = recommender.overlay.catalog.product_ids

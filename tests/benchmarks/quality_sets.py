@@ -15,7 +15,7 @@ import polars as pl
 import scipy.sparse as sp
 
 from actors.language.embedder import HashingEmbedder
-from jobs.refresh.data.dataset import Columns, Interactions, from_frame
+from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
 
 
 def data_folder() -> Path:
@@ -37,9 +37,9 @@ def amazon_toys() -> Interactions:
             reader, *taken = line.split()
             readers += [reader] * len(taken)
             items += taken
-    data = from_frame(pl.DataFrame({"reader": readers, "item": items}), Columns(at=None))
+    data = interactions_from_frame(pl.DataFrame({"reader": readers, "item": items}), FrameColumns(at=None))
     with gzip.open(data_folder() / "amazon-toys" / "item2attributes.json.gz") as stream:
-        return data.described(tfidf(data, json.load(stream)))
+        return data.with_content(tfidf(data, json.load(stream)))
 
 
 def online_retail(*, guests: bool = False) -> Interactions:
@@ -53,11 +53,11 @@ def online_retail(*, guests: bool = False) -> Interactions:
     )
     named = pl.col("customer_id").cast(pl.String)
     lines = lines.with_columns(reader=named.fill_null("guest-" + pl.col("invoice")) if guests else named)
-    data = from_frame(
+    data = interactions_from_frame(
         lines.filter(pl.col("reader").is_not_null()),
-        Columns(item="stock_code", at="ts", basket="invoice"),
+        FrameColumns(item="stock_code", at="ts", basket="invoice"),
     )
-    return data.described(embedded(data, dict(titles.iter_rows())))
+    return data.with_content(embedded(data, dict(titles.iter_rows())))
 
 
 def titles() -> dict[str, str]:
@@ -98,12 +98,12 @@ def movielens_small() -> Interactions:
     """Ratings of films with a clock, every rating counts as taken; items described by title and genres."""
     folder = data_folder() / "ml-latest-small"
     ratings = _csv(folder / "ratings.csv.gz")
-    data = from_frame(ratings, Columns(reader="userId", item="movieId", at="timestamp"))
+    data = interactions_from_frame(ratings, FrameColumns(reader="userId", item="movieId", at="timestamp"))
     texts = {
         str(film): f"{title} " + " ".join(f"genre_{genre}" for genre in genres.split("|")) * 2
         for film, title, genres in _csv(folder / "movies.csv.gz").iter_rows()
     }
-    return data.described(embedded(data, texts))
+    return data.with_content(embedded(data, texts))
 
 
 def yoochoose() -> tuple[Interactions, float]:
@@ -114,7 +114,7 @@ def yoochoose() -> tuple[Interactions, float]:
         clicks.with_columns(reader=pl.format(f"{part}{{}}", pl.col("SessionId")))
         for part, clicks in (("a", train), ("b", test))
     ]
-    data = from_frame(pl.concat(named), Columns(item="ItemId", at="Time"))
+    data = interactions_from_frame(pl.concat(named), FrameColumns(item="ItemId", at="Time"))
     begins: Any = test["Time"].min()
     return data, float(begins) - 1.0
 

@@ -8,22 +8,22 @@ from dataclasses import replace
 import numpy as np
 
 from actors.language.embedder import HashingEmbedder
-from actors.models.user_histories import DAY_S, Histories
-from actors.recommender.messages import ReaderQuery
+from actors.models.user_histories import DAY_S, UserHistories
+from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender
-from actors.recommender.state.events import Events
+from actors.recommender.state.events import EventArrays
 from actors.vectors.types import Floats
 from cluster.ids import DEFAULT_ENGINE
-from jobs.refresh.build.fit import fit
+from jobs.refresh.build.fit import train_engine
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.data.split import Trial, rest_of_basket
+from jobs.refresh.data.split import EvaluationSplit, split_baskets
 from jobs.refresh.evaluation import metrics
-from jobs.refresh.recipe import parse
+from jobs.refresh.recipe import parse_recipe
 from tests.benchmarks import quality_sets as sets
 from tests.benchmarks.quality_more import MoreLine, Tell
-from tests.benchmarks.quality_served import adopted, recents_of, taught, until_of
+from tests.benchmarks.quality_served import adopt_snapshot, recents_of, train_served_model, until_of
 
-QUERY = ReaderQuery(kind="user_to_products", app_id="a", engine_id=DEFAULT_ENGINE, rows=20)
+QUERY = UserQuery(kind="user_to_products", app_id="a", engine_id=DEFAULT_ENGINE, rows=20)
 _BASKETS_ASKED = 3_000
 _GENRES_ASKED = 20
 "Films of a reader's future whose genres are asked for."
@@ -43,7 +43,7 @@ def view_lines(folders: set[str], tell: Tell) -> list[MoreLine]:
     return lines
 
 
-def _names(recommender: Recommender, now_ms: int, query: ReaderQuery) -> list[str]:
+def _names(recommender: Recommender, now_ms: int, query: UserQuery) -> list[str]:
     found = recommender.answer(query, (), (), now_ms)
     return [product["product_id"] for product in found.products]
 
@@ -55,7 +55,7 @@ def _trending(data: Interactions) -> list[MoreLine]:
     plain = np.zeros((len(names), HashingEmbedder().dimensions), np.float32)
     recommender.overlay.put_products([{"product_id": name} for name in names], plain)
     codes = np.array(
-        [recommender.overlay.code_of(f"u:{name}") for name in data.readers.names.to_pylist()], np.int64
+        [recommender.overlay.get_user_code(f"u:{name}") for name in data.readers.names.to_pylist()], np.int64
     )
     order = np.argsort(data.at_s, kind="stable")
     data = replace(data, **{name: getattr(data, name)[order] for name in _COLUMNS})
@@ -70,10 +70,10 @@ def _trending(data: Interactions) -> list[MoreLine]:
                     gains.append(_gain(data, (day >= morning) & (day < morning + span), listed))
         today = data.pick(day == morning)
         ones = np.ones(len(today))
-        events = Events(
+        events = EventArrays(
             codes[today.reader], today.item, (today.at_s * 1000).astype(np.int64), ones, ones.astype(bool)
         )
-        recommender.overlay.learn(events)
+        recommender.overlay.add_events(events)
     floors = {1: 0.805, 7: 0.907}
     return [
         MoreLine(
@@ -91,30 +91,32 @@ def _gain(data: Interactions, later: Floats, listed: Sequence[str]) -> float:
     sold = data.pick(later)
     lines = np.unique(np.stack((sold.basket, sold.item)), axis=1)
     worth = np.bincount(lines[1], minlength=data.n_items).astype(np.float64)
-    discounts = metrics.discounts_to(20)
+    discounts = metrics.rank_discounts(20)
     gained = worth[data.items.codes(list(listed))] @ discounts[: len(listed)]
     return float(gained / (np.sort(worth)[::-1][:20] @ discounts))
 
 
 def _together(data: Interactions) -> list[MoreLine]:
     """One line of every later basket is given to `product_to_products`; the others are right."""
-    trial = rest_of_basket(data, float(np.quantile(data.at_s, 0.9)), np.random.default_rng(1))
-    recipe = parse(
+    trial = split_baskets(data, float(np.quantile(data.at_s, 0.9)), np.random.default_rng(1))
+    recipe = parse_recipe(
         {
             "parts": {"trend": {"learner": "popularity"}},
             "blend": {"weights": {"trend": 1.0}, "weights_new": {"trend": 1.0}},
             "baskets": {"kinds": []},
         }
     )
-    recommender = taught(trial.train)
+    recommender = train_served_model(trial.train)
     asked = trial.sample(_BASKETS_ASKED, np.random.default_rng(1))
     lines = [_baskets_line(recommender, asked, "live parts alone", None)]
-    with adopted(recommender, fit(recipe, trial.train), until_of(trial.train)):
+    with adopt_snapshot(recommender, train_engine(recipe, trial.train), until_of(trial.train)):
         lines.append(_baskets_line(recommender, asked, "live with snapshot", 0.205))
     return lines
 
 
-def _baskets_line(recommender: Recommender, trial: Trial, name: str, floor: float | None) -> MoreLine:
+def _baskets_line(
+    recommender: Recommender, trial: EvaluationSplit, name: str, floor: float | None
+) -> MoreLine:
     names = recommender.overlay.catalog.product_ids
     lists = np.full((len(trial), 10), -1, np.int64)
     now_ms = until_of(trial.train)
@@ -124,7 +126,7 @@ def _baskets_line(recommender: Recommender, trial: Trial, name: str, floor: floa
         found = _names(recommender, now_ms, query)
         rows = recommender.overlay.catalog.rows_of(found)
         lists[at, : len(rows)] = rows
-    hits = metrics.hits_of(lists, trial.targets, trial.histories.n_items)
+    hits = metrics.mark_hits(lists, trial.targets, trial.histories.n_items)
     value = float(metrics.ndcg(hits, trial.targets.lengths, 10).mean())
     return MoreLine("served: bought together", name, "ndcg@10", value, floor)
 
@@ -136,13 +138,15 @@ def _categories(data: Interactions, genres: dict[str, list[str]]) -> list[MoreLi
     train = data.pick(from_end > _GENRES_ASKED)
     later = data.pick(from_end <= _GENRES_ASKED)
     readers = np.unique(train.reader)
-    recommender = taught(train, sets.films(), {name: [[genre] for genre in genres[name]] for name in names})
+    recommender = train_served_model(
+        train, sets.films(), {name: [[genre] for genre in genres[name]] for name in names}
+    )
     every = sorted({genre for named in genres.values() for genre in named})
     table = np.array([[genre in genres[name] for genre in every] for name in names], np.float64)
     popular = table.T @ np.bincount(train.item, minlength=len(names))
     figures: dict[str, list[float]] = {"global": [], "history counts": [], "served": []}
     for reader in readers.tolist():
-        history = Histories.of(train, np.array([reader]))
+        history = UserHistories.of(train, np.array([reader]))
         worth = table[later.item[later.reader == reader]].sum(axis=0)
         if not worth.any():
             continue
@@ -155,7 +159,7 @@ def _categories(data: Interactions, genres: dict[str, list[str]]) -> list[MoreLi
         counts = table[history.items].sum(axis=0) + popular / popular.sum() * 1e-3
         orders = {"global": np.argsort(-popular), "history counts": np.argsort(-counts), "served": served}
         for name, order in orders.items():
-            discounts = metrics.discounts_to(3)
+            discounts = metrics.rank_discounts(3)
             gained = worth[list(order[:3])] @ discounts[: len(order[:3])]
             figures[name].append(float(gained / (np.sort(worth)[::-1][:3] @ discounts)))
     means = {name: float(np.mean(values)) for name, values in figures.items()}

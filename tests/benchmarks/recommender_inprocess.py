@@ -22,19 +22,19 @@ import polars as pl
 
 from actors.language.embedder import HashingEmbedder
 from actors.models.snapshot import Snapshot
-from actors.models.validation import trusted
-from actors.recommender.messages import Boost, ReaderQuery, Spacing
+from actors.models.validation import validate_snapshot
+from actors.recommender.messages import Boost, DiversityRule, UserQuery
 from actors.recommender.recommender import Recommender
-from actors.recommender.state.events import Events
-from actors.recommender.state.serving_model import Champion
+from actors.recommender.state.events import EventArrays
+from actors.recommender.state.serving_model import ServingModel
 from cluster.clock import iso_ms
 from cluster.query.language.parser import parse
 from cluster.records.recent_event import RecentEvent
-from cluster.store.ports.stores import Change
-from jobs.refresh.build.build import build
-from jobs.refresh.build.fit import fit
-from jobs.refresh.data.dataset import Columns, from_frame
-from jobs.refresh.recipe import parse as parse_recipe
+from cluster.store.ports.stores import ChangeLogEntry
+from jobs.refresh.build.build import build_snapshot
+from jobs.refresh.build.fit import train_engine
+from jobs.refresh.data.dataset import FrameColumns, interactions_from_frame
+from jobs.refresh.recipe import parse_recipe as parse_recipe
 
 NOW_MS = 1_772_452_800_000
 DAY_MS = 86_400_000
@@ -101,14 +101,14 @@ class Shop:
         readers = np.sort(self.rng.integers(0, max(count // 20, 1), count))
         rows = (self.size * self.rng.random(count) ** 3).astype(np.int64)
         at_ms = NOW_MS - (30 * DAY_MS * self.rng.random(count)).astype(np.int64)
-        events = Events(
+        events = EventArrays(
             readers, rows, at_ms, self.rng.choice([0.3, 0.7, 1.0], count), self.rng.random(count) < 0.1
         )
-        events = events.pick(np.argsort(at_ms, kind="stable"))
+        events = events.select(np.argsort(at_ms, kind="stable"))
         self.events = events
         started = time.perf_counter()
         for start in range(0, count, 5_000):
-            overlay.learn(events.pick(np.arange(start, min(start + 5_000, count))))
+            overlay.add_events(events.select(np.arange(start, min(start + 5_000, count))))
         return time.perf_counter() - started
 
     def train(self, folder: Path) -> tuple[float, float, int]:
@@ -123,12 +123,16 @@ class Shop:
                 "weight": self.events.weights,
             }
         )
-        engine = fit(parse_recipe(RECIPE), from_frame(frame, Columns(weight="weight")))
-        manifest = build(engine, folder / "snapshot", written_at_ms=1)
+        engine = train_engine(
+            parse_recipe(RECIPE), interactions_from_frame(frame, FrameColumns(weight="weight"))
+        )
+        manifest = build_snapshot(engine, folder / "snapshot", written_at_ms=1)
         trained = time.perf_counter()
-        snapshot = trusted(Snapshot.open(folder / "snapshot"), str(manifest.facts["version"]))
-        self.recommender.adopt("default", Champion(snapshot, self.recommender.overlay.catalog.product_ids))
-        self.recommender.holdings.standing(NOW_MS)
+        snapshot = validate_snapshot(Snapshot.open(folder / "snapshot"), str(manifest.facts["version"]))
+        self.recommender.set_serving_model(
+            "default", ServingModel(snapshot, self.recommender.overlay.catalog.product_ids)
+        )
+        self.recommender.default_engine_state.get_item_priors(NOW_MS)
         size = sum(entry.size for entry in manifest.files)
         return trained - started, time.perf_counter() - trained, size
 
@@ -147,9 +151,9 @@ class Shop:
         return lists
 
 
-def queries(size: int) -> Iterator[tuple[str, ReaderQuery]]:
+def queries(size: int) -> Iterator[tuple[str, UserQuery]]:
     """Name the queries that are measured."""
-    products = ReaderQuery(kind="user_to_products", app_id="a", engine_id="default", user_id="u", rows=10)
+    products = UserQuery(kind="user_to_products", app_id="a", engine_id="default", user_id="u", rows=10)
     trending = replace(products, kind="user_to_trending", rows=5)
     fq = parse("brand:(brand-1 OR brand-2 OR brand-3) AND price:[10 TO 150] AND rating:[1 TO *]")
     yield "user_to_products 10, fl []", products
@@ -158,7 +162,7 @@ def queries(size: int) -> Iterator[tuple[str, ReaderQuery]]:
     yield "user_to_products 10, fq 3 clauses", replace(products, filter=fq)
     yield (
         "user_to_products 10, boost + spacing",
-        replace(products, boosts=(Boost(parse("tags:tag-7")),), spacing=(Spacing("brand", 2),)),
+        replace(products, boosts=(Boost(parse("tags:tag-7")),), spacing=(DiversityRule("brand", 2),)),
     )
     yield "user_to_products 10, dithering 3", replace(products, dithering=3.0)
     yield "user_to_trending 5", trending
@@ -217,7 +221,7 @@ def _ask_everything(shop: Shop, recents: list[list[bytes]], title: str) -> None:
     print(f"  {title:45} {'p50 ms':>8} {'p95 ms':>8}")
     for name, query in queries(shop.size):
 
-        def ask(turn: int, query: ReaderQuery = query) -> object:
+        def ask(turn: int, query: UserQuery = query) -> object:
             recent = recents[turn % READERS] if query.user_id else []
             return recommender.answer(query, recent, (), NOW_MS)
 
@@ -227,8 +231,8 @@ def _ask_everything(shop: Shop, recents: list[list[bytes]], title: str) -> None:
 
 def _change_everything(shop: Shop) -> None:
     recommender = shop.recommender
-    crowds, holdings = recommender._crowds, recommender.holdings
-    anew = timed(lambda turn: holdings._judged(crowds._judged(NOW_MS), NOW_MS), 20)[0]
+    crowds, holdings = recommender._global_signals, recommender.default_engine_state
+    anew = timed(lambda turn: holdings._build_priors(crowds._build(NOW_MS), NOW_MS), 20)[0]
     print(f"  {'standing made anew':45} {anew:8.3f}")
     for lot in (1, 100):
         p50, p95 = timed(lambda turn, lot=lot: recommender.apply(_clicks(shop, turn, lot)), 50)
@@ -240,8 +244,8 @@ def _change_everything(shop: Shop) -> None:
     print(f"  {'change of 100 products applied':45} {p50:8.3f} {p95:8.3f}")
 
 
-def _clicks(shop: Shop, turn: int, count: int) -> Change:
-    base = NOW_MS + shop.recommender.overlay.events * 1_000 + turn
+def _clicks(shop: Shop, turn: int, count: int) -> ChangeLogEntry:
+    base = NOW_MS + shop.recommender.overlay.events_version * 1_000 + turn
     items = [
         {
             "type": "click",
@@ -251,14 +255,15 @@ def _clicks(shop: Shop, turn: int, count: int) -> Change:
         }
         for at in range(count)
     ]
-    return Change("interaction", f"{base * 10}-{count}", "put", orjson.dumps(items))
+    return ChangeLogEntry("interaction", f"{base * 10}-{count}", "put", orjson.dumps(items))
 
 
-def _upload(shop: Shop, turn: int) -> Change:
+def _upload(shop: Shop, turn: int) -> ChangeLogEntry:
     embedder = HashingEmbedder()
     products = [shop.product((turn * 100 + at) % shop.size) for at in range(100)]
     vectors = np.zeros((100, 128), "<f2").tobytes()
-    return Change("product", f"{NOW_MS + shop.recommender.overlay.catalog.version}-0", "put", orjson.dumps(products),
+    return ChangeLogEntry("product", f"{NOW_MS + shop.recommender.overlay.catalog.version}-0", "put",
+        orjson.dumps(products),
                   vectors, embedder.version)  # fmt: skip
 
 

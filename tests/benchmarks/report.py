@@ -54,7 +54,7 @@ def _row(line: Line) -> dict[str, Any]:
     return {**asdict(line), "value": value, "kept": line.kept}
 
 
-def told(figures: Iterable[Line], *, json_wanted: bool = False, out: Path | None = None) -> int:
+def print_report(figures: Iterable[Line], *, json_wanted: bool = False, out: Path | None = None) -> int:
     """Show figures as they come and all together in the end; return 1 when a bound was missed, 2 when none was and
     something could not be measured, else 0."""
     progress, lines = Console(stderr=True), []

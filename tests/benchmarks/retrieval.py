@@ -25,13 +25,13 @@ from rich.console import Console
 from rich.table import Table
 
 from actors.answers.archive.candidates import CANDIDATES
-from actors.answers.archive.library import Library
+from actors.answers.archive.library import PassageLibrary
 from actors.answers.archive.messages import ArchiveQuery
-from actors.answers.archive.passages import Document, Passage, Section, read_product
-from actors.answers.archive.retrieve import ask
-from actors.answers.archive.segment import build
-from actors.answers.archive.snapshot_store import PassageShelf
-from actors.answers.archive.snapshot_writer import Meaning
+from actors.answers.archive.passages import Document, DocumentSection, Passage, read_product
+from actors.answers.archive.retrieve import search_passages
+from actors.answers.archive.segment import build_segment
+from actors.answers.archive.snapshot_store import PassageSnapshotStore
+from actors.answers.archive.snapshot_writer import WeightedEmbedder
 from actors.language import encoder, latent_embedder
 from actors.language.analysis import Analyzers
 from actors.language.embedder import Embedder, HashingEmbedder
@@ -66,29 +66,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def whole(name: str, text: str, language: str) -> Document:
     """Make a document of one passage."""
-    sections, passages = (Section(0, ""),), (Passage(0, len(text), 0),)
+    sections, passages = (DocumentSection(0, ""),), (Passage(0, len(text), 0),)
     return Document(name, "article", "", (), "", "", "", language, text, sections, passages)
 
 
 def library_of(
     collection: Collection, embedder: Embedder | None, share: float, *, sketched: bool = False
-) -> Library:
+) -> PassageLibrary:
     """Put a set into a library."""
     documents = [whole(name, text, collection.language) for name, text in collection.documents.items()]
     analyzers = Analyzers()
-    counted = build(documents, analyzers, None, 1.0)
+    counted = build_segment(documents, analyzers, None, 1.0)
     mean_length = float(counted.postings.lengths.mean())
-    segment = build(documents, analyzers, embedder, mean_length)
+    segment = build_segment(documents, analyzers, embedder, mean_length)
     if sketched and segment.vectors is not None:
-        segment.vectors = segment.vectors.sketched(least=0)
-    return Library(embedder, base=segment, share=share)
+        segment.vectors = segment.vectors.with_sketches(least=0)
+    return PassageLibrary(embedder, base=segment, share=share)
 
 
-def quality_of(collection: Collection, library: Library) -> float:
+def quality_of(collection: Collection, library: PassageLibrary) -> float:
     """Mean figure over all questions."""
     figures = []
     for name, question in collection.questions.items():
-        result = ask(library, ArchiveQuery(APP, question, rows=20, per_product=0), 0)
+        result = search_passages(library, ArchiveQuery(APP, question, rows=20, per_product=0), 0)
         judged = collection.judged[name]
         found = [snippet.product_id for snippet in result.snippets]
         ranked = [one for one in found if one != name or one in judged]  # an item is no find for itself
@@ -108,9 +108,9 @@ def ndcg(ranked: Sequence[str], judged: Mapping[str, int], k: int = 10) -> float
     return gained / best if best else 0.0
 
 
-def built_in(collection: Collection) -> Meaning:
+def built_in(collection: Collection) -> WeightedEmbedder:
     """Train the built-in embedder on a set."""
-    return Meaning(latent_embedder.train(collection.documents.values()), latent_embedder.SHARE)
+    return WeightedEmbedder(latent_embedder.train(collection.documents.values()), latent_embedder.SHARE)
 
 
 def _show_quality(names: tuple[str, ...], folder: Path | None) -> int:
@@ -178,7 +178,7 @@ def generated(count: int, seed: int = 1) -> Iterator[Document]:
         yield document
 
 
-def questions_for(library: Library, count: int, seed: int = 5) -> list[str]:
+def questions_for(library: PassageLibrary, count: int, seed: int = 5) -> list[str]:
     """Questions of seven words that stand in some passage, small words around them."""
     rng = np.random.default_rng(seed)
     segment = library.segments[0]
@@ -193,8 +193,8 @@ def questions_for(library: Library, count: int, seed: int = 5) -> list[str]:
 def _show_speed(count: int, kept: Path | None) -> None:
     console = Console()
     with tempfile.TemporaryDirectory() as scratch:
-        shelf = PassageShelf(kept or Path(scratch))
-        if not shelf.folders(APP):
+        shelf = PassageSnapshotStore(kept or Path(scratch))
+        if not shelf.list_folders(APP):
             began_s = time.perf_counter()
             manifest = shelf.write(APP, generated(count), offset="0", written_at_ms=0)
             size_mb = sum(entry.size for entry in manifest.files) / 1e6
@@ -211,11 +211,11 @@ def _show_speed(count: int, kept: Path | None) -> None:
         console.print(f"open {took_s:.2f} s, {library.documents:,} articles, {passages:,} passages")
         asked = questions_for(library, 600)
         for question in asked[:200]:
-            ask(library, ArchiveQuery(APP, question), 0)
+            search_passages(library, ArchiveQuery(APP, question), 0)
         times, began_cpu_s = [], time.process_time()
         for question in asked[200:]:
             began_s = time.perf_counter()
-            ask(library, ArchiveQuery(APP, question), 0)
+            search_passages(library, ArchiveQuery(APP, question), 0)
             times.append((time.perf_counter() - began_s) * 1e3)
         cpu_ms = (time.process_time() - began_cpu_s) / len(times) * 1e3
         embedder = library.embedder
@@ -225,7 +225,7 @@ def _show_speed(count: int, kept: Path | None) -> None:
         console.print(f"of the 10 nearest passages {np.mean(found):.4f} are found" if found else "no vectors")
 
 
-def recall(library: Library, query: Vector, count: int) -> float:
+def recall(library: PassageLibrary, query: Vector, count: int) -> float:
     """Share of the truly nearest passages that a search for a hundred brings."""
     vectors = library.segments[0].vectors
     assert vectors is not None

@@ -30,12 +30,12 @@ from rich.table import Table
 from actors.language import encoder, latent_embedder
 from actors.language.embedder import Embedder, HashingEmbedder
 from actors.recommender.state.catalog import Catalog
-from actors.retrieval.lexical.hybrid_ranking import BEST, blended
+from actors.retrieval.lexical.hybrid_ranking import BEST, blend_hits
 from actors.retrieval.lexical.search_index import SearchIndex
-from actors.retrieval.lexical.spell_dictionary import Spelling, Vocabulary, Words
-from actors.retrieval.lexical.text_query import TextAsk
+from actors.retrieval.lexical.spell_dictionary import DictionaryBuild, ProductVocabulary, SpellDictionary
+from actors.retrieval.lexical.text_query import TextQuery
 from actors.retrieval.product_texts import ProductTexts
-from actors.retrieval.snapshot_format import SavedProducts, save
+from actors.retrieval.snapshot_format import SearchSnapshot, save
 from actors.vectors.index import VectorIndex
 from actors.vectors.top import best_rows
 from tests.benchmarks.peers import search as peers
@@ -100,13 +100,13 @@ def index_of(collection: Collection) -> SearchIndex:
     index = SearchIndex(2_048)
     for row, product in enumerate(products_of(collection)):
         index.put(row, product)
-    index.adopt(index.rebuilding(every=True)())
+    index.adopt(index.plan_rebuild(every=True)())
     return index
 
 
 def by_words(index: SearchIndex, question: str) -> list[int]:
     """Rank by words alone."""
-    found: list[int] = index.find(TextAsk(question, partial=True)).rows[:20].tolist()
+    found: list[int] = index.find(TextQuery(question, partial=True)).rows[:20].tolist()
     return found
 
 
@@ -114,11 +114,11 @@ def hybrid(index: SearchIndex, vectors: Any, embedder: Embedder, share: float) -
     """Rank by words and meaning."""
 
     def ranked(question: str) -> list[int]:
-        found = index.find(TextAsk(question, partial=True))
+        found = index.find(TextQuery(question, partial=True))
         likeness = vectors @ embedder.embed([question])[0]
         near = best_rows(likeness, BEST)
         bend = float(getattr(embedder, "bend", 1.0))
-        mixed = blended(found, near, likeness[near], share, least=-1.0, bend=bend)
+        mixed = blend_hits(found, near, likeness[near], share, least=-1.0, bend=bend)
         rows: list[int] = mixed.rows[:20].tolist()
         return rows
 
@@ -234,20 +234,20 @@ def _show_speed(count: int) -> int:
     index = SearchIndex()
     for row, product in enumerate(products):
         index.put(row, product)
-    index.adopt(index.rebuilding(every=True)())
+    index.adopt(index.plan_rebuild(every=True)())
     build_s = time.perf_counter() - began_s
     held = f"{index.nbytes / 1e6:,.0f} MB of arrays and words, {_resident_mb() - before:,} MB more resident"
     ways = {
-        "every word": TextAsk("", correct=False),
-        "every word, corrected": TextAsk(""),
-        "any word": TextAsk("", partial=True, correct=False),
+        "every word": TextQuery("", correct=False),
+        "every word, corrected": TextQuery(""),
+        "any word": TextQuery("", partial=True, correct=False),
     }
     for name, ask in ways.items():
         _add(table, f"kiosk, {name}", build_s, *_timed(index, ask, asked))
     spoiled = [_spoiled(question) for question in asked]
-    _add(table, "kiosk, with a typo", build_s, *_timed(index, TextAsk(""), spoiled))
+    _add(table, "kiosk, with a typo", build_s, *_timed(index, TextQuery(""), spoiled))
     changed = index_of_changes(index, products)
-    _add(table, "kiosk, after 2,000 changes", build_s, *_timed(changed, TextAsk(""), asked))
+    _add(table, "kiosk, after 2,000 changes", build_s, *_timed(changed, TextQuery(""), asked))
     for every in (True, False):
         answers = peers.tantivy_in_memory(texts, asked, _WANTED, every=every)
         name = "tantivy, every word" if every else "tantivy, any word"
@@ -272,7 +272,7 @@ def index_of_changes(index: SearchIndex, products: Sequence[dict[str, Any]]) -> 
     return index
 
 
-def _timed(index: SearchIndex, ask: TextAsk, asked: Sequence[str]) -> tuple[list[float], float]:
+def _timed(index: SearchIndex, ask: TextQuery, asked: Sequence[str]) -> tuple[list[float], float]:
     ms, found = [], []
     for question in asked[:20]:
         index.find(replace(ask, text=question))
@@ -322,17 +322,17 @@ def _show_snapshot(count: int) -> int:
     parts = timed("index words and meaning (refresh job)", lambda: save(products, learn_from=5_000))
     catalog = Catalog()
     texts = ProductTexts(catalog, VectorIndex(128), HashingEmbedder())
-    texts.hold()
+    texts.pause_indexing()
     timed("put products into the catalog", lambda: [catalog.put(product) for product in products])
-    opened = timed("open the snapshot's index", lambda: SavedProducts.load("v", parts))
-    timed("lay it over the catalog", lambda: texts.lay(opened))
-    timed("put in order", texts.settle)
+    opened = timed("open the snapshot's index", lambda: SearchSnapshot.load("v", parts))
+    timed("lay it over the catalog", lambda: texts.bind_rows(opened))
+    timed("put in order", texts.index_all)
     other = ProductTexts(catalog, VectorIndex(128), HashingEmbedder())
     for row, product in enumerate(products):
-        other.note(row, product)
-    timed("index everything here instead", other.settle)
+        other.record(row, product)
+    timed("index everything here instead", other.index_all)
     asked = questions_of(products, 300)
-    for name, ask in {"by words": TextAsk(""), "by words and meaning": TextAsk("", meaning=0.5)}.items():
+    for name, ask in {"by words": TextQuery(""), "by words and meaning": TextQuery("", meaning=0.5)}.items():
         ms = []
         for question in asked:
             began_s = time.perf_counter()
@@ -355,10 +355,14 @@ def _show_spelling(count: int) -> int:
         often = dict(
             sorted(((word, int(n)) for word, n in map(str.split, lines)), key=lambda one: -one[1])[:count]
         )
-    vocabulary = Vocabulary()
+    vocabulary = ProductVocabulary()
     least = min(often.values())
     vocabulary.add(often)
-    vocabulary.adopt(Words(Spelling.of({word: max(n // least, 1) for word, n in often.items()}), len(often)))
+    vocabulary.adopt(
+        DictionaryBuild(
+            SpellDictionary.of({word: max(n // least, 1) for word, n in often.items()}), len(often)
+        )
+    )
     table = Table("set", "cases", "first", "in five", "p50 ms", "p95 ms")
     for name in ("wikipedia", "codespell"):
         with gzip.open(folder / f"{name}.tsv.gz", "rt", encoding="utf-8") as lines:
@@ -369,7 +373,7 @@ def _show_spelling(count: int) -> int:
         firsts, fives, ms = 0, 0, []
         for wrong, right in cases:
             began_s = time.perf_counter()
-            near = [one.word for one in vocabulary.near(wrong, 5)]
+            near = [one.word for one in vocabulary.suggest(wrong, 5)]
             ms.append((time.perf_counter() - began_s) * 1e3)
             firsts += near[:1] == [right]
             fives += right in near

@@ -22,8 +22,8 @@ from rich.console import Console
 from rich.table import Table
 
 from cluster.admin.vault import ensure_master_key
-from cluster.artifacts.segments import SegmentShelf
-from cluster.runtime.artifact_access import open_shelf
+from cluster.artifacts.segments import SegmentStore
+from cluster.runtime.artifact_access import open_artifact_store
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from tests.fakes import generated_market
@@ -42,7 +42,7 @@ def main() -> int:
         started_s = time.perf_counter()
         settings = Settings(data_dir=folder)
         ensure_master_key(settings)
-        segments = SegmentShelf(open_shelf(settings))
+        segments = SegmentStore(open_artifact_store(settings))
         generated_market.settle(
             segments, generated_market.table(given.events, given.readers, given.items, topics=200, days=90)
         )

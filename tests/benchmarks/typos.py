@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from actors.retrieval.text import folded
+from actors.retrieval.text import fold_text
 
 _SHARE = 0.6
 _SHORTEST = {0: 5, 1: 5, 2: 7, 3: 10, 4: 14}
@@ -142,12 +142,12 @@ def misspelled(titles: Titles, data: Path, count: int) -> list[Case]:
 def _long_enough(titles: Titles, least: int) -> list[str]:
     typed = titles.typed
     return sorted(
-        {title for title in titles.texts if int(len(folded(typed.get(title, title))) * _SHARE) >= least}
+        {title for title in titles.texts if int(len(fold_text(typed.get(title, title))) * _SHARE) >= least}
     )
 
 
 def _begun(title: str) -> str:
-    whole = folded(title)
+    whole = fold_text(title)
     return whole[: max(4, int(len(whole) * _SHARE))].rstrip()
 
 

@@ -6,7 +6,7 @@ import math
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 
-from cluster.log import strike_out
+from cluster.log import redact
 from tests.benchmarks.load import Figures
 from tests.benchmarks.scenarios import Line
 
@@ -44,4 +44,4 @@ def reason_of(error: Exception) -> str:
     text = (
         text if isinstance(error, RuntimeError) and text else f"{type(error).__name__}: {text}".rstrip(": ")
     )
-    return strike_out(text)[:_LONGEST]
+    return redact(text)[:_LONGEST]

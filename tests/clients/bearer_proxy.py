@@ -2,7 +2,7 @@
 
     python -m tests.clients.bearer_proxy PORT ARCHIVE_PORT
 
-Prints one line when it answers. Everything else passes through as it is, `Host` and `Origin` included.
+Prints one line when it answers. Everything else passes through as it is, `Host` and `SnapshotOrigin` included.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def main(port: int, archive_port: int) -> None:
             grant_id="g", user_id="u-1", username="ida", client_id="c", client_name="tester",
             resource=f"http://{host}/mcp", created_at=clock.now_ms(),
         )  # fmt: skip
-        return means.oauth.bearer.mint(grant, 3600)
+        return means.oauth.bearer.issue(grant, 3600)
 
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{archive_port}", timeout=30) as client:
 

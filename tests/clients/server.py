@@ -22,7 +22,7 @@ from cluster.records.account import Account
 from cluster.records.archive_call import ArchiveCall
 from cluster.records.password import hash_password
 from cluster.secrecy import Vault
-from deployments.archive.services import ArchiveConfig, archive_routes, open_archive
+from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
 from tests.fakes.archive import SmallArchive, sample_articles
 from tests.fakes.request_handler import MASTER
 from tests.fakes.stores.archive_admin import MemoryArchiveCalls
@@ -45,7 +45,7 @@ async def main(port: int) -> None:
     config = ArchiveConfig(port=port)
     means = open_archive(stores, Vault(MASTER), SmallArchive(sample_articles()), clock, config)
     await means.start()
-    app = Starlette(routes=archive_routes(means))
+    app = Starlette(routes=build_archive_routes(means))
     server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning", lifespan="off"))
     telling = asyncio.create_task(_tell(server))
     try:

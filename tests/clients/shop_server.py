@@ -14,8 +14,8 @@ import sys
 import uvicorn
 
 from cluster.clock import SystemClock
-from deployments.api.http.hot import HotPath
-from deployments.api.http.routes import ordinary_way
+from deployments.api.http.hot import HotLayer
+from deployments.api.http.routes import build_application
 from tests.contract.example_player import ExamplePlayer
 
 _EVERY_S = 0.05
@@ -25,7 +25,7 @@ async def main(port: int) -> None:
     """Serve until told to stop, and apply what is uploaded."""
     player = await ExamplePlayer.open(SystemClock())
     corner = player.corner
-    app = HotPath(ordinary_way(corner.door, version="0"), lambda: corner.door)
+    app = HotLayer(build_application(corner.door, version="0"), lambda: corner.door)
     server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning", lifespan="off"))
     applying = asyncio.create_task(_apply(player, server))
     try:

@@ -27,7 +27,7 @@ KIND = "actors.experiments.host:AssignerHost"
 
 @pytest.fixture
 async def stores(easy_stores: OpenStores) -> OpenStores:
-    assert await easy_stores.experiments.swap(an_experiment(), 0) is not None
+    assert await easy_stores.experiments.compare_and_set(an_experiment(), 0) is not None
     return easy_stores
 
 

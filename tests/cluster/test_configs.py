@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.paths import Places
+from cluster.paths import InstallationPaths
 from cluster.records.engine import Scaling
-from cluster.runtime.ray_environment import HOT_LAYER, Ports, ray_environment
-from cluster.runtime.start_plan import Plan
+from cluster.runtime.ray_environment import HOT_LAYER, RayPorts, ray_environment
+from cluster.runtime.start_plan import StartPlan
 from cluster.settings import SECRET_VARIABLES, Settings
 
 pytestmark = pytest.mark.ray
@@ -26,7 +26,9 @@ SERVE = sorted((CLUSTER / "serve").glob("*.yaml"))
 
 
 def _environment() -> dict[str, str]:
-    return ray_environment(Places.of(Path("/x")), Ports(1, 2, 3, 4, 5, 6), haproxy=True)
+    return ray_environment(
+        InstallationPaths.from_data_dir(Path("/x")), RayPorts(1, 2, 3, 4, 5, 6), haproxy=True
+    )
 
 
 def _manifests() -> list[dict[str, Any]]:
@@ -89,7 +91,7 @@ def test_the_manifests_bring_up_what_the_code_knows() -> None:
     kinds = {part["kind"]: part for part in _manifests()}
     head = kinds["RayCluster"]["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
     variables = {item["name"]: item.get("value", "") for item in head["env"]}
-    plan = Plan.parse(variables["KIOSK_PLAN"])
+    plan = StartPlan.parse(variables["KIOSK_PLAN"])
     assert (plan.ray_arguments, plan.ray_address, plan.playground) == ([], "auto", True)
     fields = {f"KIOSK_{name.upper()}" for name in Settings.model_fields}
     assert {name for name in variables if name.startswith("KIOSK_")} - fields == {"KIOSK_PLAN"}
@@ -172,11 +174,11 @@ def test_one_machine_in_a_container_is_reachable_from_that_machine_only() -> Non
 
 
 def test_a_baked_wrapper_leaves_the_address_to_serve(tmp_path: Path) -> None:
-    from cluster.local.haproxy_config import Wishes, tighten
-    from cluster.local.haproxy_process import bake
+    from cluster.local.haproxy_config import HAProxyOptions, tighten
+    from cluster.local.haproxy_process import write_image_wrapper
 
-    bake(tmp_path)
-    wishes = Wishes.load(tmp_path / "haproxy.json")
+    write_image_wrapper(tmp_path)
+    wishes = HAProxyOptions.load(tmp_path / "haproxy.json")
     assert str(tmp_path / "haproxy.json") in (tmp_path / "haproxy").read_text()
     assert "bind *:8000" in tighten("frontend http_frontend\n    bind *:8000\n", wishes)
 

@@ -18,7 +18,7 @@ import polars as pl
 import psutil
 import pytest
 
-from cluster.paths import Places
+from cluster.paths import InstallationPaths
 from cluster.runtime.sockets import free_ports
 from tests.cluster.test_up_down import ROOT, Installed
 from tests.fakes.request_handler import BROWSER
@@ -66,7 +66,9 @@ class Running:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    installed = Installed(Places.of(tmp_path_factory.mktemp("out") / "data"), free_ports(1)[0])
+    installed = Installed(
+        InstallationPaths.from_data_dir(tmp_path_factory.mktemp("out") / "data"), free_ports(1)[0]
+    )
     try:
         running = Running(installed, installed.told("up", "--port", str(installed.port)))
         yield running

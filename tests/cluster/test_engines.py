@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster.paths import Places
+from cluster.paths import InstallationPaths
 from cluster.records.engine import application_name
 from cluster.runtime.installation_state import load_state
 from tests.benchmarks.stack import KIOSK, ROOT, Stack
@@ -95,7 +95,7 @@ def test_after_a_restart_engines_are_where_they_were_and_deleted_ones_are_gone(i
 
 def _numbers_are_exported(stack: Stack) -> None:
     """Look at what Prometheus would see; processes hand over every five seconds, Ray a little later."""
-    state = load_state(Places.of(stack.data_dir))
+    state = load_state(InstallationPaths.from_data_dir(stack.data_dir))
     assert state is not None
     wanted = ("ray_kiosk_requests_total{", "ray_kiosk_engine_replicas{", "ray_kiosk_request_ms_bucket{")
     until = time.monotonic() + 25

@@ -23,7 +23,7 @@ import psutil
 import pytest
 
 from cluster.local.haproxy_wrapper import LAST
-from cluster.paths import Places
+from cluster.paths import InstallationPaths
 from cluster.runtime.installation_state import load_state
 from cluster.runtime.ray_environment import HARD_STOP_S
 from cluster.runtime.sockets import free_ports
@@ -53,7 +53,7 @@ def installation() -> Iterator[Stack]:
 
 def replica_ports(stack: Stack) -> list[int]:
     """Ports of the replicas HAProxy sends requests to."""
-    config = (Places.of(stack.data_dir).front_dir / LAST).read_text()
+    config = (InstallationPaths.from_data_dir(stack.data_dir).haproxy_dir / LAST).read_text()
     servers = re.findall(r"^\s+server \S+ 127\.0\.0\.1:(\d+) (.*)$", config, re.MULTILINE)
     return [int(port) for port, rest in servers if "backup" not in rest]
 
@@ -110,7 +110,7 @@ def test_a_rolling_redeployment_loses_no_request(installation: Stack) -> None:
 def _redeploy_under_requests(installation: Stack, *, watched_s: float) -> None:
     """Replace all replicas while requests come, and some time after HAProxy has forgotten the old ones."""
     before = replica_ports(installation)
-    state = load_state(Places.of(installation.data_dir))
+    state = load_state(InstallationPaths.from_data_dir(installation.data_dir))
     assert state is not None
     redeploying = subprocess.Popen(
         [sys.executable, "-c", REDEPLOY.format(address=state.ray_address)],

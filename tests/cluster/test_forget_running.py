@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from cluster.artifacts.snapshots import FOLDER, MANIFEST
-from cluster.paths import Places
+from cluster.paths import InstallationPaths
 from cluster.runtime.sockets import free_ports
 from cluster.store.connect import open_stores
 from tests.cluster.test_up_down import Installed
@@ -84,7 +84,9 @@ class Callers:
 
 @pytest.fixture(scope="module")
 def callers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callers]:
-    installed = Installed(Places.of(tmp_path_factory.mktemp("forget") / "data"), free_ports(1)[0])
+    installed = Installed(
+        InstallationPaths.from_data_dir(tmp_path_factory.mktemp("forget") / "data"), free_ports(1)[0]
+    )
     try:
         callers = Callers(installed, installed.told("up", "--port", str(installed.port)))
         yield callers
@@ -166,11 +168,11 @@ def live(callers: Callers, folder: Path) -> None:
     path.unlink()
 
 
-async def found_in(places: Places) -> list[str]:
+async def found_in(places: InstallationPaths) -> list[str]:
     """Search Redis, every file of the installation, and the folder of its sockets and of Ray's logs."""
     url = places.redis_url.read_text().strip()
     async with open_stores(url, hot_s=5.0, slow_s=20.0) as stores:
-        await stores.server.ask_slow(
+        await stores.server.execute_slow(
             "CONFIG", "SET", "rdbcompression", "no"
         )  # else DUMP packs what is searched for
         found = await traces_in_redis(stores)

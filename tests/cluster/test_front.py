@@ -25,10 +25,10 @@ import pytest
 import uvicorn
 
 from cluster.local.haproxy_answers import BUSY, OVERLOADED
-from cluster.local.haproxy_config import Wishes, tighten
-from cluster.local.haproxy_process import Front, find_haproxy
-from cluster.local.haproxy_wrapper import predecessor, stand_in_config, wrapper_script
-from cluster.paths import Places
+from cluster.local.haproxy_config import HAProxyOptions, tighten
+from cluster.local.haproxy_process import HAProxyProcess, find_haproxy
+from cluster.local.haproxy_wrapper import fallback_config, find_predecessor, render_wrapper_script
+from cluster.paths import InstallationPaths
 from cluster.runtime.sockets import answers, free_ports
 from tests.suites.waiting import wait_until
 
@@ -98,8 +98,8 @@ class Proxy:
     most_reads: int = 128
 
     @property
-    def wishes(self) -> Wishes:
-        return Wishes(
+    def wishes(self) -> HAProxyOptions:
+        return HAProxyOptions(
             find_haproxy(), f"127.0.0.1:{self.port}", str(self.folder / "pid"), 200,
             most_reads=self.most_reads, patience_s=1,
         )  # fmt: skip
@@ -122,14 +122,14 @@ class Proxy:
         """Start by the wrapper, and wait until it listens."""
         self.wishes.save(self.folder / "wishes.json")
         wrapper = self.folder / "haproxy"
-        wrapper.write_text(wrapper_script(sys.executable, self.folder / "wishes.json"))
+        wrapper.write_text(render_wrapper_script(sys.executable, self.folder / "wishes.json"))
         wrapper.chmod(0o700)
         child = subprocess.Popen([str(wrapper), "-db", "-f", str(self.config), "-dR", *more])
         self.started.append(child)
 
         def listens() -> bool:
             assert child.poll() is None
-            return predecessor(self.folder / "pid") == child.pid and answers("127.0.0.1", self.port)
+            return find_predecessor(self.folder / "pid") == child.pid and answers("127.0.0.1", self.port)
 
         wait_until(listens)
         return child
@@ -183,7 +183,7 @@ class Proxy:
 
 @lru_cache
 def generated(count: int) -> str:
-    """Call Ray's generator with the settings of a start, for replicas on ports 1, 2, ... below `PLACE`."""
+    """Call Ray's generator with the settings of a start, for replicas on ports 1, 2, ... below `PLACEHOLDER`."""
     code = """
 import json, os, sys
 folder, count = sys.argv[1], int(sys.argv[2])
@@ -201,11 +201,13 @@ api = HAProxyApi(config, backends, folder + "/haproxy.cfg")
 api.set_backend_configs(backends)
 api._generate_config_file_internal()
 """
-    from cluster.runtime.ray_environment import Ports, ray_environment
+    from cluster.runtime.ray_environment import RayPorts, ray_environment
 
     Path(PLACE).mkdir(exist_ok=True)
     try:
-        environment = ray_environment(Places.of(Path(PLACE)), Ports(*free_ports(6)), haproxy=True)
+        environment = ray_environment(
+            InstallationPaths.from_data_dir(Path(PLACE)), RayPorts(*free_ports(6)), haproxy=True
+        )
         subprocess.run(
             [sys.executable, "-W", "ignore", "-c", code, PLACE, str(count)], env=environment, check=True
         )
@@ -496,29 +498,29 @@ def test_the_newest_takes_over_from_one_that_lost_its_keeper_without_refusing_an
     finally:
         over.set()
         knocking.join()
-    assert predecessor(serving.folder / "pid") == newest.pid
+    assert find_predecessor(serving.folder / "pid") == newest.pid
     assert refused == []
 
 
 def test_a_killed_haproxy_is_stood_in_for_at_once(
     serving: Proxy, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Here(Places):
+    class Here(InstallationPaths):
         front_dir = serving.folder  # type: ignore[assignment]
         front_wrapper = serving.folder / "haproxy"  # type: ignore[assignment]
 
-    front = Front(Here(serving.folder), "127.0.0.1", serving.port)
-    assert not front.keep()
+    front = HAProxyProcess(Here(serving.folder), "127.0.0.1", serving.port)
+    assert not front.ensure_running()
     assert front.has_served
     serving.started[-1].kill()
     serving.started[-1].wait()
     killed = time.monotonic()
-    assert front.keep()
+    assert front.ensure_running()
     while not answers("127.0.0.1", serving.port):
         assert time.monotonic() - killed < 2
         time.sleep(0.01)
     assert serving.ask("GET", "/v1/users/x")[0] == 200
-    assert not front.keep()
+    assert not front.ensure_running()
     # Serve asks for its own at its admin socket and must find nobody there.
     with socket.socket(socket.AF_UNIX) as line, pytest.raises(OSError, match="refused"):
         line.connect(str(serving.config.parent / "a.sock"))
@@ -526,10 +528,10 @@ def test_a_killed_haproxy_is_stood_in_for_at_once(
     wait_until(lambda: front.pid == newest.pid)
     assert serving.ask("GET", "/v1/users/x")[0] == 200
     while front.children:
-        assert not front.keep()
+        assert not front.ensure_running()
         assert time.monotonic() - killed < 10
 
 
 def test_a_stand_in_differs_in_its_admin_socket_only() -> None:
     config = "global\n    stats socket /r/h/node/a.sock mode 600 level admin\ndefaults\n    mode http\n"
-    assert stand_in_config(config) == config.replace("a.sock", "stand-in")
+    assert fallback_config(config) == config.replace("a.sock", "stand-in")

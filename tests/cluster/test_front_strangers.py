@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from cluster.local.haproxy_config import Wishes
+from cluster.local.haproxy_config import HAProxyOptions
 from cluster.runtime.sockets import free_ports
 from tests.cluster.test_front import Proxy, Replica
 from tests.fakes.edge import Edge
@@ -32,7 +32,7 @@ class Front(Proxy):
     bounds: dict[str, object]
 
     @property
-    def wishes(self) -> Wishes:
+    def wishes(self) -> HAProxyOptions:
         given: dict[str, Any] = {"patience_s": 10, "max_connections": 4096, **self.bounds}
         return replace(super().wishes, **given)
 

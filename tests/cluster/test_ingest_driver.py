@@ -8,11 +8,11 @@ from pathlib import Path
 import orjson
 import pytest
 
-from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.errors import NotFound
 from cluster.records.access import App
 from cluster.store.connect import open_stores
-from jobs.ingest.pipeline import Order
+from jobs.ingest.pipeline import IngestOrder
 from tests.suites.redis_process import RedisProcess
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis]
@@ -24,7 +24,7 @@ async def test_files_are_ingested_side_by_side_and_a_refusal_comes_back_as_itsel
 ) -> None:
     import asyncio
 
-    from jobs.ingest.driver import ingest_on_ray, total
+    from jobs.ingest.driver import ingest_on_ray, sum_reports
 
     folder = tmp_path / "files"
     folder.mkdir()
@@ -37,21 +37,21 @@ async def test_files_are_ingested_side_by_side_and_a_refusal_comes_back_as_itsel
         await stores.access.put_app(App(app_id="shop", environment="development", created_at=0))
         reports = await asyncio.to_thread(
             ingest_on_ray,
-            Order(str(folder), "user", "shop", chunk=16),
+            IngestOrder(str(folder), "user", "shop", chunk=16),
             connect,
-            partial(Shelf.open, str(tmp_path / "shelf")),
+            partial(ArtifactStore.open, str(tmp_path / "shelf")),
             state_dir=tmp_path / "state",
             at_once=2,
             told=lambda address, report: told.append(address),
         )
-        whole = total(reports, 1.0)
+        whole = sum_reports(reports, 1.0)
         assert (whole.rows, whole.accepted, whole.refused, len(told)) == (123, 120, 3, 3)
         assert len(await stores.records.ids("shop", "user")) == 120
         with pytest.raises(NotFound):
             await asyncio.to_thread(
                 ingest_on_ray,
-                Order(str(folder), "user", "nobody"),
+                IngestOrder(str(folder), "user", "nobody"),
                 connect,
-                partial(Shelf.open, str(tmp_path / "shelf")),
+                partial(ArtifactStore.open, str(tmp_path / "shelf")),
                 state_dir=tmp_path / "state",
             )

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.ids import new_task_id
 from cluster.records.access import App
@@ -73,7 +73,7 @@ async def test_the_intake_applies_settles_and_outlives_being_killed(
 
     connect = partial(open_stores, own_server.url, slow_s=10.0)
     made: list[Any] = [
-        roster.find_or_create("intake", RELEASE, KIND, connect, partial(Shelf.open, str(tmp_path)))
+        roster.find_or_create("intake", RELEASE, KIND, connect, partial(ArtifactStore.open, str(tmp_path)))
         for _ in range(2)
     ]
     try:
@@ -94,7 +94,7 @@ async def test_the_intake_applies_settles_and_outlives_being_killed(
         await stores.interactions.erase("shop", ["nobody"])  # makes settling urgent
 
         async def settled() -> bool:
-            return bool((await stores.changes.settled("shop")).get("interaction"))
+            return bool((await stores.changes.compacted_offsets("shop")).get("interaction"))
 
         await until(settled)
         assert list((tmp_path / "shop" / "segments").glob("manifest-*.json"))

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from cluster.paths import Places
+from cluster.paths import InstallationPaths
 from cluster.runtime.sockets import free_ports
 from cluster.secrecy import new_master_key
 from tests.suites.redis_process import RedisProcess
@@ -71,7 +71,7 @@ weights_new = {{}}
 class House:
     """An installation whose first process is given every secret as a variable."""
 
-    places: Places
+    places: InstallationPaths
     port: int
     redis: str
     modules: Path
@@ -114,7 +114,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     server = RedisProcess()
     try:
         server.start()
-        house = House(Places.of(folder / "data"), free_ports(1)[0], server.url, folder)
+        house = House(InstallationPaths.from_data_dir(folder / "data"), free_ports(1)[0], server.url, folder)
         yield house
         house.kiosk("down")
     finally:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.paths import Places
-from cluster.runtime.processes import belonging_to
+from cluster.paths import InstallationPaths
+from cluster.runtime.processes import list_processes
 from cluster.runtime.sockets import free_ports
 
 pytestmark = [pytest.mark.drill, pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(3600)]
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_cycles_leave_no_process_socket_segment_or_file(tmp_path: Path) -> None:
-    places, port = Places.of(tmp_path / "data"), free_ports(1)[0]
+    places, port = InstallationPaths.from_data_dir(tmp_path / "data"), free_ports(1)[0]
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("KIOSK_", "RAY_"))},
         "KIOSK_DATA_DIR": str(places.data_dir),
@@ -43,7 +43,7 @@ def test_cycles_leave_no_process_socket_segment_or_file(tmp_path: Path) -> None:
         begin = time.monotonic()
         kiosk("down")
         stops.append(time.monotonic() - begin)
-        assert belonging_to(places) == []
+        assert list_processes(places) == []
         assert _traces(places) == before
         files = {
             str(path.relative_to(places.data_dir)) for path in places.data_dir.rglob("*") if path.is_file()
@@ -57,7 +57,7 @@ def test_cycles_leave_no_process_socket_segment_or_file(tmp_path: Path) -> None:
     )
 
 
-def _traces(places: Places) -> dict[str, set[str]]:
+def _traces(places: InstallationPaths) -> dict[str, set[str]]:
     """Everything outside the data directory that a start could leave; other programs' traces are not ours."""
     mark = places.mark
     temp = {name for name in os.listdir("/tmp") if mark in name or name in ("ray", "haproxy-serve")}

@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from actors.history.client import LocalHistoryClient
-from actors.history.messages import Change, Changed
+from actors.history.messages import ThreadChange, ThreadChangeResult
 from cluster.clock import SystemClock
 from cluster.errors import Refusal
 from cluster.records.access import App
@@ -88,18 +88,20 @@ async def test_the_tracker_tells_of_news_and_its_death_loses_none(
         assert made[0] == made[1]
         pid = (await watching())["pid"]
         history = LocalHistoryClient(stores, SystemClock())
-        await history.asked(APP, "ada", "q1", "Who is the owner of the old cement works at Harrow Bay?")
-        assert await made[0].change.remote(Change(APP, "ada", "subscribe", ("q1",))) == Changed(
-            "q1", "Who is the owner of the old cement works at Harrow Bay?"
+        await history.add_question(
+            APP, "ada", "q1", "Who is the owner of the old cement works at Harrow Bay?"
         )
-        refused = await made[0].change.remote(Change(APP, "ada", "subscribe", ("q9",)))
+        assert await made[0].change.remote(
+            ThreadChange(APP, "ada", "subscribe", ("q1",))
+        ) == ThreadChangeResult("q1", "Who is the owner of the old cement works at Harrow Bay?")
+        refused = await made[0].change.remote(ThreadChange(APP, "ada", "subscribe", ("q9",)))
         assert isinstance(refused, Refusal)
         await upload(stores, 0)
         thread, took_s = await told(stores, 2)
         print(f"\ntracker actor: told {took_s:.1f} s after the upload")
         assert thread.has_new
         assert await history.has_new(APP, "ada")
-        await history.change(Change(APP, "ada", "dismiss_thread", ("q1",)))
+        await history.change(ThreadChange(APP, "ada", "dismiss_thread", ("q1",)))
         await upload(stores, 1)
         os.kill(pid, signal.SIGKILL)
         thread, took_s = await told(stores, 3)

@@ -16,19 +16,19 @@ import psutil
 import pytest
 
 from cluster.admin.vault import ensure_master_key
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.signing import sign_manifests
-from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.artifacts.snapshots import SnapshotStore
 from cluster.clock import SystemClock
 from cluster.records.run import Run
 from cluster.records.schedule import Schedule
-from cluster.runtime.artifact_access import open_shelf
+from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.processes import is_alive
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores, open_stores
-from jobs.refresh.recipe import load
-from jobs.refresh.runs.run_commands import order
+from jobs.refresh.recipe import load_recipe_file
+from jobs.refresh.runs.run_commands import create_run
 from tests.fakes import generated_market
 from tests.suites.own_redis import EASY
 from tests.suites.redis_process import RedisProcess
@@ -36,27 +36,31 @@ from tests.suites.waiting import until
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(180)]
 
-FAST = load("fast").model_dump(mode="json")
+FAST = load_recipe_file("fast").model_dump(mode="json")
 
 
 @dataclass
 class Place:
     connect: Callable[[], OpenStores]
     stores: OpenStores
-    shelf: Shelf
+    shelf: ArtifactStore
     folder: Path
 
     @property
     def trainer_arguments(self) -> tuple[Any, ...]:
-        return self.connect, partial(Shelf.open, str(self.folder / "shelf")), str(self.folder / "scratch")
+        return (
+            self.connect,
+            partial(ArtifactStore.open, str(self.folder / "shelf")),
+            str(self.folder / "scratch"),
+        )
 
     @property
     def versions(self) -> list[str]:
-        return [one.version for one in SnapshotShelf(self.shelf).versions(generated_market.APP, "default")]
+        return [one.version for one in SnapshotStore(self.shelf).versions(generated_market.APP, "default")]
 
     async def order(self, **options: Any) -> Run:
         now_ms = SystemClock().now_ms()
-        return await order(
+        return await create_run(
             self.stores, generated_market.APP, "default", FAST, now_ms=now_ms, by="a test", **options
         )
 
@@ -74,9 +78,9 @@ class Place:
 
 @pytest.fixture
 async def place(ray_here: None, own_server: RedisProcess, easy_stores: OpenStores, tmp_path: Path) -> Place:
-    shelf = Shelf.open(tmp_path / "shelf")
+    shelf = ArtifactStore.open(tmp_path / "shelf")
     await generated_market.open_market(easy_stores)
-    generated_market.settle(SegmentShelf(shelf), generated_market.table(60_000, 2_000, 1_000))
+    generated_market.settle(SegmentStore(shelf), generated_market.table(60_000, 2_000, 1_000))
     return Place(partial(open_stores, own_server.url, **EASY), easy_stores, shelf, tmp_path)
 
 
@@ -158,10 +162,10 @@ async def test_a_schedule_fires_and_a_cancelled_run_publishes_nothing(place: Pla
     (run,) = await place.stores.runs.open(generated_market.APP)
     assert run.by == "schedule often"
     assert await place.stores.schedules.remove(generated_market.APP, "often")
-    from jobs.refresh.runs.run_commands import cancel
+    from jobs.refresh.runs.run_commands import cancel_training
 
     await place.until(run, lambda run: run.status == "running")
-    await cancel(place.stores, generated_market.APP, run.run_id, SystemClock().now_ms())
+    await cancel_training(place.stores, generated_market.APP, run.run_id, SystemClock().now_ms())
     await until(lambda: not any(_is_worker(process) for process in psutil.process_iter(["cmdline"])), 30.0)
     assert place.versions == []
 
@@ -172,7 +176,7 @@ async def test_from_python_it_is_the_same(place: Place) -> None:
     seen: list[str] = []
     settings = Settings(data_dir=place.folder)
     ensure_master_key(settings)
-    sign_manifests(open_shelf(settings), foreign=False)
+    sign_manifests(open_artifact_store(settings), foreign=False)
     run = await asyncio.to_thread(
         train,
         generated_market.APP,
@@ -187,26 +191,26 @@ async def test_from_python_it_is_the_same(place: Place) -> None:
 
 
 async def test_variants_of_a_sweep_are_examined_side_by_side(place: Place) -> None:
-    from jobs.refresh.driver import examine_on_ray
-    from jobs.refresh.runs.checkpoint import Checkpoints
-    from jobs.refresh.runs.sweep import rows, variants
-    from jobs.refresh.runs.training_source import read_source
+    from jobs.refresh.driver import run_sweep_on_ray
+    from jobs.refresh.runs.checkpoint import CheckpointStore
+    from jobs.refresh.runs.sweep import build_variants, result_rows
+    from jobs.refresh.runs.training_source import read_training_source
 
-    recipe = load("fast")
-    found = variants(recipe, ["parts.rules.window=3,10"])
-    Checkpoints(place.shelf, generated_market.APP, "s", folder="sweeps").put_source(
-        read_source(SegmentShelf(place.shelf), generated_market.APP, recipe)
+    recipe = load_recipe_file("fast")
+    found = build_variants(recipe, ["parts.rules.window=3,10"])
+    CheckpointStore(place.shelf, generated_market.APP, "s", folder="sweeps").put_source(
+        read_training_source(SegmentStore(place.shelf), generated_market.APP, recipe)
     )
     told: list[tuple[Any, Any]] = []
     await asyncio.to_thread(
-        examine_on_ray,
+        run_sweep_on_ray,
         found,
-        partial(Shelf.open, str(place.folder / "shelf")),
+        partial(ArtifactStore.open, str(place.folder / "shelf")),
         generated_market.APP,
         "s",
         lambda *one: told.append(one),
     )
-    table = rows(told)
+    table = result_rows(told)
     assert sorted(row["parts.rules.window"] for row in table) == [3, 10]
     assert not any(row["error"] for row in table)
 

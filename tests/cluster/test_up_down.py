@@ -22,9 +22,9 @@ import httpx
 import psutil
 import pytest
 
-from cluster.paths import Places
+from cluster.paths import InstallationPaths
 from cluster.runtime import probe
-from cluster.runtime.processes import belonging_to
+from cluster.runtime.processes import list_processes
 from cluster.runtime.sockets import free_ports
 from tests.fakes.archive_oauth import Person, Program, answer_of
 
@@ -42,7 +42,7 @@ INITIALIZE = {
 class Installed:
     """A data directory and a port; nothing runs until `kiosk up`."""
 
-    places: Places
+    places: InstallationPaths
     port: int
 
     @property
@@ -70,7 +70,7 @@ class Installed:
 
     def leftovers(self) -> list[str]:
         """Everything that should be gone after a stop."""
-        left = [" ".join(process.cmdline())[:80] for process in belonging_to(self.places)]
+        left = [" ".join(process.cmdline())[:80] for process in list_processes(self.places)]
         left += [str(path) for path in Path("/tmp").glob(f"*{self.places.mark}*")]
         left += [path.name for path in self.places.data_dir.iterdir() if path.is_socket()]
         return left
@@ -78,7 +78,9 @@ class Installed:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
-    installed = Installed(Places.of(tmp_path_factory.mktemp("kiosk") / "data"), free_ports(1)[0])
+    installed = Installed(
+        InstallationPaths.from_data_dir(tmp_path_factory.mktemp("kiosk") / "data"), free_ports(1)[0]
+    )
     yield installed
     installed.kiosk("down")
 
@@ -121,7 +123,7 @@ def _settled_processes(installed: Installed) -> set[int]:
     """Wait until no process begins any more: Ray starts workers for a while after everything answers."""
     known: set[int] = set()
     for _ in range(20):
-        before, known = known, {process.pid for process in belonging_to(installed.places)}
+        before, known = known, {process.pid for process in list_processes(installed.places)}
         if known == before:
             break
         time.sleep(1)
@@ -137,7 +139,7 @@ def test_starting_again_says_so_and_changes_nothing(installed: Installed, up: di
     assert f"It stays on {up['api_url']}." in done.stderr
     assert "kiosk up --host 127.0.0.1 --port 1234" in done.stderr
     assert "ksk_" not in installed.kiosk("up").stdout, "only who asks for keys gets them printed again"
-    assert {process.pid for process in belonging_to(installed.places)} <= processes
+    assert {process.pid for process in list_processes(installed.places)} <= processes
     assert json.loads(installed.places.state.read_text()) == before
     assert again == {**up, "administrator": {"username": up["administrator"]["username"]}}
 
@@ -203,14 +205,14 @@ def test_every_part_is_well(installed: Installed, up: dict[str, Any]) -> None:
 
 
 def test_the_whole_stack_at_rest_stays_small(installed: Installed, up: dict[str, Any]) -> None:
-    processes = belonging_to(installed.places)
+    processes = list_processes(installed.places)
     used_mb = sum(process.memory_full_info().pss for process in processes) / 2**20
     print(f"\nat rest: {used_mb:.0f} MiB in {len(processes)} processes")
     assert used_mb < MOST_PSS_MB
 
 
 def test_libraries_have_one_thread_each_in_every_worker(installed: Installed, up: dict[str, Any]) -> None:
-    workers = [process for process in belonging_to(installed.places) if "ray::Serve" in process.name()]
+    workers = [process for process in list_processes(installed.places) if "ray::Serve" in process.name()]
     assert workers
     for worker in workers:
         seen = worker.environ()
@@ -222,7 +224,7 @@ def test_no_port_of_ray_answers_a_stranger(installed: Installed, up: dict[str, A
     but what asks for it (R45)."""
     token = installed.places.ray_token.read_text()
     open_to_network, asked = [], 0
-    for process in belonging_to(installed.places):
+    for process in list_processes(installed.places):
         try:
             lines = process.net_connections(kind="tcp")
         except psutil.Error:
@@ -240,7 +242,7 @@ def test_no_port_of_ray_answers_a_stranger(installed: Installed, up: dict[str, A
             ):
                 asked += 1
                 try:
-                    status, body = probe.ask("127.0.0.1", line.laddr.port, "GET", path, within_s=1.0)
+                    status, body = probe.send_request("127.0.0.1", line.laddr.port, "GET", path, within_s=1.0)
                 except OSError:
                     continue
                 # A replica's own port (loopback only) answers as the door does; HAProxy's pages hold figures.
@@ -258,7 +260,7 @@ def test_the_ports_replicas_open_to_other_nodes_ask_for_the_token(
     import grpc
 
     token = installed.places.ray_token.read_text()
-    replicas = [process for process in belonging_to(installed.places) if "ServeReplica" in process.name()]
+    replicas = [process for process in list_processes(installed.places) if "ServeReplica" in process.name()]
     ports = [
         line.laddr.port
         for replica in replicas
@@ -292,7 +294,7 @@ def test_no_secret_is_seen_in_processes_or_logs(installed: Installed, up: dict[s
         installed.places.ray_token.read_text(),
         installed.places.master_key.read_text().strip(),
     ]
-    for process in belonging_to(installed.places):
+    for process in list_processes(installed.places):
         try:
             seen = [*process.cmdline(), *process.environ().values()]
         except psutil.Error:
@@ -405,7 +407,7 @@ def _paste(line: str) -> Any:
 
 
 def _ask_user(up: dict[str, Any], key: str) -> int:
-    status, _ = probe.ask(
+    status, _ = probe.send_request(
         "127.0.0.1", int(up["api_url"].rpartition(":")[2]), "GET", "/v1/users/nobody", key=key
     )
     return status

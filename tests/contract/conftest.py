@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from cluster.secrecy import mint_key
-from deployments.api.http.hot import HotPath
-from deployments.api.http.routes import ordinary_way
+from deployments.api.http.hot import HotLayer
+from deployments.api.http.routes import build_application
 from tests.contract.ways import URL, InProcess, Live, Way
 from tests.fakes.request_handler import open_corner
 
@@ -26,9 +26,9 @@ async def way(request: pytest.FixtureRequest) -> AsyncIterator[Way]:
             yield Live(client, keys)
         return
     corner = await open_corner()
-    app: Any = ordinary_way(corner.door, version="0")
+    app: Any = build_application(corner.door, version="0")
     if request.param == "front":
-        app = HotPath(app, lambda: corner.door)
+        app = HotLayer(app, lambda: corner.door)
     yield InProcess(corner, app)
 
 

@@ -15,10 +15,10 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import deployments.api.reference
-from actors.intake.steps import prepare
+from actors.intake.steps import prepare_batch
 from actors.language.embedder import HashingEmbedder
 from actors.serving.client import LocalRecommenderClient
-from actors.serving.host import RecommenderHost
+from actors.serving.host import EngineHost
 from cluster.clock import Clock
 from cluster.meter import SilentMeter
 from deployments.api.http.endpoint import Endpoint
@@ -36,7 +36,7 @@ _WAIT_S = 0.02
 class ExamplePlayer:
     """An empty app, and which of its ids stands for which id of the examples."""
 
-    def __init__(self, corner: Corner, host: RecommenderHost) -> None:
+    def __init__(self, corner: Corner, host: EngineHost) -> None:
         self.corner = corner
         self._host = host
         self._sent: dict[str, str] = {}
@@ -47,7 +47,7 @@ class ExamplePlayer:
         """Open an installation in this process. Without a clock its time passes by a second for each example."""
         clock = clock or StillClock()
         stores = memory_stores(clock)
-        host = RecommenderHost(stores, None, clock, SilentMeter())
+        host = EngineHost(stores, None, clock, SilentMeter())
         await host.start()
         corner = await open_corner(clock=clock, stores=stores, client=LocalRecommenderClient(host))
         await corner.asking.start()
@@ -103,7 +103,7 @@ class ExamplePlayer:
         stores, now_ms = self.corner.stores, self.corner.clock.now_ms()
         for batch in await stores.intake.claim("test", ["shop"], count=100, block_ms=0):
             if batch.op == "put":
-                made = prepare(batch.noun, batch.payload, HashingEmbedder())
+                made = prepare_batch(batch.noun, batch.payload, HashingEmbedder())
                 await stores.intake.apply_put(
                     batch, made.records, change_payload=made.change_payload, vectors=made.vectors,
                     embedder=made.embedder, failed=made.failed, now_ms=now_ms,

@@ -11,9 +11,9 @@ from uuid import uuid4
 import pytest
 
 from cluster.records.access import AppSettings
-from deployments.api.http.hot import HotPath
-from deployments.api.http.routes import ordinary_way
-from deployments.edge.signatures import sign_reader
+from deployments.api.http.hot import HotLayer
+from deployments.api.http.routes import build_application
+from deployments.edge.signatures import sign_user_id
 from tests.fakes.asgi import Answer, call
 from tests.fakes.corner_shop import upload
 from tests.fakes.request_handler import BROWSER, PLENTY, Corner, open_corner
@@ -75,9 +75,9 @@ class Desk:
 @pytest.fixture(params=["framework", "front"])
 async def desk(request: pytest.FixtureRequest) -> AsyncIterator[Desk]:
     corner = await open_corner()
-    app: Any = ordinary_way(corner.door, version="0")
+    app: Any = build_application(corner.door, version="0")
     if request.param == "front":
-        app = HotPath(app, lambda: corner.door)
+        app = HotLayer(app, lambda: corner.door)
     await upload(corner.stores, ARTICLES, app_id="shop")
     await corner.asking.start()
     yield Desk(corner, app)
@@ -262,7 +262,7 @@ async def test_only_proven_readers_get_a_history(desk: Desk) -> None:
     claimed = await desk.asked(user_id="gina", browser=True)
     token = {"user_id": "gina", "plan": "gold", "exp": desk.corner.clock.now_ms() // 1000 + 60}
     by_token = await desk.asked(browser=True, token=token, metadata={"plan": "x", "site": "s"})
-    proof = sign_reader(desk.corner.secret().encode(), "gina")
+    proof = sign_user_id(desk.corner.secret().encode(), "gina")
     by_hash = await desk.asked(user_id="gina", user_hash=proof, browser=True)
     silent = await desk.asked(user_id="gina", log_user_history=False)
     for question_id in (by_server, claimed, by_token, by_hash, silent):
@@ -373,11 +373,11 @@ async def test_a_quota_is_not_evaded_by_other_ids_or_a_claimed_type(desk: Desk) 
 
     rotated = await reasons([{"anonymous_id": f"v-{n}"} for n in range(4)])
     assert rotated == ["success", "success", "forbidden", "forbidden"]
-    own = {"user_id": "gina", "user_type": "internal", "user_hash": sign_reader(secret, "gina")}
+    own = {"user_id": "gina", "user_type": "internal", "user_hash": sign_user_id(secret, "gina")}
     assert await reasons([own] * 3) == ["success", "success", "forbidden"]
     token = {"user_id": "omar", "exp": desk.corner.clock.now_ms() // 1000 + 60}
     assert await reasons([{"user_type": "internal"}] * 3, token=token) == ["success", "success", "forbidden"]
-    paid = {"user_id": "ines", "user_type": "paid", "user_hash": sign_reader(secret, "ines", "paid")}
+    paid = {"user_id": "ines", "user_type": "paid", "user_hash": sign_user_id(secret, "ines", "paid")}
     assert await reasons([paid] * 3) == ["success"] * 3
 
 

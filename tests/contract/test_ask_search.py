@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from actors.serving.client import LocalRecommenderClient
-from actors.serving.host import RecommenderHost
+from actors.serving.host import EngineHost
 from cluster.meter import SilentMeter
 from cluster.records.engine import Engine
 from tests.contract.test_ask import Desk
@@ -26,7 +26,7 @@ GERMAN = " Vertrag über das Wasser des Flusses"
 async def desk() -> AsyncIterator[Desk]:
     clock = StillClock()
     stores = memory_stores(clock)
-    host = RecommenderHost(stores, None, clock, SilentMeter())
+    host = EngineHost(stores, None, clock, SilentMeter())
     await host.start()
     corner = await open_corner(clock=clock, stores=stores, client=LocalRecommenderClient(host))
     await upload(stores, ARTICLES, app_id="shop")
@@ -66,7 +66,7 @@ async def test_a_search_finds_by_what_passages_say_and_asks(desk: Desk) -> None:
 async def test_without_an_answer_no_question_is_asked(desk: Desk) -> None:
     for answer in (False, 0, "0"):
         assert "question_id" not in await search(desk, {"q": WATER, "answer": answer})
-    assert await desk.corner.stores.questions.waiting("shop") == 0
+    assert await desk.corner.stores.questions.count_waiting("shop") == 0
 
 
 async def test_pages_follow_each_other_and_past_the_end_there_is_nothing(desk: Desk) -> None:

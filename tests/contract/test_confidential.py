@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from actors.serving.client import LocalRecommenderClient
-from actors.serving.host import RecommenderHost
+from actors.serving.host import EngineHost
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.records.access import CONFIDENTIAL_FIELDS, AppSettings
@@ -28,7 +28,7 @@ SAFE = AppSettings(limits=PLENTY, confidential_fields=CONFIDENTIAL_FIELDS)
 @pytest.fixture
 async def corner() -> Any:
     clock, stores = SystemClock(), memory_stores()
-    host = RecommenderHost(stores, None, clock, SilentMeter(), 256)
+    host = EngineHost(stores, None, clock, SilentMeter(), 256)
     corner = await open_corner(clock=clock, stores=stores, client=LocalRecommenderClient(host))
     await corner.open_app("shop", settings=SAFE)
     await call(corner.door, "POST", "/v1/products", headers=corner.headers(), json={"data": [PRODUCT]})

@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from deployments.api.http.openapi import describe
+from deployments.api.http.openapi import build_openapi
 from deployments.api.reference.openapi_reference import read_examples, read_texts
 from tests.contract.example_player import ExamplePlayer
 from tests.fakes.request_handler import Corner, open_corner
@@ -21,7 +21,7 @@ async def corner() -> Corner:
 
 @pytest.fixture
 async def document(corner: Corner) -> dict[str, Any]:
-    return describe(corner.door.endpoints, "1.2.3")
+    return build_openapi(corner.door.endpoints, "1.2.3")
 
 
 def operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -9,8 +9,8 @@ import pytest
 
 from cluster.records.access import AppSettings
 from cluster.records.experiment import Experiment
-from deployments.api.http.hot import HotPath
-from deployments.api.http.routes import ordinary_way
+from deployments.api.http.hot import HotLayer
+from deployments.api.http.routes import build_application
 from tests.contract.scenario import Scenario, load
 from tests.contract.test_rest import play
 from tests.contract.ways import InProcess
@@ -54,16 +54,16 @@ async def with_experiments() -> Corner:
     await corner.open_app("browsers", settings=settings)
     for experiment in EXPERIMENTS:
         version = await corner.stores.experiments.version(experiment.app_id)
-        assert await corner.stores.experiments.swap(experiment, version) is not None
+        assert await corner.stores.experiments.compare_and_set(experiment, version) is not None
     return corner
 
 
 @pytest.fixture(params=["framework", "front"])
 async def way(request: pytest.FixtureRequest) -> InProcess:
     corner = await with_experiments()
-    app: Any = ordinary_way(corner.door, version="0")
+    app: Any = build_application(corner.door, version="0")
     if request.param == "front":
-        app = HotPath(app, lambda: corner.door)
+        app = HotLayer(app, lambda: corner.door)
     return InProcess(corner, app)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from actors.serving.client import LocalRecommenderClient
-from actors.serving.host import RecommenderHost
+from actors.serving.host import EngineHost
 from cluster.meter import SilentMeter
 from cluster.records.access import AppSettings
 from cluster.records.boost_rule import read_rules
@@ -30,7 +30,7 @@ async def corner() -> AsyncIterator[Corner]:
     clock = StillClock(NOW_MS)
     stores = memory_stores(clock)
     await furnish(stores)
-    host = RecommenderHost(stores, None, clock, SilentMeter())
+    host = EngineHost(stores, None, clock, SilentMeter())
     await host.start()
     yield await open_corner(clock=clock, stores=stores, client=LocalRecommenderClient(host))
     await host.close()

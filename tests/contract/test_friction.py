@@ -9,8 +9,8 @@ import pytest
 
 from cluster.records.engine import Engine
 from cluster.secrecy import mint_key
-from deployments.api.http.hot import HotPath
-from deployments.api.http.routes import ordinary_way
+from deployments.api.http.hot import HotLayer
+from deployments.api.http.routes import build_application
 from deployments.edge.compression import LEAST_BYTES, LEAST_HOT_BYTES
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import BROWSER, Corner, open_corner
@@ -27,8 +27,8 @@ async def corner() -> Corner:
 
 @pytest.fixture(params=["framework", "front"])
 def app(request: pytest.FixtureRequest, corner: Corner) -> Any:
-    ordinary = ordinary_way(corner.door, version="0")
-    return HotPath(ordinary, lambda: corner.door) if request.param == "front" else ordinary
+    ordinary = build_application(corner.door, version="0")
+    return HotLayer(ordinary, lambda: corner.door) if request.param == "front" else ordinary
 
 
 async def upload(corner: Corner, app: Any, *products: dict[str, Any]) -> None:

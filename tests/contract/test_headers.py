@@ -14,10 +14,10 @@ from actors.answers.archive.client import LocalArchiveClient
 from actors.history.client import LocalHistoryClient
 from cluster.records.engine import Engine
 from cluster.secrecy import Vault
-from deployments.api.http.hot import HotPath
-from deployments.api.http.routes import ordinary_way
-from deployments.archive.services import ArchiveConfig, archive_routes, open_archive
-from deployments.edge.request_log import Tally
+from deployments.api.http.hot import HotLayer
+from deployments.api.http.routes import build_application
+from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
+from deployments.edge.request_log import RequestCounts
 from deployments.edge.trace import AccessLog
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import BROWSER, MASTER, Corner, open_corner
@@ -29,7 +29,9 @@ THREAD = "11111111-0000-4000-8000-000000000001"
 async def corner() -> Corner:
     corner = await open_corner()
     await corner.stores.engines.put(Engine(app_id="shop", engine_id="default"))
-    await LocalHistoryClient(corner.stores, corner.clock).asked("shop", "gina-7", THREAD, "How deep?", None)
+    await LocalHistoryClient(corner.stores, corner.clock).add_question(
+        "shop", "gina-7", THREAD, "How deep?", None
+    )
     return corner
 
 
@@ -37,10 +39,10 @@ async def corner() -> Corner:
 def app(request: pytest.FixtureRequest, corner: Corner) -> Any:
     archive = open_archive(
         corner.stores, Vault(MASTER), LocalArchiveClient(corner.archive), corner.clock, ArchiveConfig(),
-        tally=Tally(), access_log=AccessLog(0.0, Random(1)),
+        tally=RequestCounts(), access_log=AccessLog(0.0, Random(1)),
     )  # fmt: skip
-    ordinary = ordinary_way(corner.door, version="0", more=archive_routes(archive))
-    return HotPath(ordinary, lambda: corner.door) if request.param == "front" else ordinary
+    ordinary = build_application(corner.door, version="0", more=build_archive_routes(archive))
+    return HotLayer(ordinary, lambda: corner.door) if request.param == "front" else ordinary
 
 
 def is_kept_by_nobody(answer: Answer) -> bool:
@@ -126,7 +128,7 @@ async def test_a_changed_thread_has_another_tag(corner: Corner, app: Any) -> Non
     paths = [one for one in await polled(corner, app) if one.endswith("threads?user_id=gina-7")]
     path = paths[0] if paths else path
     first = await call(app, "GET", path, headers=corner.headers())
-    await LocalHistoryClient(corner.stores, corner.clock).asked(
+    await LocalHistoryClient(corner.stores, corner.clock).add_question(
         "shop", "gina-7", "22222222-0000-4000-8000-000000000002", "And tulips?", None
     )
     again = await call(app, "GET", path, headers={**corner.headers(), "If-None-Match": first.headers["etag"]})

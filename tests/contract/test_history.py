@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from actors.history.client import LocalHistoryClient
-from actors.history.messages import Change
-from actors.history.threads import updated
+from actors.history.messages import ThreadChange
+from actors.history.threads import append_update
 from cluster.errors import Unavailable
 from cluster.store.ports.stores import Stores
-from deployments.api.http.hot import HotPath
-from deployments.api.http.routes import ordinary_way
+from deployments.api.http.hot import HotLayer
+from deployments.api.http.routes import build_application
 from tests.contract.scenario import Scenario, load
 from tests.contract.test_rest import play
 from tests.contract.ways import InProcess
@@ -36,24 +36,24 @@ async def with_threads() -> Corner:
     corner = await open_corner()
     history, store = LocalHistoryClient(corner.stores, corner.clock), corner.stores.threads
     for user_id, question_id, text, parent_id in QUESTIONS[:3]:
-        await history.asked("shop", user_id, question_id, text, parent_id)
+        await history.add_question("shop", user_id, question_id, text, parent_id)
         corner.clock.pass_ms(1)
     for thread_id in (T1, T2):
-        await history.change(Change("shop", "gina-7", "subscribe", (thread_id,)))
+        await history.change(ThreadChange("shop", "gina-7", "subscribe", (thread_id,)))
         known = await store.read("shop", "gina-7")
         question_id = thread_id[:-1] + "b"
-        after = updated(known, thread_id, question_id, "5-0", corner.clock.now_ms() + 1)
-        assert await store.swap("shop", "gina-7", known, after)
+        after = append_update(known, thread_id, question_id, "5-0", corner.clock.now_ms() + 1)
+        assert await store.compare_and_set("shop", "gina-7", known, after)
         corner.clock.pass_ms(1)
     corner.clock.pass_ms(1)
     for user_id, question_id, text, parent_id in QUESTIONS[3:]:
-        await history.asked("shop", user_id, question_id, text, parent_id)
+        await history.add_question("shop", user_id, question_id, text, parent_id)
     return corner
 
 
 def over(corner: Corner, kind: str) -> InProcess:
-    app: Any = ordinary_way(corner.door, version="0")
-    return InProcess(corner, HotPath(app, lambda: corner.door) if kind == "front" else app)
+    app: Any = build_application(corner.door, version="0")
+    return InProcess(corner, HotLayer(app, lambda: corner.door) if kind == "front" else app)
 
 
 @pytest.fixture(params=["framework", "front"])

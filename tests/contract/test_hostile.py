@@ -11,8 +11,8 @@ from urllib.parse import quote
 import pytest
 
 from cluster.store.ports.stores import Noun
-from deployments.api.http.hot import HotPath
-from deployments.api.http.routes import ordinary_way
+from deployments.api.http.hot import HotLayer
+from deployments.api.http.routes import build_application
 from tests.contract.ways import Way
 from tests.fakes.asgi import HungUp, call
 from tests.fakes.request_handler import BROWSER, Corner, open_corner
@@ -153,7 +153,7 @@ async def test_a_streamed_body_over_the_limit_is_refused_without_being_kept(corn
 
 
 async def test_nothing_of_a_hostile_body_is_written(corner: Corner) -> None:
-    front = HotPath(ordinary_way(corner.door, version="0"), lambda: corner.door)
+    front = HotLayer(build_application(corner.door, version="0"), lambda: corner.door)
     nouns: tuple[tuple[str, Noun], ...] = (
         ("users", "user"),
         ("products", "product"),

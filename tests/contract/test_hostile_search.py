@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from actors.serving.client import LocalRecommenderClient
-from actors.serving.host import RecommenderHost
+from actors.serving.host import EngineHost
 from cluster.meter import SilentMeter
 from tests.fakes.asgi import Answer, call
 from tests.fakes.corner_shop import APP, NOW_MS, PRODUCTS, upload
@@ -75,7 +75,7 @@ async def corner() -> AsyncIterator[Corner]:
     stores = memory_stores(clock)
     for lot in (PRODUCTS, POISON, MANY):
         await upload(stores, lot)
-    host = RecommenderHost(stores, None, clock, SilentMeter())
+    host = EngineHost(stores, None, clock, SilentMeter())
     await host.start()
     yield await open_corner(clock=clock, stores=stores, client=LocalRecommenderClient(host))
     await host.close()

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from deployments.api.http.hot import HotPath
-from deployments.api.http.routes import ordinary_way
-from deployments.archive.services import archive_routes
+from deployments.api.http.hot import HotLayer
+from deployments.api.http.routes import build_application
+from deployments.archive.services import build_archive_routes
 from tests.contract.scenario import differences
 from tests.fakes.archive import BASE, ArchiveCorner, open_archive_corner
 from tests.fakes.request_handler import open_corner
@@ -52,8 +52,8 @@ async def corner(request: pytest.FixtureRequest) -> ArchiveCorner:
     corner = await open_archive_corner()
     if request.param == "in the replica":
         rest = await open_corner()
-        ordinary = ordinary_way(rest.door, version="0", more=archive_routes(corner.means))
-        corner.app = HotPath(ordinary, lambda: rest.door)
+        ordinary = build_application(rest.door, version="0", more=build_archive_routes(corner.services))
+        corner.app = HotLayer(ordinary, lambda: rest.door)
     return corner
 
 

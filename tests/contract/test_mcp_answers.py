@@ -14,7 +14,7 @@ from actors.answers.archive.messages import ArchiveQuery, ArchiveResult
 from cluster.errors import Fault, Unavailable
 from cluster.records.client_rule import ClientRule
 from cluster.secrecy import Vault
-from deployments.archive.text_fence import PURPOSE, fenced_line
+from deployments.archive.text_fence import PURPOSE, fence_line
 from deployments.archive.tools import TOOLS
 from tests.fakes.archive import ArchiveCorner, open_archive_corner
 from tests.fakes.asgi import HungUp, call
@@ -40,7 +40,7 @@ def pair(result: dict[str, Any]) -> dict[str, Any]:
 
 def quoted(text: str) -> str:
     """Fence a line as the tools do."""
-    return fenced_line(text, Vault(MASTER).derive(PURPOSE))
+    return fence_line(text, Vault(MASTER).derive(PURPOSE))
 
 
 def message_of(answer: Any) -> str:
@@ -82,7 +82,7 @@ async def test_initialize_is_not_held_to_the_version_header(corner: ArchiveCorne
 
 async def test_tools_are_listed_on_one_page(corner: ArchiveCorner) -> None:
     result = (await corner.rpc("tools/list", {"cursor": "x"}))["result"]
-    assert result == {"tools": [tool.described() for tool in TOOLS]}
+    assert result == {"tools": [tool.to_dict() for tool in TOOLS]}
 
 
 async def test_a_snippet_says_what_an_agent_needs_and_leaves_out_what_is_unknown(
@@ -149,7 +149,7 @@ async def test_results_fit_the_schemas_that_are_announced(corner: ArchiveCorner)
 
 async def test_context_and_question_reach_the_archive(corner: ArchiveCorner) -> None:
     await corner.ask("river", context="x" * 20_000, skill_used="brief")
-    (query,) = corner.archive.asked
+    (query,) = corner.archive.queries
     assert (query.app_id, query.question, len(query.context)) == ("playground", "river", 8_000)
 
 
@@ -227,7 +227,7 @@ async def test_nobody_is_sent_to_sign_in_while_revocations_can_not_be_read(
         raise Unavailable("away", retry_after_s=1)
 
     token = corner.token()
-    monkeypatch.setattr(corner.means.oauth.bearer, "ready", False)
+    monkeypatch.setattr(corner.services.oauth.bearer, "ready", False)
     monkeypatch.setattr(corner.stores.grants, "version", away)
     answer = await corner.rpc("ping", token=token, id="a")
     assert answer == {
@@ -240,7 +240,7 @@ async def test_nobody_is_sent_to_sign_in_while_revocations_can_not_be_read(
 
 async def test_a_body_that_drips_is_cut_off() -> None:
     corner = await open_archive_corner()
-    corner.means.endpoint._body_s = 0.05
+    corner.services.endpoint._body_s = 0.05
     sent: list[Any] = []
 
     async def receive() -> dict[str, Any]:
@@ -252,7 +252,7 @@ async def test_a_body_that_drips_is_cut_off() -> None:
 
     headers = [(b"authorization", f"Bearer {corner.token()}".encode()), (b"host", b"news.example.com")]
     scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": headers}
-    await asyncio.wait_for(corner.means.endpoint(scope, receive, send), 2)
+    await asyncio.wait_for(corner.services.endpoint(scope, receive, send), 2)
     assert sent[0]["status"] == 200
     assert b"did not arrive in time" in sent[1]["body"]
 
@@ -264,7 +264,7 @@ async def test_a_caller_who_hangs_up_is_not_answered(corner: ArchiveCorner) -> N
 
 
 async def test_calls_beyond_the_bound_are_told_to_come_back(corner: ArchiveCorner) -> None:
-    corner.means.endpoint._most_at_once = 3
+    corner.services.endpoint._most_at_once = 3
     corner.archive.gate = asyncio.Event()
     calls = [asyncio.ensure_future(corner.tool("ask_archive", {"question": "river"})) for _ in range(8)]
     await until(lambda: sum(call.done() for call in calls) >= 5)
@@ -306,7 +306,7 @@ async def test_any_arguments_are_answered_or_refused_by_name(tool: str, argument
         assert told["error"]["code"] == -32700 or tool in told["error"]["message"]
     else:
         assert told["result"]["isError"] is False
-    await corner.means.usage.write()
+    await corner.services.usage.write()
 
 
 # --- clients -----------------------------------------------------------------------------------------------------
@@ -314,21 +314,21 @@ async def test_any_arguments_are_answered_or_refused_by_name(tool: str, argument
 
 async def test_a_denied_client_is_refused_by_name_or_id_and_others_are_not(corner: ArchiveCorner) -> None:
     await corner.stores.client_rules.put("playground", ClientRule(client="Greedy  bot", decision="deny"))
-    await corner.means.gate.read()
+    await corner.services.gate.read()
     greedy = corner.token(client="client-9", name="GREEDY bot")
     for method in ("initialize", "tools/list", "ping"):
         answer = await corner.rpc(method, {}, token=greedy)
         assert message_of(answer) == "This client is not allowed to use the archive; ask its publisher"
     assert "result" in await corner.rpc("ping")
     await corner.stores.client_rules.remove("playground", "greedy bot")
-    await corner.means.gate.read()
+    await corner.services.gate.read()
     assert "result" in await corner.rpc("ping", token=greedy)
 
 
 async def test_everybody_can_be_denied_but_for_one(corner: ArchiveCorner) -> None:
     await corner.stores.client_rules.put("playground", ClientRule(client="*", decision="deny"))
     await corner.stores.client_rules.put("playground", ClientRule(client="Example Agent"))
-    await corner.means.gate.read()
+    await corner.services.gate.read()
     assert "result" in await corner.rpc("ping")
     assert "error" in await corner.rpc("ping", token=corner.token(name="Another"))
 
@@ -339,7 +339,7 @@ async def test_a_rate_holds_for_a_client_over_all_its_people_and_comes_back() ->
     await corner.stores.client_rules.put(
         "playground", ClientRule(client="Example Agent", calls_per_minute=12)
     )
-    await corner.means.gate.read()
+    await corner.services.gate.read()
     tokens = [corner.token("ida"), corner.token("bo")]
     answers = [
         await corner.tool("ask_archive", {"question": "river"}, token=tokens[at % 2]) for at in range(4)
@@ -372,9 +372,9 @@ async def test_every_call_is_noted_with_client_skill_question_articles_and_refus
     await corner.tool("get_archive_article", {**pair(first), "offset": 7})
     await corner.tool("ask_archive", {})
     await corner.rpc("ping")
-    assert await corner.stores.archive_calls.since("playground", 0) == [], "off the request's way"
-    await corner.means.usage.write()
-    asked, read, made_up, empty = await corner.stores.archive_calls.since("playground", 0)
+    assert await corner.stores.archive_calls.read_since("playground", 0) == [], "off the request's way"
+    await corner.services.usage.write()
+    asked, read, made_up, empty = await corner.stores.archive_calls.read_since("playground", 0)
     assert (asked.tool, asked.client_name, asked.skill_used) == (
         "ask_archive",
         "Example Agent",
@@ -400,8 +400,8 @@ async def test_every_call_is_noted_with_the_time_it_took(
     await corner.ask("river")
     corner.archive.wrong = Unavailable("away")
     await corner.tool("ask_archive", {"question": "river"})
-    await corner.means.usage.write()
-    calls = await corner.stores.archive_calls.since("playground", 0)
+    await corner.services.usage.write()
+    calls = await corner.stores.archive_calls.read_since("playground", 0)
     assert [(call.outcome, call.took_ms) for call in calls] == [("answered", 37.0), ("refused", 37.0)]
 
 
@@ -410,8 +410,8 @@ async def test_how_much_was_found_is_noted_for_the_report_and_not_answered(corne
     first, *_ = await corner.ask("was seen again in June")
     assert "coverage" not in json.dumps(first)
     await corner.tool("get_archive_article", pair(first))
-    await corner.means.usage.write()
-    calls = await corner.stores.archive_calls.since("playground", 0)
+    await corner.services.usage.write()
+    calls = await corner.stores.archive_calls.read_since("playground", 0)
     assert [call.coverage for call in calls] == [0.333, 1.0, None]
 
 
@@ -425,16 +425,16 @@ async def test_the_book_survives_a_store_that_is_away_and_stays_bounded(
     monkeypatch.setattr(corner.stores.archive_calls, "append", away)
     for _ in range(3):
         await corner.ask("river")
-    await corner.means.usage.write()
+    await corner.services.usage.write()
     monkeypatch.setattr(corner.stores.archive_calls, "append", good)
-    await corner.means.usage.write()
-    assert len(await corner.stores.archive_calls.since("playground", 0)) == 3
+    await corner.services.usage.write()
+    assert len(await corner.stores.archive_calls.read_since("playground", 0)) == 3
 
 
 async def test_what_strangers_send_is_noted_only_so_far(corner: ArchiveCorner) -> None:
     await corner.tool("ask_archive", {"question": "x" * 500_000, "skill_used": "y" * 500})
-    await corner.means.usage.write()
-    (noted,) = await corner.stores.archive_calls.since("playground", 0)
+    await corner.services.usage.write()
+    (noted,) = await corner.stores.archive_calls.read_since("playground", 0)
     assert (len(noted.question), len(noted.skill_used)) == (500, 120)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deployments.edge.signatures import sign_reader
+from deployments.edge.signatures import sign_user_id
 from tests.contract.scenario import Scenario, differences, filled, load
 from tests.contract.ways import Way
 from tests.fakes.asgi import Answer
@@ -68,7 +68,7 @@ def _body(way: Way, step: dict[str, Any], app: str) -> bytes | None:
         return None
     value = step["json"]
     if "hash" in step:
-        value = {**value, "user_hash": sign_reader(way.key(app, "secret").encode(), step["hash"])}
+        value = {**value, "user_hash": sign_user_id(way.key(app, "secret").encode(), step["hash"])}
     return json.dumps(value).encode()
 
 

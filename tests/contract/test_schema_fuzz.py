@@ -25,8 +25,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from cluster.records.engine import Engine
-from deployments.api.http.hot import HotPath
-from deployments.api.http.routes import ordinary_way
+from deployments.api.http.hot import HotLayer
+from deployments.api.http.routes import build_application
 from tests.fakes.request_handler import open_corner
 
 pytestmark = pytest.mark.slow
@@ -58,7 +58,7 @@ class _Served(threading.Thread):
         corner = await open_corner()
         self.key = corner.secret()
         await corner.stores.engines.put(Engine(app_id="shop", engine_id="default"))
-        app = HotPath(ordinary_way(corner.door, version="0"), lambda: corner.door)
+        app = HotLayer(build_application(corner.door, version="0"), lambda: corner.door)
         self.server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off"))
         self.ready.set()
         await self.server.serve(sockets=[self.socket])

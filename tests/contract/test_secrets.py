@@ -9,8 +9,8 @@ import logging
 import pytest
 import structlog
 
-from deployments.api.http.hot import HotPath
-from deployments.api.http.routes import ordinary_way
+from deployments.api.http.hot import HotLayer
+from deployments.api.http.routes import build_application
 from tests.fakes.asgi import call
 from tests.fakes.request_handler import BROWSER, open_corner
 from tests.fakes.tokens import token_of
@@ -28,8 +28,8 @@ async def test_canaries_in_every_place_leave_no_trace(
     logging.getLogger().addHandler(handler)
     logging.getLogger().setLevel(logging.DEBUG)
     corner = await open_corner(share=1.0)
-    app = ordinary_way(corner.door, version="0")
-    entry = HotPath(app, lambda: corner.door) if way == "front" else app
+    app = build_application(corner.door, version="0")
+    entry = HotLayer(app, lambda: corner.door) if way == "front" else app
     token = token_of({"user_id": f"{CANARY}-reader"}, corner.secret())
     if broken:
         corner.recommender.wrong = RuntimeError(f"{CANARY} {corner.secret()}")

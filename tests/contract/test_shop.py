@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from actors.serving.client import LocalRecommenderClient
-from actors.serving.host import RecommenderHost
+from actors.serving.host import EngineHost
 from cluster.meter import SilentMeter
 from cluster.records.boost_rule import read_rules
 from cluster.store.ports.stores import Stores
@@ -36,7 +36,7 @@ async def corner() -> AsyncIterator[Corner]:
     stores = memory_stores(clock)
     await furnish(stores)
     await stores.boost_rules.put(APP, read_rules(RULES))
-    host = RecommenderHost(stores, None, clock, SilentMeter())
+    host = EngineHost(stores, None, clock, SilentMeter())
     await host.start()
     yield await open_corner(clock=clock, stores=stores, client=LocalRecommenderClient(host))
     await host.close()

@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
-from deployments.api.http.routes import ordinary_way
+from deployments.api.http.routes import build_application
 from tests.contract.example_player import ExamplePlayer
 from tests.contract.oauth.test_browser import BROWSER, SHOTS, playwright, serving
 from tests.contract.test_api_guide import blocks, commands, proofs, run
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(
 @asynccontextmanager
 async def _opened(size: str) -> AsyncIterator[tuple[Any, str, ExamplePlayer, list[str]]]:
     player = await ExamplePlayer.open()
-    app = ordinary_way(player.corner.door, version="0")
+    app = build_application(player.corner.door, version="0")
     async with serving(app) as site, playwright.async_playwright() as driver:
         browser = await driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
         width, height = SIZES[size]

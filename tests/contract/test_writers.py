@@ -11,7 +11,7 @@ import pytest
 
 from cluster.records.access import AppSettings, Limits, new_app_settings
 from cluster.secrecy import derive_token_key
-from deployments.edge.signatures import sign_reader
+from deployments.edge.signatures import sign_user_id
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import BROWSER, PLENTY, Corner, open_corner
 from tests.fakes.tokens import segment, token_of
@@ -55,7 +55,7 @@ async def send(
 
 
 def signed(corner: Corner, reader_id: str, app: str = "safe") -> str:
-    return sign_reader(corner.secret(app).encode(), reader_id)
+    return sign_user_id(corner.secret(app).encode(), reader_id)
 
 
 def view(product_id: str = "p1", **ids: str) -> dict[str, Any]:

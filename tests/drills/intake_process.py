@@ -13,11 +13,11 @@ import sys
 
 import structlog
 
-from actors.intake.compaction import SettleRules
-from actors.intake.loop import IntakeLoop, IntakeRules
+from actors.intake.compaction import CompactionConfig
+from actors.intake.loop import IntakeConfig, IntakeLoop
 from actors.language.embedder import HashingEmbedder
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.store.connect import open_stores
@@ -25,10 +25,12 @@ from cluster.store.connect import open_stores
 
 async def live(url: str, shelf: str) -> None:
     """Apply and settle until killed."""
-    settle = SettleRules(every_s=0.05)
-    rules = IntakeRules(block_ms=20, apps_every_s=0.05, lease_ms=300, settle_pause_s=0.05, settle=settle)
+    settle = CompactionConfig(every_s=0.05)
+    rules = IntakeConfig(
+        block_ms=20, apps_every_s=0.05, lease_ms=300, compaction_pause_s=0.05, compaction=settle
+    )
     async with open_stores(url, slow_s=10.0) as stores:
-        segments, embedder = SegmentShelf(Shelf.open(shelf)), HashingEmbedder()
+        segments, embedder = SegmentStore(ArtifactStore.open(shelf)), HashingEmbedder()
         owner = str(os.getpid())
         loop = IntakeLoop(stores, segments, embedder, SystemClock(), SilentMeter(), owner=owner, rules=rules)
         await loop.run()

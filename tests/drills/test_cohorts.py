@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from actors.language.embedder import HashingEmbedder
-from actors.recommender.state.engine_state import Holdings
-from actors.recommender.state.events import Events
+from actors.recommender.state.engine_state import EngineState
+from actors.recommender.state.events import EventArrays
 from actors.recommender.state.live_cohorts import LiveCohorts
 from actors.recommender.state.overlay import Overlay
 from tests.fakes.corner_shop import DAY_MS, NOW_MS
@@ -39,22 +39,22 @@ def test_cohorts_cost_little() -> None:
     overlay.put_users(
         [{"user_id": str(n), "country": f"C{n % 30}", "gender": "mf"[n % 2]} for n in range(USERS)]
     )
-    codes = np.array([overlay.code_of(f"u:{n}") for n in range(USERS)])
+    codes = np.array([overlay.get_user_code(f"u:{n}") for n in range(USERS)])
     at_ms = np.sort(NOW_MS - rng.integers(0, 30 * DAY_MS, EVENTS))
     rows = rng.zipf(1.3, EVENTS) % PRODUCTS
     worth, bought = np.ones(EVENTS), np.zeros(EVENTS, np.bool_)
-    overlay.learn(Events(codes[rng.integers(0, USERS, EVENTS)], rows, at_ms, worth, bought))
+    overlay.add_events(EventArrays(codes[rng.integers(0, USERS, EVENTS)], rows, at_ms, worth, bought))
     cohorts = LiveCohorts(overlay)
-    holdings = Holdings(overlay, cohorts=cohorts)
-    standing = holdings.standing(NOW_MS)
+    holdings = EngineState(overlay, cohorts=cohorts)
+    standing = holdings.get_item_priors(NOW_MS)
     asked = {"country": "C3", "gender": "m"}
 
     def count() -> None:
-        overlay.events += 1
+        overlay.events_version += 1
         cohorts.count_votes(NOW_MS)
 
     def first() -> None:
-        holdings._starts.clear()
+        holdings._cohort_cache.clear()
         assert holdings.get_cohort_scores(asked, standing, NOW_MS) is not None
 
     def again() -> None:

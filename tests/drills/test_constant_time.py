@@ -19,7 +19,7 @@ from cluster.records.access import App
 from cluster.records.issued_key import issue_key
 from cluster.secrecy import Vault
 from deployments.edge.keyring import Keyring
-from deployments.edge.signatures import compare_hash, sign_reader
+from deployments.edge.signatures import compare_hash, sign_user_id
 from deployments.edge.tokens import read_token
 from tests.fakes.request_handler import MASTER
 from tests.fakes.stores.memory import memory_stores
@@ -78,7 +78,7 @@ def steady(run: Callable[[str], object], good: str, alphabet: str, first: int = 
 
 
 def test_the_method_finds_a_leak() -> None:
-    good = sign_reader(SECRET.encode(), "gina-7") * 20
+    good = sign_user_id(SECRET.encode(), "gina-7") * 20
 
     def letter_by_letter(text: str) -> bool:
         return all(one == other for one, other in zip(text, good, strict=True))
@@ -87,7 +87,7 @@ def test_the_method_finds_a_leak() -> None:
 
 
 def test_user_hash_takes_the_same_time_however_much_of_it_is_right() -> None:
-    good = sign_reader(SECRET.encode(), "gina-7")
+    good = sign_user_id(SECRET.encode(), "gina-7")
     t = steady(lambda text: compare_hash((SECRET.encode(),), text, "gina-7"), good, HEX)
     print(f"\nR38 user_hash: |t| = {t:.2f}")
     assert t < LIMIT

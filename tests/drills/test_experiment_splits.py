@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from actors.experiments.assignment import place, takes_part, variant_for
+from actors.experiments.assignment import hash_position, is_eligible, select_variant
 from tests.suites.experiments import an_experiment
 
 pytestmark = pytest.mark.drill
@@ -42,7 +42,7 @@ def test_variants_get_their_shares(weights: list[float], form: str) -> None:
     one = split(weights)
     counts = dict.fromkeys((variant.variant_id for variant in one.variants), 0)
     for n in range(READERS):
-        counts[variant_for(one, form.format(n)).variant_id] += 1
+        counts[select_variant(one, form.format(n)).variant_id] += 1
     p_value = chi_square(list(counts.values()), weights)
     print(f"\n{weights} over {form}: chi-square p = {p_value:.3f}")
     assert p_value > SURE
@@ -57,10 +57,10 @@ def test_layers_traffic_and_variants_are_independent() -> None:
     inside = 0
     for n in range(READERS):
         reader = f"u:{n}"
-        if takes_part(left, reader):
+        if is_eligible(left, reader):
             inside += 1
-            row = int(variant_for(left, reader).variant_id[1:])
-            table[row][int(variant_for(other, reader).variant_id[1:])] += 1
+            row = int(select_variant(left, reader).variant_id[1:])
+            table[row][int(select_variant(other, reader).variant_id[1:])] += 1
     share = chi_square([inside, READERS - inside], [0.2, 0.8])
     fair = chi_square([sum(row) for row in table], [1, 1])
     joint = float(chi2_contingency(table).pvalue)
@@ -73,7 +73,7 @@ def test_layers_traffic_and_variants_are_independent() -> None:
 def test_places_are_even_down_to_a_thousandth() -> None:
     counts = [0] * 1_000
     for n in range(READERS):
-        counts[int(place("a salt", f"u:{n}") * 1_000)] += 1
+        counts[int(hash_position("a salt", f"u:{n}") * 1_000)] += 1
     p_value = chi_square(counts, [1.0] * 1_000)
     print(f"\n1,000 bins: chi-square p = {p_value:.3f}")
     assert p_value > SURE

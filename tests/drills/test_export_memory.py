@@ -10,9 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.compaction import MergeRules
-from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.tables import INTERACTIONS
 from tests.fakes import generated_market
 
@@ -48,7 +48,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 def settle(folder: Path, batches: int) -> None:
     """Put batches of interactions with their JSON on the shelf, as settling would."""
-    segments = SegmentShelf(Shelf.open(folder), rules=MergeRules(piece_bytes=A_PIECE))
+    segments = SegmentStore(ArtifactStore.open(folder), rules=MergeRules(piece_bytes=A_PIECE))
     for batch in range(batches):
         made = generated_market.table(A_BATCH, 20_000, 5_000, seed=batch)
         jsons = [

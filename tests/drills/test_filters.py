@@ -20,7 +20,7 @@ import pytest
 from cluster.errors import FilterSyntax
 from cluster.query.columnar.column_store import ColumnStore
 from cluster.query.columnar.compile import compile_filter, matches
-from cluster.query.language.filter_text import written
+from cluster.query.language.filter_text import render_filter
 from cluster.query.language.parser import parse
 from tests.unit.cluster.query.columnar.filter_costs import at_the_limits, made_up_record
 
@@ -83,7 +83,7 @@ def _try_all(seed: int, count: int, until_s: float) -> Tried:
             tried.good += 1
             if not tried.good % 20:
                 matches(tree, _RECORD)
-                if parse(written(tree)) != tree:
+                if parse(render_filter(tree)) != tree:
                     broken.append(f"not the same when written down: {text!r}")
         except FilterSyntax as error:
             if not 0 <= error.facts["position"] <= len(text):

@@ -16,8 +16,8 @@ from random import Random
 import orjson
 import pytest
 
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
 from cluster.ids import new_task_id
 from cluster.records.access import App
@@ -29,7 +29,7 @@ KILLS = 100
 CLOCK = SystemClock()
 
 
-class Nursery:
+class IntakeProcess:
     """Intakes in processes of their own."""
 
     def __init__(self, url: str, shelf: Path) -> None:
@@ -81,7 +81,7 @@ async def test_killed_a_hundred_times_nothing_is_lost_or_done_twice(
     redis: RedisProcess, tmp_path: Path
 ) -> None:
     rng = Random(66)
-    nursery = Nursery(redis.url, tmp_path)
+    nursery = IntakeProcess(redis.url, tmp_path)
     tasks: list[str] = []
     latest: dict[str, int] = {}
     clicks = 0
@@ -117,7 +117,7 @@ async def test_killed_a_hundred_times_nothing_is_lost_or_done_twice(
                 found = orjson.loads(await stores.records.get("shop", "product", product_id) or b"{}")
                 assert found["price"] == price
             await _settled(stores)
-            state = SegmentShelf(Shelf.open(tmp_path)).load("shop")
+            state = SegmentStore(ArtifactStore.open(tmp_path)).load("shop")
             held = {
                 orjson.loads(one.json)["product_id"]: orjson.loads(one.json)["price"]
                 for one in state.products

@@ -18,9 +18,9 @@ import uvicorn
 from cluster.clock import SystemClock
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
-from deployments.archive.oauth.addresses import Addresses
-from deployments.archive.oauth.rate_limits import OAuthLimits, Rate
-from deployments.archive.oauth.services import OAuthMeans, open_oauth
+from deployments.archive.oauth.addresses import ServerAddresses
+from deployments.archive.oauth.rate_limits import BucketRate, OAuthLimits
+from deployments.archive.oauth.services import OAuthServices, open_oauth
 from tests.fakes.archive_oauth import (
     MASTER,
     RESOURCE,
@@ -36,12 +36,14 @@ from tests.fakes.asgi import call
 pytestmark = [pytest.mark.drill, pytest.mark.redis, pytest.mark.timeout(600)]
 FLOOD = 100_000
 MOST_GROWTH = 1 << 20
-OPEN = OAuthLimits(registrations=Rate(1e6, 10**6), token_calls=Rate(1e6, 10**6), pages=Rate(1e6, 10**6))
+OPEN = OAuthLimits(
+    registrations=BucketRate(1e6, 10**6), token_calls=BucketRate(1e6, 10**6), pages=BucketRate(1e6, 10**6)
+)
 
 
-def means_of(stores: OpenStores, limits: OAuthLimits | None = None) -> OAuthMeans:
+def services_for(stores: OpenStores, limits: OAuthLimits | None = None) -> OAuthServices:
     """Put the means together over Redis."""
-    addresses = Addresses.of("https://news.example.com")
+    addresses = ServerAddresses.from_config("https://news.example.com")
     return open_oauth(stores, Vault(MASTER), SystemClock(), addresses, limits=limits)
 
 
@@ -54,7 +56,7 @@ async def used_memory(stores: OpenStores) -> int:
 async def test_a_hundred_thousand_registrations_leave_nothing_behind(
     redis_stores: OpenStores, limited: bool
 ) -> None:
-    app = app_over(means_of(redis_stores, None if limited else OPEN))
+    app = app_over(services_for(redis_stores, None if limited else OPEN))
     body = json.dumps(
         {
             "redirect_uris": ["https://flood.example/cb"],
@@ -70,7 +72,7 @@ async def test_a_hundred_thousand_registrations_leave_nothing_behind(
         await register(number, "203.0.113.1")
     gc.collect()
     before, rss = await used_memory(redis_stores), psutil.Process().memory_info().rss
-    keys = await redis_stores.server.ask_slow("DBSIZE")
+    keys = await redis_stores.server.execute_slow("DBSIZE")
     honest: list[float] = []
     began = time.perf_counter()
     for number in range(FLOOD):
@@ -86,16 +88,16 @@ async def test_a_hundred_thousand_registrations_leave_nothing_behind(
     process = psutil.Process().memory_info().rss - rss
     print(
         f"\n{FLOOD} registrations ({'limited' if limited else 'all let in'}): {FLOOD / took_s:.0f}/s; Redis grew by "
-        f"{grown} bytes and {await redis_stores.server.ask_slow('DBSIZE') - keys} keys, this process by "
+        f"{grown} bytes and {await redis_stores.server.execute_slow('DBSIZE') - keys} keys, this process by "
         f"{process / 2**20:.2f} MiB; an honest client waited {median(honest):.2f} ms"
     )
-    assert await redis_stores.server.ask_slow("DBSIZE") == keys
+    assert await redis_stores.server.execute_slow("DBSIZE") == keys
     assert grown < MOST_GROWTH
     assert process < 8 << 20
 
 
 async def test_redemptions_and_refreshes_at_once_have_one_winner_each(redis_stores: OpenStores) -> None:
-    means = means_of(redis_stores, OPEN)
+    means = services_for(redis_stores, OPEN)
     await redis_stores.accounts.add(an_account())
     app = app_over(means)
     async with http_over(app) as http, http_over(app) as browser:
@@ -115,7 +117,7 @@ async def test_redemptions_and_refreshes_at_once_have_one_winner_each(redis_stor
             assert await means.bearer.person(won[0].json()["access_token"], RESOURCE) is None
         print(f"\n20 codes, 100 exchanges each at once: winners {sorted(set(winners))}")
         assert set(winners) == {1}
-        other = means_of(redis_stores, OPEN)
+        other = services_for(redis_stores, OPEN)
         await other.bearer.start()
         for _ in range(20):
             await person.open("/oauth/authorize/archive", **program.asks())
@@ -136,7 +138,7 @@ async def test_redemptions_and_refreshes_at_once_have_one_winner_each(redis_stor
 
 
 async def test_checking_a_token_costs_microseconds(redis_stores: OpenStores) -> None:
-    means = means_of(redis_stores, OPEN)
+    means = services_for(redis_stores, OPEN)
     await redis_stores.accounts.add(an_account())
     app = app_over(means)
     async with http_over(app) as http, http_over(app) as browser:
@@ -162,7 +164,7 @@ async def test_checking_a_token_costs_microseconds(redis_stores: OpenStores) -> 
 
 
 async def test_five_hundred_that_drip_are_cut_off_and_hold_nobody_up(redis_stores: OpenStores) -> None:
-    app = app_over(means_of(redis_stores, replace(OPEN, body_s=10.0)))
+    app = app_over(services_for(redis_stores, replace(OPEN, body_s=10.0)))
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen(1024)

@@ -37,7 +37,7 @@ def test_ten_times_too_much_for_the_doors(one: Stack, bounds: Bounds) -> None:
     _ten_times(one, bounds, "R23 in the doors")
 
 
-def test_ten_times_too_much_for_an_engine_in_its_own_place(one: Stack, bounds: Bounds) -> None:
+def test_a_dedicated_engine_survives_tenfold_overload(one: Stack, bounds: Bounds) -> None:
     say(one, "engines", "place", APP, "default", "own")
     _ten_times(one, bounds, "R23 in its own place")
 

@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from actors.recommender.messages import ReaderQuery, RecommendationResult
-from actors.serving.host import RecommenderHost
-from actors.serving.model_registry import Models
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.snapshots import SnapshotShelf
+from actors.recommender.messages import RecommendationResult, UserQuery
+from actors.serving.host import EngineHost
+from actors.serving.model_registry import SnapshotLoader
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.snapshots import SnapshotStore
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.records.engine import Engine
 from tests.fakes.corner_shop import APP, upload
 from tests.fakes.stores.memory import memory_stores
-from tests.fakes.trained_snapshot import published, ring_products
+from tests.fakes.trained_snapshot import publish_ring_snapshot, ring_products
 from tests.suites.snapshot_damage import damaged_loads, folder_of
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(600)]
@@ -33,18 +33,18 @@ WITHIN_S = 5.0
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> tuple[Path, SnapshotShelf, str, str]:
-    snapshots = SnapshotShelf(Shelf.open(tmp_path / "shelf"))
-    good = published(snapshots, tmp_path / "one", APP, seed=6)
-    bad = published(snapshots, tmp_path / "two", APP, seed=7)
+def shelf(tmp_path: Path) -> tuple[Path, SnapshotStore, str, str]:
+    snapshots = SnapshotStore(ArtifactStore.open(tmp_path / "shelf"))
+    good = publish_ring_snapshot(snapshots, tmp_path / "one", APP, seed=6)
+    bad = publish_ring_snapshot(snapshots, tmp_path / "two", APP, seed=7)
     return tmp_path / "shelf", snapshots, good, bad
 
 
 def test_every_cut_and_every_flipped_bit_is_refused(
-    shelf: tuple[Path, SnapshotShelf, str, str], tmp_path: Path
+    shelf: tuple[Path, SnapshotStore, str, str], tmp_path: Path
 ) -> None:
     root, snapshots, good, _ = shelf
-    models = Models(snapshots, tmp_path / "cache")
+    models = SnapshotLoader(snapshots, tmp_path / "cache")
     counts = damaged_loads(models, folder_of(root, good), good, cuts=50, flips=1_000, seed=16)
     print(f"\ncut or flipped: {counts['tried']:,} tried, {counts['refused']:,} refused")
     assert counts == {"tried": 1_050, "refused": 1_050}
@@ -61,16 +61,18 @@ class Refusals(SilentMeter):
             self.at_s.append(time.monotonic())
 
 
-async def test_the_champion_serves_through_promotions_of_damaged_snapshots(
-    shelf: tuple[Path, SnapshotShelf, str, str], tmp_path: Path
+async def test_the_serving_model_survives_promotions_of_damaged_snapshots(
+    shelf: tuple[Path, SnapshotStore, str, str], tmp_path: Path
 ) -> None:
     """Under steady questions: half of a file gone, a bit flipped, another version's files, another form."""
     root, snapshots, good, bad = shelf
     stores, meter = memory_stores(SystemClock()), Refusals()
     await upload(stores, ring_products())
     await stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot=good))
-    host = RecommenderHost(stores, None, SystemClock(), meter, models=Models(snapshots, tmp_path / "cache"))
-    asked = ReaderQuery("user_to_products", APP, "default", rows=5)
+    host = EngineHost(
+        stores, None, SystemClock(), meter, models=SnapshotLoader(snapshots, tmp_path / "cache")
+    )
+    asked = UserQuery("user_to_products", APP, "default", rows=5)
     answers = errors = 0
     told_s: list[float] = []
     going = True
@@ -97,9 +99,9 @@ async def test_the_champion_serves_through_promotions_of_damaged_snapshots(
             assert time.monotonic() - started_s < WITHIN_S
             await asyncio.sleep(0.01)
         told_s.append(meter.at_s[-1] - started_s)
-        assert (await host._followers.of(APP)).serving("default") == good
+        assert (await host._followers.get(APP)).serving_version("default") == good
         # what was refused is not tried again at once, so the next damage needs another look
-        (await host._followers.of(APP))._champions._refused.clear()
+        (await host._followers.get(APP))._model_registry._refused.clear()
         await _point(stores, good)
         await asyncio.sleep(1.0)
     going = False

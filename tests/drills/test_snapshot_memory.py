@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from actors.models.blend import Blend, Part
-from actors.models.neighbours import Neighbours
-from actors.models.user_histories import Fading
+from actors.models.blend import Blend, BlendPart
+from actors.models.neighbours import NeighbourModel
+from actors.models.user_histories import TimeDecay
 from actors.models.vocabulary import Vocabulary
-from jobs.refresh.build.build import build
-from jobs.refresh.build.fit import DataFacts, Engine
-from jobs.refresh.learners.sparse_weights import tidy
-from jobs.refresh.recipe import parse
+from jobs.refresh.build.build import build_snapshot
+from jobs.refresh.build.fit import DataFacts, TrainedEngine
+from jobs.refresh.learners.sparse_weights import normalize_matrix
+from jobs.refresh.recipe import parse_recipe
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(300)]
 
@@ -76,10 +76,12 @@ def snapshot(folder: Path, items: int, kept: int) -> tuple[str, int]:
             (rng.random(items * kept).astype(np.float32), columns.ravel(), np.arange(items + 1) * kept),
             shape=(items, items),
         )
-        parts.append(Part(name, Neighbours(tidy(weights), Fading()), 1.0))
-    recipe = parse({"parts": {name: {"learner": name} for name in ("rules", "ease")}})
+        parts.append(BlendPart(name, NeighbourModel(normalize_matrix(weights), TimeDecay()), 1.0))
+    recipe = parse_recipe({"parts": {name: {"learner": name} for name in ("rules", "ease")}})
     facts = DataFacts("none", 0, 0, items, 0, 1.0)
-    manifest = build(Engine(recipe, Blend(tuple(parts)), names, facts), folder, written_at_ms=1)
+    manifest = build_snapshot(
+        TrainedEngine(recipe, Blend(tuple(parts)), names, facts), folder, written_at_ms=1
+    )
     return str(manifest.facts["version"]), sum(entry.size for entry in manifest.files)
 
 

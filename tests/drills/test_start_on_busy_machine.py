@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.paths import Places
-from cluster.runtime.processes import belonging_to
+from cluster.paths import InstallationPaths
+from cluster.runtime.processes import list_processes
 from cluster.runtime.sockets import free_ports
 from tests.suites.busy_machine import busy_machine
 
@@ -23,7 +23,7 @@ BURNERS = 10
 STAGES = ("starting Redis", "starting Ray", "starting the doors", "waiting for the first good answer")
 
 
-def test_a_first_start_on_a_busy_machine_succeeds_and_says_how_far_it_is(tmp_path: Path) -> None:
+def test_a_first_start_on_a_busy_machine_succeeds_and_reports_progress(tmp_path: Path) -> None:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("KIOSK_", "RAY_"))}
     environment = {**clean, "KIOSK_DATA_DIR": str(tmp_path / "data"), "PYTHONPATH": str(ROOT)}
 
@@ -50,4 +50,4 @@ def test_a_first_start_on_a_busy_machine_succeeds_and_says_how_far_it_is(tmp_pat
         assert [float(seconds) for seconds, _ in told] == sorted(float(seconds) for seconds, _ in told)
     finally:
         assert kiosk("down").returncode == 0
-    assert belonging_to(Places.of(tmp_path / "data")) == []
+    assert list_processes(InstallationPaths.from_data_dir(tmp_path / "data")) == []

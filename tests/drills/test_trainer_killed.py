@@ -18,18 +18,18 @@ from pathlib import Path
 import pytest
 
 from cluster.admin.vault import ensure_master_key
-from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.snapshots import SnapshotStore
 from cluster.clock import SystemClock
 from cluster.records.engine import Engine
 from cluster.records.run import Run
-from cluster.runtime.artifact_access import open_shelf
+from cluster.runtime.artifact_access import open_artifact_store
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores, open_stores
-from jobs.refresh.recipe import load
-from jobs.refresh.runs.process_pool import ProcessCrew
-from jobs.refresh.runs.run_commands import order
-from jobs.refresh.runs.scheduler import Foreman
+from jobs.refresh.recipe import load_recipe_file
+from jobs.refresh.runs.process_pool import ProcessWorkerPool
+from jobs.refresh.runs.run_commands import create_run
+from jobs.refresh.runs.scheduler import RunScheduler
 from tests.fakes import generated_market
 from tests.suites.redis_process import RedisProcess
 
@@ -41,24 +41,24 @@ MOST_S = 60.0
 
 
 @dataclass
-class Office:
+class TrainerProcess:
     """A foreman with a crew of processes."""
 
     stores: OpenStores
-    crew: ProcessCrew = field(default_factory=ProcessCrew)
+    crew: ProcessWorkerPool = field(default_factory=ProcessWorkerPool)
     number: int = 0
-    dismissed: list[ProcessCrew] = field(default_factory=list)
+    dismissed: list[ProcessWorkerPool] = field(default_factory=list)
     "Nobody asks them, but their processes must be waited for."
 
     def __post_init__(self) -> None:
-        self.hire()
+        self.start()
 
-    def hire(self) -> None:
+    def start(self) -> None:
         """Put another foreman into the place of one that died; it knows of no worker."""
         self.number += 1
         self.dismissed.append(self.crew)
-        self.crew = ProcessCrew()
-        self.foreman = Foreman(self.stores, self.crew, SystemClock(), owner=f"foreman {self.number}")
+        self.crew = ProcessWorkerPool()
+        self.foreman = RunScheduler(self.stores, self.crew, SystemClock(), owner=f"foreman {self.number}")
 
 
 @pytest.fixture
@@ -81,10 +81,10 @@ async def test_killed_at_random_points_it_goes_on_and_publishes_once(
     rng = random.Random(SEED)
     settings = Settings(data_dir=tmp_path)
     ensure_master_key(settings)
-    shelf = open_shelf(settings)
-    snapshots = SnapshotShelf(shelf)
-    generated_market.settle(SegmentShelf(shelf), generated_market.table(30_000, 2_000, 2_000, topics=40))
-    office = Office(stores)
+    shelf = open_artifact_store(settings)
+    snapshots = SnapshotStore(shelf)
+    generated_market.settle(SegmentStore(shelf), generated_market.table(30_000, 2_000, 2_000, topics=40))
+    office = TrainerProcess(stores)
     started_s = time.monotonic()
     first, _ = await _until_ended(office, await _ordered(stores))
     whole_s = time.monotonic() - started_s
@@ -112,7 +112,7 @@ async def test_killed_at_random_points_it_goes_on_and_publishes_once(
         killed_s = time.monotonic()
         assert len(snapshots.versions(generated_market.APP, "default")) <= 1
         if number % 2:
-            office.hire()
+            office.start()
         done, resumed_s = await _until_ended(office, run, before.attempt)
         resumed.append(resumed_s - killed_s)
         ended.append(time.monotonic() - killed_s)
@@ -126,11 +126,11 @@ async def test_killed_at_random_points_it_goes_on_and_publishes_once(
         assert engine.snapshot == "champion"
     for crew in (office.crew, *office.dismissed):
         await _all_home(crew)
-        crew.end()
+        crew.close()
     assert len(ended) == ROUNDS
     print(
         f"\nR7: {len(ended)} kills in {dict(stages)} (seed {SEED}; a whole training takes {whole_s:.1f} s): "
-        f"another attempt at work after {_told(resumed)} s, ended after {_told(ended)} s; "
+        f"another attempt at work after {_summarize_seconds(resumed)} s, ended after {_summarize_seconds(ended)} s; "
         f"every run published exactly one snapshot, the same bytes; the champion served throughout"
     )
     assert max(resumed) <= MOST_S
@@ -142,23 +142,23 @@ async def test_killed_at_random_points_it_goes_on_and_publishes_once(
 
 
 async def _ordered(stores: OpenStores) -> Run:
-    recipe = load("fast").model_dump(mode="json")
-    return await order(
+    recipe = load_recipe_file("fast").model_dump(mode="json")
+    return await create_run(
         stores, generated_market.APP, "default", recipe, now_ms=SystemClock().now_ms(), by="a drill"
     )
 
 
-async def _sent(office: Office, run: Run) -> int:
+async def _sent(office: TrainerProcess, run: Run) -> int:
     while run.run_id not in office.crew.pids:
-        await office.foreman.round()
+        await office.foreman.run_once()
         await asyncio.sleep(0.05)
     return office.crew.pids[run.run_id]
 
 
-async def _work_for(office: Office, seconds: float) -> None:
+async def _work_for(office: TrainerProcess, seconds: float) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        await office.foreman.round()
+        await office.foreman.run_once()
         await asyncio.sleep(0.05)
 
 
@@ -168,11 +168,11 @@ async def _read(stores: OpenStores, run: Run) -> Run:
     return found
 
 
-async def _until_ended(office: Office, run: Run, attempt: int = 0) -> tuple[Run, float]:
+async def _until_ended(office: TrainerProcess, run: Run, attempt: int = 0) -> tuple[Run, float]:
     """Wait for the end; say also when an attempt after the given one began."""
     begun_s = 0.0
     while True:
-        await office.foreman.round()
+        await office.foreman.run_once()
         now = await _read(office.stores, run)
         if not begun_s and now.attempt > attempt:
             begun_s = time.monotonic()
@@ -181,13 +181,13 @@ async def _until_ended(office: Office, run: Run, attempt: int = 0) -> tuple[Run,
         await asyncio.sleep(0.05)
 
 
-async def _all_home(crew: ProcessCrew, within_s: float = 30.0) -> None:
+async def _all_home(crew: ProcessWorkerPool, within_s: float = 30.0) -> None:
     for _ in range(int(within_s / 0.05)):
         if not crew.pids:
             return
         await asyncio.sleep(0.05)
 
 
-def _told(values: list[float]) -> str:
+def _summarize_seconds(values: list[float]) -> str:
     ordered = sorted(values)
     return f"{ordered[len(ordered) // 2]:.1f} (median), {ordered[-1]:.1f} (longest)"

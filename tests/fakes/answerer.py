@@ -6,24 +6,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from actors.history.answer_service import Answering, NewAnswer
-from actors.history.content import Content
-from actors.history.monitor import Judges
+from actors.history.answer_service import AnswerService, ThreadAnswer
+from actors.history.content import UploadedArticle
+from actors.history.monitor import SignificanceConfig
 from actors.language.embedder import HashingEmbedder
 from cluster.store.ports.stores import Stores
 
 
 @dataclass
-class ToldAnswerer:
+class ScriptedAnswerer:
     """Remembers what it is asked; answers when told to, at once by default."""
 
-    answers: dict[str, NewAnswer] = field(default_factory=dict)
+    answers: dict[str, ThreadAnswer] = field(default_factory=dict)
     "Question -> its answer."
-    asked: list[tuple[str, str, str, str]] = field(default_factory=list)
+    questions: list[tuple[str, str, str, str]] = field(default_factory=list)
     "Reader, text, parent, question; each question once."
     times: int = 0
     "How often it was asked, repeats included."
-    reply: NewAnswer | None = None
+    reply: ThreadAnswer | None = None
     "What every new question is answered with; none: not yet."
     wrong: Exception | None = None
 
@@ -33,26 +33,26 @@ class ToldAnswerer:
         if self.wrong is not None:
             raise self.wrong
         if question_id not in self.answers:
-            self.asked.append((user_id, text, parent_id, question_id))
-            self.answers[question_id] = self.reply or NewAnswer(finished=False)
+            self.questions.append((user_id, text, parent_id, question_id))
+            self.answers[question_id] = self.reply or ThreadAnswer(finished=False)
 
-    async def answer(self, app_id: str, question_id: str) -> NewAnswer | None:
+    async def answer(self, app_id: str, question_id: str) -> ThreadAnswer | None:
         """Say how far an answer is."""
         return self.answers.get(question_id)
 
-    def finish(self, reply: NewAnswer) -> None:
+    def finish(self, reply: ThreadAnswer) -> None:
         """Finish everything that is open."""
         for question_id, answer in self.answers.items():
             if not answer.finished:
                 self.answers[question_id] = reply
 
 
-def read_plain(record: Mapping[str, Any]) -> Content | None:
+def read_plain(record: Mapping[str, Any]) -> UploadedArticle | None:
     """Read `{product_id, title, text}`; a text may be split by blank lines into passages."""
     if "text" not in record:
         return None
     passages = tuple(f"{record['title']}\n{part}" for part in str(record["text"]).split("\n\n"))
-    return Content(record["product_id"], record["title"], passages, "en", record.get("published_ms"))
+    return UploadedArticle(record["product_id"], record["title"], passages, "en", record.get("published_ms"))
 
 
 class ReadyAnswerer:
@@ -61,12 +61,12 @@ class ReadyAnswerer:
     async def ask(self, app_id: str, user_id: str, text: str, parent_id: str, question_id: str) -> None:
         """Take a question."""
 
-    async def answer(self, app_id: str, question_id: str) -> NewAnswer | None:
+    async def answer(self, app_id: str, question_id: str) -> ThreadAnswer | None:
         """Give the answer, which is another one for every question."""
         sources = tuple(f"news-{number}" for number in range(100))
-        return NewAnswer(True, True, sources, f"{question_id} {question_id[::-1]}")
+        return ThreadAnswer(True, True, sources, f"{question_id} {question_id[::-1]}")
 
 
-def ready_means(stores: Stores) -> tuple[Judges, Answering]:
+def ready_answer_services(stores: Stores) -> tuple[SignificanceConfig, AnswerService]:
     """Give a tracker plain articles and ready answers."""
-    return Judges(read_plain, HashingEmbedder()), ReadyAnswerer()
+    return SignificanceConfig(read_plain, HashingEmbedder()), ReadyAnswerer()

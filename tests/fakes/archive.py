@@ -12,11 +12,11 @@ from typing import Any
 
 from starlette.applications import Starlette
 
-from actors.answers.archive.messages import ArchiveQuery, ArchiveResult, Article, Snippet
+from actors.answers.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult, Snippet
 from cluster.records.account import Grant
 from cluster.secrecy import Vault
 from cluster.store.ports.stores import Stores
-from deployments.archive.services import ArchiveConfig, ArchiveMeans, archive_routes, open_archive
+from deployments.archive.services import ArchiveConfig, ArchiveServices, build_archive_routes, open_archive
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import MASTER, StillClock
 from tests.fakes.stores.memory import memory_stores
@@ -31,8 +31,8 @@ WORDS = re.compile(r"\w+")
 class SmallArchive:
     """Finds passages that share words with the question, and remembers what it was asked."""
 
-    articles: dict[str, Article] = field(default_factory=dict)
-    asked: deque[ArchiveQuery] = field(default_factory=lambda: deque(maxlen=1_000))
+    articles: dict[str, ArchiveArticle] = field(default_factory=dict)
+    queries: deque[ArchiveQuery] = field(default_factory=lambda: deque(maxlen=1_000))
     "The latest questions: of all, a soak would measure their list."
     wrong: Exception | None = None
     gate: asyncio.Event | None = None
@@ -40,7 +40,7 @@ class SmallArchive:
 
     async def ask(self, query: ArchiveQuery) -> ArchiveResult:
         """Find passages: an article's paragraphs."""
-        self.asked.append(query)
+        self.queries.append(query)
         await self._trouble()
         wanted = set(WORDS.findall(query.question.lower()))
         found = []
@@ -55,7 +55,7 @@ class SmallArchive:
         best = found[0][0] if found else 0.0
         return ArchiveResult(tuple(snippet for _, snippet in found[: query.rows]), coverage=best)
 
-    async def article(self, app_id: str, product_id: str, position: int) -> Article | None:
+    async def article(self, app_id: str, product_id: str, position: int) -> ArchiveArticle | None:
         """Give an article while it is there."""
         await self._trouble()
         article = self.articles.get(product_id)
@@ -70,16 +70,16 @@ class SmallArchive:
             raise self.wrong
 
 
-def _snippet(article: Article, position: int, text: str, score: float) -> Snippet:
+def _snippet(article: ArchiveArticle, position: int, text: str, score: float) -> Snippet:
     return Snippet(
         article.product_id, position, article.title, article.child_title, article.authors,
         article.published, article.url, text, score, article.licence,
     )  # fmt: skip
 
 
-def sample_articles() -> dict[str, Article]:
+def sample_articles() -> dict[str, ArchiveArticle]:
     """Three articles, one of them with next to nothing known about it."""
-    river = Article(
+    river = ArchiveArticle(
         "na-1002",
         "Parliament votes on river water rules",
         "Metering",
@@ -89,7 +89,7 @@ def sample_articles() -> dict[str, Article]:
         "Farms must meter water from April.\n\nThe river rules passed by nine votes.",
         "CC BY 2.5",
     )
-    odd = Article(
+    odd = ArchiveArticle(
         "na-7 (b)",
         r"Sums [of] \ parts",
         "",
@@ -99,7 +99,7 @@ def sample_articles() -> dict[str, Article]:
         "Nothing but brackets and a comet.",
         "",
     )
-    bare = Article(
+    bare = ArchiveArticle(
         "na-8", "A comet returns", "", (), "", "", "The comet was seen again in June.", "CC BY-SA 4.0"
     )
     return {article.product_id: article for article in (river, odd, bare)}
@@ -113,7 +113,7 @@ class ArchiveCorner:
     clock: StillClock
     vault: Vault
     archive: SmallArchive
-    means: ArchiveMeans
+    services: ArchiveServices
     app: Any
 
     def token(self, user_id: str = "ida", client: str = "client-1", name: str = "Example Agent") -> str:
@@ -128,7 +128,7 @@ class ArchiveCorner:
             resource=RESOURCE,
             created_at=now_ms,
         )
-        return self.means.oauth.bearer.mint(grant, 3600)
+        return self.services.oauth.bearer.issue(grant, 3600)
 
     async def post(
         self,
@@ -180,4 +180,4 @@ async def open_archive_corner(
         **config,
     }
     means = open_archive(stores, vault, archive, clock, ArchiveConfig(**given))
-    return ArchiveCorner(stores, clock, vault, archive, means, Starlette(routes=archive_routes(means)))
+    return ArchiveCorner(stores, clock, vault, archive, means, Starlette(routes=build_archive_routes(means)))

@@ -20,10 +20,10 @@ from cluster.clock import Clock
 from cluster.records.account import Account, Role
 from cluster.secrecy import Vault
 from cluster.store.ports.stores import Stores
-from deployments.archive.oauth.addresses import Addresses, resource_of
+from deployments.archive.oauth.addresses import ServerAddresses, resource_of
 from deployments.archive.oauth.rate_limits import OAuthLimits
-from deployments.archive.oauth.routes import oauth_routes
-from deployments.archive.oauth.services import OAuthMeans, open_oauth
+from deployments.archive.oauth.routes import build_oauth_routes
+from deployments.archive.oauth.services import OAuthServices, open_oauth
 
 MASTER = bytes(range(32))
 BASE = "https://news.example.com"
@@ -45,30 +45,30 @@ def an_account(username: str = "ada", role: Role = "reader") -> Account:
     )
 
 
-def means_over(
+def oauth_services(
     stores: Stores,
     clock: Clock,
     *,
     public_url: str = BASE,
     limits: OAuthLimits | None = None,
     plain_sign_in: bool = False,
-) -> OAuthMeans:
+) -> OAuthServices:
     """Put the means together."""
-    addresses = Addresses.of(public_url, plain_sign_in=plain_sign_in)
+    addresses = ServerAddresses.from_config(public_url, plain_sign_in=plain_sign_in)
     return open_oauth(stores, Vault(MASTER), clock, addresses, limits=limits)
 
 
-def app_over(means: OAuthMeans) -> Starlette:
+def app_over(means: OAuthServices) -> Starlette:
     """Make an application of the routes and a resource that only says whose token it got."""
 
     async def resource(request: Request) -> Response:
         token = request.headers.get("authorization", "").partition(" ")[2]
-        person = await means.bearer.person(token, resource_of(means.base(request)))
+        person = await means.bearer.person(token, resource_of(means.origin(request)))
         if person is None:
             return JSONResponse({}, 401)
         return JSONResponse({"user_id": person.user_id, "client": person.client_name})
 
-    return Starlette(routes=[*oauth_routes(means), Route("/mcp", resource, methods=["POST"])])
+    return Starlette(routes=[*build_oauth_routes(means), Route("/mcp", resource, methods=["POST"])])
 
 
 class _Reader(HTMLParser):

@@ -34,16 +34,16 @@ def main() -> int:
     plan = json.loads(sys.argv[1])
     wanted = plan["api_arguments"]
     run_dir = Path(os.environ["FAKE_RUN_DIR"])
-    tell("apps", first_start=True)
+    report_step("apps", first_start=True)
     late = run_dir / "late"
     tried = len(late.read_text()) if late.exists() else 0
     if plan["haproxy"] and tried < wanted.get("late_fronts", 0):
         late.write_text("x" * (tried + 1))
-        tell("doors")
-        tell("failed", "no good answer within 60 s")
+        report_step("doors")
+        report_step("failed", "no good answer within 60 s")
         return 1
     if "fail" in wanted:
-        tell("failed", wanted["fail"])
+        report_step("failed", wanted["fail"])
         return 1
     if wanted.get("hang"):
         time.sleep(600)
@@ -54,15 +54,15 @@ def main() -> int:
         if not copy.exists():
             shutil.copy(shutil.which("sleep") or "/bin/sleep", copy)
         subprocess.Popen([str(copy), "600"], **quiet)  # type: ignore[call-overload]
-    tell("doors")
+    report_step("doors")
     subprocess.Popen([sys.executable, "-c", DOORS, str(plan["port"])], **quiet)  # type: ignore[call-overload]
     while not answers("127.0.0.1", plan["port"]):
         time.sleep(0.02)
-    tell("ready", "ready")
+    report_step("ready", "ready")
     return 0
 
 
-def tell(step: str, message: str = "", **facts: object) -> None:
+def report_step(step: str, message: str = "", **facts: object) -> None:
     """Say a step as the real head does."""
     sys.stdout.write(json.dumps({"step": step, "message": message or step, "after_s": 0.1, **facts}) + "\n")
     sys.stdout.flush()

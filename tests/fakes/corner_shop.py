@@ -25,12 +25,12 @@ from typing import Any
 
 import orjson
 
-from actors.language.embedder import HashingEmbedder, text_of
+from actors.language.embedder import HashingEmbedder, embedding_text
 from actors.recommender.recommender import Recommender
 from cluster.clock import iso_ms
 from cluster.ids import new_task_id
 from cluster.records.recent_event import RecentEvent
-from cluster.store.ports.stores import Change, RecordPut, Stores
+from cluster.store.ports.stores import ChangeLogEntry, RecordPut, Stores
 
 APP = "shop"
 NOW_MS = 1_772_452_800_000
@@ -74,7 +74,7 @@ PRODUCTS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-def _did(reader: str, kind: str, product_ids: str, ago_ms: int, **more: Any) -> dict[str, Any]:
+def _interaction(reader: str, kind: str, product_ids: str, ago_ms: int, **more: Any) -> dict[str, Any]:
     who = {"anonymous_id": reader[5:]} if reader.startswith("anon-") else {"user_id": reader}
     timestamp = iso_ms(NOW_MS - ago_ms)
     return {"type": kind, **who, "product_ids": product_ids.split(), "timestamp": timestamp, **more}
@@ -83,39 +83,43 @@ def _did(reader: str, kind: str, product_ids: str, ago_ms: int, **more: Any) -> 
 _VIEW, _CART, _BUY = "product_detail_page_view", "add_to_cart", "checkout"
 
 INTERACTIONS: list[dict[str, Any]] = [
-    *[_did(f"old-{n}", _BUY, "teapot", 300 * DAY_MS - n * HOUR_MS) for n in range(20)],
-    _did("otto", _VIEW, "carving-knife", 5 * DAY_MS, duration=40.0),
-    _did("otto", _BUY, "bread-knife cutting-board", 5 * DAY_MS - 2 * MINUTE_MS, quantities=[1, 1]),
-    _did("carl", _BUY, "bread-knife cutting-board", 4 * DAY_MS),
-    _did("pia", _VIEW, "tulip-bulbs", 3 * DAY_MS),
-    _did("pia", _VIEW, "crocus-bulbs", 3 * DAY_MS - 1 * MINUTE_MS),
-    _did("pia", _VIEW, "watering-can", 3 * DAY_MS - 2 * MINUTE_MS),
-    _did("gina", _VIEW, "trowel-green", 2 * DAY_MS, duration=60.0),
-    _did("gina", _VIEW, "hand-fork", 2 * DAY_MS - 1 * MINUTE_MS, duration=30.0),
-    _did("gina", _BUY, "tulip-bulbs", 2 * DAY_MS - 3 * MINUTE_MS),
-    _did("pia", _VIEW, "tulip-bulbs", 30 * HOUR_MS),
-    _did("pia", _VIEW, "crocus-bulbs", 30 * HOUR_MS - 1 * MINUTE_MS),
-    _did("otto", _CART, "watering-can", 26 * HOUR_MS),
-    _did("carl", _CART, "watering-can", 25 * HOUR_MS),
-    _did("gina", _CART, "watering-can", 24 * HOUR_MS),
-    _did("pia", _CART, "watering-can", 23 * HOUR_MS),
+    *[_interaction(f"old-{n}", _BUY, "teapot", 300 * DAY_MS - n * HOUR_MS) for n in range(20)],
+    _interaction("otto", _VIEW, "carving-knife", 5 * DAY_MS, duration=40.0),
+    _interaction("otto", _BUY, "bread-knife cutting-board", 5 * DAY_MS - 2 * MINUTE_MS, quantities=[1, 1]),
+    _interaction("carl", _BUY, "bread-knife cutting-board", 4 * DAY_MS),
+    _interaction("pia", _VIEW, "tulip-bulbs", 3 * DAY_MS),
+    _interaction("pia", _VIEW, "crocus-bulbs", 3 * DAY_MS - 1 * MINUTE_MS),
+    _interaction("pia", _VIEW, "watering-can", 3 * DAY_MS - 2 * MINUTE_MS),
+    _interaction("gina", _VIEW, "trowel-green", 2 * DAY_MS, duration=60.0),
+    _interaction("gina", _VIEW, "hand-fork", 2 * DAY_MS - 1 * MINUTE_MS, duration=30.0),
+    _interaction("gina", _BUY, "tulip-bulbs", 2 * DAY_MS - 3 * MINUTE_MS),
+    _interaction("pia", _VIEW, "tulip-bulbs", 30 * HOUR_MS),
+    _interaction("pia", _VIEW, "crocus-bulbs", 30 * HOUR_MS - 1 * MINUTE_MS),
+    _interaction("otto", _CART, "watering-can", 26 * HOUR_MS),
+    _interaction("carl", _CART, "watering-can", 25 * HOUR_MS),
+    _interaction("gina", _CART, "watering-can", 24 * HOUR_MS),
+    _interaction("pia", _CART, "watering-can", 23 * HOUR_MS),
 ]
 READERS = ("gina", "pia", "carl", "otto", "nora")
 
 
-def product_change(products: Sequence[dict[str, Any]], offset: str, *, vectors: bool = True) -> Change:
+def product_change(
+    products: Sequence[dict[str, Any]], offset: str, *, vectors: bool = True
+) -> ChangeLogEntry:
     """Make the change-log entry of an upload."""
     embedder = HashingEmbedder()
     packed = (
-        embedder.embed([text_of(product) for product in products]).astype("<f2").tobytes() if vectors else b""
+        embedder.embed([embedding_text(product) for product in products]).astype("<f2").tobytes()
+        if vectors
+        else b""
     )
     version = embedder.version if vectors else ""
-    return Change("product", offset, "put", orjson.dumps(list(products)), packed, version)
+    return ChangeLogEntry("product", offset, "put", orjson.dumps(list(products)), packed, version)
 
 
-def interaction_change(items: Sequence[dict[str, Any]], offset: str) -> Change:
+def interaction_change(items: Sequence[dict[str, Any]], offset: str) -> ChangeLogEntry:
     """Make the change-log entry of one interactions call."""
-    return Change("interaction", offset, "put", orjson.dumps(list(items)))
+    return ChangeLogEntry("interaction", offset, "put", orjson.dumps(list(items)))
 
 
 def recent_events(reader: str) -> list[RecentEvent]:
@@ -194,7 +198,7 @@ async def furnish(stores: Stores, *, app_id: str = APP) -> None:
 
 def view(reader: str, product_ids: str, *, kind: str = _VIEW, ago_ms: int = 0, **more: Any) -> dict[str, Any]:
     """One more interaction, just now."""
-    return _did(reader, kind, product_ids, ago_ms, **more)
+    return _interaction(reader, kind, product_ids, ago_ms, **more)
 
 
 def _ms_of(item: dict[str, Any]) -> int:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.artifact_store import ArtifactStore
 
 
 class Killed(BaseException):
     """The process is gone; nothing of ours may catch this."""
 
 
-class DyingShelf(Shelf):
+class DyingArtifactStore(ArtifactStore):
     """Dies `after` the given number of half-steps: even ones before a change, odd ones right after it."""
 
-    def __init__(self, alive: Shelf) -> None:
+    def __init__(self, alive: ArtifactStore) -> None:
         self.__dict__.update(alive.__dict__)
         self.life: int | None = None
 

@@ -10,9 +10,9 @@ import uvicorn
 
 from cluster.clock import SystemClock
 from cluster.runtime.sockets import free_ports
-from deployments.api.http.hot import HotPath
-from deployments.api.http.routes import ordinary_way
-from deployments.archive.services import archive_routes
+from deployments.api.http.hot import HotLayer
+from deployments.api.http.routes import build_application
+from deployments.archive.services import build_archive_routes
 from deployments.edge.client_address import ClientAddresses
 from tests.fakes.archive import ArchiveCorner, open_archive_corner
 from tests.fakes.asgi import call
@@ -42,8 +42,10 @@ class Edge:
         product = {"data": [{"product_id": "hoe-11"}]}
         await call(self.corner.door, "POST", "/v1/products", headers=self.corner.headers(), json=product)
         await self.corner.apply()
-        ordinary = ordinary_way(self.corner.door, version="0", more=archive_routes(self.archive.means))
-        layer = HotPath(ordinary, lambda: self.corner.door)
+        ordinary = build_application(
+            self.corner.door, version="0", more=build_archive_routes(self.archive.services)
+        )
+        layer = HotLayer(ordinary, lambda: self.corner.door)
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
             if scope["type"] == "http" and scope["path"] == "/-/healthz":

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.tables import INTERACTIONS, RECORDS
 from cluster.records.access import App
 from cluster.records.engine import Engine
@@ -59,7 +59,7 @@ def table(
     )
 
 
-def settle(segments: SegmentShelf, made: Any, app_id: str = APP) -> None:
+def settle(segments: SegmentStore, made: Any, app_id: str = APP) -> None:
     """Put a table on the shelf as everything that has settled."""
     segments.append(app_id, "interaction", made, first="1-0", last=f"{END_MS}-{made.num_rows}")
 
@@ -91,6 +91,6 @@ def products(items: int, width: int = 128, seed: int = 8) -> Any:
     )
 
 
-def settle_products(segments: SegmentShelf, made: Any, app_id: str = APP) -> None:
+def settle_products(segments: SegmentStore, made: Any, app_id: str = APP) -> None:
     """Put products on the shelf."""
     segments.append(app_id, "product", made, first="1-0", last=f"{END_MS}-0")

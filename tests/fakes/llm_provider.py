@@ -37,7 +37,7 @@ class Provider:
     text: str = " ".join(SENTENCES)
     rewriting: str = ""
     "What it says when it is asked to rewrite a question."
-    asked: list[dict[str, Any]] = field(default_factory=list)
+    requests: list[dict[str, Any]] = field(default_factory=list)
     headers: list[str] = field(default_factory=list)
     pause_s: float = 0.0
     _server: asyncio.AbstractServer | None = None
@@ -72,7 +72,7 @@ class Provider:
             head = await reader.readuntil(b"\r\n\r\n")
             lines = [line.partition(b":") for line in head.lower().split(b"\r\n")]
             length = next((int(value) for name, _, value in lines if name == b"content-length"), 0)
-            self.asked.append(json.loads(await reader.readexactly(length)))
+            self.requests.append(json.loads(await reader.readexactly(length)))
             self.headers.append(head.decode("latin-1"))
             await self._answer(writer)
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
@@ -110,7 +110,7 @@ class Provider:
         await getattr(self, "_" + self.behaviour)(writer)
 
     async def _good(self, writer: asyncio.StreamWriter) -> None:
-        rewrites = self.asked[-1]["messages"][0]["content"].startswith("Rewrite")
+        rewrites = self.requests[-1]["messages"][0]["content"].startswith("Rewrite")
         text = self.rewriting if rewrites else self.text
         for at in range(0, len(text), 7):
             await _event(writer, text[at : at + 7])

@@ -10,13 +10,13 @@ from typing import Any, get_args
 import orjson
 
 from actors.answers.archive.client import LocalArchiveClient
-from actors.answers.archive.host import AnswersHost
-from actors.answers.wiring import LocalQuestions, open_questions
+from actors.answers.archive.host import ArchiveHost
+from actors.answers.wiring import LocalQuestionClient, open_question_client
 from actors.experiments.client import LocalExperimentClient
 from actors.history.client import LocalHistoryClient
-from actors.recommender.messages import Group, ReaderQuery, RecommendationResult
+from actors.recommender.messages import RecommendationResult, RecommendedGroup, UserQuery
 from actors.serving.client import RecommenderClient
-from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.errors import NotFound, messages
 from cluster.meter import SilentMeter
@@ -24,15 +24,15 @@ from cluster.records.access import App, AppSettings, Environment, KeyKind, Limit
 from cluster.records.issued_key import issue_key
 from cluster.secrecy import Vault
 from cluster.store.ports.stores import RecordPut, Stores
-from deployments.api.http.endpoints import Means, endpoints
-from deployments.api.http.identity_links import IdentityLinks
-from deployments.api.http.query_log import QueryLog, SilentQueryLog
-from deployments.api.http.request_handler import Door
-from deployments.api.resources.questions import AskMeans
-from deployments.edge.admission import Gate
+from deployments.api.http.endpoints import ApiServices, build_endpoints
+from deployments.api.http.identity_links import IdentityLinkWriter
+from deployments.api.http.query_log import DisabledQueryLog, QueryLog
+from deployments.api.http.request_handler import RequestHandler
+from deployments.api.resources.questions import AskServices
+from deployments.edge.admission import AdmissionServices
 from deployments.edge.keyring import Keyring
-from deployments.edge.limits import Limits as Purses
-from deployments.edge.request_log import Tally
+from deployments.edge.limits import RateLimiter as Purses
+from deployments.edge.request_log import RequestCounts
 from deployments.edge.trace import AccessLog
 from tests.fakes.stores.memory import memory_stores
 
@@ -61,17 +61,17 @@ class StillClock:
         self.at_ms += ms
 
 
-class ToldRecommender:
+class ScriptedRecommender:
     """A recommender that finds what was put in, and remembers what it was asked."""
 
     def __init__(self, stores: Stores) -> None:
         self._stores = stores
-        self.asked: list[ReaderQuery] = []
+        self.asked: list[UserQuery] = []
         self.products: list[dict[str, Any]] = [{"product_id": "hoe-11", "_personalization_score": 0.5}]
-        self.groups = [Group(("Garden", "Hand tools"), 38, self.products)]
+        self.groups = [RecommendedGroup(("Garden", "Hand tools"), 38, self.products)]
         self.wrong: Exception | None = None
 
-    async def answer(self, query: ReaderQuery) -> RecommendationResult:
+    async def answer(self, query: UserQuery) -> RecommendationResult:
         """Answer as told; refuse apps without an engine."""
         self.asked.append(query)
         if self.wrong is not None:
@@ -91,13 +91,13 @@ class Corner:
     clock: Any
     vault: Vault
     keyring: Keyring
-    recommender: ToldRecommender
-    door: Door
+    recommender: ScriptedRecommender
+    door: RequestHandler
     experiments: LocalExperimentClient
-    archive: AnswersHost
-    asking: LocalQuestions
+    archive: ArchiveHost
+    asking: LocalQuestionClient
     "Answers questions once it was started; close it then."
-    links: IdentityLinks
+    links: IdentityLinkWriter
     keys: dict[tuple[str, str], str] = field(default_factory=dict)
     "(app id, kind of key) -> key"
 
@@ -168,7 +168,7 @@ async def open_corner(
     share: float = 0.0,
     client: RecommenderClient | None = None,
     query_log: QueryLog | None = None,
-    shelf: Shelf | None = None,
+    shelf: ArtifactStore | None = None,
 ) -> Corner:
     """Open a door on apps `shop`, `other` (development) and `playground`; `client` answers instead of the told one."""
     clock = clock or StillClock()
@@ -176,28 +176,30 @@ async def open_corner(
     vault = Vault(MASTER)
     keyring = Keyring(stores.access, vault)
     purses = Purses(stores.limits, clock)
-    recommender = ToldRecommender(stores)
-    tally = Tally()
+    recommender = ScriptedRecommender(stores)
+    tally = RequestCounts()
     experiments = LocalExperimentClient(stores.experiments, clock)
-    archive = AnswersHost(stores, None, None, clock, SilentMeter())
+    archive = ArchiveHost(stores, None, None, clock, SilentMeter())
     local = LocalArchiveClient(archive)
-    asking = open_questions(stores, local, clock, SilentMeter(), app_ids=lambda: keyring.app_ids)
+    asking = open_question_client(stores, local, clock, SilentMeter(), app_ids=lambda: keyring.app_ids)
     history = LocalHistoryClient(stores, clock)
-    ask = AskMeans(asking, local, stores.questions, clock, history)
-    means = Means(
+    ask = AskServices(asking, local, stores.questions, clock, history)
+    means = ApiServices(
         stores,
         client or recommender,
         clock,
         experiments,
-        query_log or SilentQueryLog(),
+        query_log or DisabledQueryLog(),
         ask=ask,
         history=history,
         shelf=shelf,
     )
-    links = IdentityLinks(stores.interactions, SilentMeter())
-    door = Door(
-        endpoints(means),
-        Gate(keyring, purses, SilentMeter(), most_bytes=most_bytes, link_identities=links.record),
+    links = IdentityLinkWriter(stores.interactions, SilentMeter())
+    door = RequestHandler(
+        build_endpoints(means),
+        AdmissionServices(
+            keyring, purses, SilentMeter(), most_bytes=most_bytes, link_identities=links.record
+        ),
         replays=stores.idempotency,
         clock=clock,
         tally=tally,

@@ -7,8 +7,8 @@ from typing import Any
 
 from actors.recommender.messages import RecommendationResult
 from actors.recommender.recommender import Recommender
-from actors.retrieval.messages import SearchFound
-from deployments.api.wire.search import Search, to_search_query
+from actors.retrieval.messages import SearchResult
+from deployments.api.wire.search import SearchBody, to_search_query
 from tests.fakes.corner_shop import APP, NOW_MS
 
 
@@ -16,12 +16,12 @@ def search(
     recommender: Recommender, recent: Sequence[bytes] = (), *, now_ms: int = NOW_MS, **body: Any
 ) -> RecommendationResult:
     """Ask a body of `POST /v1/search/search`."""
-    made = Search.model_validate(body)
+    made = SearchBody.model_validate(body)
     query = to_search_query(made, app_id=APP, user_id=made.user_id or "", now_ms=now_ms)
     return recommender.answer(query, recent, (), now_ms)
 
 
-def found_by(result: RecommendationResult) -> SearchFound:
+def search_result(result: RecommendationResult) -> SearchResult:
     """What was found beside the page."""
     assert result.search is not None
     return result.search

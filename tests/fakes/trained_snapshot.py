@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from actors.models.registry import Learned
+from actors.models.registry import LoadedSnapshot
 from actors.models.snapshot import Snapshot
 from actors.models.user_histories import DAY_S
-from actors.models.validation import trusted
-from cluster.artifacts.snapshots import SnapshotShelf
-from jobs.refresh.build.build import Origin, build
-from jobs.refresh.build.fit import Engine, fit
-from jobs.refresh.data.dataset import Columns, Interactions, from_frame
-from jobs.refresh.recipe import parse
+from actors.models.validation import validate_snapshot
+from cluster.artifacts.snapshots import SnapshotStore
+from jobs.refresh.build.build import SnapshotOrigin, build_snapshot
+from jobs.refresh.build.fit import TrainedEngine, train_engine
+from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
+from jobs.refresh.recipe import parse_recipe
 from tests.fakes.corner_shop import NOW_MS
 
 RING = 30
@@ -73,29 +73,29 @@ def ring_walks(readers: int = 300, seed: int = 6) -> list[tuple[str, str, float,
 def ring_data(readers: int = 300, seed: int = 6) -> Interactions:
     """Make the walks training data."""
     frame = pl.DataFrame(ring_walks(readers, seed), ["reader", "item", "at", "basket"], orient="row")
-    return from_frame(frame, Columns(basket="basket"))
+    return interactions_from_frame(frame, FrameColumns(basket="basket"))
 
 
-def ring_engine(seed: int = 6, **fields: Any) -> Engine:
+def ring_engine(seed: int = 6, **fields: Any) -> TrainedEngine:
     """Train on the ring."""
-    return fit(parse({**RECIPE, **fields}), ring_data(seed=seed))
+    return train_engine(parse_recipe({**RECIPE, **fields}), ring_data(seed=seed))
 
 
-def built(folder: Path, seed: int = 6, **fields: Any) -> tuple[Path, str]:
+def build_ring_snapshot(folder: Path, seed: int = 6, **fields: Any) -> tuple[Path, str]:
     """Train and write a snapshot; return its folder and version."""
-    manifest = build(ring_engine(seed, **fields), folder, written_at_ms=5, origin=Origin())
+    manifest = build_snapshot(ring_engine(seed, **fields), folder, written_at_ms=5, origin=SnapshotOrigin())
     return folder, str(manifest.facts["version"])
 
 
-def learned(folder: Path, seed: int = 6, **fields: Any) -> Learned:
+def load_ring_model(folder: Path, seed: int = 6, **fields: Any) -> LoadedSnapshot:
     """Train, write, and open again."""
-    place, version = built(folder, seed, **fields)
-    return trusted(Snapshot.open(place), version)
+    place, version = build_ring_snapshot(folder, seed, **fields)
+    return validate_snapshot(Snapshot.open(place), version)
 
 
-def published(
-    snapshots: SnapshotShelf, folder: Path, app_id: str, engine_id: str = "default", seed: int = 6
+def publish_ring_snapshot(
+    snapshots: SnapshotStore, folder: Path, app_id: str, engine_id: str = "default", seed: int = 6
 ) -> str:
     """Train and put on the shelf; return the version."""
-    place, _ = built(folder, seed)
+    place, _ = build_ring_snapshot(folder, seed)
     return snapshots.publish(app_id, engine_id, place)

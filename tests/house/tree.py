@@ -65,6 +65,6 @@ def may_know_ray(name: str) -> bool:
     """Is this one of the files that may import Ray?"""
     return (
         name.rsplit("/", 1)[-1] in {"host.py", "driver.py", "app.py", "gateway.py"}
-        or name.startswith(("cluster/runtime/", "cluster/commands/"))
-        or name == "deployments/api/http/hot.py"
+        or name.startswith(("cluster/runtime/", "cluster/local/", "deployments/cli/"))
+        or name in {"deployments/api/hot.py", "deployments/api/http/hot.py"}
     )

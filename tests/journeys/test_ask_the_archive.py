@@ -8,11 +8,11 @@ import pytest
 from starlette.applications import Starlette
 
 from actors.answers.archive.client import LocalArchiveClient
-from actors.answers.archive.host import AnswersHost
+from actors.answers.archive.host import ArchiveHost
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.secrecy import Vault
-from deployments.archive.services import ArchiveConfig, archive_routes, open_archive
+from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
 from tests.fakes.archive import BASE, ArchiveCorner, SmallArchive
 from tests.fakes.corner_shop import upload, withdraw
 from tests.fakes.request_handler import MASTER
@@ -36,12 +36,12 @@ async def corner() -> AsyncIterator[ArchiveCorner]:
     """The archive's door over the real host."""
     clock = SystemClock()
     stores = memory_stores(clock)
-    host = AnswersHost(stores, None, None, clock, SilentMeter())
+    host = ArchiveHost(stores, None, None, clock, SilentMeter())
     means = open_archive(
         stores, Vault(MASTER), LocalArchiveClient(host), clock, ArchiveConfig(app_id=APP, public_url=BASE)
     )
     await means.start()
-    app = Starlette(routes=archive_routes(means))
+    app = Starlette(routes=build_archive_routes(means))
     yield ArchiveCorner(stores, clock, Vault(MASTER), SmallArchive(), means, app)  # type: ignore[arg-type]
     await means.close()
     await host.close()

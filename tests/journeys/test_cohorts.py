@@ -91,10 +91,10 @@ async def test_cohorts_survive_a_restart_and_erased_users_leave_them(
         if settled != "interactions":
             await upload(house, "user", USERS)
         if settled == "users":
-            await house.intake.settle_round(at_once=True)
+            await house.intake.compact_round(at_once=True)
         await house.ask("POST", "/v1/interactions", {"data": INTERACTIONS})
         if settled in ("interactions", "everything"):
-            await house.intake.settle_round(at_once=True)
+            await house.intake.compact_round(at_once=True)
         if settled == "interactions":
             await upload(house, "user", USERS)
     async with open_house(stores, tmp_path) as house:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from actors.recommender.messages import ReaderQuery, RecommendationResult
-from actors.serving.host import RecommenderHost
+from actors.recommender.messages import RecommendationResult, UserQuery
+from actors.serving.host import EngineHost
 from tests.fakes.corner_shop import APP, upload
 from tests.journeys.workshop import Workshop, is_mapped
 from tests.suites.waiting import until
@@ -39,8 +39,8 @@ async def test_completions_come_from_the_snapshot_and_new_titles_beside_it(works
     assert sum(took_s) < 1.0
 
 
-async def titles(host: RecommenderHost, typed: str) -> list[str]:
-    asked = ReaderQuery(
+async def titles(host: EngineHost, typed: str) -> list[str]:
+    asked = UserQuery(
         "autocomplete", APP, "default", typed=typed, completion_fields=("title",), language="en", rows=1
     )
     found = await host.answer(asked)
@@ -48,17 +48,19 @@ async def titles(host: RecommenderHost, typed: str) -> list[str]:
     return [entry["text"] for entry in found.completions["title"]]
 
 
-async def completes(host: RecommenderHost, typed: str, wanted: list[str]) -> bool:
+async def completes(host: EngineHost, typed: str, wanted: list[str]) -> bool:
     return await titles(host, typed) == wanted
 
 
-async def field_of(host: RecommenderHost) -> Any:
-    follower = await host._followers.of(APP)
-    recommender = follower._held
+async def field_of(host: EngineHost) -> Any:
+    follower = await host._followers.get(APP)
+    recommender = follower._active
     catalog = recommender.overlay.catalog
-    return recommender.completions, recommender.completions.of(KEY, catalog, lambda: np.zeros(len(catalog)))
+    return recommender.completions, recommender.completions.get_field(
+        KEY, catalog, lambda: np.zeros(len(catalog))
+    )
 
 
-async def serves(host: RecommenderHost, version: str) -> bool:
+async def serves(host: EngineHost, version: str) -> bool:
     completions, field = await field_of(host)
     return bool(completions.version == version and field.fresh == 0)

@@ -7,12 +7,12 @@ from functools import partial
 
 import pytest
 
-from actors.recommender.messages import ReaderQuery, RecommendationResult
-from actors.serving.host import RecommenderHost
+from actors.recommender.messages import RecommendationResult, UserQuery
+from actors.serving.host import EngineHost
 from cluster.clock import iso_ms
-from jobs.refresh.recipe import parse
-from jobs.refresh.runs.promotion import rollback
-from jobs.refresh.runs.training_source import read_source
+from jobs.refresh.recipe import parse_recipe
+from jobs.refresh.runs.promotion import roll_back_version
+from jobs.refresh.runs.training_source import read_training_source
 from tests.fakes.corner_shop import APP, happen, upload
 from tests.fakes.trained_snapshot import RECIPE, name
 from tests.journeys.workshop import Workshop
@@ -23,7 +23,9 @@ from tests.suites.waiting import until
 async def test_from_clicks_to_a_snapshot_that_serves_and_back(workshop: Workshop) -> None:
     stores, now_ms = workshop.stores, workshop.now_ms
     await workshop.settle_the_ring()
-    assert read_source(workshop.segments, APP, parse(RECIPE)).offsets.keys() >= {"interaction"}
+    assert read_training_source(workshop.segments, APP, parse_recipe(RECIPE)).offsets.keys() >= {
+        "interaction"
+    }
     version, host = workshop.train(), workshop.replica()
     assert await ids(host)
     assert await serves(host, "")
@@ -53,19 +55,19 @@ async def test_from_clicks_to_a_snapshot_that_serves_and_back(workshop: Workshop
     assert await until(clasped) < 1.5
     assert name(13) in await ids(host, rows=5)
 
-    await rollback(stores, workshop.shelf, APP, "default", now_ms=now_ms + 1, by="test")
+    await roll_back_version(stores, workshop.shelf, APP, "default", now_ms=now_ms + 1, by="test")
     took_s = await until(partial(serves, host, ""))
     print(f", back after {took_s:.2f} s")
     assert took_s < 3.0
 
 
-async def ids(host: RecommenderHost, rows: int = 3) -> list[str]:
-    found = await host.answer(ReaderQuery("user_to_products", APP, "default", user_id="gina", rows=rows))
+async def ids(host: EngineHost, rows: int = 3) -> list[str]:
+    found = await host.answer(UserQuery("user_to_products", APP, "default", user_id="gina", rows=rows))
     assert isinstance(found, RecommendationResult), found
     return [product["product_id"] for product in found.products]
 
 
-async def serves(host: RecommenderHost, version: str) -> bool:
+async def serves(host: EngineHost, version: str) -> bool:
     """Look at what serves; there are answers all the while."""
     assert len(await ids(host)) == 3
-    return (await host._followers.of(APP)).serving("default") == version
+    return (await host._followers.get(APP)).serving_version("default") == version

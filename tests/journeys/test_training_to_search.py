@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from actors.recommender.messages import ReaderQuery, RecommendationResult
+from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.retrieval.messages import SearchQuery
 from actors.retrieval.product_texts import ProductTexts
-from actors.serving.host import RecommenderHost
+from actors.serving.host import EngineHost
 from tests.fakes.corner_shop import APP, upload
 from tests.journeys.workshop import Workshop, is_mapped
 from tests.suites.waiting import until
@@ -36,8 +36,12 @@ async def test_searches_are_answered_out_of_the_snapshot_and_new_products_beside
     for replica in (running, later):
         assert await found(replica, "bead nmber 7 ") == before
         assert await serves(replica, version)
-        (laid,) = [one for one in (await texts_of(replica))._index._parts.serving() if one.lay is not None]
-        assert is_mapped(laid.part.rows), "the postings"
+        (laid,) = [
+            one
+            for one in (await texts_of(replica))._index._parts.active_segments()
+            if one.row_mapping is not None
+        ]
+        assert is_mapped(laid.segment.rows), "the postings"
         assert await found(replica, "waxen cords", partial=True, meaning=0.1)
     await upload(workshop.stores, [{"product_id": "clasp", "title": "Silver clasp", "type": "tool"}])
     await upload(workshop.stores, [{"product_id": "ring-07", "title": "Amber pearl", "type": "bead"}])
@@ -50,21 +54,21 @@ async def test_searches_are_answered_out_of_the_snapshot_and_new_products_beside
     assert took_s < 1.0
 
 
-async def texts_of(host: RecommenderHost) -> ProductTexts:
-    follower = await host._followers.of(APP)
-    return follower._held.overlay.texts
+async def texts_of(host: EngineHost) -> ProductTexts:
+    follower = await host._followers.get(APP)
+    return follower._active.overlay.texts
 
 
-async def found(host: RecommenderHost, text: str, **wishes: Any) -> list[str]:
+async def found(host: EngineHost, text: str, **wishes: Any) -> list[str]:
     search = SearchQuery(text=text, original=text, personalization=0, **wishes)
-    told = await host.answer(ReaderQuery("search", APP, "default", rows=20, search=search))
+    told = await host.answer(UserQuery("search", APP, "default", rows=20, search=search))
     assert isinstance(told, RecommendationResult), told
     return [product["product_id"] for product in told.products]
 
 
-async def finds(host: RecommenderHost, text: str, wanted: list[str]) -> bool:
+async def finds(host: EngineHost, text: str, wanted: list[str]) -> bool:
     return await found(host, text, correct=False) == wanted
 
 
-async def serves(host: RecommenderHost, version: str) -> bool:
+async def serves(host: EngineHost, version: str) -> bool:
     return (await texts_of(host)).version == version

@@ -15,13 +15,13 @@ from typing import Any
 import orjson
 import pytest
 
-from actors.intake.compaction import SettleRules
-from actors.intake.loop import IntakeLoop, IntakeRules
+from actors.intake.compaction import CompactionConfig
+from actors.intake.loop import IntakeConfig, IntakeLoop
 from actors.language.embedder import HashingEmbedder
 from actors.serving.client import LocalRecommenderClient
-from actors.serving.host import RecommenderHost
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.segments import SegmentShelf
+from actors.serving.host import EngineHost
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock, iso_ms
 from cluster.meter import SilentMeter
 from cluster.records.access import App, AppSettings
@@ -29,12 +29,12 @@ from cluster.records.issued_key import issue_key
 from cluster.secrecy import Vault
 from cluster.store.connect import open_stores
 from cluster.store.ports.stores import Stores
-from deployments.api.http.endpoints import Means, endpoints
-from deployments.api.http.request_handler import Door
-from deployments.edge.admission import Gate
+from deployments.api.http.endpoints import ApiServices, build_endpoints
+from deployments.api.http.request_handler import RequestHandler
+from deployments.edge.admission import AdmissionServices
 from deployments.edge.keyring import Keyring
-from deployments.edge.limits import Limits as Purses
-from deployments.edge.request_log import Tally
+from deployments.edge.limits import RateLimiter as Purses
+from deployments.edge.request_log import RequestCounts
 from deployments.edge.trace import AccessLog
 from tests.fakes.asgi import call
 from tests.fakes.request_handler import PLENTY
@@ -61,10 +61,10 @@ async def stores(request: pytest.FixtureRequest) -> AsyncIterator[Stores]:
 class House:
     """A door, an intake and a recommender over the same stores and shelf."""
 
-    door: Door
+    door: RequestHandler
     key: str
     intake: IntakeLoop
-    segments: SegmentShelf
+    segments: SegmentStore
     stores: Stores
 
     async def ask(self, method: str, path: str, body: Any = None, status: int = 200) -> Any:
@@ -97,18 +97,20 @@ async def open_house(stores: Stores, shelf: Path) -> AsyncIterator[House]:
     await stores.access.put_key(issued.record)
     keyring = Keyring(stores.access, vault)
     await keyring.refresh()
-    meter, segments = SilentMeter(), SegmentShelf(Shelf.open(shelf))
-    host = RecommenderHost(stores, segments, CLOCK, meter)
+    meter, segments = SilentMeter(), SegmentStore(ArtifactStore.open(shelf))
+    host = EngineHost(stores, segments, CLOCK, meter)
     await host.start()
-    door = Door(
-        endpoints(Means(stores, LocalRecommenderClient(host), CLOCK)),
-        Gate(keyring, Purses(stores.limits, CLOCK), meter, most_bytes=32 << 20),
+    door = RequestHandler(
+        build_endpoints(ApiServices(stores, LocalRecommenderClient(host), CLOCK)),
+        AdmissionServices(keyring, Purses(stores.limits, CLOCK), meter, most_bytes=32 << 20),
         replays=stores.idempotency,
         clock=CLOCK,
-        tally=Tally(),
+        tally=RequestCounts(),
         access_log=AccessLog(0.0, Random(1)),
     )
-    rules = IntakeRules(block_ms=50, lease_ms=1_000, apps_every_s=0.05, settle=SettleRules(every_s=3600))
+    rules = IntakeConfig(
+        block_ms=50, lease_ms=1_000, apps_every_s=0.05, compaction=CompactionConfig(every_s=3600)
+    )
     intake = IntakeLoop(
         stores, segments, HashingEmbedder(), CLOCK, meter, owner=issued.record.key_id, rules=rules
     )
@@ -219,18 +221,18 @@ async def test_a_record_from_upload_to_recommendation_and_through_a_restart(
         await until(is_gone, 5.0)
 
         unsettled = await content_hash(house)
-        assert await house.intake.settle_round(at_once=True) > 0
+        assert await house.intake.compact_round(at_once=True) > 0
         await house.ask("POST", "/v1/interactions", clicks("eve", "bulb-9"))
         half = await content_hash(house)
         assert half != unsettled
         products = await house.recommended("user_to_products", user_id="ann", rows=30)
 
     async with open_house(stores, tmp_path) as again:
-        assert (await stores.changes.settled(APP)).keys() >= {"product", "interaction"}
+        assert (await stores.changes.compacted_offsets(APP)).keys() >= {"product", "interaction"}
         assert await content_hash(again) == half, "what a restart finds is not what was there"
         assert set(await again.recommended("user_to_products", user_id="ann", rows=30)) == set(products)
         assert "kettle-7" not in await again.recommended("user_to_trending", rows=30)
-        await again.intake.settle_round(at_once=True)
+        await again.intake.compact_round(at_once=True)
         assert await content_hash(again) == half
         changed = await again.ask("POST", "/v1/products", {"data": [{**sent[5], "title": "Renamed"}]})
         await again.ended("product", changed["data"]["task_id"])
@@ -269,12 +271,12 @@ async def test_an_erased_reader_is_forgotten_by_every_part(stores: Stores, tmp_p
         await house.ended("user", users["data"]["task_id"])
         await house.ask("POST", "/v1/interactions", clicks("ann", "bulb-1"))
         await house.ask("POST", "/v1/interactions", clicks("bob", "bulb-1"))
-        await house.intake.settle_round(at_once=True)
+        await house.intake.compact_round(at_once=True)
 
         await house.ask("DELETE", "/v1/interactions", {"user_ids": ["ann"]})
         deleted = await house.ask("DELETE", "/v1/users/ann")
         await house.ended("user", deleted["data"]["task_id"])
-        await house.intake.settle_round()
+        await house.intake.compact_round()
 
         assert house.segments.load(APP).interactions["reader"].to_pylist() == ["u:bob"]
         assert house.segments.records(APP, "user") == []

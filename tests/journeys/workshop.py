@@ -11,18 +11,18 @@ import numpy as np
 
 from actors.intake.loop import IntakeLoop
 from actors.language.embedder import HashingEmbedder
-from actors.serving.host import RecommenderHost
-from actors.serving.model_registry import Models
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.snapshots import SnapshotShelf
+from actors.serving.host import EngineHost
+from actors.serving.model_registry import SnapshotLoader
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.snapshots import SnapshotStore
 from cluster.clock import SystemClock, iso_ms
 from cluster.meter import SilentMeter
 from cluster.records.access import App
 from cluster.records.run import Run
 from cluster.store.ports.stores import Stores
-from jobs.refresh.runs.promotion import promote
-from jobs.refresh.runs.training import Bench, Training
+from jobs.refresh.runs.promotion import promote_version
+from jobs.refresh.runs.training import Training, TrainingContext
 from tests.fakes.corner_shop import APP, happen, upload
 from tests.fakes.stores.memory import memory_stores
 from tests.fakes.trained_snapshot import RECIPE, ring_products, ring_walks
@@ -37,15 +37,15 @@ class Workshop:
     folder: Path
     stores: Stores = field(default_factory=lambda: memory_stores(SystemClock()))
     now_ms: int = field(default_factory=SystemClock().now_ms)
-    replicas: list[RecommenderHost] = field(default_factory=list)
+    replicas: list[EngineHost] = field(default_factory=list)
 
     @property
-    def shelf(self) -> Shelf:
-        return Shelf.open(self.folder / "shelf")
+    def shelf(self) -> ArtifactStore:
+        return ArtifactStore.open(self.folder / "shelf")
 
     @property
-    def segments(self) -> SegmentShelf:
-        return SegmentShelf(self.shelf)
+    def segments(self) -> SegmentStore:
+        return SegmentStore(self.shelf)
 
     async def settle_the_ring(self, *more: dict[str, Any]) -> None:
         """Let the ring's products, some more, and a month-old walk round the ring stand on the shelf."""
@@ -56,7 +56,7 @@ class Workshop:
             self.stores, self.segments, HashingEmbedder(), SystemClock(), SilentMeter(), owner="test"
         )
         await intake.apply_round()
-        assert await intake.settle_round(at_once=True) > 0
+        assert await intake.compact_round(at_once=True) > 0
 
     def _walks(self) -> list[dict[str, Any]]:
         walks = sorted(ring_walks(readers=120), key=lambda walk: walk[2])
@@ -79,7 +79,7 @@ class Workshop:
 
     def _trained(self, run_id: str) -> str:
         run = Run(app_id=APP, engine_id="default", run_id=run_id, recipe=RECIPE, created_at=5)
-        bench = Bench(self.shelf, self.segments, self.folder / "scratch" / run_id, "release")
+        bench = TrainingContext(self.shelf, self.segments, self.folder / "scratch" / run_id, "release")
         training = Training(run, bench, lambda what, share: None, None, None)
         for _, stage in training.stages():
             stage()
@@ -89,15 +89,15 @@ class Workshop:
 
     async def promote(self, version: str) -> None:
         """Let a version serve."""
-        await promote(
+        await promote_version(
             self.stores, self.shelf, APP, "default", version, now_ms=self.now_ms, by="test", force="a test"
         )
 
-    def replica(self) -> RecommenderHost:
+    def replica(self) -> EngineHost:
         """Open one more replica of the engine."""
-        models = Models(SnapshotShelf(self.shelf), self.folder / "cache")
+        models = SnapshotLoader(SnapshotStore(self.shelf), self.folder / "cache")
         self.replicas.append(
-            RecommenderHost(self.stores, self.segments, SystemClock(), SilentMeter(), models=models)
+            EngineHost(self.stores, self.segments, SystemClock(), SilentMeter(), models=models)
         )
         return self.replicas[-1]
 

@@ -12,24 +12,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from actors.history import threads as rules
-from actors.intake.steps import prepare
+from actors.intake.steps import prepare_batch
 from actors.language.embedder import HashingEmbedder
-from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.run_folders import RUNS
-from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.segments import SegmentStore
 from cluster.ids import new_task_id
 from cluster.records.experiment import Experiment
 from cluster.records.exposure import Exposure
-from cluster.records.logged_query import Searched, pseudonym
+from cluster.records.logged_query import LoggedQuery, pseudonym
 from cluster.records.question import Answer, CitedPassage, Question
 from cluster.records.recent_event import RecentEvent
 from cluster.records.validation.upload import parse_upload
 from cluster.store.connect import OpenStores
 from cluster.store.ports.stores import Stores
-from jobs.ingest.pipeline import Order, ingest
+from jobs.ingest.pipeline import IngestOrder, ingest
 from jobs.refresh.recipe import Recipe
-from jobs.refresh.runs.checkpoint import Checkpoints
-from jobs.refresh.runs.training_source import read_source
+from jobs.refresh.runs.checkpoint import CheckpointStore
+from jobs.refresh.runs.training_source import read_training_source
 from tests.suites.redis_process import RedisProcess
 
 APP = "shop"
@@ -97,15 +97,15 @@ async def live(stores: OpenStores, now_ms: int, at: str) -> None:
     )
     salt = await stores.queries.salt(APP)
     for reader in (f"u:{USER}", f"a:{VISITOR}"):
-        noted = Searched(now_ms - 60_000, "search", QUERY, 3, reader=pseudonym(salt, reader), typist="t")
+        noted = LoggedQuery(now_ms - 60_000, "search", QUERY, 3, reader=pseudonym(salt, reader), typist="t")
         await stores.queries.append(APP, [noted])
     await _asks(stores, now_ms)
     await _meets_an_experiment(stores, now_ms)
     await stores.pages.show(APP, f"u:{USER}", "page-1", ["p1", "p2"])
     await stores.pages.show(APP, f"a:{VISITOR}", "page-2", ["p1"])
     # as releases before this one named them
-    await stores.server.ask_slow("SET", f"{{{APP}}}:question-count:20000:u:{USER}", 3)
-    await stores.server.ask_slow("RPUSH", f"{{{APP}}}:page:a:{VISITOR}:page-3", "p1")
+    await stores.server.execute_slow("SET", f"{{{APP}}}:question-count:20000:u:{USER}", 3)
+    await stores.server.execute_slow("RPUSH", f"{{{APP}}}:page:a:{VISITOR}:page-3", "p1")
     await stores.idempotency.begin(APP, "key-1", "digest")
     reply = orjson.dumps({"message": "success", "data": {"title": TITLE}})
     await stores.idempotency.finish(APP, "key-1", 200, reply, [f"u:{USER}"])
@@ -128,22 +128,22 @@ async def _asks(stores: Stores, now_ms: int) -> None:
         await stores.questions.write(question, done, shown, holder="one", until_ms=now_ms + 60_000)
         name = f"u:{USER}" if number == 0 else f"a:{VISITOR}"
         await stores.questions.count(APP, name, now_ms // DAY_MS)
-        await stores.questions.note_asked(APP, QUESTION, name, now_ms // DAY_MS)
+        await stores.questions.record_question(APP, QUESTION, name, now_ms // DAY_MS)
         await stores.questions.remember(APP, f"digest-{number}", question.question_id, ttl_ms=DAY_MS)
     before = await stores.threads.read(APP, USER)
-    after = rules.asked(before, "question-0", QUESTION, None, now_ms)
-    assert await stores.threads.swap(APP, USER, before, after)
+    after = rules.add_question(before, "question-0", QUESTION, None, now_ms)
+    assert await stores.threads.compare_and_set(APP, USER, before, after)
     named = await stores.threads.read(APP, USER)
     thread = named.threads["question-0"].model_copy(
         update={"title": TITLE, "subscribed": True, "has_new": True}
     )
-    assert await stores.threads.swap(
+    assert await stores.threads.compare_and_set(
         APP, USER, named, named.model_copy(update={"threads": {"question-0": thread}})
     )
 
 
 async def _meets_an_experiment(stores: Stores, now_ms: int) -> None:
-    book = await stores.experiments.book(APP)
+    book = await stores.experiments.read_all(APP)
     for experiment in book.experiments:
         met = Exposure("a", now_ms)
         await stores.experiments.assign(experiment, [f"u:{USER}", f"a:{VISITOR}"], met, "take")
@@ -158,7 +158,7 @@ async def open_experiment(stores: Stores, now_ms: int) -> None:
             "variants": variants, "entry_salt": "entry-salt", "variant_salt": "variant-salt", "created_at": now_ms,
         }
     )  # fmt: skip
-    assert await stores.experiments.swap(one, 0) is not None
+    assert await stores.experiments.compare_and_set(one, 0) is not None
 
 
 async def be_refused(stores: OpenStores, folder: Path, now_ms: int) -> None:
@@ -175,8 +175,8 @@ async def be_refused(stores: OpenStores, folder: Path, now_ms: int) -> None:
         now_ms=now_ms,
         errors=[f"user {USER} is no good"],
     )
-    assert prepare("user", poison, HashingEmbedder()).failed
-    await stores.server.ask_slow(
+    assert prepare_batch("user", poison, HashingEmbedder()).failed
+    await stores.server.execute_slow(
         "XADD", f"{{{APP}}}:quarantine", "*", "kind", "batch", "noun", "user", "id", "t", "reason", "no",
         "at", now_ms, "payload", poison,
     )  # fmt: skip
@@ -186,15 +186,15 @@ async def be_refused(stores: OpenStores, folder: Path, now_ms: int) -> None:
     ]
     path = folder / "people.jsonl"
     path.write_bytes(b"\n".join(map(orjson.dumps, rows)))
-    await ingest(Order(str(path), "user", APP), stores, state_dir=folder / "ingest")
+    await ingest(IngestOrder(str(path), "user", APP), stores, state_dir=folder / "ingest")
     path.unlink()
 
 
-def leave_checkpoints(shelf: Shelf, recipe: Recipe, *run_ids: str) -> None:
+def leave_checkpoints(shelf: ArtifactStore, recipe: Recipe, *run_ids: str) -> None:
     """Leave the data of runs on the shelf, as workers that died do."""
-    source = read_source(SegmentShelf(shelf), APP, recipe)
+    source = read_training_source(SegmentStore(shelf), APP, recipe)
     for run_id in run_ids:
-        Checkpoints(shelf, APP, run_id, folder=RUNS).put_source(source)
+        CheckpointStore(shelf, APP, run_id, folder=RUNS).put_source(source)
 
 
 # --- searching ----------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def leave_checkpoints(shelf: Shelf, recipe: Recipe, *run_ids: str) -> None:
 
 async def traces_in_redis(stores: OpenStores) -> list[str]:
     """Search the name, the type's own form and every byte of every key."""
-    ask, cursor, found = stores.server.ask_slow, b"0", list[str]()
+    ask, cursor, found = stores.server.execute_slow, b"0", list[str]()
     while True:
         cursor, names = await ask("SCAN", cursor, "COUNT", 500)
         for name in names:

@@ -30,7 +30,7 @@ class ChangeLogSuite:
         assert await stores.changes.last(APP, "product") == "0"
         assert await stores.changes.first(APP, "product") == "0"
         assert await stores.changes.read(APP, {"product": "0"}, count=5, block_ms=0) == []
-        assert await stores.changes.settled(APP) == {}
+        assert await stores.changes.compacted_offsets(APP) == {}
 
     async def test_changes_come_after_the_offset_oldest_first(self, stores: Stores) -> None:
         offsets = await self.write(stores, 5)
@@ -53,11 +53,11 @@ class ChangeLogSuite:
         assert found == {"product": products[1:], "user": users, "interaction": [clicked]}
 
     async def test_what_somebody_waits_for_is_remembered_by_noun(self, stores: Stores) -> None:
-        assert await stores.changes.wanted(APP) == {}
-        await stores.changes.want(APP, {"product": "3-0", "interaction": "4-1"})
-        await stores.changes.want(APP, {"product": "5-0"})
-        assert await stores.changes.wanted(APP) == {"product": "5-0", "interaction": "4-1"}
-        assert await stores.changes.wanted(OTHER) == {}
+        assert await stores.changes.requested_compactions(APP) == {}
+        await stores.changes.request_compaction(APP, {"product": "3-0", "interaction": "4-1"})
+        await stores.changes.request_compaction(APP, {"product": "5-0"})
+        assert await stores.changes.requested_compactions(APP) == {"product": "5-0", "interaction": "4-1"}
+        assert await stores.changes.requested_compactions(OTHER) == {}
 
     async def test_apps_have_logs_of_their_own(self, stores: Stores) -> None:
         await self.write(stores, 1)
@@ -88,8 +88,8 @@ class ChangeLogSuite:
 
     async def test_settling_trims_what_stands_on_the_shelf(self, stores: Stores) -> None:
         offsets = await self.write(stores, 5)
-        assert await stores.changes.settle(APP, "product", offsets[2], NOW) == 3
-        assert await stores.changes.settled(APP) == {"product": offsets[2]}
+        assert await stores.changes.compact(APP, "product", offsets[2], NOW) == 3
+        assert await stores.changes.compacted_offsets(APP) == {"product": offsets[2]}
         left = await stores.changes.read(APP, {"product": "0"}, count=10, block_ms=0)
         assert [change.offset for change in left] == offsets[3:]
         assert await stores.changes.first(APP, "product") == offsets[2]
@@ -97,7 +97,7 @@ class ChangeLogSuite:
 
     async def test_a_log_trimmed_empty_remembers_where_it_ended(self, stores: Stores) -> None:
         offsets = await self.write(stores, 2)
-        await stores.changes.settle(APP, "product", offsets[-1], NOW)
+        await stores.changes.compact(APP, "product", offsets[-1], NOW)
         assert await stores.changes.last(APP, "product") == offsets[-1]
         assert await stores.changes.first(APP, "product") == offsets[-1]
         (later,) = await self.write(stores, 1)
@@ -105,38 +105,38 @@ class ChangeLogSuite:
 
     async def test_the_slowest_live_follower_holds_the_log_back(self, stores: Stores) -> None:
         offsets = await self.write(stores, 5)
-        await stores.changes.note_follower(APP, "slow", {"product": offsets[0]}, NOW)
-        await stores.changes.note_follower(APP, "quick", {"product": offsets[4], "user": "0"}, NOW)
-        assert await stores.changes.settle(APP, "product", offsets[3], NOW + TEN_MINUTES) == 1
-        assert await stores.changes.settled(APP) == {"product": offsets[3]}
+        await stores.changes.record_follower(APP, "slow", {"product": offsets[0]}, NOW)
+        await stores.changes.record_follower(APP, "quick", {"product": offsets[4], "user": "0"}, NOW)
+        assert await stores.changes.compact(APP, "product", offsets[3], NOW + TEN_MINUTES) == 1
+        assert await stores.changes.compacted_offsets(APP) == {"product": offsets[3]}
         assert await stores.changes.first(APP, "product") == offsets[0]
-        await stores.changes.note_follower(APP, "slow", {"product": offsets[1]}, NOW + TEN_MINUTES)
-        assert await stores.changes.settle(APP, "product", offsets[3], NOW + TEN_MINUTES) == 1
+        await stores.changes.record_follower(APP, "slow", {"product": offsets[1]}, NOW + TEN_MINUTES)
+        assert await stores.changes.compact(APP, "product", offsets[3], NOW + TEN_MINUTES) == 1
 
     async def test_a_silent_follower_stops_counting_after_ten_minutes(self, stores: Stores) -> None:
         offsets = await self.write(stores, 3)
-        await stores.changes.note_follower(APP, "gone", {"product": "0"}, NOW)
-        assert await stores.changes.settle(APP, "product", offsets[1], NOW + TEN_MINUTES) == 0
-        assert await stores.changes.settle(APP, "product", offsets[1], NOW + TEN_MINUTES + 1) == 2
+        await stores.changes.record_follower(APP, "gone", {"product": "0"}, NOW)
+        assert await stores.changes.compact(APP, "product", offsets[1], NOW + TEN_MINUTES) == 0
+        assert await stores.changes.compact(APP, "product", offsets[1], NOW + TEN_MINUTES + 1) == 2
 
     async def test_nothing_behind_the_settled_offset_is_trimmed_for_quick_followers(
         self, stores: Stores
     ) -> None:
         offsets = await self.write(stores, 3)
-        await stores.changes.note_follower(APP, "quick", {"product": offsets[2]}, NOW)
-        assert await stores.changes.settle(APP, "product", offsets[0], NOW) == 1
-        assert await stores.changes.settle(APP, "product", "0", NOW) == 0
+        await stores.changes.record_follower(APP, "quick", {"product": offsets[2]}, NOW)
+        assert await stores.changes.compact(APP, "product", offsets[0], NOW) == 1
+        assert await stores.changes.compact(APP, "product", "0", NOW) == 0
         assert len(await stores.changes.read(APP, {"product": "0"}, count=5, block_ms=0)) == 2
 
     async def test_the_settled_offset_never_goes_back(self, stores: Stores) -> None:
         offsets = await self.write(stores, 3)
-        await stores.changes.settle(APP, "product", offsets[2], NOW)
-        await stores.changes.settle(APP, "product", offsets[0], NOW)
-        assert await stores.changes.settled(APP) == {"product": offsets[2]}
+        await stores.changes.compact(APP, "product", offsets[2], NOW)
+        await stores.changes.compact(APP, "product", offsets[0], NOW)
+        assert await stores.changes.compacted_offsets(APP) == {"product": offsets[2]}
 
     async def test_offsets_are_compared_as_numbers(self, stores: Stores) -> None:
-        await stores.changes.settle(APP, "product", "9-9", NOW)
-        await stores.changes.settle(APP, "product", "10-2", NOW)
-        await stores.changes.settle(APP, "product", "10-10", NOW)
-        await stores.changes.settle(APP, "product", "10-9", NOW)
-        assert await stores.changes.settled(APP) == {"product": "10-10"}
+        await stores.changes.compact(APP, "product", "9-9", NOW)
+        await stores.changes.compact(APP, "product", "10-2", NOW)
+        await stores.changes.compact(APP, "product", "10-10", NOW)
+        await stores.changes.compact(APP, "product", "10-9", NOW)
+        assert await stores.changes.compacted_offsets(APP) == {"product": "10-10"}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cluster.store.connect import OpenStores, open_stores
 from cluster.store.ports.stores import RecordPut
-from tests.suites.doing import APP, accept, apply, body, claim_one, did, put
+from tests.suites.doing import APP, accept, apply, body, claim_one, put, view_interaction
 from tests.suites.redis_process import RedisProcess
 
 OLD = [f"old-{n}" for n in range(20)]
@@ -111,7 +111,7 @@ async def flip_record_bits(flips: int, *, seed: int = 1) -> FlipFigures:
         server.start()
         async with open_stores(server.url, hot_s=5.0, slow_s=10.0) as stores:
             found = dict(zip(names, await stores.records.get_many(APP, "product", names), strict=True))
-            aside = await stores.server.ask_slow("XLEN", f"{{{APP}}}:quarantine")
+            aside = await stores.server.execute_slow("XLEN", f"{{{APP}}}:quarantine")
             assert await stores.records.ids(APP, "product") == sorted(set(names) - set(victims))
         return FlipFigures(
             flipped=flips,
@@ -140,7 +140,9 @@ async def flip_anywhere(flips: int, *, seed: int = 1) -> NoiseFigures:
     try:
         async with open_stores(server.url, hot_s=5.0, slow_s=10.0) as stores:
             await put(stores, *puts(OLD), task_id="old")
-            await stores.interactions.append(APP, b"[]", [("u1", "v1", did(1)), ("", "v2", did(2))])
+            await stores.interactions.append(
+                APP, b"[]", [("u1", "v1", view_interaction(1)), ("", "v2", view_interaction(2))]
+            )
             await accept(stores, "waiting", NEW)
         server.kill()
         log = server.append_only_file

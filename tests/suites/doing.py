@@ -80,6 +80,6 @@ async def remove(stores: Stores, *record_ids: str, noun: Noun = "product", app_i
     assert await stores.intake.apply_remove(await claim_one(stores, app_id=app_id), record_ids, now_ms=NOW)
 
 
-def did(n: int, product_id: str = "p1", kind: str = "product_detail_page_view") -> bytes:
+def view_interaction(n: int, product_id: str = "p1", kind: str = "product_detail_page_view") -> bytes:
     """The n-th thing somebody did, packed."""
     return RecentEvent(kind, (product_id,), NOW + n).pack()

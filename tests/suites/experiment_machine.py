@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from actors.experiments.assignment import takes_part, variant_for
+from actors.experiments.assignment import is_eligible, select_variant
 from actors.experiments.client import LocalExperimentClient
-from actors.experiments.lifecycle import ExperimentDesk
-from actors.experiments.messages import Edit, ExperimentEvent
+from actors.experiments.lifecycle import ExperimentLifecycle
+from actors.experiments.messages import ExperimentEvent, ExperimentUpdate
 from cluster.errors import Conflict, Invalid
 from cluster.records.experiment import STEPS, Experiment, Status
 from cluster.store.ports.stores import Stores
@@ -53,7 +53,7 @@ class ExperimentMachine(RuleBasedStateMachine):
         self._loop = asyncio.new_event_loop()
         self._clock = StillClock()
         self._stores, self._close = self._do(self.open())
-        self._desk = ExperimentDesk(self._stores, self._clock)
+        self._desk = ExperimentLifecycle(self._stores, self._clock)
         self._clients = [LocalExperimentClient(self._stores.experiments, self._clock) for _ in range(2)]
         self.given: dict[str, Given] = {}
         self.seen: dict[str, Experiment] = {}
@@ -90,7 +90,7 @@ class ExperimentMachine(RuleBasedStateMachine):
     def step(self, slug: str, step: str) -> None:
         """An administrator takes a step, legal or not."""
         before, now_ms = self.seen[slug], self._clock.now_ms()
-        stands = before.standing(now_ms)
+        stands = before.status_at(now_ms)
         legal = TARGETS[step] in STEPS[stands] or (step == "schedule" and stands == "Scheduled")
         if step == "pause":
             legal = stands == "Active"
@@ -105,7 +105,7 @@ class ExperimentMachine(RuleBasedStateMachine):
             assert legal
             assert slug in SLICES
             assert any(
-                self.seen[other].standing(now_ms) in ("Active", "Scheduled")
+                self.seen[other].status_at(now_ms) in ("Active", "Scheduled")
                 for other in SLICES
                 if other != slug
             )
@@ -120,11 +120,13 @@ class ExperimentMachine(RuleBasedStateMachine):
     def edit(self, slug: str, traffic: float, weight: int) -> None:
         """An administrator changes traffic and weights, perhaps while it runs; nobody's variant may change by that."""
         before, now_ms = self.seen[slug], self._clock.now_ms()
-        stands = before.standing(now_ms)
+        stands = before.status_at(now_ms)
         same = traffic == before.traffic and weight == before.variants[1].weight
         legal = same or stands == "Draft" or (stands in ("Active", "Scheduled") and traffic >= before.traffic)
         try:
-            after = self._do(self._desk.edit(APP, slug, Edit(traffic=traffic, weights={"b": weight})))
+            after = self._do(
+                self._desk.edit(APP, slug, ExperimentUpdate(traffic=traffic, weights={"b": weight}))
+            )
         except Invalid:
             assert not legal
         else:
@@ -147,10 +149,10 @@ class ExperimentMachine(RuleBasedStateMachine):
         replies = self._do(_together([self._clients[(at + n) % 2].record(event) for n in range(times)]))
         assert len({(one.in_experiment, one.variant.variant_id) for one in replies}) == 1
         experiment, given, readers = self.seen[slug], self.given[slug], event.readers
-        running = experiment.runs(self._clock.now_ms())
+        running = experiment.is_running_at(self._clock.now_ms())
         held = next((given.variant[reader] for reader in readers if reader in given.variant), None)
-        if held is None and running and takes_part(experiment, readers[0]):
-            held = (variant_for(experiment, readers[0]).variant_id, readers[0])
+        if held is None and running and is_eligible(experiment, readers[0]):
+            held = (select_variant(experiment, readers[0]).variant_id, readers[0])
         if held is None:
             assert (replies[0].in_experiment, replies[0].variant.variant_id) == (False, "a")
             return
@@ -165,7 +167,7 @@ class ExperimentMachine(RuleBasedStateMachine):
             return
         event = ExperimentEvent(APP, slug, user, visitor, variant_name=name)
         reply = self._do(self._clients[0].record(event))
-        running = self.seen[slug].runs(self._clock.now_ms())
+        running = self.seen[slug].is_running_at(self._clock.now_ms())
         assert (reply.in_experiment, reply.variant.variant_id) == (running, name)
         if running:
             given = self.given[slug]
@@ -193,7 +195,7 @@ class ExperimentMachine(RuleBasedStateMachine):
     def no_two_experiments_of_a_layer_share_a_reader(self) -> None:
         """Whoever runs beside another one has another part of the layer."""
         now_ms = self._clock.now_ms()
-        running = {slug for slug in SLICES if slug in self.seen and self.seen[slug].runs(now_ms)}
+        running = {slug for slug in SLICES if slug in self.seen and self.seen[slug].is_running_at(now_ms)}
         assert not ("both" in running and len(running) > 1)
 
     def _remember(self, given: Given, readers: tuple[str, ...], held: tuple[str, str]) -> None:
@@ -204,7 +206,7 @@ class ExperimentMachine(RuleBasedStateMachine):
                 given.ids.setdefault(held[1], set()).add(reader)
 
     def _look(self) -> None:
-        self.seen = {one.slug: one for one in self._do(self._desk.all(APP))}
+        self.seen = {one.slug: one for one in self._do(self._desk.list_experiments(APP))}
 
     def _do(self, work: Awaitable[Result]) -> Result:
         async def run() -> Result:

@@ -38,37 +38,42 @@ class ExperimentSuite:
 
     async def test_an_experiment_reads_back_by_id_and_slug(self, stores: Stores) -> None:
         assert await stores.experiments.version(APP) == 0
-        written = await stores.experiments.swap(an_experiment(name="Żółw"), 0)
+        written = await stores.experiments.compare_and_set(an_experiment(name="Żółw"), 0)
         assert written is not None
         assert written.revision == 1
-        book = await stores.experiments.book(APP)
+        book = await stores.experiments.read_all(APP)
         assert (book.version, book.experiments) == (1, (written,))
         assert book.find("id-one") == book.find("one") == written
         assert book.find("One") is None
         assert await stores.experiments.version(APP) == 1
-        assert (await stores.experiments.book(OTHER)).experiments == ()
+        assert (await stores.experiments.read_all(OTHER)).experiments == ()
 
     async def test_only_who_saw_the_newest_book_may_write(self, stores: Stores) -> None:
-        first = await stores.experiments.swap(an_experiment(), 0)
+        first = await stores.experiments.compare_and_set(an_experiment(), 0)
         assert first is not None
-        assert await stores.experiments.swap(an_experiment("two"), 0) is None
-        assert await stores.experiments.swap(an_experiment(), 1) is None
-        second = await stores.experiments.swap(first.model_copy(update={"name": "changed"}), 1)
+        assert await stores.experiments.compare_and_set(an_experiment("two"), 0) is None
+        assert await stores.experiments.compare_and_set(an_experiment(), 1) is None
+        second = await stores.experiments.compare_and_set(first.model_copy(update={"name": "changed"}), 1)
         assert second is not None
-        assert await stores.experiments.swap(first, 2) is None
-        assert (await stores.experiments.book(APP)).experiments == (second,)
+        assert await stores.experiments.compare_and_set(first, 2) is None
+        assert (await stores.experiments.read_all(APP)).experiments == (second,)
 
     async def test_of_many_writers_at_once_one_gets_through(self, stores: Stores) -> None:
-        made = await asyncio.gather(*(stores.experiments.swap(an_experiment(f"n{n}"), 0) for n in range(10)))
+        made = await asyncio.gather(
+            *(stores.experiments.compare_and_set(an_experiment(f"n{n}"), 0) for n in range(10))
+        )
         assert len([one for one in made if one is not None]) == 1
 
     async def test_a_slug_belongs_to_one_experiment_until_it_is_given_up(self, stores: Stores) -> None:
-        first = await stores.experiments.swap(an_experiment(), 0)
+        first = await stores.experiments.compare_and_set(an_experiment(), 0)
         assert first is not None
         other = an_experiment(experiment_id="id-other")
-        assert await stores.experiments.swap(other, 1) is None
-        assert await stores.experiments.swap(first.model_copy(update={"slug": "renamed"}), 1) is not None
-        assert await stores.experiments.swap(other, 2) is not None
+        assert await stores.experiments.compare_and_set(other, 1) is None
+        assert (
+            await stores.experiments.compare_and_set(first.model_copy(update={"slug": "renamed"}), 1)
+            is not None
+        )
+        assert await stores.experiments.compare_and_set(other, 2) is not None
 
     async def test_a_variant_once_taken_stays(self, stores: Stores) -> None:
         one = an_experiment()
@@ -146,7 +151,7 @@ class ExperimentSuite:
         assert await stores.experiments.assign(one, readers, met("b"), "take") == first
         assert [row async for row in stores.experiments.exposures(APP, one.experiment_id)] != []
         assert await stores.experiments.erase_exposures(APP, [readers[0]]) == 0, "no such experiment yet"
-        await stores.experiments.swap(one, 0)
+        await stores.experiments.compare_and_set(one, 0)
         assert await stores.experiments.erase_exposures(APP, [readers[0]]) == 2
 
     async def test_all_exposures_can_be_gone_through(self, stores: Stores) -> None:
@@ -157,8 +162,8 @@ class ExperimentSuite:
         assert found == {f"u:{n}": met("ab"[n % 2], NOW + n, person=f"u:{n}") for n in range(1_200)}
 
     async def test_with_a_person_all_their_ids_are_forgotten_and_nobody_elses(self, stores: Stores) -> None:
-        one = await stores.experiments.swap(an_experiment(), 0)
-        two = await stores.experiments.swap(an_experiment("two"), 1)
+        one = await stores.experiments.compare_and_set(an_experiment(), 0)
+        two = await stores.experiments.compare_and_set(an_experiment("two"), 1)
         assert one is not None
         assert two is not None
         await stores.experiments.assign(one, ["a:x"], met("a"), "take")
@@ -172,7 +177,7 @@ class ExperimentSuite:
         assert [reader async for reader, _ in stores.experiments.exposures(APP, "id-two")] == ["u:bob"]
 
     async def test_counts_of_what_was_served_add_up(self, stores: Stores) -> None:
-        await stores.experiments.note_served(APP, "id-one", {"a:count": 2, "a:under_10": 1})
-        await stores.experiments.note_served(APP, "id-one", {"a:count": 3})
+        await stores.experiments.record_served(APP, "id-one", {"a:count": 2, "a:under_10": 1})
+        await stores.experiments.record_served(APP, "id-one", {"a:count": 3})
         assert await stores.experiments.served(APP, "id-one") == {"a:count": 5, "a:under_10": 1}
         assert await stores.experiments.served(APP, "id-two") == {}

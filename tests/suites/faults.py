@@ -14,7 +14,7 @@ import orjson
 from cluster.errors import HouseError, Unavailable
 from cluster.store.connect import OpenStores, open_stores
 from cluster.store.ports.stores import Batch, RecordPut
-from tests.suites.doing import APP, NOW, body, did
+from tests.suites.doing import APP, NOW, body, view_interaction
 from tests.suites.redis_process import RedisProcess
 
 
@@ -75,7 +75,7 @@ class Load:
     async def _click(self) -> None:
         self._count += 1
         name = f"click-{self._count}"
-        recents = [(f"u{self._count % 50}", f"v{self._count % 70}", did(self._count))]
+        recents = [(f"u{self._count % 50}", f"v{self._count % 70}", view_interaction(self._count))]
         await self._stores.interactions.append(APP, orjson.dumps([name]), recents)
         self._journal.appended.add(name)
 
@@ -199,7 +199,9 @@ async def pause_under_load(stop_s: float, *, readers: int = 32) -> PauseFigures:
                         answers.append((begin, time.monotonic() - begin, False))
                     await asyncio.sleep(0.01)
 
-            await stores.interactions.append(APP, b"[]", [("u1", "v1", did(n)) for n in range(50)])
+            await stores.interactions.append(
+                APP, b"[]", [("u1", "v1", view_interaction(n)) for n in range(50)]
+            )
             reading = [asyncio.create_task(read()) for _ in range(readers)]
             await asyncio.sleep(1.0)
             files, memory = _open_files(), _memory_mb()

@@ -12,18 +12,18 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from actors.intake.compaction import Settler
-from actors.intake.query_compaction import QuerySettler
-from actors.intake.segment_rebuilder import Rebuilder
+from actors.intake.compaction import ChangeLogCompactor
+from actors.intake.query_compaction import QueryCompactor
+from actors.intake.segment_rebuilder import SegmentRebuilder
 from actors.language.embedder import HashingEmbedder
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.query_log import QueryShelf
-from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.query_log import QueryLogStore
+from cluster.artifacts.segments import SegmentStore
 from cluster.meter import SilentMeter
 from cluster.records.access import Limits, new_app_settings
 from cluster.store.connect import OpenStores
-from deployments.api.http.query_log_writer import QueryBook
-from deployments.edge.signatures import sign_reader
+from deployments.api.http.query_log_writer import QueryLogWriter
+from deployments.edge.signatures import sign_user_id
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import BROWSER, Corner, StillClock, open_corner
 
@@ -42,9 +42,9 @@ class Flood:
     stores: OpenStores
     corner: Corner
     clock: StillClock
-    book: QueryBook
-    settler: Settler
-    queries: QuerySettler
+    book: QueryLogWriter
+    settler: ChangeLogCompactor
+    queries: QueryCompactor
     random: Random = field(default_factory=lambda: Random(7))
     writes: int = 0
     requests: int = 0
@@ -58,7 +58,7 @@ class Flood:
     async def open(cls, stores: OpenStores, folder: Path) -> Flood:
         """Open a door with a production app, and who settles what it takes."""
         clock = StillClock()
-        book = QueryBook(stores.queries, clock)
+        book = QueryLogWriter(stores.queries, clock)
         corner = await open_corner(clock=clock, stores=stores, query_log=book)
         # The app's whole rate for strangers: the bounds under test are the others.
         limits = Limits(queries_per_s=50, query_burst=100)
@@ -66,11 +66,11 @@ class Flood:
             update={"limits": limits, "publishable_experiments": True, "address_share": 1.0}
         )
         await corner.open_app(APP, "production", settings)
-        shelf = Shelf.open(folder)
-        segments = SegmentShelf(shelf, clock)
-        rebuilder = Rebuilder(stores, segments, HashingEmbedder(), clock)
-        settler = Settler(stores.changes, segments, rebuilder, clock, SilentMeter())
-        queries = QuerySettler(stores.queries, QueryShelf(shelf, clock), clock, SilentMeter())
+        shelf = ArtifactStore.open(folder)
+        segments = SegmentStore(shelf, clock)
+        rebuilder = SegmentRebuilder(stores, segments, HashingEmbedder(), clock)
+        settler = ChangeLogCompactor(stores.changes, segments, rebuilder, clock, SilentMeter())
+        queries = QueryCompactor(stores.queries, QueryLogStore(shelf, clock), clock, SilentMeter())
         return cls(stores, corner, clock, book, settler, queries)
 
     async def memory(self) -> int:
@@ -94,14 +94,14 @@ class Flood:
         self._worked_ms = self.clock.now_ms()
         await self.book.write()
         self.peak = max(self.peak, await self.memory())
-        await self.settler.round([APP], at_once=True)
-        await self.queries.round([APP], at_once=True)
+        await self.settler.run_once([APP], at_once=True)
+        await self.queries.run_once([APP], at_once=True)
 
     async def _look_at(self, product_id: str) -> None:
         """The honest reader, signed in, looks at a product, and tries again when told to."""
         secret = self.corner.secret(APP).encode()
         event = {"type": "product_detail_page_view", "user_id": "honest", "product_ids": [product_id]}
-        body = {"data": [event], "user_hash": sign_reader(secret, "honest")}
+        body = {"data": [event], "user_hash": sign_user_id(secret, "honest")}
         for _ in range(100):
             answer = await self._send("/v1/interactions", body, "198.18.0.1")
             if answer.status == 200:

@@ -76,7 +76,7 @@ class IntakeSuite:
         await accept(stores, "t1")
         assert await stores.intake.depth(APP) == 1
 
-    async def test_a_full_intake_says_so_and_takes_nothing(self, narrow: Stores) -> None:
+    async def test_a_full_intake_refuses(self, narrow: Stores) -> None:
         for n in range(3):
             await accept(narrow, f"t{n}")
         with pytest.raises(TooMany) as refused:
@@ -93,7 +93,7 @@ class IntakeSuite:
         assert await stores.intake.claim("one", [APP], count=10, block_ms=0)
         assert await stores.intake.claim("two", [APP], count=10, block_ms=0) == []
 
-    async def test_a_restarted_consumer_gets_back_what_it_held(self, stores: Stores) -> None:
+    async def test_a_restarted_consumer_gets_its_batches_back(self, stores: Stores) -> None:
         await accept(stores, "t1")
         await accept(stores, "t2")
         before = await stores.intake.claim("worker", [APP], count=10, block_ms=0)

@@ -171,7 +171,7 @@ class IntakeMachine(RuleBasedStateMachine):
     # --- what must hold after every step -----------------------------------------------------------------------
 
     @invariant()
-    def tasks_tell_the_truth(self) -> None:
+    def tasks_match_the_model(self) -> None:
         for task_id, expected in self.model.tasks.items():
             task = self.run(self.stores.tasks.get(APP, "product", task_id))
             assert task is not None

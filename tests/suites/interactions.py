@@ -10,7 +10,7 @@ import pytest
 
 from cluster.errors import TooMany
 from cluster.store.ports.stores import BrowserWriter, Stores
-from tests.suites.doing import APP, NOW, OTHER, did
+from tests.suites.doing import APP, NOW, OTHER, view_interaction
 
 
 class InteractionSuite:
@@ -29,128 +29,210 @@ class InteractionSuite:
 
     async def test_an_append_is_one_change_with_its_payload(self, stores: Stores) -> None:
         payload = b'[{"type":"click"},{"type":"home_page_view"}]'
-        offset = await stores.interactions.append(APP, payload, [("u1", "", did(1))])
+        offset = await stores.interactions.append(APP, payload, [("u1", "", view_interaction(1))])
         (change,) = await stores.changes.read(APP, {"interaction": "0"}, count=5, block_ms=0)
         assert (change.offset, change.op, change.payload) == (offset, "put", payload)
 
     async def test_a_readers_list_is_newest_first(self, stores: Stores) -> None:
         await stores.interactions.append(
-            APP, b"[]", [("u1", "", did(1)), ("u2", "", did(2)), ("u1", "", did(3))]
+            APP,
+            b"[]",
+            [
+                ("u1", "", view_interaction(1)),
+                ("u2", "", view_interaction(2)),
+                ("u1", "", view_interaction(3)),
+            ],
         )
-        await stores.interactions.append(APP, b"[]", [("u1", "", did(4))])
-        assert await self.recent(stores, "u:u1") == [did(4), did(3), did(1)]
-        assert await self.recent(stores, "u:u1", limit=2) == [did(4), did(3)]
-        assert await self.recent(stores, "u:u2") == [did(2)]
+        await stores.interactions.append(APP, b"[]", [("u1", "", view_interaction(4))])
+        assert await self.recent(stores, "u:u1") == [
+            view_interaction(4),
+            view_interaction(3),
+            view_interaction(1),
+        ]
+        assert await self.recent(stores, "u:u1", limit=2) == [view_interaction(4), view_interaction(3)]
+        assert await self.recent(stores, "u:u2") == [view_interaction(2)]
         assert await self.recent(stores, "u:nobody") == []
         assert await self.recent(stores) == []
         assert await stores.interactions.recent(OTHER, ["u:u1"]) == []
 
     async def test_a_list_keeps_the_last_two_hundred(self, stores: Stores) -> None:
-        await stores.interactions.append(APP, b"[]", [("u1", "", did(n)) for n in range(150)])
-        await stores.interactions.append(APP, b"[]", [("u1", "", did(n)) for n in range(150, 450)])
-        await stores.interactions.append(APP, b"[]", [("u1", "", did(450))])
-        assert await self.recent(stores, "u:u1") == [did(n) for n in range(450, 250, -1)]
+        await stores.interactions.append(APP, b"[]", [("u1", "", view_interaction(n)) for n in range(150)])
+        await stores.interactions.append(
+            APP, b"[]", [("u1", "", view_interaction(n)) for n in range(150, 450)]
+        )
+        await stores.interactions.append(APP, b"[]", [("u1", "", view_interaction(450))])
+        assert await self.recent(stores, "u:u1") == [view_interaction(n) for n in range(450, 250, -1)]
 
     async def test_a_visitor_has_a_list_of_their_own(self, stores: Stores) -> None:
-        await stores.interactions.append(APP, b"[]", [("", "v1", did(1))])
-        assert await self.recent(stores, "a:v1") == [did(1)]
+        await stores.interactions.append(APP, b"[]", [("", "v1", view_interaction(1))])
+        assert await self.recent(stores, "a:v1") == [view_interaction(1)]
         assert await self.recent(stores, "u:v1") == []
 
     async def test_linking_copies_what_the_visitor_did_and_later_goes_to_both(self, stores: Stores) -> None:
         await stores.interactions.append(
-            APP, b"[]", [("u1", "", did(1)), ("", "v1", did(2)), ("", "v1", did(3))]
+            APP,
+            b"[]",
+            [
+                ("u1", "", view_interaction(1)),
+                ("", "v1", view_interaction(2)),
+                ("", "v1", view_interaction(3)),
+            ],
         )
-        await stores.interactions.append(APP, b"[]", [("u1", "v1", did(4))])
-        await stores.interactions.append(APP, b"[]", [("", "v1", did(5))])
-        await stores.interactions.append(APP, b"[]", [("u1", "", did(6))])
-        assert await self.recent(stores, "u:u1") == [did(n) for n in (6, 5, 4, 3, 2, 1)]
-        assert await self.recent(stores, "a:v1") == [did(n) for n in (5, 4, 3, 2)]
+        await stores.interactions.append(APP, b"[]", [("u1", "v1", view_interaction(4))])
+        await stores.interactions.append(APP, b"[]", [("", "v1", view_interaction(5))])
+        await stores.interactions.append(APP, b"[]", [("u1", "", view_interaction(6))])
+        assert await self.recent(stores, "u:u1") == [view_interaction(n) for n in (6, 5, 4, 3, 2, 1)]
+        assert await self.recent(stores, "a:v1") == [view_interaction(n) for n in (5, 4, 3, 2)]
 
     async def test_linking_within_one_call_counts_for_what_stands_before_it(self, stores: Stores) -> None:
         await stores.interactions.append(
-            APP, b"[]", [("", "v1", did(1)), ("u1", "v1", did(2)), ("", "v1", did(3)), ("", "v2", did(4))]
+            APP,
+            b"[]",
+            [
+                ("", "v1", view_interaction(1)),
+                ("u1", "v1", view_interaction(2)),
+                ("", "v1", view_interaction(3)),
+                ("", "v2", view_interaction(4)),
+            ],
         )
-        assert await self.recent(stores, "u:u1") == [did(3), did(2), did(1)]
-        assert await self.recent(stores, "a:v1") == [did(3), did(2), did(1)]
-        assert await self.recent(stores, "a:v2") == [did(4)]
+        assert await self.recent(stores, "u:u1") == [
+            view_interaction(3),
+            view_interaction(2),
+            view_interaction(1),
+        ]
+        assert await self.recent(stores, "a:v1") == [
+            view_interaction(3),
+            view_interaction(2),
+            view_interaction(1),
+        ]
+        assert await self.recent(stores, "a:v2") == [view_interaction(4)]
 
     async def test_linking_again_copies_nothing_twice(self, stores: Stores) -> None:
         for n in range(3):
-            await stores.interactions.append(APP, b"[]", [("u1", "v1", did(n))])
-        assert await self.recent(stores, "u:u1") == [did(2), did(1), did(0)]
+            await stores.interactions.append(APP, b"[]", [("u1", "v1", view_interaction(n))])
+        assert await self.recent(stores, "u:u1") == [
+            view_interaction(2),
+            view_interaction(1),
+            view_interaction(0),
+        ]
 
     async def test_an_interaction_without_anything_to_keep_only_links(self, stores: Stores) -> None:
-        await stores.interactions.append(APP, b"[]", [("", "v1", did(1)), ("u1", "v1", b""), ("u2", "", b"")])
-        await stores.interactions.append(APP, b"[]", [("", "v1", did(2))])
-        assert await self.recent(stores, "u:u1") == [did(2), did(1)]
-        assert await self.recent(stores, "a:v1") == [did(2), did(1)]
+        await stores.interactions.append(
+            APP, b"[]", [("", "v1", view_interaction(1)), ("u1", "v1", b""), ("u2", "", b"")]
+        )
+        await stores.interactions.append(APP, b"[]", [("", "v1", view_interaction(2))])
+        assert await self.recent(stores, "u:u1") == [view_interaction(2), view_interaction(1)]
+        assert await self.recent(stores, "a:v1") == [view_interaction(2), view_interaction(1)]
         assert await self.recent(stores, "u:u2") == []
 
     async def test_a_user_gathers_several_visitors(self, stores: Stores) -> None:
-        await stores.interactions.append(APP, b"[]", [("", "v1", did(1))])
-        await stores.interactions.append(APP, b"[]", [("", "v2", did(2))])
-        await stores.interactions.append(APP, b"[]", [("u1", "v1", did(3)), ("u1", "v2", did(4))])
-        assert set(await self.recent(stores, "u:u1")) == {did(1), did(2), did(3), did(4)}
+        await stores.interactions.append(APP, b"[]", [("", "v1", view_interaction(1))])
+        await stores.interactions.append(APP, b"[]", [("", "v2", view_interaction(2))])
+        await stores.interactions.append(
+            APP, b"[]", [("u1", "v1", view_interaction(3)), ("u1", "v2", view_interaction(4))]
+        )
+        assert set(await self.recent(stores, "u:u1")) == {
+            view_interaction(1),
+            view_interaction(2),
+            view_interaction(3),
+            view_interaction(4),
+        }
 
     async def test_a_device_that_changes_hands_takes_no_history_along(self, stores: Stores) -> None:
-        await stores.interactions.append(APP, b"[]", [("u1", "v1", did(1))])
-        await stores.interactions.append(APP, b"[]", [("u2", "v1", did(2))])
-        await stores.interactions.append(APP, b"[]", [("", "v1", did(3))])
-        assert await self.recent(stores, "u:u1") == [did(1)]
-        assert await self.recent(stores, "u:u2") == [did(3), did(2)]
-        assert await self.recent(stores, "a:v1") == [did(3), did(2)]
+        await stores.interactions.append(APP, b"[]", [("u1", "v1", view_interaction(1))])
+        await stores.interactions.append(APP, b"[]", [("u2", "v1", view_interaction(2))])
+        await stores.interactions.append(APP, b"[]", [("", "v1", view_interaction(3))])
+        assert await self.recent(stores, "u:u1") == [view_interaction(1)]
+        assert await self.recent(stores, "u:u2") == [view_interaction(3), view_interaction(2)]
+        assert await self.recent(stores, "a:v1") == [view_interaction(3), view_interaction(2)]
 
     async def test_a_device_may_change_hands_within_one_call(self, stores: Stores) -> None:
         await stores.interactions.append(
-            APP, b"[]", [("u1", "v1", did(1)), ("", "v1", did(2)), ("u2", "v1", did(3)), ("u1", "v1", did(4))]
+            APP,
+            b"[]",
+            [
+                ("u1", "v1", view_interaction(1)),
+                ("", "v1", view_interaction(2)),
+                ("u2", "v1", view_interaction(3)),
+                ("u1", "v1", view_interaction(4)),
+            ],
         )
-        assert await self.recent(stores, "u:u1") == [did(4), did(2), did(1)]
-        assert await self.recent(stores, "u:u2") == [did(3)]
-        assert await self.recent(stores, "a:v1") == [did(4)]
+        assert await self.recent(stores, "u:u1") == [
+            view_interaction(4),
+            view_interaction(2),
+            view_interaction(1),
+        ]
+        assert await self.recent(stores, "u:u2") == [view_interaction(3)]
+        assert await self.recent(stores, "a:v1") == [view_interaction(4)]
 
     async def test_user_and_visitor_read_together_come_once_and_newest_first(self, stores: Stores) -> None:
         await stores.interactions.append(
-            APP, b"[]", [("u1", "v1", did(5)), ("u1", "", did(7)), ("", "v2", did(6))]
+            APP,
+            b"[]",
+            [
+                ("u1", "v1", view_interaction(5)),
+                ("u1", "", view_interaction(7)),
+                ("", "v2", view_interaction(6)),
+            ],
         )
-        assert await self.recent(stores, "u:u1", "a:v1") == [did(7), did(5)]
-        assert await self.recent(stores, "u:u1", "a:v2") == [did(7), did(6), did(5)]
-        assert await self.recent(stores, "u:nobody", "a:v2") == [did(6)]
+        assert await self.recent(stores, "u:u1", "a:v1") == [view_interaction(7), view_interaction(5)]
+        assert await self.recent(stores, "u:u1", "a:v2") == [
+            view_interaction(7),
+            view_interaction(6),
+            view_interaction(5),
+        ]
+        assert await self.recent(stores, "u:nobody", "a:v2") == [view_interaction(6)]
 
     async def test_ten_thousand_interactions_append_in_one_step(self, stores: Stores) -> None:
-        events = [(f"u{n % 4000}", f"v{n % 4000}", did(n)) for n in range(10_000)]
+        events = [(f"u{n % 4000}", f"v{n % 4000}", view_interaction(n)) for n in range(10_000)]
         await stores.interactions.append(APP, b"[]", events)
-        assert await self.recent(stores, "u:u1") == [did(8001), did(4001), did(1)]
-        assert await self.recent(stores, "a:v1") == [did(8001), did(4001), did(1)]
+        assert await self.recent(stores, "u:u1") == [
+            view_interaction(8001),
+            view_interaction(4001),
+            view_interaction(1),
+        ]
+        assert await self.recent(stores, "a:v1") == [
+            view_interaction(8001),
+            view_interaction(4001),
+            view_interaction(1),
+        ]
 
     async def test_erasing_forgets_a_user_and_the_visitors_linked_to_them(self, stores: Stores) -> None:
         await stores.interactions.append(
-            APP, b"[]", [("u1", "v1", did(1)), ("u1", "v2", did(2)), ("u2", "v3", did(3)), ("", "v4", did(4))]
+            APP,
+            b"[]",
+            [
+                ("u1", "v1", view_interaction(1)),
+                ("u1", "v2", view_interaction(2)),
+                ("u2", "v3", view_interaction(3)),
+                ("", "v4", view_interaction(4)),
+            ],
         )
         start = await stores.changes.last(APP, "interaction")
         await stores.interactions.erase(APP, ["u1", "unknown", "u1"])
         for reader in ("u:u1", "a:v1", "a:v2"):
             assert await self.recent(stores, reader) == []
-        assert await self.recent(stores, "u:u2") == [did(3)]
-        assert await self.recent(stores, "a:v4") == [did(4)]
+        assert await self.recent(stores, "u:u2") == [view_interaction(3)]
+        assert await self.recent(stores, "a:v4") == [view_interaction(4)]
         (change,) = await stores.changes.read(APP, {"interaction": start}, count=5, block_ms=0)
         assert change.op == "erase"
         assert sorted(orjson.loads(change.payload)) == ["a:v1", "a:v2", "u:u1", "u:unknown"]
 
     async def test_erasing_unlinks_so_that_the_visitor_starts_afresh(self, stores: Stores) -> None:
-        await stores.interactions.append(APP, b"[]", [("u1", "v1", did(1))])
+        await stores.interactions.append(APP, b"[]", [("u1", "v1", view_interaction(1))])
         await stores.interactions.erase(APP, ["u1"])
-        await stores.interactions.append(APP, b"[]", [("", "v1", did(2))])
+        await stores.interactions.append(APP, b"[]", [("", "v1", view_interaction(2))])
         assert await self.recent(stores, "u:u1") == []
-        assert await self.recent(stores, "a:v1") == [did(2)]
+        assert await self.recent(stores, "a:v1") == [view_interaction(2)]
         await stores.interactions.erase(APP, ["u1"])
-        assert await self.recent(stores, "a:v1") == [did(2)]
+        assert await self.recent(stores, "a:v1") == [view_interaction(2)]
 
     async def test_a_visitor_who_moved_on_is_erased_with_the_new_user_only(self, stores: Stores) -> None:
-        await stores.interactions.append(APP, b"[]", [("u1", "v1", did(1))])
-        await stores.interactions.append(APP, b"[]", [("u2", "v1", did(2))])
+        await stores.interactions.append(APP, b"[]", [("u1", "v1", view_interaction(1))])
+        await stores.interactions.append(APP, b"[]", [("u2", "v1", view_interaction(2))])
         await stores.interactions.erase(APP, ["u1"])
-        assert await self.recent(stores, "a:v1") == [did(2)]
-        assert await self.recent(stores, "u:u2") == [did(2)]
+        assert await self.recent(stores, "a:v1") == [view_interaction(2)]
+        assert await self.recent(stores, "u:u2") == [view_interaction(2)]
         await stores.interactions.erase(APP, ["u2"])
         assert await self.recent(stores, "a:v1") == []
 
@@ -160,8 +242,8 @@ class InteractionSuite:
 
     async def test_appending_and_erasing_at_once_leaves_no_half_link(self, stores: Stores) -> None:
         async def click(n: int) -> None:
-            await stores.interactions.append(APP, b"[]", [("", "v1", did(n))])
-            await stores.interactions.append(APP, b"[]", [(f"u{n % 3}", "v1", did(n))])
+            await stores.interactions.append(APP, b"[]", [("", "v1", view_interaction(n))])
+            await stores.interactions.append(APP, b"[]", [(f"u{n % 3}", "v1", view_interaction(n))])
 
         await asyncio.gather(
             *(click(n) for n in range(12)), *(stores.interactions.erase(APP, ["u1"]) for _ in range(4))
@@ -169,37 +251,49 @@ class InteractionSuite:
         await stores.interactions.erase(APP, ["u0", "u1", "u2"])
         for reader in ("u:u0", "u:u1", "u:u2", "a:v1"):
             assert await self.recent(stores, reader) == []
-        await stores.interactions.append(APP, b"[]", [("", "v1", did(99))])
-        assert await self.recent(stores, "a:v1") == [did(99)]
+        await stores.interactions.append(APP, b"[]", [("", "v1", view_interaction(99))])
+        assert await self.recent(stores, "a:v1") == [view_interaction(99)]
 
     async def test_a_browser_adds_few_readers_and_pushes_out_few_events(self, stores: Stores) -> None:
         writer = BrowserWriter("here", NOW, readers_per_address=2, readers_per_day=3)
         for at in range(4):
-            await stores.interactions.append(APP, b"[]", [("", f"v{at}", did(at))], writer)
+            await stores.interactions.append(APP, b"[]", [("", f"v{at}", view_interaction(at))], writer)
         assert [len(await self.recent(stores, f"a:v{at}")) for at in range(4)] == [1, 1, 0, 0]
         elsewhere = replace(writer, address="there")
         for at in range(4, 7):
-            await stores.interactions.append(APP, b"[]", [("", f"v{at}", did(at))], elsewhere)
+            await stores.interactions.append(APP, b"[]", [("", f"v{at}", view_interaction(at))], elsewhere)
         assert [len(await self.recent(stores, f"a:v{at}")) for at in range(4, 7)] == [1, 0, 0]
         proven = replace(writer, proven=frozenset({"u1"}))
-        await stores.interactions.append(APP, b"[]", [("u1", "", did(n)) for n in range(100)], proven)
+        await stores.interactions.append(
+            APP, b"[]", [("u1", "", view_interaction(n)) for n in range(100)], proven
+        )
         assert len(await self.recent(stores, "u:u1")) == 100
-        await stores.interactions.append(APP, b"[]", [("u1", "", did(n)) for n in range(100, 200)], proven)
-        await stores.interactions.append(APP, b"[]", [("u1", "", did(n)) for n in range(200, 300)], proven)
-        kept = [did(n) for n in range(299, 279, -1)] + [did(n) for n in range(199, 19, -1)]
+        await stores.interactions.append(
+            APP, b"[]", [("u1", "", view_interaction(n)) for n in range(100, 200)], proven
+        )
+        await stores.interactions.append(
+            APP, b"[]", [("u1", "", view_interaction(n)) for n in range(200, 300)], proven
+        )
+        kept = [view_interaction(n) for n in range(299, 279, -1)] + [
+            view_interaction(n) for n in range(199, 19, -1)
+        ]
         assert await self.recent(stores, "u:u1") == kept
-        await stores.interactions.append(APP, b"[]", [("", "v0", did(9))], writer)
-        assert await self.recent(stores, "a:v0") == [did(9), did(0)]
+        await stores.interactions.append(APP, b"[]", [("", "v0", view_interaction(9))], writer)
+        assert await self.recent(stores, "a:v0") == [view_interaction(9), view_interaction(0)]
 
     async def test_a_browser_links_like_a_server_but_not_without_end(self, stores: Stores) -> None:
         writer = BrowserWriter("here", NOW, proven=frozenset({"u1", "u2"}))
-        await stores.interactions.append(APP, b"[]", [("", "v1", did(1))], writer)
-        await stores.interactions.append(APP, b"[]", [("u1", "v1", did(2))], writer)
-        await stores.interactions.append(APP, b"[]", [("", "v1", did(3))], writer)
-        assert await self.recent(stores, "u:u1") == [did(3), did(2), did(1)]
-        await stores.interactions.append(APP, b"[]", [("u2", "v1", did(4))], writer)
-        assert await self.recent(stores, "a:v1") == [did(4)]
-        assert await self.recent(stores, "u:u2") == [did(4)]
+        await stores.interactions.append(APP, b"[]", [("", "v1", view_interaction(1))], writer)
+        await stores.interactions.append(APP, b"[]", [("u1", "v1", view_interaction(2))], writer)
+        await stores.interactions.append(APP, b"[]", [("", "v1", view_interaction(3))], writer)
+        assert await self.recent(stores, "u:u1") == [
+            view_interaction(3),
+            view_interaction(2),
+            view_interaction(1),
+        ]
+        await stores.interactions.append(APP, b"[]", [("u2", "v1", view_interaction(4))], writer)
+        assert await self.recent(stores, "a:v1") == [view_interaction(4)]
+        assert await self.recent(stores, "u:u2") == [view_interaction(4)]
         many = [("u1", f"w{n}", b"") for n in range(60)]
         await stores.interactions.append(APP, b"[]", many, writer)
         links = await stores.interactions.links(APP, [f"w{n}" for n in range(60)])
@@ -208,11 +302,11 @@ class InteractionSuite:
     async def test_browsers_write_only_so_many_bytes_a_minute(self, stores: Stores) -> None:
         writer = BrowserWriter("here", NOW, bytes_per_minute=1_000)
         payload = b"[" + b" " * 600 + b"]"
-        await stores.interactions.append(APP, payload, [("", "v1", did(1))], writer)
+        await stores.interactions.append(APP, payload, [("", "v1", view_interaction(1))], writer)
         last = await stores.changes.last(APP, "interaction")
         with pytest.raises(TooMany):
-            await stores.interactions.append(APP, payload, [("", "v1", did(2))], writer)
+            await stores.interactions.append(APP, payload, [("", "v1", view_interaction(2))], writer)
         assert await stores.changes.last(APP, "interaction") == last
-        assert await self.recent(stores, "a:v1") == [did(1)]
+        assert await self.recent(stores, "a:v1") == [view_interaction(1)]
         later = replace(writer, now_ms=NOW + 60_000)
-        await stores.interactions.append(APP, payload, [("", "v1", did(3))], later)
+        await stores.interactions.append(APP, payload, [("", "v1", view_interaction(3))], later)

@@ -8,8 +8,8 @@ import hashlib
 import pytest
 
 from cluster.records.account import Account, Code, Grant
-from cluster.records.registration import Registration, client_mark
-from cluster.store.ports.stores import Rotated, Stores
+from cluster.records.registration import Registration, revocation_id
+from cluster.store.ports.stores import RotateOutcome, Stores
 from cluster.store.redis.accounts import MOST_GRANTS, MOST_SIBLINGS
 from tests.suites.doing import NOW
 
@@ -137,7 +137,7 @@ class GrantSuite(_Suite):
         await stores.grants.burn(sha("x"), now_ms=NOW)
         assert await stores.grants.version() == 0
 
-    async def rotate(self, stores: Stores, old: str, new: str, at_ms: int) -> Rotated:
+    async def rotate(self, stores: Stores, old: str, new: str, at_ms: int) -> RotateOutcome:
         return await stores.grants.rotate("g1", sha(old), sha(new), now_ms=NOW + at_ms, grace_ms=GRACE_MS)
 
     async def test_each_refresh_token_leads_to_the_next(self, stores: Stores) -> None:
@@ -228,7 +228,7 @@ class GrantSuite(_Suite):
             True,
         ]
         revoked = await stores.grants.revocations()
-        assert {"g1", "g2", client_mark("c_1")} == revoked.grant_ids
+        assert {"g1", "g2", revocation_id("c_1")} == revoked.grant_ids
         assert revoked.version > before
         assert [held.grant.grant_id for held in await stores.grants.of_user("usr-grace")] == ["g3"]
         assert await stores.grants.revoke_client("c_1", now_ms=NOW + 1) == 0

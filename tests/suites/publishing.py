@@ -27,13 +27,13 @@ class ArchiveCallSuite:
         calls = [a_call(now + step, f"question {step}") for step in range(2_500)]
         await stores.archive_calls.append(APP, calls[:1_000])
         await stores.archive_calls.append(APP, calls[1_000:])
-        assert await stores.archive_calls.since(APP, 0) == calls
-        assert await stores.archive_calls.since(APP, now + 2_400) == calls[2_400:]
-        assert await stores.archive_calls.since(OTHER, 0) == []
+        assert await stores.archive_calls.read_since(APP, 0) == calls
+        assert await stores.archive_calls.read_since(APP, now + 2_400) == calls[2_400:]
+        assert await stores.archive_calls.read_since(OTHER, 0) == []
 
     async def test_nothing_is_a_lot_too(self, stores: Stores) -> None:
         await stores.archive_calls.append(APP, [])
-        assert await stores.archive_calls.since(APP, 0) == []
+        assert await stores.archive_calls.read_since(APP, 0) == []
 
 
 class ClientRuleSuite:

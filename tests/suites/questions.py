@@ -69,7 +69,7 @@ class QuestionSuite:
         recorded = await stores.questions.read(APP, question.question_id)
         assert recorded is not None
         assert recorded.question.text == question.text
-        assert await stores.questions.waiting(APP) == 1
+        assert await stores.questions.count_waiting(APP) == 1
 
     async def test_only_the_holder_writes_and_the_revision_only_grows(self, stores: Stores) -> None:
         question, store = a_question(), stores.questions
@@ -92,7 +92,7 @@ class QuestionSuite:
         await self.asked(stores, question)
         done = an_answer(2, finish_reason="success")
         assert await store.write(question, done, b"2", holder="one", until_ms=NOW)
-        assert await store.waiting(APP) == 0
+        assert await store.count_waiting(APP) == 0
         later = an_answer(3, finish_reason="error")
         assert not await store.write(question, later, b"3", holder="one", until_ms=NOW)
         assert (
@@ -106,10 +106,10 @@ class QuestionSuite:
         question, store = a_question(), stores.questions
         await self.asked(stores, question)
         await store.write(question, an_answer(4), b"4", holder="one", until_ms=NOW + LEASE)
-        assert await store.due(APP, now_ms=NOW + LEASE - 1, count=10) == []
+        assert await store.list_due(APP, now_ms=NOW + LEASE - 1, count=10) == []
         late = NOW + LEASE
-        assert await store.due(APP, now_ms=late, count=10) == [question.question_id]
-        assert await store.due(OTHER, now_ms=late, count=10) == []
+        assert await store.list_due(APP, now_ms=late, count=10) == [question.question_id]
+        assert await store.list_due(OTHER, now_ms=late, count=10) == []
         taken = await store.claim(APP, question.question_id, holder="two", now_ms=late, until_ms=late + LEASE)
         assert taken is not None
         assert (taken.question, taken.answer.revision, taken.attempts) == (question, 4, 2)
@@ -126,11 +126,11 @@ class QuestionSuite:
         question, store = a_question(), stores.questions
         await self.asked(stores, question)
         assert await store.renew(APP, question.question_id, holder="one", until_ms=NOW + 50_000)
-        assert await store.due(APP, now_ms=NOW + LEASE, count=10) == []
+        assert await store.list_due(APP, now_ms=NOW + LEASE, count=10) == []
         await store.release(APP, question.question_id, holder="two")
-        assert await store.due(APP, now_ms=NOW + LEASE, count=10) == []
+        assert await store.list_due(APP, now_ms=NOW + LEASE, count=10) == []
         await store.release(APP, question.question_id, holder="one")
-        assert await store.due(APP, now_ms=NOW, count=10) == [question.question_id]
+        assert await store.list_due(APP, now_ms=NOW, count=10) == [question.question_id]
 
     async def test_too_many_open_questions_are_refused_and_finished_ones_need_no_room(
         self, narrow: Stores
@@ -142,15 +142,17 @@ class QuestionSuite:
         blocked = a_question()
         done = an_answer(1, finish_reason="forbidden")
         assert await narrow.questions.ask(blocked, done, b"no", holder="one", until_ms=NOW)
-        assert await narrow.questions.waiting(APP) == 3
+        assert await narrow.questions.count_waiting(APP) == 3
 
     async def test_a_finished_answer_is_found_by_what_it_cites_and_revised_once(self, stores: Stores) -> None:
         question, store = a_question(), stores.questions
         await self.asked(stores, question)
         assert not await store.revise(question, citing(2, "a"), b"2", since=1)
         assert await store.write(question, citing(2, "a", "b", "a"), b"2", holder="one", until_ms=NOW)
-        assert await store.citing(APP, "a") == [question.question_id] == await store.citing(APP, "b")
-        assert await store.citing(OTHER, "a") == []
+        assert (
+            await store.list_citing(APP, "a") == [question.question_id] == await store.list_citing(APP, "b")
+        )
+        assert await store.list_citing(OTHER, "a") == []
         assert await store.revise(question, citing(3, "b"), b"3", since=2)
         assert not await store.revise(question, citing(3), b"x", since=2)
         assert await store.shown(APP, question.question_id) == b"3"
@@ -173,16 +175,16 @@ class QuestionSuite:
     async def test_often_asked_needs_different_readers(self, stores: Stores) -> None:
         store = stores.questions
         for reader in ("u:1", "u:2", "u:2", "a:3"):
-            await store.note_asked(APP, "what is mulch", reader, 7)
+            await store.record_question(APP, "what is mulch", reader, 7)
         for reader in ("u:1", "u:1", "u:1", "u:1"):
-            await store.note_asked(APP, "my secret", reader, 7)
-        await store.note_asked(APP, "when to plant", "u:1", 7)
-        await store.note_asked(APP, "when to plant", "u:2", 8)
-        asked = await store.often_asked(APP, [8, 7], readers=2, rows=5)
+            await store.record_question(APP, "my secret", reader, 7)
+        await store.record_question(APP, "when to plant", "u:1", 7)
+        await store.record_question(APP, "when to plant", "u:2", 8)
+        asked = await store.list_popular(APP, [8, 7], readers=2, rows=5)
         assert asked == ["what is mulch", "when to plant"]
-        assert await store.often_asked(APP, [8, 7], readers=2, rows=1) == ["what is mulch"]
-        assert await store.often_asked(APP, [9], readers=1, rows=5) == []
-        assert await store.often_asked(OTHER, [7], readers=1, rows=5) == []
+        assert await store.list_popular(APP, [8, 7], readers=2, rows=1) == ["what is mulch"]
+        assert await store.list_popular(APP, [9], readers=1, rows=5) == []
+        assert await store.list_popular(OTHER, [7], readers=1, rows=5) == []
 
     async def test_a_readers_questions_can_be_forgotten(self, stores: Stores) -> None:
         store = stores.questions
@@ -193,7 +195,7 @@ class QuestionSuite:
         assert await store.erase(APP, ["u:gina", "a:anon", "u:nobody"]) == 2
         assert [await store.read(APP, one.question_id) for one in own] == [None, None]
         assert await store.read(APP, foreign.question_id) is not None
-        assert await store.waiting(APP) == 2
+        assert await store.count_waiting(APP) == 2
         assert await store.erase(APP, ["u:gina"]) == 0
 
     async def test_erasing_a_person_erases_what_they_asked_and_were_answered(self, stores: Stores) -> None:
@@ -206,11 +208,11 @@ class QuestionSuite:
         assert await stores.questions.shown(APP, foreign.question_id) is not None
 
     async def test_how_far_changes_were_checked_is_kept(self, stores: Stores) -> None:
-        assert await stores.questions.checked_up_to(APP, "now") == ""
-        await stores.questions.note_checked(APP, "now", "5-0")
-        assert await stores.questions.checked_up_to(APP, "now") == "5-0"
-        assert await stores.questions.checked_up_to(APP, "late") == ""
-        assert await stores.questions.checked_up_to(OTHER, "now") == ""
+        assert await stores.questions.checked_offset(APP, "now") == ""
+        await stores.questions.record_checked_offset(APP, "now", "5-0")
+        assert await stores.questions.checked_offset(APP, "now") == "5-0"
+        assert await stores.questions.checked_offset(APP, "late") == ""
+        assert await stores.questions.checked_offset(OTHER, "now") == ""
 
     async def test_strangers_ask_only_so_often_a_day(self, stores: Stores) -> None:
         async def asks(address: str, day: int = 1) -> bool:
@@ -233,9 +235,9 @@ class QuestionSuite:
 
     async def test_the_same_reader_counts_once_in_a_week(self, stores: Stores) -> None:
         for day in (10, 11, 12):
-            await stores.questions.note_asked(APP, "Why?", "u:gina", day)
-        await stores.questions.note_asked(APP, "Why?", "u:omar", 12)
+            await stores.questions.record_question(APP, "Why?", "u:gina", day)
+        await stores.questions.record_question(APP, "Why?", "u:omar", 12)
         days = range(12, 5, -1)
-        assert await stores.questions.often_asked(APP, days, readers=3, rows=5) == []
-        await stores.questions.note_asked(APP, "Why?", "u:rose", 12)
-        assert await stores.questions.often_asked(APP, days, readers=3, rows=5) == ["Why?"]
+        assert await stores.questions.list_popular(APP, days, readers=3, rows=5) == []
+        await stores.questions.record_question(APP, "Why?", "u:rose", 12)
+        assert await stores.questions.list_popular(APP, days, readers=3, rows=5) == ["Why?"]

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from actors.recommender.messages import Boost, Kind, ReaderQuery, RecommendationResult
+from actors.recommender.messages import Boost, QueryKind, RecommendationResult, UserQuery
 from actors.retrieval.messages import Facet, FacetFilter, OrderKey, SearchQuery
 from actors.serving.client import RecommenderClient
 from cluster.errors import NotFound
@@ -18,9 +18,9 @@ from cluster.store.ports.stores import Stores
 from tests.fakes.corner_shop import APP, happen, upload, view, withdraw
 
 
-def query(kind: Kind = "user_to_products", **more: Any) -> ReaderQuery:
+def query(kind: QueryKind = "user_to_products", **more: Any) -> UserQuery:
     """A query to the shop's default engine."""
-    return ReaderQuery(**{"kind": kind, "app_id": APP, "engine_id": "default", **more})
+    return UserQuery(**{"kind": kind, "app_id": APP, "engine_id": "default", **more})
 
 
 def ids(found: RecommendationResult) -> list[str]:

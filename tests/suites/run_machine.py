@@ -12,8 +12,17 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, initialize, invariant, rule
 
-from cluster.records.run import LEASE_MS, Run, cancelled, claimed, ended, freed, noted, worn_out
-from jobs.refresh.runs.run_commands import step
+from cluster.records.run import (
+    LEASE_MS,
+    Run,
+    cancel_run,
+    claim_run,
+    end_run,
+    fail_exhausted_run,
+    release_run,
+    update_leased_run,
+)
+from jobs.refresh.runs.run_commands import update_run
 from tests.suites.doing import APP, NOW
 from tests.suites.machines import StoreMachine
 
@@ -51,7 +60,7 @@ class RunMachine(StoreMachine):
         """Take a step as the product does."""
         run = self._do(self._stores.runs.get(APP, run_id))
         assert run is not None
-        return self._do(step(self._stores, run, change))
+        return self._do(update_run(self._stores, run, change))
 
     # --- what happens -----------------------------------------------------------------------------------------
 
@@ -65,7 +74,7 @@ class RunMachine(StoreMachine):
         """Order a run, perhaps one that is there."""
         run_id = f"r{number}"
         run = Run(app_id=APP, run_id=run_id, engine_id="default", created_at=NOW + number)
-        written = self._do(self._stores.runs.swap(run))
+        written = self._do(self._stores.runs.compare_and_set(run))
         assert (written is None) is (run_id in self.model)
         if written is not None:
             self.model[run_id] = Expected()
@@ -77,7 +86,7 @@ class RunMachine(StoreMachine):
         """A worker tries to take it."""
         now = self.model[run_id]
         possible = now.is_free(self.now_ms) and now.attempt < 5
-        after = self.take(run_id, lambda run: claimed(run, worker, self.now_ms))
+        after = self.take(run_id, lambda run: claim_run(run, worker, self.now_ms))
         assert (after is not None) is possible
         if possible:
             now.status, now.owner, now.attempt = "running", worker, now.attempt + 1
@@ -88,7 +97,9 @@ class RunMachine(StoreMachine):
         """A worker gives a sign of life, rightly or not."""
         now = self.model[run_id]
         rightly = (now.status, now.owner, now.attempt) == ("running", worker, attempt)
-        after = self.take(run_id, lambda run: noted(run, worker, attempt, self.now_ms, {"stage": "plan"}))
+        after = self.take(
+            run_id, lambda run: update_leased_run(run, worker, attempt, self.now_ms, {"stage": "plan"})
+        )
         assert (after is not None) is rightly
         if rightly:
             now.until_ms = self.now_ms + LEASE_MS
@@ -100,7 +111,7 @@ class RunMachine(StoreMachine):
         rightly = (now.status, now.owner, now.attempt) == ("running", worker, attempt)
         version = f"{worker}-{attempt}"
         after = self.take(
-            run_id, lambda run: ended(run, worker, attempt, self.now_ms, "finished", {"version": version})
+            run_id, lambda run: end_run(run, worker, attempt, self.now_ms, "finished", {"version": version})
         )
         assert (after is not None) is rightly
         if rightly:
@@ -111,7 +122,7 @@ class RunMachine(StoreMachine):
         """Somebody is known to be dead, rightly or not."""
         now = self.model[run_id]
         rightly = now.status == "running" and now.owner == worker
-        assert (self.take(run_id, lambda run: freed(run, worker)) is not None) is rightly
+        assert (self.take(run_id, lambda run: release_run(run, worker)) is not None) is rightly
         if rightly:
             now.owner, now.until_ms = "", 0
 
@@ -120,7 +131,7 @@ class RunMachine(StoreMachine):
         """Somebody cancels."""
         now = self.model[run_id]
         possible = now.status in ("queued", "running")
-        assert (self.take(run_id, lambda run: cancelled(run, self.now_ms)) is not None) is possible
+        assert (self.take(run_id, lambda run: cancel_run(run, self.now_ms)) is not None) is possible
         if possible:
             now.status, now.owner = "cancelled", ""
 
@@ -129,7 +140,7 @@ class RunMachine(StoreMachine):
         """The foreman looks for runs whose workers die every time."""
         now = self.model[run_id]
         possible = now.is_free(self.now_ms) and now.attempt >= 5
-        assert (self.take(run_id, lambda run: worn_out(run, self.now_ms)) is not None) is possible
+        assert (self.take(run_id, lambda run: fail_exhausted_run(run, self.now_ms)) is not None) is possible
         if possible:
             now.status, now.owner = "failed", ""
 
@@ -139,7 +150,7 @@ class RunMachine(StoreMachine):
         stale: Any = self.stale[run_id]
         current = self._do(self._stores.runs.get(APP, run_id))
         assert current is not None
-        written = self._do(self._stores.runs.swap(stale.model_copy(update={"version": "stale"})))
+        written = self._do(self._stores.runs.compare_and_set(stale.model_copy(update={"version": "stale"})))
         assert (written is None) is (stale.revision != current.revision)
         if written is not None:
             self.model[run_id].version = "stale"

@@ -8,7 +8,7 @@ import pytest
 
 from cluster.records.engine import Engine
 from cluster.records.promotion import Promotion
-from cluster.records.run import Run, cancelled, claimed, ended
+from cluster.records.run import Run, cancel_run, claim_run, end_run
 from cluster.records.schedule import Schedule
 from cluster.store.ports.stores import Stores
 from cluster.store.redis.runs import MOST_KEPT
@@ -30,7 +30,7 @@ def a_run(run_id: str = "r1", **fields: object) -> Run:
 async def kept(stores: Stores, run: Run | None) -> Run:
     """Write a run that must be writable."""
     assert run is not None
-    written = await stores.runs.swap(run)
+    written = await stores.runs.compare_and_set(run)
     assert written is not None
     return written
 
@@ -44,28 +44,28 @@ class RunSuite(_Suite):
         assert await stores.runs.get(APP, "r2") is None
 
     async def test_a_run_is_made_once(self, stores: Stores) -> None:
-        made = await asyncio.gather(*(stores.runs.swap(a_run(by=str(n))) for n in range(10)))
+        made = await asyncio.gather(*(stores.runs.compare_and_set(a_run(by=str(n))) for n in range(10)))
         (winner,) = [run for run in made if run is not None]
         assert await stores.runs.get(APP, "r1") == winner
 
     async def test_only_who_read_the_newest_may_write(self, stores: Stores) -> None:
         first = await kept(stores, a_run())
-        second = await kept(stores, claimed(first, "one", NOW))
-        assert await stores.runs.swap(claimed(first, "two", NOW) or first) is None
+        second = await kept(stores, claim_run(first, "one", NOW))
+        assert await stores.runs.compare_and_set(claim_run(first, "two", NOW) or first) is None
         assert await stores.runs.get(APP, "r1") == second
 
     async def test_of_many_claims_at_once_one_holds(self, stores: Stores) -> None:
         run = await kept(stores, a_run())
-        claims = [claimed(run, f"worker {n}", NOW) for n in range(10)]
-        done = await asyncio.gather(*(stores.runs.swap(claim) for claim in claims if claim))
+        claims = [claim_run(run, f"worker {n}", NOW) for n in range(10)]
+        done = await asyncio.gather(*(stores.runs.compare_and_set(claim) for claim in claims if claim))
         assert len([run for run in done if run is not None]) == 1
 
     async def test_open_runs_are_those_that_have_not_ended(self, stores: Stores) -> None:
         await kept(stores, a_run("late", created_at=NOW + 5))
-        working = await kept(stores, claimed(await kept(stores, a_run("working")), "one", NOW))
-        await kept(stores, cancelled(await kept(stores, a_run("gone")), NOW))
+        working = await kept(stores, claim_run(await kept(stores, a_run("working")), "one", NOW))
+        await kept(stores, cancel_run(await kept(stores, a_run("gone")), NOW))
         assert [run.run_id for run in await stores.runs.open(APP)] == ["working", "late"]
-        await kept(stores, ended(working, "one", 1, NOW, "finished", {"version": "v"}))
+        await kept(stores, end_run(working, "one", 1, NOW, "finished", {"version": "v"}))
         assert [run.run_id for run in await stores.runs.open(APP)] == ["late"]
         assert await stores.runs.open(OTHER) == []
 

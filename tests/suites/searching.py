@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from cluster.records.bank_question import BankQuestion
-from cluster.records.logged_query import Searched
+from cluster.records.logged_query import LoggedQuery
 from cluster.store.ports.stores import Stores
 from tests.suites.doing import APP, OTHER
 
 
-def a_query(text: str = "trowel", at: int = 1_000) -> Searched:
-    return Searched(
+def a_query(text: str = "trowel", at: int = 1_000) -> LoggedQuery:
+    return LoggedQuery(
         at=at, kind="search", text=text, total=3, language="en", served_by="search", engine_id="default",
         took_ms=1.5, reader="abc", typist="def",
     )  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 
 from cluster.records.access import ApiKey, App, AppSettings
 from cluster.records.engine import Engine, EngineStatus
-from cluster.store.ports.stores import Lease, Replay, Stores
+from cluster.store.ports.stores import IdempotencyState, Stores, TokenGrant
 from tests.suites.doing import APP, NOW, OTHER
 from tests.suites.waiting import until
 
@@ -45,13 +45,13 @@ class AccessSuite(_Suite):
 
     async def test_an_empty_book_has_version_zero(self, stores: Stores) -> None:
         assert await stores.access.version() == 0
-        book = await stores.access.book()
+        book = await stores.access.read_all()
         assert (book.version, dict(book.apps), dict(book.keys)) == (0, {}, {})
 
     async def test_apps_and_keys_read_back(self, stores: Stores) -> None:
         await stores.access.put_app(an_app())
         await stores.access.put_key(a_key())
-        book = await stores.access.book()
+        book = await stores.access.read_all()
         assert book.apps == {APP: an_app()}
         assert book.keys == {a_key().sha256: a_key()}
         assert book.version == await stores.access.version()
@@ -65,7 +65,7 @@ class AccessSuite(_Suite):
             stores.access.revoke_key(a_key().sha256),
         ):
             await change
-            await stores.access.book()
+            await stores.access.read_all()
             seen.append(await stores.access.version())
         assert seen == sorted(set(seen))
 
@@ -76,7 +76,7 @@ class AccessSuite(_Suite):
         version = await stores.access.version()
         assert not await stores.access.revoke_key("1" * 64)
         assert await stores.access.version() == version
-        assert list((await stores.access.book()).keys) == ["2" * 64]
+        assert list((await stores.access.read_all()).keys) == ["2" * 64]
 
 
 class EngineSuite(_Suite):
@@ -123,41 +123,41 @@ class EngineSuite(_Suite):
 class EngineWatchSuite(_Suite):
     async def test_requests_add_up_over_the_last_minute(self, stores: Stores) -> None:
         watch, begin = stores.engine_watch, NOW - NOW % 60_000
-        await watch.count(APP, {("door", "default"): 60, ("own", "big"): 6}, begin + 30_000)
-        await watch.count(APP, {("own", "big"): 6}, begin + 60_000)
-        asked = await watch.asked(APP, begin + 90_000)
+        await watch.add_requests(APP, {("door", "default"): 60, ("own", "big"): 6}, begin + 30_000)
+        await watch.add_requests(APP, {("own", "big"): 6}, begin + 60_000)
+        asked = await watch.read_traffic(APP, begin + 90_000)
         assert asked["door", "default"].per_s == pytest.approx(0.5)
         assert asked["own", "big"].per_s == pytest.approx(0.15)
         assert asked["own", "big"].last_ms == begin + 60_000
-        assert (await watch.asked(APP, begin + 600_000))["own", "big"].per_s == 0
-        assert await watch.asked(OTHER, begin) == {}
+        assert (await watch.read_traffic(APP, begin + 600_000))["own", "big"].per_s == 0
+        assert await watch.read_traffic(OTHER, begin) == {}
 
     async def test_a_status_is_read_back_replaced_and_forgotten(self, stores: Stores) -> None:
         watch = stores.engine_watch
         seen = EngineStatus(app_id=APP, engine_id="big", state="starting", at=NOW)
-        await watch.note(seen)
-        await watch.note(seen.model_copy(update={"state": "running", "replicas": 2}))
-        assert (await watch.statuses(APP))["big"].replicas == 2
-        await watch.forget(APP, "big")
-        await watch.forget(APP, "big")
-        assert await watch.statuses(APP) == {}
+        await watch.record(seen)
+        await watch.record(seen.model_copy(update={"state": "running", "replicas": 2}))
+        assert (await watch.list_statuses(APP))["big"].replicas == 2
+        await watch.delete(APP, "big")
+        await watch.delete(APP, "big")
+        assert await watch.list_statuses(APP) == {}
 
 
 class LimitSuite(_Suite):
     async def take(
         self, stores: Stores, want: int, now_ms: int, *, rate: float = 10, bucket: str = "query"
-    ) -> Lease:
+    ) -> TokenGrant:
         return await stores.limits.take(APP, "k1", bucket, rate=rate, burst=20, want=want, now_ms=now_ms)
 
     async def test_a_fresh_bucket_holds_its_burst(self, stores: Stores) -> None:
-        assert await self.take(stores, 15, NOW) == Lease(15, 0)
-        assert await self.take(stores, 15, NOW) == Lease(5, 0)
-        assert await self.take(stores, 1, NOW) == Lease(0, 100)
+        assert await self.take(stores, 15, NOW) == TokenGrant(15, 0)
+        assert await self.take(stores, 15, NOW) == TokenGrant(5, 0)
+        assert await self.take(stores, 1, NOW) == TokenGrant(0, 100)
 
     async def test_a_bucket_refills_by_time_and_not_above_its_burst(self, stores: Stores) -> None:
         await self.take(stores, 20, NOW)
         assert (await self.take(stores, 20, NOW + 450)).granted == 4
-        assert await self.take(stores, 1, NOW + 480) == Lease(0, 20)
+        assert await self.take(stores, 1, NOW + 480) == TokenGrant(0, 20)
         assert (await self.take(stores, 99, NOW + 3_600_000)).granted == 20
 
     async def test_tokens_are_shared_and_never_given_twice(self, stores: Stores) -> None:
@@ -196,23 +196,23 @@ class LimitSuite(_Suite):
 class IdempotencySuite(_Suite):
     async def test_a_write_is_new_then_flying_then_done(self, stores: Stores) -> None:
         idempotency = stores.idempotency
-        assert await idempotency.begin(APP, "token", "body") == Replay("new")
-        assert await idempotency.begin(APP, "token", "body") == Replay("flying")
+        assert await idempotency.begin(APP, "token", "body") == IdempotencyState("new")
+        assert await idempotency.begin(APP, "token", "body") == IdempotencyState("flying")
         await idempotency.finish(APP, "token", 200, b'{"message":"success"}\xff')
-        assert await idempotency.begin(APP, "token", "body") == Replay(
+        assert await idempotency.begin(APP, "token", "body") == IdempotencyState(
             "done", 200, b'{"message":"success"}\xff'
         )
 
     async def test_another_body_is_told_so_flying_or_done(self, stores: Stores) -> None:
         await stores.idempotency.begin(APP, "token", "body")
-        assert await stores.idempotency.begin(APP, "token", "else") == Replay("other")
+        assert await stores.idempotency.begin(APP, "token", "else") == IdempotencyState("other")
         await stores.idempotency.finish(APP, "token", 422, b"{}")
-        assert await stores.idempotency.begin(APP, "token", "else") == Replay("other")
+        assert await stores.idempotency.begin(APP, "token", "else") == IdempotencyState("other")
 
     async def test_a_forgotten_write_may_begin_again(self, stores: Stores) -> None:
         await stores.idempotency.begin(APP, "token", "body")
-        await stores.idempotency.forget(APP, "token")
-        assert await stores.idempotency.begin(APP, "token", "else") == Replay("new")
+        await stores.idempotency.delete(APP, "token")
+        assert await stores.idempotency.begin(APP, "token", "else") == IdempotencyState("new")
 
     async def test_of_many_at_once_one_begins(self, stores: Stores) -> None:
         replays = await asyncio.gather(*(stores.idempotency.begin(APP, "token", "body") for _ in range(20)))
@@ -220,11 +220,11 @@ class IdempotencySuite(_Suite):
 
     async def test_finishing_what_never_began_keeps_nothing(self, stores: Stores) -> None:
         await stores.idempotency.finish(APP, "token", 200, b"{}")
-        assert await stores.idempotency.begin(APP, "token", "body") == Replay("new")
+        assert await stores.idempotency.begin(APP, "token", "body") == IdempotencyState("new")
 
     async def test_apps_do_not_share_tokens(self, stores: Stores) -> None:
         await stores.idempotency.begin(APP, "token", "body")
-        assert await stores.idempotency.begin(OTHER, "token", "body") == Replay("new")
+        assert await stores.idempotency.begin(OTHER, "token", "body") == IdempotencyState("new")
 
 
 class PageSuite(_Suite):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from actors.serving.model_registry import Models
+from actors.serving.model_registry import SnapshotLoader
 from cluster.errors import HouseError
 from tests.fakes.corner_shop import APP
 
@@ -16,7 +16,7 @@ def folder_of(shelf: Path, version: str) -> Path:
 
 
 def damaged_loads(
-    models: Models, folder: Path, version: str, *, cuts: int, flips: int, seed: int
+    models: SnapshotLoader, folder: Path, version: str, *, cuts: int, flips: int, seed: int
 ) -> dict[str, int]:
     """Cut files at many places and flip many bits, one damage at a time; count the loads that were refused."""
     rng = np.random.default_rng(seed)

@@ -11,24 +11,24 @@ from pathlib import Path
 
 import pytest
 
-from cluster.admin.vault import ensure_master_key, vault_of
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.segments import SegmentShelf
+from cluster.admin.vault import ensure_master_key, open_vault
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
 from cluster.errors import Fault, Invalid
 from cluster.records.access import App
 from cluster.records.issued_key import issue_key
 from cluster.records.run import Run
 from cluster.records.schedule import Schedule
-from cluster.runtime.artifact_access import open_shelf
-from cluster.runtime.signing_upgrade import adopt_unsigned, sign_keys
+from cluster.runtime.artifact_access import open_artifact_store
+from cluster.runtime.signing_upgrade import sign_keys, sign_unsigned
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from deployments.edge.keyring import Keyring
-from jobs.refresh.runs.process_pool import ProcessCrew
-from jobs.refresh.runs.run_commands import order
-from jobs.refresh.runs.scheduler import Foreman
-from jobs.refresh.runs.worker import Worker, Workplace
+from jobs.refresh.runs.process_pool import ProcessWorkerPool
+from jobs.refresh.runs.run_commands import create_run
+from jobs.refresh.runs.scheduler import RunScheduler
+from jobs.refresh.runs.worker import TrainingWorker, WorkerContext
 from tests.fakes import generated_market
 
 pytestmark = pytest.mark.redis
@@ -47,7 +47,7 @@ def settings(tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def live(stores: OpenStores, settings: Settings, text: str) -> bool:
-    ring = Keyring(stores.access, vault_of(settings))
+    ring = Keyring(stores.access, open_vault(settings))
     await ring.refresh()
     return ring.find(text) is not None
 
@@ -55,46 +55,49 @@ async def live(stores: OpenStores, settings: Settings, text: str) -> bool:
 async def test_the_first_start_signs_what_an_earlier_release_left(
     settings: Settings, redis_stores: OpenStores
 ) -> None:
-    vault = vault_of(settings)
+    vault = open_vault(settings)
     await generated_market.open_market(redis_stores)
     issued = issue_key(vault, APP, "secret", now_ms=1)
     await redis_stores.access.put_key(issued.record.model_copy(update={"mac": ""}))
     generated_market.settle(
-        SegmentShelf(Shelf.open(settings.shelf_dir)), generated_market.table(600, 60, 30, topics=3)
+        SegmentStore(ArtifactStore.open(settings.artifact_dir)), generated_market.table(600, 60, 30, topics=3)
     )
     assert not await live(redis_stores, settings, issued.text)
 
-    assert await adopt_unsigned(settings)
+    assert await sign_unsigned(settings)
     assert await live(redis_stores, settings, issued.text)
-    assert SegmentShelf(open_shelf(settings)).load(generated_market.APP).interactions.num_rows == 600
+    assert SegmentStore(open_artifact_store(settings)).load(generated_market.APP).interactions.num_rows == 600
     # a release before goes on with both
     assert (
-        SegmentShelf(Shelf.open(settings.shelf_dir)).load(generated_market.APP).interactions.num_rows == 600
+        SegmentStore(ArtifactStore.open(settings.artifact_dir))
+        .load(generated_market.APP)
+        .interactions.num_rows
+        == 600
     )
-    (record,) = (await redis_stores.access.book()).keys.values()
+    (record,) = (await redis_stores.access.read_all()).keys.values()
     assert vault.open(record.ciphertext, record.sha256) == issued.text
 
 
 async def test_later_starts_sign_nothing(settings: Settings, redis_stores: OpenStores) -> None:
-    assert await adopt_unsigned(settings)
+    assert await sign_unsigned(settings)
     await generated_market.open_market(redis_stores)
-    planted = issue_key(vault_of(settings), APP, "publishable", now_ms=1)
+    planted = issue_key(open_vault(settings), APP, "publishable", now_ms=1)
     stripped = planted.record.model_copy(update={"kind": "secret", "mac": ""})
     await redis_stores.access.put_key(stripped)
     generated_market.settle(
-        SegmentShelf(Shelf.open(settings.shelf_dir)), generated_market.table(600, 60, 30, topics=3)
+        SegmentStore(ArtifactStore.open(settings.artifact_dir)), generated_market.table(600, 60, 30, topics=3)
     )
-    assert not await adopt_unsigned(settings)
+    assert not await sign_unsigned(settings)
     assert not await live(redis_stores, settings, planted.text)
     with pytest.raises(Fault, match="kiosk artifacts sign"):
-        SegmentShelf(open_shelf(settings)).load(generated_market.APP)
+        SegmentStore(open_artifact_store(settings)).load(generated_market.APP)
 
 
 async def test_a_relabelled_record_is_not_signed_by_the_way(
     settings: Settings, redis_stores: OpenStores
 ) -> None:
     """A wrong proof is not a missing one: nothing signs it."""
-    vault = vault_of(settings)
+    vault = open_vault(settings)
     await redis_stores.access.put_app(APP)
     issued = issue_key(vault, APP, "publishable", now_ms=1)
     await redis_stores.access.put_key(issued.record.model_copy(update={"kind": "secret"}))
@@ -109,10 +112,10 @@ async def test_keys_of_another_master_key_are_told_and_left(
 ) -> None:
     other = Settings(data_dir=tmp_path / "other")
     ensure_master_key(other)
-    issued = issue_key(vault_of(other), APP, "secret", now_ms=1)
+    issued = issue_key(open_vault(other), APP, "secret", now_ms=1)
     await redis_stores.access.put_app(APP)
     await redis_stores.access.put_key(issued.record)
-    found = await sign_keys(redis_stores.access, vault_of(settings))
+    found = await sign_keys(redis_stores.access, open_vault(settings))
     assert (found.signed, found.refused) == (
         (),
         (f"{issued.record.key_id} (secret key of {generated_market.APP})",),
@@ -123,7 +126,7 @@ async def test_the_command_signs_on_an_administrators_word(
     settings: Settings, redis_stores: OpenStores, redis_url: str
 ) -> None:
     generated_market.settle(
-        SegmentShelf(Shelf.open(settings.shelf_dir)), generated_market.table(600, 60, 30, topics=3)
+        SegmentStore(ArtifactStore.open(settings.artifact_dir)), generated_market.table(600, 60, 30, topics=3)
     )
 
     def kiosk(*words: str) -> str:
@@ -147,7 +150,7 @@ async def test_the_command_signs_on_an_administrators_word(
     assert (len(told["manifests"]["signed"]), told["dry_run"]) == (1, True)
     assert "1 manifests and 0 key records signed" in kiosk("sign")
     assert json.loads(kiosk("sign", "--json"))["manifests"] == {"signed": [], "valid": 1, "damaged": []}
-    assert SegmentShelf(open_shelf(settings)).load(generated_market.APP).interactions.num_rows == 600
+    assert SegmentStore(open_artifact_store(settings)).load(generated_market.APP).interactions.num_rows == 600
     key = kiosk("key").strip()
     assert len(key) == 44
     assert key not in (settings.data_dir / "master.key").read_text()
@@ -169,15 +172,15 @@ async def test_a_run_in_redis_that_names_a_function_fails_and_runs_nothing(
     redis_stores: OpenStores, tmp_path: Path
 ) -> None:
     await generated_market.open_market(redis_stores)
-    shelf = Shelf.open(tmp_path / "shelf")
-    generated_market.settle(SegmentShelf(shelf), generated_market.table(600, 60, 30, topics=3))
+    shelf = ArtifactStore.open(tmp_path / "shelf")
+    generated_market.settle(SegmentStore(shelf), generated_market.table(600, 60, 30, topics=3))
     run = Run(
         app_id=generated_market.APP, run_id="run-planted", engine_id="default", recipe=planted(tmp_path / "ran"),
         by="somebody", created_at=1,
     )  # fmt: skip
-    assert await redis_stores.runs.swap(run) is not None
-    place = Workplace(redis_stores, shelf, SystemClock(), tmp_path / "scratch", settle_s=0.1)
-    done = await Worker(place, "a worker").work(generated_market.APP, "run-planted")
+    assert await redis_stores.runs.compare_and_set(run) is not None
+    place = WorkerContext(redis_stores, shelf, SystemClock(), tmp_path / "scratch", settle_s=0.1)
+    done = await TrainingWorker(place, "a worker").work(generated_market.APP, "run-planted")
     assert done is not None
     assert done.status == "failed"
     assert "kiosk learners allow subprocess:run" in done.error
@@ -198,8 +201,8 @@ async def test_a_schedule_in_redis_that_names_a_function_orders_nothing(
             created_at=1,
         )
     )
-    crew = ProcessCrew()
-    assert await Foreman(redis_stores, crew, SystemClock(), owner="one").round() == 0
+    crew = ProcessWorkerPool()
+    assert await RunScheduler(redis_stores, crew, SystemClock(), owner="one").run_once() == 0
     assert await redis_stores.runs.open(generated_market.APP) == []
     assert crew.pids == {}
 
@@ -210,6 +213,6 @@ async def test_ordering_says_how_to_allow_a_class(
     await generated_market.open_market(redis_stores)
     recipe = planted(tmp_path / "ran")
     with pytest.raises(Invalid, match="kiosk learners allow subprocess:run"):
-        await order(redis_stores, generated_market.APP, "default", recipe, now_ms=1, by="a test")
+        await create_run(redis_stores, generated_market.APP, "default", recipe, now_ms=1, by="a test")
     allow_learners("subprocess:run")
-    await order(redis_stores, generated_market.APP, "default", recipe, now_ms=1, by="a test")
+    await create_run(redis_stores, generated_market.APP, "default", recipe, now_ms=1, by="a test")

@@ -11,19 +11,19 @@ import pytest
 
 from actors.answers.answer_lease import LEASE_MS
 from actors.answers.archive.client import LocalArchiveClient
-from actors.answers.archive.host import AnswersHost
+from actors.answers.archive.host import ArchiveHost
 from actors.answers.archive.messages import ArchiveQuery, ArchiveResult
 from actors.answers.citation_recheck import LATE_MS
-from actors.answers.question_queue import MOST_ATTEMPTS
-from actors.answers.question_submission import AskedAgain, StoreAsking
+from actors.answers.question_queue import MAX_ATTEMPTS
+from actors.answers.question_submission import RepeatedQuestion, StoreQuestionSubmitter
 from actors.answers.render import WITHDRAWN
-from actors.answers.wiring import LocalQuestions, open_questions
+from actors.answers.wiring import LocalQuestionClient, open_question_client
 from cluster.clock import SystemClock
 from cluster.errors import Unavailable
 from cluster.ids import new_question_id
 from cluster.meter import SilentMeter
 from cluster.records.question import ANSWER_WITHIN_MS, Answer, CitedPassage, CitedSentence, Question
-from cluster.store.ports.stores import Recorded, Stores
+from cluster.store.ports.stores import StoredQuestion, Stores
 from tests.fakes.corner_shop import upload, withdraw
 from tests.fakes.small_archive import ARTICLES
 from tests.fakes.stores.memory import memory_stores
@@ -39,7 +39,7 @@ TREATY = next(article for article in ARTICLES if article["product_id"] == "river
 class Moody(LocalArchiveClient):
     """An archive that does what a test wants before it answers."""
 
-    def __init__(self, host: AnswersHost) -> None:
+    def __init__(self, host: ArchiveHost) -> None:
         super().__init__(host)
         self.gate = asyncio.Event()
         self.gate.set()
@@ -61,12 +61,14 @@ class House:
         self.stores = stores
         self.clock = clock
         self.archive = archive
-        self.open: list[LocalQuestions] = []
+        self.open: list[LocalQuestionClient] = []
 
-    async def worker(self) -> LocalQuestions:
+    async def worker(self) -> LocalQuestionClient:
         """Start a process that answers; its loops are turned by hand."""
-        made = open_questions(self.stores, self.archive, self.clock, SilentMeter(), app_ids=lambda: (APP,))
-        made.desk._loops = [asyncio.get_running_loop().create_task(asyncio.sleep(3600))]
+        made = open_question_client(
+            self.stores, self.archive, self.clock, SilentMeter(), app_ids=lambda: (APP,)
+        )
+        made.queue._loops = [asyncio.get_running_loop().create_task(asyncio.sleep(3600))]
         self.open.append(made)
         return made
 
@@ -75,7 +77,7 @@ class House:
         times = {"asked_at": now_ms, "deadline_at": now_ms + ANSWER_WITHIN_MS}
         return Question(**{"question_id": new_question_id(), "app_id": APP, "text": text, **times, **more})
 
-    async def recorded(self, question: Question | str) -> Recorded:
+    async def recorded(self, question: Question | str) -> StoredQuestion:
         question_id = question if isinstance(question, str) else question.question_id
         found = await self.stores.questions.read(APP, question_id)
         assert found is not None
@@ -89,8 +91,8 @@ class House:
 
     async def answered(self, text: str = ASKED, **more: Any) -> Question:
         worker, question = await self.worker(), self.question(text, **more)
-        await worker.take(question)
-        await worker.desk.settle()
+        await worker.submit(question)
+        await worker.queue.wait_idle()
         assert (await self.recorded(question)).answer.finished
         return question
 
@@ -99,7 +101,7 @@ class House:
 async def house() -> AsyncIterator[House]:
     stores, clock = memory_stores(), ManualClock(SystemClock().now_ms())
     await upload(stores, ARTICLES, app_id=APP)
-    host = AnswersHost(stores, None, None, SystemClock(), SilentMeter())
+    host = ArchiveHost(stores, None, None, SystemClock(), SilentMeter())
     made = House(stores, clock, Moody(host))
     yield made
     made.archive.gate.set()
@@ -108,27 +110,27 @@ async def house() -> AsyncIterator[House]:
     await host.close()
 
 
-def kill(worker: LocalQuestions) -> None:
+def kill(worker: LocalQuestionClient) -> None:
     """Stop a process between two instructions: nothing is released, nothing is written."""
-    for task in [*worker.desk._tasks.values(), *worker.desk._loops]:
+    for task in [*worker.queue._tasks.values(), *worker.queue._loops]:
         task.cancel()
-    worker.desk._hands.clear()
+    worker.queue._hands.clear()
 
 
 async def test_the_answer_of_a_worker_that_died_is_finished_by_another(house: House) -> None:
     house.archive.gate.clear()
     first, second = await house.worker(), await house.worker()
     question = house.question()
-    await first.take(question)
+    await first.submit(question)
     await until(lambda: house.archive.asked == 1)
     before = (await house.shown(question))["revision"]
     kill(first)
     house.archive.gate.set()
-    await second.desk.sweep()
-    assert second.desk.in_hand == 0, "it is still held"
+    await second.queue.sweep()
+    assert second.queue.active_count == 0, "it is still held"
     house.clock.advance(LEASE_MS)
-    await second.desk.sweep()
-    await second.desk.settle()
+    await second.queue.sweep()
+    await second.queue.wait_idle()
     record = await house.shown(question)
     assert (record["finish_reason"], record["finished"]) == ("success", True)
     assert record["revision"] > before
@@ -136,14 +138,14 @@ async def test_the_answer_of_a_worker_that_died_is_finished_by_another(house: Ho
     assert (await house.recorded(question)).attempts == 2
 
 
-async def test_a_question_taken_over_is_told_of_once_more_unless_nobody_put_it(house: House) -> None:
+async def test_a_takeover_is_reported_once_unless_generated(house: House) -> None:
     told: list[str] = []
 
     async def begun(question: Question) -> None:
         told.append(question.text)
 
     worker = await house.worker()
-    worker.desk._begun = begun
+    worker.queue._begun = begun
     for text, more in (
         ("a reader's", {"user_id": "gina", "logged": True}),
         ("a visitor's", {}),
@@ -151,8 +153,8 @@ async def test_a_question_taken_over_is_told_of_once_more_unless_nobody_put_it(h
     ):
         question = house.question(text, **more)
         await house.stores.questions.ask(question, Answer(), b"{}", holder="dead", until_ms=0)
-    await worker.desk.sweep()
-    await worker.desk.settle()
+    await worker.queue.sweep()
+    await worker.queue.wait_idle()
     assert told == ["a reader's"]
 
 
@@ -160,14 +162,14 @@ async def test_a_worker_that_wakes_up_late_can_not_change_what_another_finished(
     house.archive.gate.clear()
     sleeper, other = await house.worker(), await house.worker()
     question = house.question()
-    await sleeper.take(question)
+    await sleeper.submit(question)
     await until(lambda: house.archive.asked == 1)
     house.clock.advance(LEASE_MS)
-    await other.desk.sweep()
+    await other.queue.sweep()
     house.archive.gate.set()
-    await other.desk.settle()
+    await other.queue.wait_idle()
     record = await house.shown(question)
-    await sleeper.desk.settle()
+    await sleeper.queue.wait_idle()
     assert await house.shown(question) == record
     assert record["finish_reason"] == "success"
 
@@ -176,37 +178,37 @@ async def test_a_worker_that_closes_hands_over_at_once(house: House) -> None:
     house.archive.gate.clear()
     first, second = await house.worker(), await house.worker()
     question = house.question()
-    await first.take(question)
+    await first.submit(question)
     await until(lambda: house.archive.asked == 1)
     await first.close()
     house.archive.gate.set()
-    await second.desk.sweep()
-    await second.desk.settle()
+    await second.queue.sweep()
+    await second.queue.wait_idle()
     assert (await house.recorded(question)).answer.finish_reason == "success"
 
 
 async def test_holding_on_keeps_others_away(house: House) -> None:
     house.archive.gate.clear()
     first, second = await house.worker(), await house.worker()
-    await first.take(house.question())
+    await first.submit(house.question())
     await until(lambda: house.archive.asked == 1)
     for _ in range(3):
         house.clock.advance(LEASE_MS - 1_000)
-        await first.desk._beat()
-        await second.desk.sweep()
-    assert (first.desk.in_hand, second.desk.in_hand) == (1, 0)
+        await first.queue._renew_leases()
+        await second.queue.sweep()
+    assert (first.queue.active_count, second.queue.active_count) == (1, 0)
 
 
 async def test_no_answer_stays_unfinished_beyond_its_deadline(house: House) -> None:
     house.archive.gate.clear()
     first, second = await house.worker(), await house.worker()
     question = house.question()
-    await first.take(question)
+    await first.submit(question)
     await until(lambda: house.archive.asked == 1)
     kill(first)
     house.clock.advance(ANSWER_WITHIN_MS)
-    await second.desk.sweep()
-    await second.desk.settle()
+    await second.queue.sweep()
+    await second.queue.wait_idle()
     record = await house.shown(question)
     assert (record["finished"], record["finish_reason"], record["sources"]) == (True, "error", [])
     assert record["answer"]
@@ -215,20 +217,20 @@ async def test_no_answer_stays_unfinished_beyond_its_deadline(house: House) -> N
 async def test_a_question_that_kills_its_workers_is_given_up(house: House) -> None:
     house.archive.gate.clear()
     question = house.question()
-    for attempt in range(1, MOST_ATTEMPTS + 1):
+    for attempt in range(1, MAX_ATTEMPTS + 1):
         worker = await house.worker()
         if attempt == 1:
-            await worker.take(question)
+            await worker.submit(question)
         else:
-            await worker.desk.sweep()
+            await worker.queue.sweep()
         await until(lambda attempt=attempt: house.archive.asked == attempt)
         kill(worker)
         house.clock.advance(LEASE_MS)
     last = await house.worker()
-    await last.desk.sweep()
-    await last.desk.settle()
+    await last.queue.sweep()
+    await last.queue.wait_idle()
     assert (await house.recorded(question)).answer.finish_reason == "error"
-    assert house.archive.asked == MOST_ATTEMPTS
+    assert house.archive.asked == MAX_ATTEMPTS
 
 
 async def test_an_archive_that_is_still_loading_is_waited_for(house: House) -> None:
@@ -238,7 +240,7 @@ async def test_an_archive_that_is_still_loading_is_waited_for(house: House) -> N
     assert house.archive.asked == 3
 
 
-async def test_a_fault_ends_the_answer_and_is_told(house: House) -> None:
+async def test_a_fault_ends_the_answer_and_is_reported(house: House) -> None:
     house.archive.wrong = [ValueError("broken")]
     question = await house.answered()
     record = await house.shown(question)
@@ -249,45 +251,45 @@ async def test_a_fault_ends_the_answer_and_is_told(house: House) -> None:
 async def test_more_questions_than_hands_wait_for_whoever_has_room(house: House) -> None:
     house.archive.gate.clear()
     first, second = await house.worker(), await house.worker()
-    first.desk._most = 2
+    first.queue._most = 2
     questions = [house.question(f"{ASKED} {number}") for number in range(5)]
     for question in questions:
-        await first.take(question)
-    assert first.desk.in_hand == 2
+        await first.submit(question)
+    assert first.queue.active_count == 2
     house.archive.gate.set()
-    await second.desk.sweep()
-    assert second.desk.in_hand == 3
-    await first.desk.settle()
-    await second.desk.settle()
+    await second.queue.sweep()
+    assert second.queue.active_count == 3
+    await first.queue.wait_idle()
+    await second.queue.wait_idle()
     for question in questions:
         assert (await house.recorded(question)).answer.finish_reason == "success"
 
 
-async def test_a_question_put_on_a_readers_behalf_is_found_in_the_store(house: House) -> None:
+async def test_a_submitted_question_is_stored(house: House) -> None:
     parent = await house.answered(user_id="gina")
-    asking = StoreAsking(house.stores.questions, house.clock, new_question_id)
-    again = AskedAgain(APP, "gina", ASKED, parent.question_id, question_id=new_question_id())
+    asking = StoreQuestionSubmitter(house.stores.questions, house.clock, new_question_id)
+    again = RepeatedQuestion(APP, "gina", ASKED, parent.question_id, question_id=new_question_id())
     assert await asking.ask(again) == again.question_id == await asking.ask(again)
-    outcome = await asking.outcome(APP, again.question_id)
+    outcome = await asking.get_outcome(APP, again.question_id)
     assert outcome is not None
     assert not outcome.finished
     worker = await house.worker()
-    await worker.desk.sweep()
-    await worker.desk.settle()
-    outcome = await asking.outcome(APP, again.question_id)
+    await worker.queue.sweep()
+    await worker.queue.wait_idle()
+    outcome = await asking.get_outcome(APP, again.question_id)
     assert outcome is not None
     assert (outcome.finish_reason, outcome.sources[0]) == ("success", "river-treaty")
     record = await house.shown((await house.recorded(again.question_id)).question)
     assert record["parent_question_id"] == parent.question_id
     assert record["metadata"] == {"service_generated_by": "answer_update_monitor"}
-    assert await asking.outcome(APP, new_question_id()) is None
+    assert await asking.get_outcome(APP, new_question_id()) is None
 
 
 # --- what is cited changes ------------------------------------------------------------------------------------------
 
 
 async def _rechecked(house: House) -> int:
-    return await house.open[-1].rechecker.turn()
+    return await house.open[-1].rechecker.run_once()
 
 
 async def test_an_answer_whose_article_goes_is_withdrawn(house: House) -> None:
@@ -313,7 +315,7 @@ async def test_an_answer_whose_article_goes_is_withdrawn(house: House) -> None:
     assert again["answer"] != before["answer"]
 
 
-async def test_an_answer_whose_article_says_something_else_loses_those_sentences(house: House) -> None:
+async def test_an_answer_loses_sentences_its_article_dropped(house: House) -> None:
     question = await house.answered()
     await _rechecked(house)
     children = [{**child, "html": OTHERWISE} for child in TREATY["children"]]
@@ -322,7 +324,7 @@ async def test_an_answer_whose_article_says_something_else_loses_those_sentences
     assert (await house.shown(question))["answer"] == WITHDRAWN
 
 
-async def test_an_answer_stays_when_its_article_still_says_so(house: House) -> None:
+async def test_an_answer_stays_while_its_article_supports_it(house: House) -> None:
     question = await house.answered()
     await _rechecked(house)
     before = await house.shown(question)
@@ -346,14 +348,14 @@ async def test_changes_before_the_first_turn_are_nobodys_news_and_late_ones_are_
     house: House,
 ) -> None:
     worker = await house.worker()
-    await worker.rechecker.turn()
+    await worker.rechecker.run_once()
     await withdraw(house.stores, ["river-treaty"], app_id=APP)
-    await worker.rechecker.turn()
+    await worker.rechecker.run_once()
     # an answer that was under way while the article went, as a slow worker would write it
     stale = await _citing(house)
-    assert await worker.rechecker.turn() == 0
+    assert await worker.rechecker.run_once() == 0
     house.clock.advance(LATE_MS + 1_000_000_000_000)
-    assert await worker.rechecker.turn() == 1
+    assert await worker.rechecker.run_once() == 1
     assert (await house.recorded(stale)).answer.sentences == ()
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from actors.answers.archive.host import AnswersHost
+from actors.answers.archive.host import ArchiveHost
 from actors.answers.archive.messages import ArchiveQuery, ArchiveResult
-from actors.answers.archive.snapshot_store import PassageShelf
-from actors.intake.compaction import SettleRules
-from actors.intake.loop import IntakeLoop, IntakeRules
+from actors.answers.archive.snapshot_store import PassageSnapshotStore
+from actors.intake.compaction import CompactionConfig
+from actors.intake.loop import IntakeConfig, IntakeLoop
 from actors.language.embedder import HashingEmbedder
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.records.access import App
@@ -23,8 +23,8 @@ from cluster.store.connect import open_stores
 from cluster.store.ports.stores import Stores
 from jobs.archive.article_files import ArchiveReading
 from jobs.archive.passages import build_passages
-from jobs.ingest.pipeline import Order, Report, ingest
-from jobs.ingest.progress import Progress
+from jobs.ingest.pipeline import IngestOrder, IngestReport, ingest
+from jobs.ingest.progress import IngestProgress
 from tests.fakes.stores.memory import memory_stores
 
 pytestmark = pytest.mark.redis
@@ -59,32 +59,34 @@ def dump(path: Path, count: int) -> str:
     return str(path)
 
 
-async def bring(stores: Stores, tmp_path: Path, address: str, watch: Callable[[Progress], None]) -> Report:
-    order = Order(address=address, noun="product", app_id=APP, chunk=10, window=2)
+async def bring(
+    stores: Stores, tmp_path: Path, address: str, watch: Callable[[IngestProgress], None]
+) -> IngestReport:
+    order = IngestOrder(address=address, noun="product", app_id=APP, chunk=10, window=2)
     return await ingest(order, stores, state_dir=tmp_path / "state", watch=watch, files=ArchiveReading())
 
 
-async def first(host: AnswersHost, question: str) -> str:
+async def first(host: ArchiveHost, question: str) -> str:
     result = await host.ask(ArchiveQuery(APP, question))
     assert isinstance(result, ArchiveResult), result
     return result.snippets[0].product_id if result.snippets else ""
 
 
-async def settle(stores: Stores, segments: SegmentShelf) -> None:
+async def settle(stores: Stores, segments: SegmentStore) -> None:
     """Put everything on the shelf and trim the logs behind it."""
-    rules = IntakeRules(apps_every_s=0.0, settle=SettleRules(every_s=0.0))
+    rules = IntakeConfig(apps_every_s=0.0, compaction=CompactionConfig(every_s=0.0))
     loop = IntakeLoop(
         stores, segments, HashingEmbedder(), SystemClock(), SilentMeter(), owner="settler", rules=rules
     )
     while await stores.changes.first(APP, "product") != await stores.changes.last(APP, "product"):
-        await loop.settle_round(at_once=True)
+        await loop.compact_round(at_once=True)
         await asyncio.sleep(0.01)
 
 
-async def test_a_dump_that_was_interrupted_goes_on_and_is_found(stores: Stores, tmp_path: Path) -> None:
+async def test_an_interrupted_dump_continues_and_is_searchable(stores: Stores, tmp_path: Path) -> None:
     address = dump(tmp_path / "news.xml", 95)
 
-    def die(progress: Progress) -> None:
+    def die(progress: IngestProgress) -> None:
         if progress.rows >= 40:
             raise KeyboardInterrupt
 
@@ -93,10 +95,13 @@ async def test_a_dump_that_was_interrupted_goes_on_and_is_found(stores: Stores, 
     report = await bring(stores, tmp_path, address, lambda progress: None)
     assert report.rows < 95
     assert len(await stores.records.ids(APP, "product")) == 95
-    segments, shelf = SegmentShelf(Shelf.open(tmp_path / "shelf")), PassageShelf(tmp_path / "shelf")
+    segments, shelf = (
+        SegmentStore(ArtifactStore.open(tmp_path / "shelf")),
+        PassageSnapshotStore(tmp_path / "shelf"),
+    )
     manifest = await build_passages(APP, stores, segments, shelf, SystemClock())
     assert manifest.facts["documents"] == 95
-    host = AnswersHost(stores, segments, shelf, SystemClock(), SilentMeter())
+    host = ArchiveHost(stores, segments, shelf, SystemClock(), SilentMeter())
     try:
         assert await first(host, "What is new at the observatory in town 13?") == "en-13"
     finally:
@@ -106,7 +111,10 @@ async def test_a_dump_that_was_interrupted_goes_on_and_is_found(stores: Stores, 
 async def test_a_host_starts_from_snapshot_and_segments_when_the_log_is_gone(
     stores: Stores, tmp_path: Path
 ) -> None:
-    segments, shelf = SegmentShelf(Shelf.open(tmp_path / "shelf")), PassageShelf(tmp_path / "shelf")
+    segments, shelf = (
+        SegmentStore(ArtifactStore.open(tmp_path / "shelf")),
+        PassageSnapshotStore(tmp_path / "shelf"),
+    )
     await bring(stores, tmp_path, dump(tmp_path / "news.xml", 30), lambda progress: None)
     await build_passages(APP, stores, segments, shelf, SystemClock())
     await bring(stores, tmp_path, dump(tmp_path / "more.xml", 40), lambda progress: None)
@@ -114,7 +122,7 @@ async def test_a_host_starts_from_snapshot_and_segments_when_the_log_is_gone(
     (batch,) = await stores.intake.claim("test", [APP], count=1, block_ms=0)
     assert await stores.intake.apply_remove(batch, ["en-5"], now_ms=0)
     await settle(stores, segments)
-    host = AnswersHost(stores, segments, shelf, SystemClock(), SilentMeter())
+    host = ArchiveHost(stores, segments, shelf, SystemClock(), SilentMeter())
     try:
         assert await first(host, "observatory in town 37 number 37") == "en-37"
         assert await first(host, "news of the orchestra in town 25 number 25") == "en-25"
@@ -124,7 +132,7 @@ async def test_a_host_starts_from_snapshot_and_segments_when_the_log_is_gone(
 
 
 async def test_questions_are_answered_while_an_archive_pours_in(stores: Stores, tmp_path: Path) -> None:
-    host = AnswersHost(stores, None, None, SystemClock(), SilentMeter())
+    host = ArchiveHost(stores, None, None, SystemClock(), SilentMeter())
     try:
         await first(host, "anything")
         pouring = asyncio.create_task(

@@ -36,10 +36,10 @@ def _machine_over(server: RedisProcess) -> type[ExperimentMachine]:
     return RedisMachine
 
 
-def test_experiments_in_memory_live_as_the_model_says() -> None:
+def test_experiments_in_memory_match_the_model() -> None:
     run_machine(MemoryMachine, sequences=SEQUENCES, steps=STEPS)
 
 
 @pytest.mark.redis
-def test_experiments_in_redis_live_as_the_model_says(redis_server: RedisProcess) -> None:
+def test_experiments_in_redis_match_the_model(redis_server: RedisProcess) -> None:
     run_machine(_machine_over(redis_server), sequences=SEQUENCES, steps=STEPS)

@@ -14,30 +14,30 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from actors.intake.compaction import Settler
-from actors.intake.query_compaction import QuerySettler
-from actors.intake.segment_rebuilder import Rebuilder
+from actors.intake.compaction import ChangeLogCompactor
+from actors.intake.query_compaction import QueryCompactor
+from actors.intake.segment_rebuilder import SegmentRebuilder
 from actors.language.embedder import HashingEmbedder
-from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.compaction import MergeRules
-from cluster.artifacts.query_log import QueryShelf
+from cluster.artifacts.query_log import QueryLogStore
 from cluster.artifacts.segment_files import SegmentFiles
-from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.table_files import format_of
+from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.table_files import choose_format
 from cluster.clock import SystemClock
 from cluster.errors import Fault, Invalid, NotFound
 from cluster.meter import SilentMeter
 from cluster.records.access import App
 from cluster.records.interaction import INTERACTION_MODELS
-from cluster.records.logged_query import Searched
+from cluster.records.logged_query import LoggedQuery
 from cluster.records.product import Product
 from cluster.records.user import User
 from cluster.store.connect import open_stores
 from cluster.store.ports.stores import Stores
 from jobs.export import file_export
 from jobs.export.columns import NOUN_OF, SCHEMAS
-from jobs.export.file_export import ExportOrder, ExportSummary, export
-from jobs.ingest.pipeline import Order, ingest
+from jobs.export.file_export import ExportOrder, ExportSummary, export_to_file
+from jobs.ingest.pipeline import IngestOrder, ingest
 from tests.fakes.stores.memory import memory_stores
 
 pytestmark = pytest.mark.redis
@@ -131,19 +131,19 @@ async def _open_apps(stores: Stores) -> None:
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
-    return Shelf.open(tmp_path / "shelf")
+def shelf(tmp_path: Path) -> ArtifactStore:
+    return ArtifactStore.open(tmp_path / "shelf")
 
 
 class World:
     """An app whose change log settles when asked to."""
 
-    def __init__(self, stores: Stores, shelf: Shelf, folder: Path) -> None:
+    def __init__(self, stores: Stores, shelf: ArtifactStore, folder: Path) -> None:
         self.stores, self.shelf, self.folder = stores, shelf, folder
-        self.segments = SegmentShelf(shelf, rules=MergeRules(runs=3, piece_bytes=2_000))
+        self.segments = SegmentStore(shelf, rules=MergeRules(runs=3, piece_bytes=2_000))
         clock = SystemClock()
-        rebuilder = Rebuilder(stores, self.segments, HashingEmbedder(), clock)
-        self._settler = Settler(stores.changes, self.segments, rebuilder, clock, SilentMeter())
+        rebuilder = SegmentRebuilder(stores, self.segments, HashingEmbedder(), clock)
+        self._settler = ChangeLogCompactor(stores.changes, self.segments, rebuilder, clock, SilentMeter())
 
     async def ingest(self, rows: list[dict[str, Any]], subject: str, app_id: str = APP) -> None:
         """Bring rows in as `kiosk ingest` does."""
@@ -153,19 +153,19 @@ class World:
 
     async def ingest_file(self, path: Path, subject: str, app_id: str = APP) -> None:
         """Bring a file in."""
-        order = Order(str(path), NOUN_OF[subject], app_id)
+        order = IngestOrder(str(path), NOUN_OF[subject], app_id)
         report = await ingest(order, self.stores, state_dir=self.folder / "state", restart=True)
         assert report.accepted == report.rows, report.reasons
 
     async def settle(self) -> None:
         """Move the change log into segments."""
-        await self._settler.round([APP, COPY], at_once=True)
+        await self._settler.run_once([APP, COPY], at_once=True)
 
     async def export(self, subject: Any, out: str = "out.jsonl", **options: Any) -> ExportSummary:
         """Export into the folder."""
         path = str(self.folder / out)
-        order = ExportOrder(options.pop("app_id", APP), subject, path, format_of(path), **options)
-        return await export(order, self.stores, self.shelf)
+        order = ExportOrder(options.pop("app_id", APP), subject, path, choose_format(path), **options)
+        return await export_to_file(order, self.stores, self.shelf)
 
     async def rows(self, subject: Any, **options: Any) -> list[dict[str, Any]]:
         """Export as JSON Lines and read them, sorted."""
@@ -178,7 +178,7 @@ class World:
 
 
 @pytest.fixture
-def world(stores: Stores, shelf: Shelf, tmp_path: Path) -> World:
+def world(stores: Stores, shelf: ArtifactStore, tmp_path: Path) -> World:
     return World(stores, shelf, tmp_path)
 
 
@@ -316,22 +316,22 @@ async def test_since_takes_what_happened_or_was_written_later(world: World) -> N
 
 
 async def test_queries_come_from_the_shelf_and_from_the_queue(world: World) -> None:
-    shelf, clock = QueryShelf(world.shelf), SystemClock()
-    settler = QuerySettler(world.stores.queries, shelf, clock, SilentMeter())
+    shelf, clock = QueryLogStore(world.shelf), SystemClock()
+    settler = QueryCompactor(world.stores.queries, shelf, clock, SilentMeter())
     day, now_ms = 86_400_000, clock.now_ms()
 
-    def query(at: int, text: str, reader: str = "") -> Searched:
-        return Searched(at, "search", text, 3, "en", "", "default", 1.5, reader)
+    def query(at: int, text: str, reader: str = "") -> LoggedQuery:
+        return LoggedQuery(at, "search", text, 3, "en", "", "default", 1.5, reader)
 
     await world.stores.queries.append(
         APP, [query(now_ms - 2 * day, "hoe", "aa"), query(now_ms - day, "rake", "bb")]
     )
-    await settler.round([APP], at_once=True)
+    await settler.run_once([APP], at_once=True)
     await world.stores.queries.append(APP, [query(now_ms - 5, "fork", "bb")])
     rows = await world.rows("queries")
     assert [row["text"] for row in rows] == ["hoe", "rake", "fork"]
     assert rows[0]["at"].endswith("Z")
-    shelf.forget(APP, ["bb"])
+    shelf.delete(APP, ["bb"])
     assert [row["text"] for row in await world.rows("queries")] == ["hoe"]
     assert await world.rows("queries", since_ms=now_ms - day) == []
 
@@ -367,7 +367,7 @@ async def test_a_compaction_while_rows_are_read_loses_and_repeats_none(
 async def test_who_is_erased_meanwhile_is_in_no_file(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await world.ingest(ROWS["interactions"], "interactions")
     await world.settle()
-    batch_table = file_export.record_of
+    batch_table = file_export.ingest_record_from_stored
     erased: list[int] = []
 
     def erasing(stored: bytes) -> bytes:
@@ -424,4 +424,4 @@ async def test_what_makes_no_sense_is_refused(world: World) -> None:
         await world.export("users", "nowhere/out.csv")
     for out, form in (("x.txt", ""), ("-", "parquet"), ("-", ""), ("x.csv", "xlsx")):
         with pytest.raises(Invalid):
-            format_of(out, form)
+            choose_format(out, form)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from actors.language.embedder import HashingEmbedder
-from actors.recommender.messages import ReaderQuery
-from actors.serving.app_follower import Follower
-from cluster.artifacts.segments import SegmentShelf
+from actors.recommender.messages import UserQuery
+from actors.serving.app_follower import AppFollower
+from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from tests.suites import canary
@@ -23,13 +23,13 @@ __all__ = ["world"]
 pytestmark = pytest.mark.redis
 
 MEMBERS = [f"member-{n}" for n in range(5)]
-QUERY = ReaderQuery("user_to_products", APP, "default", rows=3, cohort={"country": "FR"})
+QUERY = UserQuery("user_to_products", APP, "default", rows=3, cohort={"country": "FR"})
 
 
 @asynccontextmanager
-async def following(world: World) -> AsyncIterator[Follower]:
-    segments = SegmentShelf(world.shelf)
-    follower = Follower(APP, "f", world.stores, segments, SystemClock(), SilentMeter(), HashingEmbedder)
+async def following(world: World) -> AsyncIterator[AppFollower]:
+    segments = SegmentStore(world.shelf)
+    follower = AppFollower(APP, "f", world.stores, segments, SystemClock(), SilentMeter(), HashingEmbedder)
     await follower.start()
     try:
         yield follower
@@ -37,7 +37,7 @@ async def following(world: World) -> AsyncIterator[Follower]:
         await follower.close()
 
 
-async def served_by(follower: Follower) -> str:
+async def served_by(follower: AppFollower) -> str:
     return (await follower.answer(QUERY, [], [])).served_by
 
 
@@ -58,7 +58,7 @@ async def test_a_forgotten_person_leaves_the_cohorts(world: World) -> None:
             return await served_by(follower) == "trending"
 
         await until(is_left, 7.5)
-        assert len(follower._held.overlay.users) == len(MEMBERS) - 1
+        assert len(follower._active.overlay.users) == len(MEMBERS) - 1
     async with following(world) as follower:
         assert await served_by(follower) == "trending", "four users are too few"
-        assert len(follower._held.overlay.users) == len(MEMBERS) - 1
+        assert len(follower._active.overlay.users) == len(MEMBERS) - 1

@@ -16,15 +16,15 @@ import orjson
 import pytest
 
 from actors.intake.client import Erasures
-from actors.intake.compaction import SettleRules
-from actors.intake.loop import IntakeLoop, IntakeRules
+from actors.intake.compaction import CompactionConfig
+from actors.intake.loop import IntakeConfig, IntakeLoop
 from actors.intake.person_places import PersonPlaces
 from actors.language.embedder import HashingEmbedder
 from cluster.admin.person_files import PersonFiles
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.marked_snapshots import marked_snapshots
-from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.snapshots import FOLDER, MANIFEST, SnapshotShelf
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.marked_snapshots import find_marked_snapshots
+from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.snapshots import FOLDER, MANIFEST, SnapshotStore
 from cluster.clock import SystemClock, iso_ms
 from cluster.errors import Conflict
 from cluster.meter import SilentMeter
@@ -34,20 +34,20 @@ from cluster.records.erasure import Erasure
 from cluster.records.run import Run
 from cluster.store import erasure_keys
 from cluster.store.connect import OpenStores, open_stores
-from jobs.refresh.recipe import load
-from jobs.refresh.runs.checkpoint import Checkpoints
-from jobs.refresh.runs.promotion import promote
-from jobs.refresh.runs.run_commands import order
+from jobs.refresh.recipe import load_recipe_file
+from jobs.refresh.runs.checkpoint import CheckpointStore
+from jobs.refresh.runs.promotion import promote_version
+from jobs.refresh.runs.run_commands import create_run
 from jobs.refresh.runs.training import Training
-from jobs.refresh.runs.training_source import read_source
-from jobs.refresh.runs.worker import MOST_RESTARTS, Worker, Workplace
+from jobs.refresh.runs.training_source import read_training_source
+from jobs.refresh.runs.worker import MOST_RESTARTS, TrainingWorker, WorkerContext
 from tests.suites import canary
 from tests.suites.canary import APP, SECOND, USER, VISITOR
 from tests.suites.redis_process import RedisProcess
 from tests.suites.waiting import until
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
-RECIPE = load("fast").changed({"limits.memory_mb": 4096})
+RECIPE = load_recipe_file("fast").with_changes({"limits.memory_mb": 4096})
 READERS, EVENTS, ITEMS = 60, 20, 90
 START = "2026-03-{day:02d}T09:{minute:02d}:30.250Z"
 
@@ -61,8 +61,8 @@ class World:
     folder: Path
 
     @property
-    def shelf(self) -> Shelf:
-        return Shelf.open(self.folder / "shelf")
+    def shelf(self) -> ArtifactStore:
+        return ArtifactStore.open(self.folder / "shelf")
 
     @property
     def now_ms(self) -> int:
@@ -72,9 +72,9 @@ class World:
         """Wait until everything accepted stands on the shelf."""
         for noun in ("user", "product", "interaction"):
             last = await self.stores.changes.last(APP, noun)
-            await self.stores.changes.want(APP, {noun: last})
+            await self.stores.changes.request_compaction(APP, {noun: last})
         for _ in range(600):
-            settled = await self.stores.changes.settled(APP)
+            settled = await self.stores.changes.compacted_offsets(APP)
             lasts = {
                 noun: await self.stores.changes.last(APP, noun) for noun in ("user", "product", "interaction")
             }
@@ -86,16 +86,16 @@ class World:
         raise AssertionError("it does not settle")
 
     async def trained(self, **workplace: Any) -> Run:
-        asked = await order(
+        asked = await create_run(
             self.stores, APP, "default", RECIPE.model_dump(mode="json"), now_ms=self.now_ms, by="a test"
         )
-        done = await Worker(self.workplace(**workplace), "worker").work(APP, asked.run_id)
+        done = await TrainingWorker(self.workplace(**workplace), "worker").work(APP, asked.run_id)
         assert done is not None
         return done
 
-    def workplace(self, **changes: Any) -> Workplace:
+    def workplace(self, **changes: Any) -> WorkerContext:
         scratch = self.folder / "scratch"
-        return Workplace(
+        return WorkerContext(
             self.stores,
             self.shelf,
             SystemClock(),
@@ -134,13 +134,16 @@ async def a_world(*, owns_redis: bool = True) -> AsyncIterator[World]:
             await stores.engines.put(Engine(app_id=APP, engine_id="default"))
             loop = IntakeLoop(
                 stores,
-                SegmentShelf(Shelf.open(folder / "shelf")),
+                SegmentStore(ArtifactStore.open(folder / "shelf")),
                 HashingEmbedder(),
                 SystemClock(),
                 SilentMeter(),
                 owner="one",
-                rules=IntakeRules(
-                    apps_every_s=0.0, settle_pause_s=0.05, erase_pause_s=0.05, settle=SettleRules(every_s=0.2)
+                rules=IntakeConfig(
+                    apps_every_s=0.0,
+                    compaction_pause_s=0.05,
+                    erase_pause_s=0.05,
+                    compaction=CompactionConfig(every_s=0.2),
                 ),
                 files=PersonFiles(folder),
                 owns_redis=owns_redis,
@@ -194,7 +197,7 @@ async def test_nothing_of_a_person_is_left_and_later_trainings_never_saw_them(wo
     before = await world.trained()
     assert before.status == "finished"
     learned = world.snapshot(before.version)
-    held = await order(
+    held = await create_run(
         world.stores, APP, "default", RECIPE.model_dump(mode="json"), now_ms=world.now_ms, by="test"
     )
     canary.leave_checkpoints(world.shelf, RECIPE, held.run_id, "a-run-that-died")
@@ -214,17 +217,17 @@ async def test_nothing_of_a_person_is_left_and_later_trainings_never_saw_them(wo
     assert left == {"model snapshots": 1}
     assert USER not in receipt.model_dump_json()
     assert VISITOR not in receipt.model_dump_json()
-    assert [one.version for one in marked_snapshots(world.shelf, APP)] == [before.version]
+    assert [one.version for one in find_marked_snapshots(world.shelf, APP)] == [before.version]
     assert (await world.forgotten(user_id="somebody-who-never-came")).left == 0
     with pytest.raises(Conflict, match="people who were erased"):
-        await promote(
+        await promote_version(
             world.stores, world.shelf, APP, "default", before.version, now_ms=world.now_ms, by="a test"
         )
 
     after = await world.trained()
     assert (after.status, after.error) == ("finished", "")
-    assert marked_snapshots(world.shelf, APP) == []
-    assert [one.version for one in SnapshotShelf(world.shelf).versions(APP, "default")] == [after.version]
+    assert find_marked_snapshots(world.shelf, APP) == []
+    assert [one.version for one in SnapshotStore(world.shelf).versions(APP, "default")] == [after.version]
     async with a_world() as other:
         await fill(other, live=False)
         never = await other.trained()
@@ -257,7 +260,7 @@ async def test_what_a_slow_follower_holds_back_stands_in_the_receipt(
 ) -> None:
     monkeypatch.setattr("actors.intake.erasure.FOLLOWER_WAIT_S", 1.0)
     follower = {"user": "0", "product": "0", "interaction": "0"}
-    await world.stores.changes.note_follower(APP, "slow", follower, world.now_ms)
+    await world.stores.changes.record_follower(APP, "slow", follower, world.now_ms)
     await fill(world, live=True)
     receipt = await world.forgotten(user_id=USER)
     (held,) = [place for place in receipt.places if place.left]
@@ -312,23 +315,25 @@ async def test_a_run_claimed_before_an_erasure_never_publishes_the_person(
     monkeypatch.setattr(Training, "_train", slow)
     done = await world.trained()
     assert (done.status, done.error, seen) == ("finished", "", [True, False])
-    assert [one.version for one in SnapshotShelf(world.shelf).versions(APP, "default")] == [done.version]
-    assert marked_snapshots(world.shelf, APP) == []
+    assert [one.version for one in SnapshotStore(world.shelf).versions(APP, "default")] == [done.version]
+    assert find_marked_snapshots(world.shelf, APP) == []
     assert await world.traces() == []
 
 
 async def test_a_run_that_died_with_the_data_of_a_person_goes_on_without(world: World) -> None:
     await fill(world, live=True)
-    source = read_source(SegmentShelf(world.shelf), APP, RECIPE)
+    source = read_training_source(SegmentStore(world.shelf), APP, RECIPE)
     await world.forgotten(user_id=USER)
-    run = await order(
+    run = await create_run(
         world.stores, APP, "default", RECIPE.model_dump(mode="json"), now_ms=world.now_ms, by="test"
     )
-    Checkpoints(world.shelf, APP, run.run_id).put_source(source)  # its worker wrote this a moment too late
-    done = await Worker(world.workplace(), "another").work(APP, run.run_id)
+    CheckpointStore(world.shelf, APP, run.run_id).put_source(
+        source
+    )  # its worker wrote this a moment too late
+    done = await TrainingWorker(world.workplace(), "another").work(APP, run.run_id)
     assert done is not None
     assert (done.status, done.error) == ("finished", "")
-    assert marked_snapshots(world.shelf, APP) == []
+    assert find_marked_snapshots(world.shelf, APP) == []
     assert await world.traces() == []
 
 
@@ -341,14 +346,14 @@ async def test_a_training_ends_when_people_are_erased_every_time(
 
     def disturbed(self: Training) -> dict[str, Any]:
         done = plan(self)
-        SegmentShelf(world.shelf).erase(APP, "interaction", [f"u:reader-{next(erased)}"])
+        SegmentStore(world.shelf).erase(APP, "interaction", [f"u:reader-{next(erased)}"])
         return done
 
     monkeypatch.setattr(Training, "_plan", disturbed)
     done = await world.trained()
     assert (done.status, next(erased)) == ("failed", MOST_RESTARTS + 1)
     assert "people were erased" in done.error
-    assert SnapshotShelf(world.shelf).versions(APP, "default") == []
+    assert SnapshotStore(world.shelf).versions(APP, "default") == []
 
 
 async def test_after_plain_deletes_the_log_file_is_written_anew_once_an_hour(world: World) -> None:
@@ -372,8 +377,10 @@ async def test_after_plain_deletes_the_log_file_is_written_anew_once_an_hour(wor
     await world.stores.interactions.erase(APP, ["reader-2"])
     assert not await is_gone("reader-2")
     state = await world.stores.erasures.log_file()
-    assert state.wanted_ms > state.done_ms > 0
-    await world.stores.server.ask_slow("HSET", erasure_keys.log_rewrite(), "done", state.done_ms - 3_600_000)
+    assert state.requested_ms > state.done_ms > 0
+    await world.stores.server.execute_slow(
+        "HSET", erasure_keys.log_rewrite(), "done", state.done_ms - 3_600_000
+    )
     assert await is_gone("reader-2")
 
 
@@ -391,7 +398,7 @@ async def test_the_receipt_says_what_the_operator_of_an_external_redis_must_do()
 async def test_no_key_is_named_by_a_person(world: World) -> None:
     await world.stores.pages.show(APP, f"u:{USER}", VISITOR, ["p1"])
     await world.stores.questions.count(APP, f"u:{USER}", 20_000)
-    names = await world.stores.server.ask_slow("KEYS", "*")
+    names = await world.stores.server.execute_slow("KEYS", "*")
     assert [name for name in names if USER.encode() in name or VISITOR.encode() in name] == []
     assert await world.stores.pages.shown(APP, f"u:{USER}", VISITOR) == ["p1"]
     receipt = await world.forgotten(user_id=USER)
@@ -412,7 +419,7 @@ async def test_an_order_survives_the_death_of_whoever_carries_it_out(world: Worl
     assert {k: v for k, v in (await PersonPlaces(world.stores, world.shelf).read(person)).items() if v} == {}
 
     async def is_done() -> bool:
-        return await world.stores.erasures.orders() == []
+        return await world.stores.erasures.list_orders() == []
 
     await until(is_done)  # the order goes after its receipt is there
 
@@ -423,19 +430,19 @@ async def test_a_damaged_erasure_in_the_log_is_repaired_or_loud(
 ) -> None:
     await redis_stores.interactions.erase(APP, ["ada"])
     key = f"{{{APP}}}:change:interaction"
-    ((offset, flat),) = await redis_stores.server.ask_slow("XRANGE", key, "-", "+")
+    ((offset, flat),) = await redis_stores.server.execute_slow("XRANGE", key, "-", "+")
     entry = dict(zip(flat[::2], flat[1::2], strict=True))
     for field in fields:
         raw = entry[field.encode()]
         entry[field.encode()] = raw[:-3] + bytes([raw[-3] ^ 1]) + raw[-2:]
-    await redis_stores.server.ask_slow("DEL", key)
-    await redis_stores.server.ask_slow(
+    await redis_stores.server.execute_slow("DEL", key)
+    await redis_stores.server.execute_slow(
         "XADD", key, offset, *(part for pair in entry.items() for part in pair)
     )
     for _ in range(2):
         (change,) = await redis_stores.changes.read(APP, {"interaction": "0"}, count=10, block_ms=0)
         assert change.op == "erase"
-    lost = await redis_stores.erasures.lost(APP)
+    lost = await redis_stores.erasures.list_lost(APP)
     if len(fields) == 2:
         assert (change.is_lost, change.payload, len(lost)) == (True, b"[]", 1)
     else:
@@ -447,11 +454,11 @@ async def test_a_damaged_removal_of_a_profile_is_repaired_from_the_store(world: 
     await canary.upload(world.stores, "user", people, world.now_ms)
     await world.settled()
     key, lost = f"{{{APP}}}:user:reader-1", b"1broken"
-    await world.stores.server.ask_slow("DEL", key)
-    await world.stores.server.ask_slow("ZREM", f"{{{APP}}}:user-id", "reader-1")
+    await world.stores.server.execute_slow("DEL", key)
+    await world.stores.server.execute_slow("ZREM", f"{{{APP}}}:user-id", "reader-1")
     entry = ("op", "remove", "payload", lost, "copy", lost)
-    await world.stores.server.ask_slow("XADD", f"{{{APP}}}:change:user", "*", *entry)
+    await world.stores.server.execute_slow("XADD", f"{{{APP}}}:change:user", "*", *entry)
     await world.settled()
-    rows = SegmentShelf(world.shelf).records(APP, "user")
+    rows = SegmentStore(world.shelf).records(APP, "user")
     assert sorted(orjson.loads(row)["user_id"] for row in rows) == ["reader-0", "reader-2"]
-    assert len(await world.stores.erasures.lost(APP)) == 1
+    assert len(await world.stores.erasures.list_lost(APP)) == 1

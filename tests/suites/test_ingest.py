@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from actors.intake.compaction import SettleRules
-from actors.intake.loop import IntakeLoop, IntakeRules
+from actors.intake.compaction import CompactionConfig
+from actors.intake.loop import IntakeConfig, IntakeLoop
 from actors.language.embedder import HashingEmbedder
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
 from cluster.errors import Conflict, Invalid, NotFound, ReadOnly, Unavailable
 from cluster.meter import SilentMeter
@@ -27,8 +27,8 @@ from cluster.records.access import App
 from cluster.records.recent_event import RecentEvent
 from cluster.store.connect import open_stores
 from cluster.store.ports.stores import Stores
-from jobs.ingest.pipeline import Order, Report, ingest, run_of
-from jobs.ingest.progress import Progress
+from jobs.ingest.pipeline import IngestOrder, IngestReport, ingest, run_from_order
+from jobs.ingest.progress import IngestProgress
 from tests.fakes.dying_shelf import Killed
 from tests.fakes.dying_stores import Life, mortal
 from tests.fakes.stores.memory import memory_stores
@@ -57,13 +57,15 @@ def write(path: Path, rows: list[Any]) -> str:
     return str(path)
 
 
-async def run(stores: Stores, tmp_path: Path, address: str, noun: Any, **options: Any) -> Report:
+async def run(stores: Stores, tmp_path: Path, address: str, noun: Any, **options: Any) -> IngestReport:
     order = {
         name: options.pop(name)
         for name in ("chunk", "mapping", "window", "patience_s", "limit", "keep_going")
         if name in options
     }
-    return await ingest(Order(address, noun, APP, **order), stores, state_dir=tmp_path / "state", **options)
+    return await ingest(
+        IngestOrder(address, noun, APP, **order), stores, state_dir=tmp_path / "state", **options
+    )
 
 
 def clicks(count: int) -> list[dict[str, Any]]:
@@ -151,13 +153,13 @@ async def test_interactions_are_logged_and_fill_recent_lists(stores: Stores, tmp
     ]
 
 
-async def test_a_finished_ingest_is_begun_again_when_asked_again(stores: Stores, tmp_path: Path) -> None:
+async def test_a_finished_ingest_starts_over_when_repeated(stores: Stores, tmp_path: Path) -> None:
     address = write(tmp_path / "a.jsonl", [{"user_id": "a"}])
     for _ in range(2):
         assert (await run(stores, tmp_path, address, "user")).accepted == 1
 
 
-async def test_finished_interactions_are_not_taken_twice_unless_asked_to(
+async def test_finished_interactions_are_not_ingested_twice_without_restart(
     stores: Stores, tmp_path: Path
 ) -> None:
     address = write(tmp_path / "a.jsonl", clicks(25))
@@ -169,7 +171,7 @@ async def test_finished_interactions_are_not_taken_twice_unless_asked_to(
     assert (await run(stores, tmp_path, address, "interaction", chunk=10)).accepted == 30
     assert len(await logged(stores)) == 55
     asked = await ingest(
-        Order(address, "interaction", APP, chunk=10), stores, state_dir=tmp_path / "state", restart=True
+        IngestOrder(address, "interaction", APP, chunk=10), stores, state_dir=tmp_path / "state", restart=True
     )
     assert not asked.already
 
@@ -187,8 +189,8 @@ async def test_interactions_are_in_once_however_their_file_is_named_and_cut(
 
 async def test_the_same_ingest_twice_at_once_is_refused(stores: Stores, tmp_path: Path) -> None:
     address = write(tmp_path / "clicks.jsonl", clicks(10))
-    order = Order(address, "interaction", APP, chunk=4)
-    with run_of(order, tmp_path / "state").held(), pytest.raises(Conflict, match="at work"):
+    order = IngestOrder(address, "interaction", APP, chunk=4)
+    with run_from_order(order, tmp_path / "state").lock(), pytest.raises(Conflict, match="at work"):
         await run(stores, tmp_path, address, "interaction", chunk=4)
     assert await logged(stores) == []
 
@@ -196,19 +198,21 @@ async def test_the_same_ingest_twice_at_once_is_refused(stores: Stores, tmp_path
 async def test_an_unknown_app_is_refused_before_anything_is_read(stores: Stores, tmp_path: Path) -> None:
     address = write(tmp_path / "a.jsonl", [{"user_id": "a"}])
     with pytest.raises(NotFound):
-        await ingest(Order(address, "user", "nobody"), stores, state_dir=tmp_path)
+        await ingest(IngestOrder(address, "user", "nobody"), stores, state_dir=tmp_path)
 
 
 async def test_a_playground_is_not_written_to(stores: Stores, tmp_path: Path) -> None:
     await stores.access.put_app(App(app_id="sample", environment="playground", created_at=0))
     file = write(tmp_path / "a.jsonl", [{"product_id": "p"}])
     with pytest.raises(ReadOnly, match=r"playground.* --app"):
-        await ingest(Order(file, "product", "sample"), stores, state_dir=tmp_path / "state")
+        await ingest(IngestOrder(file, "product", "sample"), stores, state_dir=tmp_path / "state")
     assert not await stores.records.get("sample", "product", "p")
 
 
 @pytest.mark.parametrize("noun", ["product", "interaction"])
-async def test_an_ingest_without_hope_stops_and_says_why(stores: Stores, tmp_path: Path, noun: str) -> None:
+async def test_an_ingest_without_accepted_rows_stops_with_a_reason(
+    stores: Stores, tmp_path: Path, noun: str
+) -> None:
     rows = [{"product_id": f"p{n}", "price": "2,55", "type": "zap"} for n in range(3_000)]
     file = write(tmp_path / "a.jsonl", rows)
     with pytest.raises(Invalid, match=r"none of the first 1,000 rows.*for example row 0.*--dry-run"):
@@ -293,7 +297,7 @@ async def test_interactions_killed_between_being_in_and_being_noted_are_in_exact
     pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=5)
     left = [0]
 
-    def watch(progress: Progress) -> None:
+    def watch(progress: IngestProgress) -> None:
         left[0] -= 1
         if not left[0]:
             raise Killed
@@ -324,7 +328,7 @@ async def test_a_file_that_ends_in_damage_is_gone_on_with_behind_what_is_in(
     with pytest.raises(Invalid):
         await run(stores, tmp_path, str(path), "interaction", chunk=5)
     assert len(await logged(stores)) == 10
-    segments = SegmentShelf(Shelf.open(tmp_path / "shelf"))
+    segments = SegmentStore(ArtifactStore.open(tmp_path / "shelf"))
     await _settle(stores, segments)  # without the segments nobody could say any more what is in
     path.write_bytes(whole)
     os.utime(path, ns=(changed.st_atime_ns, changed.st_mtime_ns))
@@ -337,7 +341,7 @@ async def test_a_chunk_settled_and_trimmed_before_going_on_is_not_repeated(
     stores: Stores, tmp_path: Path
 ) -> None:
     address = write(tmp_path / "a.jsonl", clicks(12))
-    segments = SegmentShelf(Shelf.open(tmp_path / "shelf"))
+    segments = SegmentStore(ArtifactStore.open(tmp_path / "shelf"))
     for life in range(60):
         with_death = mortal(stores, Life(life))
         try:
@@ -351,12 +355,12 @@ async def test_a_chunk_settled_and_trimmed_before_going_on_is_not_repeated(
     assert Counter(product_id for row in ids for product_id in row) == {f"p{n}": 1 for n in range(12)}
 
 
-async def _settle(stores: Stores, segments: SegmentShelf) -> None:
-    rules = IntakeRules(apps_every_s=0.0, settle=SettleRules(every_s=0.0))
+async def _settle(stores: Stores, segments: SegmentStore) -> None:
+    rules = IntakeConfig(apps_every_s=0.0, compaction=CompactionConfig(every_s=0.0))
     loop = IntakeLoop(
         stores, segments, HashingEmbedder(), SystemClock(), SilentMeter(), owner="s", rules=rules
     )
-    await loop.settle_round()
+    await loop.compact_round()
 
 
 async def test_lost_answers_of_the_store_repeat_nothing(stores: Stores, tmp_path: Path) -> None:
@@ -389,7 +393,7 @@ async def test_a_store_that_stays_away_ends_the_ingest_and_it_goes_on_later(
     away = mortal(stores, Life(), trouble)
     with pytest.raises(Unavailable):
         await run(away, tmp_path, address, "interaction", chunk=5, patience_s=0.2)
-    seen: list[Progress] = []
+    seen: list[IngestProgress] = []
     report = await run(stores, tmp_path, address, "interaction", chunk=5, watch=seen.append)
     assert report.rows == 10
     assert await logged(stores) == [f"p{n}" for n in range(20)]
@@ -417,7 +421,7 @@ async def test_while_an_intake_is_at_work_the_ingest_leaves_applying_to_it(
         SystemClock(),
         SilentMeter(),
         owner="actor",
-        rules=IntakeRules(block_ms=50),
+        rules=IntakeConfig(block_ms=50),
     )
     working = asyncio.create_task(loop.run())
     for _ in range(500):

@@ -13,20 +13,20 @@ from typing import Any
 import orjson
 import pytest
 
-from actors.intake.applier import DELIVERIES
-from actors.intake.compaction import SettleRules
-from actors.intake.loop import CONSUMER, IntakeLoop, IntakeRules
+from actors.intake.applier import MAX_DELIVERIES
+from actors.intake.compaction import CompactionConfig
+from actors.intake.loop import CONSUMER, IntakeConfig, IntakeLoop
 from actors.language.embedder import Embedder, HashingEmbedder, Vectors
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
 from cluster.errors import Fault, Unavailable
 from cluster.ids import new_task_id
 from cluster.meter import SilentMeter
 from cluster.records.access import App
 from cluster.store.connect import open_stores
-from cluster.store.ports.stores import Change, Noun, Stores
-from tests.fakes.dying_shelf import DyingShelf, Killed
+from cluster.store.ports.stores import ChangeLogEntry, Noun, Stores
+from tests.fakes.dying_shelf import DyingArtifactStore, Killed
 from tests.fakes.dying_stores import Life, mortal
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.waiting import until
@@ -68,26 +68,26 @@ async def stores(request: pytest.FixtureRequest, clock: ManualClock) -> AsyncIte
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
-    return Shelf.open(tmp_path / "shelf")
+def shelf(tmp_path: Path) -> ArtifactStore:
+    return ArtifactStore.open(tmp_path / "shelf")
 
 
 def loop_over(
     stores: Stores,
     clock: ManualClock,
-    shelf: Shelf | None = None,
+    shelf: ArtifactStore | None = None,
     embedder: Embedder | None = None,
     owner: str = "one",
     **rules: Any,
 ) -> IntakeLoop:
     return IntakeLoop(
         stores,
-        None if shelf is None else SegmentShelf(shelf, clock),
+        None if shelf is None else SegmentStore(shelf, clock),
         HashingEmbedder() if embedder is None else embedder,
         clock,
         SilentMeter(),
         owner=owner,
-        rules=IntakeRules(apps_every_s=0.0, **rules),
+        rules=IntakeConfig(apps_every_s=0.0, **rules),
     )
 
 
@@ -127,7 +127,7 @@ async def status(stores: Stores, noun: Noun, task_id: str) -> tuple[str, int, in
     return task.status, task.succeeded, task.failed
 
 
-async def changes(stores: Stores, noun: Noun) -> list[Change]:
+async def changes(stores: Stores, noun: Noun) -> list[ChangeLogEntry]:
     return await stores.changes.read(APP, {noun: "0"}, count=10_000, block_ms=0)
 
 
@@ -178,7 +178,7 @@ async def test_batches_of_an_app_are_applied_in_the_order_they_were_accepted(
     assert ages == list(range(80))
 
 
-async def test_a_new_app_is_found_without_a_restart(stores: Stores, clock: ManualClock) -> None:
+async def test_a_new_app_is_discovered_without_a_restart(stores: Stores, clock: ManualClock) -> None:
     loop = loop_over(stores, clock)
     assert await drain(loop) == 0
     await stores.access.put_app(App(app_id="late", environment="production", created_at=1))
@@ -243,7 +243,7 @@ async def test_a_batch_that_fails_every_time_is_given_up_and_the_rest_goes_on(
         clock.ahead_s += 3.0
 
     assert await status(stores, "user", poison) == ("failed", 0, 1)
-    assert tried[poison] == DELIVERIES
+    assert tried[poison] == MAX_DELIVERIES
     for task in (before, *after):
         assert await status(stores, "user", task) == ("finished", 1, 0)
         assert tried[task] == 1
@@ -283,13 +283,13 @@ async def test_a_batch_that_kills_the_process_is_given_up_and_its_neighbours_are
             break
         except Killed:
             deaths += 1
-    assert deaths == DELIVERIES
+    assert deaths == MAX_DELIVERIES
     assert await status(stores, "user", deadly) == ("failed", 0, 1)
     for task in neighbours:
         assert await status(stores, "user", task) == ("finished", 1, 0)
 
 
-async def test_an_absent_store_is_never_held_against_a_batch(stores: Stores, clock: ManualClock) -> None:
+async def test_an_absent_store_never_counts_against_a_batch(stores: Stores, clock: ManualClock) -> None:
     tasks = [await accept(stores, "user", [user(f"a{n}")]) for n in range(6)]
     away = [30]
 
@@ -313,7 +313,7 @@ async def test_a_store_that_refuses_writes_for_long_costs_no_batch(
     stores: Stores, clock: ManualClock
 ) -> None:
     tasks = [await accept(stores, "user", [user(f"a{n}")]) for n in range(3)]
-    refusals = [4 * DELIVERIES]
+    refusals = [4 * MAX_DELIVERIES]
 
     def trouble(method: str) -> None:
         if method == "apply_put" and refusals[0]:
@@ -333,7 +333,7 @@ async def test_the_failures_of_one_batch_are_not_counted_against_the_next(
     stores: Stores, clock: ManualClock
 ) -> None:
     tasks = [await accept(stores, "user", [user(f"a{n}")]) for n in range(4)]
-    left = dict.fromkeys(tasks, DELIVERIES - 1)
+    left = dict.fromkeys(tasks, MAX_DELIVERIES - 1)
     apply_put = stores.intake.apply_put
 
     async def fails_at_first(batch: Any, *args: Any, **kwargs: Any) -> bool:
@@ -405,7 +405,7 @@ async def test_killed_a_hundred_times_every_batch_is_applied_exactly_once(
     print(f"R6: killed {deaths} times over {len(tasks)} batches, each applied exactly once")
 
 
-async def test_a_batch_held_by_the_dead_is_terminal_within_30_seconds(
+async def test_a_batch_of_a_dead_consumer_is_terminal_within_30_seconds(
     stores: Stores, clock: ManualClock
 ) -> None:
     task = await accept(stores, "user", [user("ann")])
@@ -428,9 +428,9 @@ async def test_a_task_whose_batch_vanished_is_ended(stores: Stores, clock: Manua
     lost = await accept(stores, "user", [user("lost")])
     await _lose(stores, lost)
     loop = loop_over(stores, clock)
-    assert await loop.watch_round() == 0, "young tasks are left alone"
+    assert await loop.sweep_round() == 0, "young tasks are left alone"
     clock.ahead_s += 20.0
-    assert await loop.watch_round() == 1
+    assert await loop.sweep_round() == 1
     assert await status(stores, "user", lost) == ("failed", 0, 1)
     assert (await status(stores, "user", kept))[0] == "running"
     await drain(loop)
@@ -451,7 +451,7 @@ async def _lose(stores: Stores, task_id: str) -> None:
 
 # --- settling -------------------------------------------------------------------------------------------------------
 
-EAGER = SettleRules(every_s=0.0, page=7)
+EAGER = CompactionConfig(every_s=0.0, page=7)
 
 
 def click(reader: str, product_id: str, at: str = "2026-03-02T09:15:30.250Z") -> dict[str, Any]:
@@ -463,7 +463,7 @@ async def append(stores: Stores, *items: dict[str, Any]) -> str:
 
 
 async def test_settled_changes_are_on_the_shelf_and_off_the_log(
-    stores: Stores, clock: ManualClock, shelf: Shelf
+    stores: Stores, clock: ManualClock, shelf: ArtifactStore
 ) -> None:
     loop = loop_over(stores, clock, shelf, settle=EAGER)
     await accept(stores, "product", [{"product_id": "p1", "title": "Trowel"}, {"product_id": "p2"}])
@@ -473,23 +473,23 @@ async def test_settled_changes_are_on_the_shelf_and_off_the_log(
     await drain(loop)
     last = await append(stores, click("ann", "p1"), click("bob", "p1"))
 
-    assert await loop.settle_round() > 0
+    assert await loop.compact_round() > 0
 
-    state = SegmentShelf(shelf).load(APP)
+    state = SegmentStore(shelf).load(APP)
     assert [product.json for product in state.products] == [b'{"product_id":"p1","title":"Trowel"}']
     assert state.embedder == HashingEmbedder.version
     assert state.products[0].vector is not None
     assert state.interactions["reader"].to_pylist() == ["u:ann", "u:bob"]
     assert state.offsets["interaction"] == last
-    assert SegmentShelf(shelf).records(APP, "user") == [b'{"user_id":"ann"}']
+    assert SegmentStore(shelf).records(APP, "user") == [b'{"user_id":"ann"}']
     for noun in ("product", "user", "interaction"):
         assert await changes(stores, noun) == []
-    assert await stores.changes.settled(APP) == state.offsets
-    assert await loop.settle_round() == 0
+    assert await stores.changes.compacted_offsets(APP) == state.offsets
+    assert await loop.compact_round() == 0
 
 
 async def test_a_log_settled_but_not_trimmed_before_a_crash_is_trimmed_after_it(
-    stores: Stores, clock: ManualClock, shelf: Shelf
+    stores: Stores, clock: ManualClock, shelf: ArtifactStore
 ) -> None:
     await append(stores, click("ann", "p1"))
 
@@ -498,48 +498,50 @@ async def test_a_log_settled_but_not_trimmed_before_a_crash_is_trimmed_after_it(
             raise Killed
 
     with pytest.raises(Killed):
-        await loop_over(mortal(stores, Life(), dies), clock, shelf, settle=EAGER).settle_round()
+        await loop_over(mortal(stores, Life(), dies), clock, shelf, settle=EAGER).compact_round()
     assert len(await changes(stores, "interaction")) == 1
-    assert await loop_over(stores, clock, shelf, settle=EAGER).settle_round() == 0
+    assert await loop_over(stores, clock, shelf, settle=EAGER).compact_round() == 0
     assert await changes(stores, "interaction") == []
-    assert SegmentShelf(shelf).load(APP).interactions.num_rows == 1
+    assert SegmentStore(shelf).load(APP).interactions.num_rows == 1
 
 
 async def test_changes_wait_until_they_are_old_or_many(
-    stores: Stores, clock: ManualClock, shelf: Shelf
+    stores: Stores, clock: ManualClock, shelf: ArtifactStore
 ) -> None:
-    loop = loop_over(stores, clock, shelf, settle=SettleRules(entries=5, entry_bytes=0))
+    loop = loop_over(stores, clock, shelf, settle=CompactionConfig(entries=5, entry_bytes=0))
     await append(stores, click("ann", "p1"))
-    assert await loop.settle_round() == 0
+    assert await loop.compact_round() == 0
     clock.ahead_s += 31.0
-    assert await loop.settle_round() == 1
+    assert await loop.compact_round() == 1
     for _ in range(4):
         await append(stores, click("ann", "p1"))
-    assert await loop.settle_round() == 0
+    assert await loop.compact_round() == 0
     await append(stores, click("ann", "p1"))
-    assert await loop.settle_round() == 5
+    assert await loop.compact_round() == 5
 
 
 async def test_what_somebody_waits_for_settles_at_once_and_nothing_after_it(
-    stores: Stores, clock: ManualClock, shelf: Shelf
+    stores: Stores, clock: ManualClock, shelf: ArtifactStore
 ) -> None:
     loop = loop_over(stores, clock, shelf)
     await append(stores, click("ann", "p1"))
-    assert await loop.settle_round() == 0
-    await stores.changes.want(APP, {"interaction": await stores.changes.last(APP, "interaction")})
-    assert await loop.settle_round() == 1
+    assert await loop.compact_round() == 0
+    await stores.changes.request_compaction(
+        APP, {"interaction": await stores.changes.last(APP, "interaction")}
+    )
+    assert await loop.compact_round() == 1
     await append(stores, click("ann", "p2"))
-    assert await loop.settle_round() == 0
+    assert await loop.compact_round() == 0
 
 
 async def test_an_erased_person_is_gone_from_the_shelf_at_once(
-    stores: Stores, clock: ManualClock, shelf: Shelf
+    stores: Stores, clock: ManualClock, shelf: ArtifactStore
 ) -> None:
     loop = loop_over(stores, clock, shelf, settle=EAGER)
     await append(stores, click("ann", "p1"), click("bob", "p1"))
     await accept(stores, "user", [user("ann"), user("bob")])
     await drain(loop)
-    await loop.settle_round()
+    await loop.compact_round()
     patient = loop_over(stores, clock, shelf)
     await append(stores, click("ann", "p2"))
     await stores.interactions.erase(APP, ["ann"])
@@ -547,9 +549,9 @@ async def test_an_erased_person_is_gone_from_the_shelf_at_once(
     await drain(patient)
     await append(stores, click("ann", "p3"))
 
-    await patient.settle_round()
+    await patient.compact_round()
 
-    state = SegmentShelf(shelf).load(APP)
+    state = SegmentStore(shelf).load(APP)
     assert list(
         zip(
             state.interactions["reader"].to_pylist(),
@@ -560,7 +562,7 @@ async def test_an_erased_person_is_gone_from_the_shelf_at_once(
         ("u:bob", ["p1"]),
         ("u:ann", ["p3"]),
     ]
-    assert SegmentShelf(shelf).records(APP, "user") == [b'{"user_id":"bob"}']
+    assert SegmentStore(shelf).records(APP, "user") == [b'{"user_id":"bob"}']
     assert await changes(stores, "user") == []
 
 
@@ -582,7 +584,7 @@ async def _history(stores: Stores, rng: random.Random) -> None:
 
 
 async def test_killed_while_settling_the_shelf_and_the_rest_of_the_log_are_complete(
-    stores: Stores, clock: ManualClock, shelf: Shelf
+    stores: Stores, clock: ManualClock, shelf: ArtifactStore
 ) -> None:
     """What stands on the shelf plus the log after it always equals what a never-killed settler has."""
     rng = random.Random(13)
@@ -594,10 +596,10 @@ async def test_killed_while_settling_the_shelf_and_the_rest_of_the_log_are_compl
         await drain(loop_over(stores, clock))
         expected = await _follow(stores, read, expected)
         life = Life(rng.randint(0, 10))
-        dying = DyingShelf(shelf)
+        dying = DyingArtifactStore(shelf)
         dying.life = rng.randint(0, 12)
         try:
-            await loop_over(mortal(stores, life), clock, dying, settle=EAGER).settle_round()
+            await loop_over(mortal(stores, life), clock, dying, settle=EAGER).compact_round()
         except Killed:
             deaths += 1
         assert await _complete(stores, shelf) == (await _catalog(stores), sorted(expected))
@@ -614,7 +616,7 @@ async def _follow(
     return known
 
 
-def _apply(known: list[tuple[str, list[str]]], change: Change) -> list[tuple[str, list[str]]]:
+def _apply(known: list[tuple[str, list[str]]], change: ChangeLogEntry) -> list[tuple[str, list[str]]]:
     items = orjson.loads(change.payload)
     if change.op == "erase":
         return [row for row in known if row[0] not in items]
@@ -626,9 +628,9 @@ async def _catalog(stores: Stores) -> list[bytes]:
     return sorted(record for record in await stores.records.get_many(APP, "product", ids) if record)
 
 
-async def _complete(stores: Stores, shelf: Shelf) -> tuple[list[bytes], list[tuple[str, list[str]]]]:
+async def _complete(stores: Stores, shelf: ArtifactStore) -> tuple[list[bytes], list[tuple[str, list[str]]]]:
     """Rebuild the app from shelf and log, as a restarting host does."""
-    state = SegmentShelf(shelf).load(APP)
+    state = SegmentStore(shelf).load(APP)
     catalog = {orjson.loads(product.json)["product_id"]: product.json for product in state.products}
     after: dict[Noun, str] = {noun: state.offsets.get(noun, "0") for noun in ("product", "interaction")}
     readers, products = (state.interactions[name].to_pylist() for name in ("reader", "product_ids"))
@@ -647,12 +649,12 @@ async def _complete(stores: Stores, shelf: Shelf) -> tuple[list[bytes], list[tup
 
 
 async def test_damaged_segments_stop_settling_of_that_app_only_and_lose_nothing(
-    stores: Stores, clock: ManualClock, shelf: Shelf, tmp_path: Path
+    stores: Stores, clock: ManualClock, shelf: ArtifactStore, tmp_path: Path
 ) -> None:
     await stores.access.put_app(App(app_id="calm", environment="production", created_at=1))
     loop = loop_over(stores, clock, shelf, settle=EAGER)
     await append(stores, click("ann", "p1"))
-    await loop.settle_round()
+    await loop.compact_round()
     (damaged,) = (tmp_path / "shelf" / APP / "segments").glob("manifest-*.json")
     whole = damaged.read_bytes()
     damaged.write_bytes(whole[:-9])
@@ -660,39 +662,39 @@ async def test_damaged_segments_stop_settling_of_that_app_only_and_lose_nothing(
     await append(stores, click("ann", "p2"))
     await stores.interactions.append("calm", orjson.dumps([click("bob", "p1")]), [])
 
-    assert await again.settle_round() == 1
+    assert await again.compact_round() == 1
     assert again.state().troubled == [APP]
     assert len(await changes(stores, "interaction")) == 1
     damaged.write_bytes(whole)
     clock.ahead_s += 31.0
-    assert await again.settle_round() == 1
+    assert await again.compact_round() == 1
     assert again.state().troubled == []
-    assert SegmentShelf(shelf).load(APP).interactions.num_rows == 2
+    assert SegmentStore(shelf).load(APP).interactions.num_rows == 2
 
 
 @pytest.mark.parametrize("loss", ["damaged", "gone"])
 async def test_lost_product_segments_are_written_anew_from_the_records(
-    stores: Stores, clock: ManualClock, shelf: Shelf, tmp_path: Path, loss: str
+    stores: Stores, clock: ManualClock, shelf: ArtifactStore, tmp_path: Path, loss: str
 ) -> None:
     loop = loop_over(stores, clock, shelf, settle=EAGER)
     await accept(stores, "product", [{"product_id": f"p{n}", "title": f"Title {n}"} for n in range(5)])
     await drain(loop)
     await append(stores, click("ann", "p1"))
-    await loop.settle_round()
+    await loop.compact_round()
     await remove(stores, "product", ["p4"])
     await drain(loop)
     before = {
         product.json: (b"" if product.vector is None else product.vector.tobytes())
-        for product in SegmentShelf(shelf).load(APP).products
+        for product in SegmentStore(shelf).load(APP).products
     }
     folder = tmp_path / "shelf" / APP / "segments"
     for path in folder.iterdir() if loss == "gone" else folder.glob("product-*.parquet"):
         path.unlink() if loss == "gone" else path.write_bytes(b"PAR1")
 
     again = loop_over(stores, clock, shelf, settle=EAGER)
-    await again.settle_round()
+    await again.compact_round()
 
-    state = SegmentShelf(shelf).load(APP)
+    state = SegmentStore(shelf).load(APP)
     found = {
         product.json: (b"" if product.vector is None else product.vector.tobytes())
         for product in state.products
@@ -706,34 +708,36 @@ async def test_lost_product_segments_are_written_anew_from_the_records(
 async def test_a_shelf_that_stays_full_does_not_fill_memory_instead(
     stores: Stores, clock: ManualClock, tmp_path: Path
 ) -> None:
-    full = Shelf.open(tmp_path / "shelf", reserve_bytes=1 << 60)
-    rules = SettleRules(every_s=0.0, page=1, full_bytes=300)
+    full = ArtifactStore.open(tmp_path / "shelf", reserve_bytes=1 << 60)
+    rules = CompactionConfig(every_s=0.0, page=1, full_bytes=300)
     loop = loop_over(stores, clock, full, settle=rules)
     for n in range(20):
         await append(stores, click("ann", f"p{n}"))
     for _ in range(30):
         with pytest.raises(Unavailable):
-            await loop.settle_round()
-    assert loop._settler is not None
-    assert loop._settler._waiting[APP]["interaction"].size < 600
+            await loop.compact_round()
+    assert loop._compactor is not None
+    assert loop._compactor._waiting[APP]["interaction"].size < 600
     full._reserve_bytes = 0
-    assert await loop.settle_round() == 20
+    assert await loop.compact_round() == 20
 
 
 async def test_a_full_disk_only_delays_settling(stores: Stores, clock: ManualClock, tmp_path: Path) -> None:
-    full = Shelf.open(tmp_path / "shelf", reserve_bytes=1 << 60)
+    full = ArtifactStore.open(tmp_path / "shelf", reserve_bytes=1 << 60)
     loop = loop_over(stores, clock, full, settle=EAGER)
     await append(stores, click("ann", "p1"))
     with pytest.raises(Unavailable, match="no space left"):
-        await loop.settle_round()
+        await loop.compact_round()
     full._reserve_bytes = 0
-    assert await loop.settle_round() == 1
+    assert await loop.compact_round() == 1
 
 
 # --- the loop's life --------------------------------------------------------------------------------------------------
 
 
-async def test_only_the_holder_of_the_lease_works(stores: Stores, clock: ManualClock, shelf: Shelf) -> None:
+async def test_only_the_holder_of_the_lease_works(
+    stores: Stores, clock: ManualClock, shelf: ArtifactStore
+) -> None:
     first = loop_over(stores, clock, shelf, owner="first", lease_ms=900)
     second = loop_over(stores, clock, shelf, owner="second", lease_ms=900)
     running = asyncio.create_task(first.run())

@@ -8,80 +8,80 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from actors.models.model import Batch, Parts
-from actors.models.user_histories import Fading, Histories
+from actors.models.model import Batch, ModelState
+from actors.models.user_histories import TimeDecay, UserHistories
 from cluster.errors import Invalid
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.learners.als import Als, AlsRecipe
-from jobs.refresh.learners.baskets import Baskets
-from jobs.refresh.learners.conformance import PROMISES, conform
-from jobs.refresh.learners.content_knn import ContentKnn, ContentKnnRecipe
-from jobs.refresh.learners.ease import Ease, EaseRecipe
-from jobs.refresh.learners.item_knn import ItemKnn, ItemKnnRecipe
-from jobs.refresh.learners.popularity import Popularity, PopularityRecipe
+from jobs.refresh.learners.als import AlsLearner, AlsRecipe
+from jobs.refresh.learners.baskets import BasketsLearner
+from jobs.refresh.learners.conformance import PROMISES, check_conformance
+from jobs.refresh.learners.content_knn import ContentKnnLearner, ContentKnnRecipe
+from jobs.refresh.learners.ease import EaseLearner, EaseRecipe
+from jobs.refresh.learners.item_knn import ItemKnnLearner, ItemKnnRecipe
+from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe
 from jobs.refresh.learners.protocol import Learner
-from jobs.refresh.learners.registry import learner_of
-from jobs.refresh.learners.repeat import Repeats
-from jobs.refresh.learners.sequential_rules import Rules, RulesRecipe
-from jobs.refresh.learners.session_knn import SessionKnn, SessionKnnRecipe
-from jobs.refresh.recipe import OwnRecipe
+from jobs.refresh.learners.registry import build_learner
+from jobs.refresh.learners.repeat import RepeatLearner
+from jobs.refresh.learners.sequential_rules import RulesRecipe, SequentialRulesLearner
+from jobs.refresh.learners.session_knn import SessionKnnLearner, SessionKnnRecipe
+from jobs.refresh.recipe import CustomLearnerRecipe
 from tests.suites.learners import LearnerSuite
 
-DECAYED = {"half_life_days": 2.0, "fading": Fading(half_life_items=3.0, half_life_days=2.0)}
+DECAYED = {"half_life_days": 2.0, "fading": TimeDecay(half_life_items=3.0, half_life_days=2.0)}
 
 
 class TestEase(LearnerSuite):
     @pytest.fixture(params=[{}, DECAYED, {"items": 12, "keep": 4}], ids=["plain", "decayed", "pruned"])
     def learner(self, request: pytest.FixtureRequest) -> Learner:
-        return Ease(EaseRecipe(regularisation=1.0, **request.param))
+        return EaseLearner(EaseRecipe(regularisation=1.0, **request.param))
 
 
 class TestRules(LearnerSuite):
     @pytest.fixture(params=[{}, DECAYED, {"power": 0.5, "keep": 2, "gap_minutes": 3_000}])
     def learner(self, request: pytest.FixtureRequest) -> Learner:
-        return Rules(RulesRecipe(**request.param))
+        return SequentialRulesLearner(RulesRecipe(**request.param))
 
 
 class TestItemKnn(LearnerSuite):
     @pytest.fixture(params=[{}, DECAYED, {"neighbours": 1, "shrinkage": 0}])
     def learner(self, request: pytest.FixtureRequest) -> Learner:
-        return ItemKnn(ItemKnnRecipe(**request.param))
+        return ItemKnnLearner(ItemKnnRecipe(**request.param))
 
 
 class TestContentKnn(LearnerSuite):
     @pytest.fixture
     def learner(self) -> Learner:
-        return ContentKnn(ContentKnnRecipe(neighbours=4))
+        return ContentKnnLearner(ContentKnnRecipe(neighbours=4))
 
 
 class TestSessionKnn(LearnerSuite):
     @pytest.fixture(params=[{}, {"sessions": 12, "longest": 3, "neighbours": 5}, {"gap_minutes": 3_000}])
     def learner(self, request: pytest.FixtureRequest) -> Learner:
-        return SessionKnn(SessionKnnRecipe(**request.param))
+        return SessionKnnLearner(SessionKnnRecipe(**request.param))
 
 
 class TestPopularity(LearnerSuite):
     @pytest.fixture(params=[{}, {"half_life_days": None}])
     def learner(self, request: pytest.FixtureRequest) -> Learner:
-        return Popularity(PopularityRecipe(**request.param))
+        return PopularityLearner(PopularityRecipe(**request.param))
 
 
 class TestRepeats(LearnerSuite):
     @pytest.fixture
     def learner(self) -> Learner:
-        return Repeats()
+        return RepeatLearner()
 
 
 class TestBaskets(LearnerSuite):
     @pytest.fixture
     def learner(self) -> Learner:
-        return Baskets()
+        return BasketsLearner()
 
 
 class TestAls(LearnerSuite):
     @pytest.fixture(params=[{}, DECAYED])
     def learner(self, request: pytest.FixtureRequest) -> Learner:
-        return Als(AlsRecipe(factors=4, **request.param))
+        return AlsLearner(AlsRecipe(factors=4, **request.param))
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Follower:
 
     counts: np.ndarray
 
-    def score(self, histories: Histories) -> Batch:
+    def score(self, histories: UserHistories) -> Batch:
         scores = np.zeros((len(histories), histories.n_items), np.float32)
         for row in range(len(histories)):
             known = [item for item in histories.items[slice(*histories.starts[row : row + 2])] if item >= 0]
@@ -98,8 +98,8 @@ class Follower:
                 scores[row] = self.counts[known[-1]]
         return scores
 
-    def save(self) -> Parts:
-        return Parts({"counts": self.counts}, {"made_by": "a data scientist"})
+    def save(self) -> ModelState:
+        return ModelState({"counts": self.counts}, {"made_by": "a data scientist"})
 
 
 class Markov:
@@ -114,15 +114,15 @@ class Markov:
         np.add.at(counts, (data.item[:-1][same], data.item[1:][same]), 1)
         return Follower(counts)
 
-    def load(self, parts: Parts) -> Follower:
+    def load(self, parts: ModelState) -> Follower:
         return Follower(parts.array("counts"))
 
 
-class TestALearnerOfOnesOwn(LearnerSuite):
+class TestCustomLearner(LearnerSuite):
     @pytest.fixture
     def learner(self, allow_learners: Callable[..., None]) -> Learner:
         allow_learners(f"{__name__}:Markov")
-        return learner_of(OwnRecipe(learner=f"{__name__}:Markov", config={"floor": 0.0}))
+        return build_learner(CustomLearnerRecipe(learner=f"{__name__}:Markov", config={"floor": 0.0}))
 
 
 class Careless(Markov):
@@ -133,19 +133,21 @@ class Careless(Markov):
         data.weight[:] = 0
         return Follower(model.counts / np.float32(0) + np.random.default_rng().random())
 
-    def load(self, parts: Parts) -> Follower:
+    def load(self, parts: ModelState) -> Follower:
         raise RuntimeError("not today")
 
 
-def test_a_learner_that_keeps_the_protocol_is_told_so() -> None:
-    found = conform(f"{__name__}:Markov", {"floor": 0.0})
+def test_a_learner_that_keeps_the_protocol_passes() -> None:
+    found = check_conformance(f"{__name__}:Markov", {"floor": 0.0})
     assert [check.promise for check in found] == list(PROMISES)
     assert all(check.kept for check in found), found
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_a_learner_that_breaks_the_protocol_is_told_where() -> None:
-    broken = {check.promise: check.reason for check in conform(f"{__name__}:Careless") if not check.kept}
+def test_a_learner_that_breaks_the_protocol_gets_the_place() -> None:
+    broken = {
+        check.promise: check.reason for check in check_conformance(f"{__name__}:Careless") if not check.kept
+    }
     assert "different arrays" in broken[
         "equal data and seed give equal bytes, also from read-only input"
     ] or ("read-only" in broken["equal data and seed give equal bytes, also from read-only input"])
@@ -156,8 +158,8 @@ def test_a_learner_that_breaks_the_protocol_is_told_where() -> None:
 
 def test_what_is_no_learner_is_refused_with_what_it_lacks() -> None:
     with pytest.raises(Invalid, match=r"package\.module:Class"):
-        conform("no class")
+        check_conformance("no class")
     with pytest.raises(Invalid, match="can't be used"):
-        conform("no.such.module:Thing")
+        check_conformance("no.such.module:Thing")
     with pytest.raises(Invalid, match="needs the methods train"):
-        conform("collections:OrderedDict")
+        check_conformance("collections:OrderedDict")

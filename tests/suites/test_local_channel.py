@@ -11,32 +11,38 @@ from typing import Any
 
 import pytest
 
-from actors.recommender.messages import ReaderQuery, RecommendationResult
+from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.client import RemoteRecommenderClient
 from cluster.clock import SystemClock
 from cluster.errors import Fault, Refusal, Unavailable
 from cluster.records.engine import EngineStatus, application_name
-from deployments.hosts.engine_connections import Reaching
-from deployments.hosts.local_channel import Answer, Line, Lines, Switchboard, lines_of
+from deployments.hosts.engine_connections import EngineConnections
+from deployments.hosts.local_channel import (
+    Answer,
+    LocalChannel,
+    LocalChannelPool,
+    LocalChannelServer,
+    channel_folder,
+)
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.waiting import until
 
 ENGINE = "engine"
-QUERY = ReaderQuery(kind="user_to_products", app_id="a", engine_id="default", user_id="ada")
+QUERY = UserQuery(kind="user_to_products", app_id="a", engine_id="default", user_id="ada")
 
 
 @pytest.fixture
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Short, as the path of a socket must be."""
-    return lines_of(tmp_path_factory.mktemp("l"), ENGINE)
+    return channel_folder(tmp_path_factory.mktemp("l"), ENGINE)
 
 
 @asynccontextmanager
 async def _open(
     folder: Path, answer: Answer, application: str = ENGINE
-) -> AsyncIterator[tuple[Switchboard, Lines]]:
+) -> AsyncIterator[tuple[LocalChannelServer, LocalChannelPool]]:
     run_dir = folder.parents[1]
-    board, lines = Switchboard(answer, run_dir, application), Lines(run_dir, application)
+    board, lines = LocalChannelServer(answer, run_dir, application), LocalChannelPool(run_dir, application)
     await board.open()
     try:
         yield board, lines
@@ -50,10 +56,10 @@ def _only(folder: Path) -> Path:
     return socket
 
 
-async def _line(lines: Lines) -> Line:
-    assert lines.free() is None, "nobody waits for the connection"
+async def _line(lines: LocalChannelPool) -> LocalChannel:
+    assert lines.select() is None, "nobody waits for the connection"
     await until(lambda: bool(lines._open))
-    line = lines.free()
+    line = lines.select()
     assert line is not None
     return line
 
@@ -94,10 +100,10 @@ async def test_a_run_directory_that_others_reach_is_trusted_by_neither_side(fold
     run_dir = folder.parents[1]
     async with _open(folder, _echo) as (_, lines):
         os.chmod(run_dir, 0o770)
-        assert lines.free() is None
+        assert lines.select() is None
         assert not lines._connecting
         with pytest.raises(PermissionError):
-            await Switchboard(_echo, run_dir, "another").open()
+            await LocalChannelServer(_echo, run_dir, "another").open()
         os.chmod(run_dir, 0o700)
         lines._look_at_s = 0
         await _line(lines)
@@ -130,7 +136,7 @@ async def test_a_line_that_does_not_answer_in_time_is_given_up(folder: Path) -> 
             await line.ask("quickly, please", 0.05)
         await until(lambda: line.lost)
         lines._look_at_s = 0
-        assert lines.free() is None
+        assert lines.select() is None
 
 
 async def test_a_question_that_was_given_up_leaves_the_line_in_order(folder: Path) -> None:
@@ -182,8 +188,8 @@ async def test_sockets_of_dead_processes_are_swept_and_new_ones_found(folder: Pa
     server.close()
     await server.wait_closed()
     dead.touch()
-    lines = Lines(folder.parents[1], ENGINE)
-    assert lines.free() is None
+    lines = LocalChannelPool(folder.parents[1], ENGINE)
+    assert lines.select() is None
     await until(lambda: not dead.exists())
     async with _open(folder, _echo) as (_, found):
         assert await (await _line(found)).ask("there", 5) == "there"
@@ -203,13 +209,13 @@ async def test_the_line_with_the_fewest_questions_is_asked_and_a_full_one_not(
         second = await _connected(lines, "other.sock", folder)
         asked = []
         for _ in range(6):
-            line = lines.free()
+            line = lines.select()
             assert line is not None
             asked.append(asyncio.ensure_future(line.ask("?", 30)))
             await asyncio.sleep(0)
         assert (len(first), len(second)) == (3, 3)
         monkeypatch.setattr("deployments.hosts.local_channel._MOST_WAITING", 3)
-        assert lines.free() is None
+        assert lines.select() is None
         for task in asked:
             task.cancel()
         await asyncio.gather(*asked, return_exceptions=True)
@@ -219,16 +225,16 @@ async def test_replicas_on_other_machines_get_their_share(folder: Path) -> None:
     async with _open(folder, _echo) as (_, lines):
         line = await _line(lines)
         lines.replicas = 3
-        assert [lines.free() is line for _ in range(9)].count(True) == 3
+        assert [lines.select() is line for _ in range(9)].count(True) == 3
         lines.replicas = 1
-        assert all(lines.free() is line for _ in range(9))
+        assert all(lines.select() is line for _ in range(9))
 
 
-async def _connected(lines: Lines, name: str, folder: Path) -> Line:
+async def _connected(lines: LocalChannelPool, name: str, folder: Path) -> LocalChannel:
     socket = _only(folder)
     (folder / name).symlink_to(socket)
     lines._look_at_s = 0
-    lines.free()
+    lines.select()
     await until(lambda: name in lines._open)
     return lines._open[name]
 
@@ -243,18 +249,18 @@ class _Handle:
     def options(self, **_: Any) -> _Handle:
         return self
 
-    def remote(self, query: ReaderQuery) -> Any:
+    def remote(self, query: UserQuery) -> Any:
         self.asked += 1
         return _echo(RecommendationResult(served_by="handle"))
 
 
 async def test_a_client_asks_through_the_handle_when_it_loses_the_line(folder: Path) -> None:
-    async def by_line(_: ReaderQuery) -> RecommendationResult:
+    async def by_line(_: UserQuery) -> RecommendationResult:
         return RecommendationResult(served_by="line")
 
     async with _open(folder, by_line) as (board, lines):
         handle = _Handle()
-        client = RemoteRecommenderClient(handle, find_line=lines.free)
+        client = RemoteRecommenderClient(handle, find_line=lines.select)
         assert (await client.answer(QUERY)).served_by == "handle"
         await until(lambda: bool(lines._open))
         assert (await client.answer(QUERY)).served_by == "line"
@@ -265,24 +271,24 @@ async def test_a_client_asks_through_the_handle_when_it_loses_the_line(folder: P
 
 async def test_who_reaches_engines_keeps_their_lines_and_knows_of_replicas_elsewhere(tmp_path: Path) -> None:
     watch = memory_stores(SystemClock()).engine_watch
-    await watch.note(EngineStatus(app_id="a", engine_id="default", state="running", replicas=2))
+    await watch.record(EngineStatus(app_id="a", engine_id="default", state="running", replicas=2))
     asked: list[str] = []
 
     async def find_handle(name: str) -> _Handle:
         asked.append(name)
         return _Handle()
 
-    reaching = Reaching(tmp_path, watch, find_handle, ())
+    reaching = EngineConnections(tmp_path, watch, find_handle, ())
     await reaching.count_replicas("a", ["default"])
-    client = await reaching.reach("a", "default")
-    await reaching.reach("a", "default")
+    client = await reaching.connect("a", "default")
+    await reaching.connect("a", "default")
     assert asked == [application_name("a")] * 2
 
-    async def by_line(_: ReaderQuery) -> RecommendationResult:
+    async def by_line(_: UserQuery) -> RecommendationResult:
         return RecommendationResult(served_by="line")
 
     name = application_name("a")
-    async with _open(lines_of(tmp_path, name), by_line, name):
+    async with _open(channel_folder(tmp_path, name), by_line, name):
         assert (await client.answer(QUERY)).served_by == "handle"
         await until(lambda: bool(reaching._lines[name]._open))
         assert {(await client.answer(QUERY)).served_by for _ in range(4)} == {"line"}
@@ -293,6 +299,6 @@ async def test_who_reaches_engines_keeps_their_lines_and_knows_of_replicas_elsew
 
 def test_folders_of_lines_are_short_and_one_an_engine() -> None:
     run_dir = Path("/tmp/kiosk-12345678")
-    folders = {lines_of(run_dir, name) for name in ("a", "b", "x" * 200)}
+    folders = {channel_folder(run_dir, name) for name in ("a", "b", "x" * 200)}
     assert len(folders) == 3
     assert all(len(str(folder / "4194304.sock")) < 80 for folder in folders)

@@ -61,7 +61,7 @@ class TestIntake(_Redis, IntakeSuite):
 class TestTasks(_Redis, TaskSuite):
     async def lose_batches(self, stores: Stores) -> None:
         assert isinstance(stores, OpenStores)
-        await stores.server.ask_slow("XTRIM", keys.intake(APP), "MAXLEN", 0)
+        await stores.server.execute_slow("XTRIM", keys.intake(APP), "MAXLEN", 0)
 
 
 class TestChanges(_Redis, ChangeLogSuite): ...

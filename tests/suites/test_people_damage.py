@@ -16,13 +16,13 @@ async def test_a_broken_account_is_set_aside_and_the_others_stay(redis_stores: O
     for name in ("ada", "grace", "eve"):
         await redis_stores.accounts.add(an_account(name))
     server = redis_stores.server
-    whole = await server.ask_slow("HGET", keys.account(), "ada")
+    whole = await server.execute_slow("HGET", keys.account(), "ada")
     # Somebody else's account under her name, and one flipped byte.
-    await server.ask_slow("HSET", keys.account(), "grace", whole)
-    await server.ask_slow("HSET", keys.account(), "eve", whole[:-2] + b"x" + whole[-1:])
+    await server.execute_slow("HSET", keys.account(), "grace", whole)
+    await server.execute_slow("HSET", keys.account(), "eve", whole[:-2] + b"x" + whole[-1:])
     assert await redis_stores.accounts.get("grace") is None
     assert [account.username for account in await redis_stores.accounts.all()] == ["ada"]
-    assert await server.ask_slow("XLEN", keys.account_quarantine()) == 2
+    assert await server.execute_slow("XLEN", keys.account_quarantine()) == 2
     assert await redis_stores.accounts.add(an_account("grace"))
 
 
@@ -30,7 +30,7 @@ async def test_a_broken_code_or_grant_is_no_code_or_grant(redis_stores: OpenStor
     server, grants = redis_stores.server, redis_stores.grants
     await begin(redis_stores, a_grant("g1"))
     await begin(redis_stores, a_grant("g2"))
-    await server.ask_slow("HSET", keys.oauth_grant("g1"), "grant", b"100000000{}")
+    await server.execute_slow("HSET", keys.oauth_grant("g1"), "grant", b"100000000{}")
     assert await grants.grant("g1") is None
     assert await grants.rotate("g1", sha("r0"), sha("r1"), now_ms=NOW, grace_ms=1000) == "gone"
     assert [held.grant.grant_id for held in await grants.of_user("usr-ada")] == ["g2"]
@@ -38,7 +38,7 @@ async def test_a_broken_code_or_grant_is_no_code_or_grant(redis_stores: OpenStor
     assert await grants.revoke("g1", now_ms=NOW)
     assert "g1" in (await grants.revocations()).grant_ids
     await grants.put_code(sha("c"), a_code(a_grant("g3")))
-    await server.ask_slow("HSET", keys.oauth_code(sha("c")), "code", b"")
+    await server.execute_slow("HSET", keys.oauth_code(sha("c")), "code", b"")
     assert await grants.redeem(sha("c"), a_grant("g3"), sha("r"), now_ms=NOW) == "gone"
     await grants.burn(sha("c"), now_ms=NOW)
 
@@ -46,7 +46,7 @@ async def test_a_broken_code_or_grant_is_no_code_or_grant(redis_stores: OpenStor
 async def test_everything_that_can_go_away_by_itself_does(redis_stores: OpenStores) -> None:
     await begin(redis_stores, a_grant("g1"))
     server = redis_stores.server
-    code_ms = await server.ask_slow("PTTL", keys.oauth_code(sha("code of g1")))
+    code_ms = await server.execute_slow("PTTL", keys.oauth_code(sha("code of g1")))
     assert 0 < code_ms <= 600_000
     for key in (keys.oauth_grant("g1"), keys.oauth_grants("usr-ada")):
-        assert 0 < await server.ask_slow("PTTL", key) <= 30 * 24 * 3_600_000
+        assert 0 < await server.execute_slow("PTTL", key) <= 30 * 24 * 3_600_000

@@ -9,15 +9,15 @@ import orjson
 import pytest
 
 from actors.language.embedder import HashingEmbedder
-from actors.recommender.messages import ReaderQuery, RecommendationResult
-from actors.serving.host import RecommenderHost
+from actors.recommender.messages import RecommendationResult, UserQuery
+from actors.serving.host import EngineHost
 from cluster.clock import SystemClock
 from cluster.ids import DEFAULT_ENGINE
 from cluster.meter import SilentMeter
 from cluster.records.validation.upload import parse_upload
 from cluster.store.ports.stores import Stores
 from jobs.playground.loader import load_playground
-from jobs.playground.users import readers
+from jobs.playground.users import build_users
 from tests.fakes.stores.memory import memory_stores
 
 APP = "playground"
@@ -38,15 +38,15 @@ async def stores() -> Stores:
 
 
 @pytest.fixture
-async def host(stores: Stores) -> AsyncIterator[RecommenderHost]:
-    made = RecommenderHost(stores, None, SystemClock(), SilentMeter())
+async def host(stores: Stores) -> AsyncIterator[EngineHost]:
+    made = EngineHost(stores, None, SystemClock(), SilentMeter())
     await made.start()
     yield made
     await made.close()
 
 
-async def roots(host: RecommenderHost, user_id: str = "", rows: int = 10) -> list[str]:
-    query = ReaderQuery(
+async def roots(host: EngineHost, user_id: str = "", rows: int = 10) -> list[str]:
+    query = UserQuery(
         "user_to_products", APP, DEFAULT_ENGINE, user_id=user_id, rows=rows, fields=("categories",)
     )
     result = await host.answer(query)
@@ -55,17 +55,17 @@ async def roots(host: RecommenderHost, user_id: str = "", rows: int = 10) -> lis
     return [product["categories"][0][0] for product in result.products]
 
 
-async def test_readers_get_what_their_story_says(host: RecommenderHost) -> None:
+async def test_users_get_what_their_story_prefers(host: EngineHost) -> None:
     strangers = await roots(host, rows=30)
     for story, home in HOMES.items():
-        theirs = [reader.user_id for reader in readers(0) if reader.story.name == story][:12]
+        theirs = [reader.user_id for reader in build_users(0) if reader.story.name == story][:12]
         shown = [root for user_id in theirs for root in await roots(host, user_id)]
         share = shown.count(home) / len(shown)
         assert share >= 0.3, (story, share)
         assert share > 1.5 * strangers.count(home) / len(strangers), (story, share)
 
 
-async def test_a_click_changes_the_next_answer_within_a_second(stores: Stores, host: RecommenderHost) -> None:
+async def test_a_click_changes_the_next_answer_within_a_second(stores: Stores, host: EngineHost) -> None:
     newcomer = "somebody-new"
     before = await roots(host, newcomer)
     seen = [

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import orjson
 import pytest
 
-from actors.intake.applier import Applier
+from actors.intake.applier import BatchApplier
 from actors.intake.loop import CONSUMER, LEASE, IntakeLoop
 from actors.language.embedder import HashingEmbedder
 from cluster.clock import SystemClock
@@ -19,8 +19,8 @@ from cluster.records.access import App
 from cluster.records.recent_event import RecentEvent
 from cluster.store.connect import open_stores
 from cluster.store.ports.stores import Stores
-from jobs.playground.loader import KEEPER, Loaded, load_playground, loaded_edition
-from jobs.playground.sample import Sample, sample
+from jobs.playground.loader import EDITION_RECORD_ID, LoadResult, load_playground, read_edition
+from jobs.playground.sample import SampleData, build_sample
 from tests.fakes.dying_shelf import Killed
 from tests.fakes.dying_stores import Life, mortal
 from tests.fakes.stores.memory import memory_stores
@@ -42,12 +42,12 @@ async def stores(request: pytest.FixtureRequest) -> AsyncIterator[Stores]:
 
 
 @pytest.fixture(scope="module")
-def whole() -> Sample:
-    return sample(NOW_MS)
+def whole() -> SampleData:
+    return build_sample(NOW_MS)
 
 
 @pytest.fixture(scope="module")
-def few(whole: Sample) -> Sample:
+def few(whole: SampleData) -> SampleData:
     """Some of each, small enough to be loaded dozens of times."""
     users = whole.users[:36]
     signed_in = {user["user_id"] for user in users}
@@ -62,7 +62,7 @@ def few(whole: Sample) -> Sample:
         for entry in whole.interactions
         if entry.get("user_id") in signed_in or entry.get("anonymous_id") in visitors
     ]
-    return Sample(whole.products[::20], users, theirs)
+    return SampleData(whole.products[::20], users, theirs)
 
 
 class TurnedClock(SystemClock):
@@ -75,7 +75,7 @@ class TurnedClock(SystemClock):
         return super().monotonic_s() + self.ahead_s
 
 
-async def load(stores: Stores, whole: Sample | None = None) -> Loaded:
+async def load(stores: Stores, whole: SampleData | None = None) -> LoadResult:
     return await load_playground(stores, now_ms=NOW_MS, embedder=HashingEmbedder(), whole=whole)
 
 
@@ -103,11 +103,13 @@ async def offsets(stores: Stores) -> list[str]:
     return [await stores.changes.last(APP, noun) for noun in ("product", "user", "interaction")]
 
 
-async def test_the_whole_playground_is_there_after_one_load(stores: Stores, whole: Sample) -> None:
+async def test_the_whole_playground_is_there_after_one_load(stores: Stores, whole: SampleData) -> None:
     loaded = await load(stores)
     assert loaded.fresh
     assert await stores.records.ids(APP, "product") == sorted(one["product_id"] for one in whole.products)
-    assert set(await stores.records.ids(APP, "user")) == {one["user_id"] for one in whole.users} | {KEEPER}
+    assert set(await stores.records.ids(APP, "user")) == {one["user_id"] for one in whole.users} | {
+        EDITION_RECORD_ID
+    }
     held = await stores.records.get(APP, "product", "tugboat")
     assert held is not None
     assert orjson.loads(held)["title"] == "Red tugboat with three corks"
@@ -117,7 +119,7 @@ async def test_the_whole_playground_is_there_after_one_load(stores: Stores, whol
     assert books == sorted(one["product_id"] for one in whole.products if one["type"] == "book")
 
 
-async def test_products_travel_with_their_vectors(stores: Stores, few: Sample) -> None:
+async def test_products_travel_with_their_vectors(stores: Stores, few: SampleData) -> None:
     await load(stores, few)
     changes = await stores.changes.read(APP, {"product": "0"}, count=100, block_ms=0)
     embedder = HashingEmbedder()
@@ -126,7 +128,7 @@ async def test_products_travel_with_their_vectors(stores: Stores, few: Sample) -
         assert len(change.vectors) == len(orjson.loads(change.payload)) * embedder.dimensions * 2
 
 
-async def test_a_reader_finds_what_was_done_before_signing_in(stores: Stores, whole: Sample) -> None:
+async def test_a_reader_finds_what_was_done_before_signing_in(stores: Stores, whole: SampleData) -> None:
     await load(stores)
     linked = next(entry for entry in whole.interactions if "user_id" in entry and "anonymous_id" in entry)
     before = {
@@ -141,16 +143,16 @@ async def test_a_reader_finds_what_was_done_before_signing_in(stores: Stores, wh
     assert before <= seen
 
 
-async def test_a_second_load_writes_nothing(stores: Stores, few: Sample) -> None:
+async def test_a_second_load_writes_nothing(stores: Stores, few: SampleData) -> None:
     first = await load(stores, few)
     standing = await offsets(stores)
     second = await load(stores, few)
     assert (first.fresh, second.fresh) == (True, False)
-    assert second.edition == first.edition == await loaded_edition(stores, APP)
+    assert second.edition == first.edition == await read_edition(stores, APP)
     assert await offsets(stores) == standing
 
 
-async def test_a_load_that_was_killed_anywhere_is_completed_by_the_next(few: Sample) -> None:
+async def test_a_load_that_was_killed_anywhere_is_completed_by_the_next(few: SampleData) -> None:
     counting = Life()
     await load(mortal(memory_stores(), counting), few)
     assert counting.lived > 40
@@ -163,16 +165,18 @@ async def test_a_load_that_was_killed_anywhere_is_completed_by_the_next(few: Sam
         await load(stores, few)
         assert await logged(stores) == Counter(orjson.dumps(entry) for entry in few.interactions), left
         assert len(await stores.records.ids(APP, "product")) == len(few.products), left
-        assert await loaded_edition(stores, APP), left
+        assert await read_edition(stores, APP), left
 
 
-async def test_another_edition_replaces_the_old_one(stores: Stores, few: Sample, whole: Sample) -> None:
+async def test_another_edition_replaces_the_old_one(
+    stores: Stores, few: SampleData, whole: SampleData
+) -> None:
     await load(stores, few)
-    await put_user(stores, {"user_id": KEEPER, "custom_attributes": {"edition": "0-older"}})
-    other = Sample(whole.products[1::20], whole.users[18:48], [])
+    await put_user(stores, {"user_id": EDITION_RECORD_ID, "custom_attributes": {"edition": "0-older"}})
+    other = SampleData(whole.products[1::20], whole.users[18:48], [])
     assert (await load(stores, other)).fresh
     assert await stores.records.ids(APP, "product") == sorted(one["product_id"] for one in other.products)
-    expected = {one["user_id"] for one in other.users} | {KEEPER}
+    expected = {one["user_id"] for one in other.users} | {EDITION_RECORD_ID}
     assert set(await stores.records.ids(APP, "user")) == expected
     assert await logged(stores) == Counter()
     assert await stores.interactions.recent(APP, [f"u:{few.users[0]['user_id']}"]) == []
@@ -182,11 +186,11 @@ async def put_user(stores: Stores, user: dict[str, object]) -> None:
     payload = orjson.dumps([user])
     await stores.intake.accept(APP, "user", "put", payload, task_id=new_task_id(), total=1, now_ms=NOW_MS)
     (batch,) = await stores.intake.claim(CONSUMER, [APP], count=1, block_ms=0)
-    applier = Applier(stores.intake, HashingEmbedder(), SystemClock(), SilentMeter())
+    applier = BatchApplier(stores.intake, HashingEmbedder(), SystemClock(), SilentMeter())
     assert await applier.apply(batch) == "applied"
 
 
-async def test_a_running_intake_applies_what_the_load_queues(stores: Stores, few: Sample) -> None:
+async def test_a_running_intake_applies_what_the_load_queues(stores: Stores, few: SampleData) -> None:
     await stores.access.put_app(App(app_id=APP, environment="playground", created_at=0))
     loop = IntakeLoop(stores, None, HashingEmbedder(), SystemClock(), SilentMeter(), owner="actor")
     assert await stores.leases.hold(LEASE, "actor", 6_000)  # the loop renews it as its own

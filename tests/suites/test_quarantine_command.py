@@ -16,7 +16,7 @@ import structlog
 from click.testing import Result
 from typer.testing import CliRunner
 
-from actors.intake.applier import Applier
+from actors.intake.applier import BatchApplier
 from actors.intake.loop import IntakeLoop
 from actors.language.embedder import Embedder, HashingEmbedder, Vectors
 from cluster.admin.refused_rows import RefusedRows
@@ -26,7 +26,7 @@ from cluster.records.access import App, AppSettings
 from cluster.store import keys
 from cluster.store.connect import OpenStores, open_stores
 from deployments.cli.__main__ import command_line
-from jobs.ingest.pipeline import Order, ingest
+from jobs.ingest.pipeline import IngestOrder, ingest
 from tests.suites.redis_process import RedisProcess
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
@@ -128,7 +128,7 @@ async def upload(stores: OpenStores, task_id: str, records: list[Any], noun: Any
 async def apply_one(stores: OpenStores, embedder: Embedder) -> None:
     """Apply the next batch."""
     (batch,) = await stores.intake.claim("worker", [APP], count=1, block_ms=0)
-    await Applier(stores.intake, embedder, SystemClock(), SilentMeter()).apply(batch)
+    await BatchApplier(stores.intake, embedder, SystemClock(), SilentMeter()).apply(batch)
 
 
 def stored(url: str, noun: Any, record_id: str) -> Any:
@@ -172,8 +172,8 @@ def test_a_damaged_record_is_replayed_only_on_purpose_and_never_over_a_newer_one
         await upload(stores, "t1", [{"product_id": "p1", "title": "rake"}])
         await apply_one(stores, HashingEmbedder())
         key = keys.record(APP, "product", "p1")
-        sealed = await stores.server.ask("GET", key)
-        await stores.server.ask("SET", key, sealed.replace(b"rake", b"rale"))
+        sealed = await stores.server.execute("GET", key)
+        await stores.server.execute("SET", key, sealed.replace(b"rake", b"rale"))
         assert await stores.records.get(APP, "product", "p1") is None
 
     do(url, fill)
@@ -214,7 +214,7 @@ def test_rows_an_ingest_refused_are_there_too(url: str, tmp_path: Path) -> None:
     file = tmp_path / "products.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows) + "{broken\n")
     state = tmp_path / "data" / "ingest"
-    do(url, lambda stores: ingest(Order(str(file), "product", APP), stores, state_dir=state))
+    do(url, lambda stores: ingest(IngestOrder(str(file), "product", APP), stores, state_dir=state))
     found = told("list", APP, "--kind", "row")
     assert found["entries"] == 3
     by_row = {entry["name"].split()[1]: entry for entry in found["newest"]}
@@ -237,7 +237,7 @@ def test_interactions_of_an_ingest_go_into_the_log(url: str, tmp_path: Path) -> 
     file = tmp_path / "clicks.jsonl"
     file.write_text(json.dumps({"type": "click", "product_ids": ["p"], "user": "ada"}) + "\n")
     state = tmp_path / "data" / "ingest"
-    do(url, lambda stores: ingest(Order(str(file), "interaction", APP), stores, state_dir=state))
+    do(url, lambda stores: ingest(IngestOrder(str(file), "interaction", APP), stores, state_dir=state))
     path = next(state.glob("*/quarantine.jsonl"))
     path.write_text(path.read_text().replace('\\"user\\"', '\\"user_id\\"'))
     assert told("replay", APP, "--all")["replayed"] == 1
@@ -247,9 +247,9 @@ def test_interactions_of_an_ingest_go_into_the_log(url: str, tmp_path: Path) -> 
 
 def test_what_no_app_owns_and_what_nothing_can_replay_is_shown_and_dropped(url: str) -> None:
     async def fill(stores: OpenStores) -> None:
-        await stores.server.ask_slow("HSET", keys.account(), "ada", b"1deadbeef{}")
+        await stores.server.execute_slow("HSET", keys.account(), "ada", b"1deadbeef{}")
         assert await stores.accounts.get("ada") is None
-        await stores.server.ask_slow("HSET", keys.engine(APP), "e1", b"1deadbeef{}")
+        await stores.server.execute_slow("HSET", keys.engine(APP), "e1", b"1deadbeef{}")
         await stores.engines.all(APP)
 
     do(url, fill)
@@ -299,7 +299,7 @@ def test_a_stopped_installation_lists_and_drops_and_replays_nothing(
 
 def test_hostile_words_do_not_steer_the_terminal(url: str) -> None:
     async def fill(stores: OpenStores) -> None:
-        await stores.server.ask_slow(
+        await stores.server.execute_slow(
             "XADD", keys.quarantine(APP), "*", "kind", "record", "noun", "product", "id", "\x1b[31mred",
             "reason", "[bold]no[/] \x1b]0;title\x07", "at", "1", "payload", b'{"product_id": "\x1b[2J"}',
         )  # fmt: skip
@@ -319,8 +319,8 @@ def test_a_file_of_many_rows_is_read_in_parts(tmp_path: Path, monkeypatch: pytes
     folder.mkdir(parents=True)
     row = b'{"file":"f","row":1,"reason":"no","text":"{}"}\n'
     (folder / "quarantine.jsonl").write_bytes(row * 3)
-    rows = RefusedRows.of(tmp_path)
+    rows = RefusedRows.from_data_dir(tmp_path)
     first = [entry.entry_id for entry in rows.entries(APP)]
     assert first == ["run:0", "run:1"]
-    rows.mark(first, "dropped")
+    rows.overwrite_rows(first, "dropped")
     assert [entry.entry_id for entry in rows.entries(APP)] == ["run:2"]

@@ -51,23 +51,23 @@ class TestOverRedis(QuestionSuite):
                 keys.question(APP, question.question_id),
                 keys.question_citing(APP, done.passages[0].product_id),
             ):
-                left = int(await redis_stores.server.ask("PTTL", name))
+                left = int(await redis_stores.server.execute("PTTL", name))
                 assert life - 60_000 < left <= life
         await redis_stores.questions.count(APP, "u:gina", 3)
-        await redis_stores.questions.note_asked(APP, "what", "u:gina", 3)
+        await redis_stores.questions.record_question(APP, "what", "u:gina", 3)
         mark = await Salts(redis_stores.server).pseudonym(APP, "u:gina")
         for name in (
-            keys.question_by(APP, "u:gina"), keys.question_count(APP, mark, 3), keys.question_asked(APP, 3),
+            keys.question_by(APP, "u:gina"), keys.question_count(APP, mark, 3), keys.question_frequency(APP, 3),
             keys.question_asker(APP, 3),
         ):  # fmt: skip
-            assert int(await redis_stores.server.ask("PTTL", name)) > 0
+            assert int(await redis_stores.server.execute("PTTL", name)) > 0
 
     async def test_a_question_that_goes_sooner_does_not_hide_one_that_stays(
         self, redis_stores: OpenStores
     ) -> None:
         await self.asked(redis_stores, a_question(logged=True, user_id="gina"))
         await self.asked(redis_stores, a_question(user_id="gina"))
-        left = int(await redis_stores.server.ask("PTTL", keys.question_by(APP, "u:gina")))
+        left = int(await redis_stores.server.execute("PTTL", keys.question_by(APP, "u:gina")))
         assert left > LOGGED_LIFE_MS - 60_000, "all of a reader's questions can be erased"
 
     @pytest.mark.parametrize("name", ["asked", "answer", "shown"])
@@ -75,19 +75,19 @@ class TestOverRedis(QuestionSuite):
         question = a_question()
         await self.asked(redis_stores, question)
         key = keys.question(APP, question.question_id)
-        sealed = bytearray(await redis_stores.server.ask("HGET", key, name))
+        sealed = bytearray(await redis_stores.server.execute("HGET", key, name))
         sealed[-3] ^= 1
-        await redis_stores.server.ask("HSET", key, name, bytes(sealed))
+        await redis_stores.server.execute("HSET", key, name, bytes(sealed))
         store = redis_stores.questions
         if name == "shown":
             assert await store.shown(APP, question.question_id) is None
         else:
             assert await store.read(APP, question.question_id) is None
-            assert await redis_stores.server.ask("XLEN", keys.quarantine(APP)) == 1
+            assert await redis_stores.server.execute("XLEN", keys.quarantine(APP)) == 1
 
     async def test_who_asked_often_is_not_written_down(self, redis_stores: OpenStores) -> None:
-        await redis_stores.questions.note_asked(APP, "what", "u:gina-holt", 3)
-        marks = await redis_stores.server.ask("SMEMBERS", keys.question_asker(APP, 3))
+        await redis_stores.questions.record_question(APP, "what", "u:gina-holt", 3)
+        marks = await redis_stores.server.execute("SMEMBERS", keys.question_asker(APP, 3))
         assert marks
         assert all(b"gina" not in mark for mark in marks)
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from actors.serving.client import LocalRecommenderClient, RecommenderClient
-from actors.serving.host import RecommenderHost
+from actors.serving.host import EngineHost
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.store.connect import OpenStores
@@ -20,7 +20,7 @@ class _Local(ClientSuite):
     @pytest.fixture
     async def client(self, stores: Stores) -> AsyncIterator[RecommenderClient]:
         await furnish(stores)
-        host = RecommenderHost(stores, None, SystemClock(), SilentMeter())
+        host = EngineHost(stores, None, SystemClock(), SilentMeter())
         await host.start()
         yield LocalRecommenderClient(host)
         await host.close()

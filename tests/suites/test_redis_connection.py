@@ -24,7 +24,11 @@ async def test_every_asker_gets_their_own_answer_whatever_is_cancelled(redis_sto
 
     async def ask(n: int) -> bool:
         text = f"{n}:" + "x" * chance.randrange(3000)
-        asked = redis_stores.server.ask("ECHO", text) if n % 3 else redis_stores.server.ask_slow("ECHO", text)
+        asked = (
+            redis_stores.server.execute("ECHO", text)
+            if n % 3
+            else redis_stores.server.execute_slow("ECHO", text)
+        )
         if chance.random() < 0.3:
             await asyncio.sleep(0)
             return asked.cancel()
@@ -58,12 +62,12 @@ async def test_a_large_upload_does_not_hold_up_reads(redis_stores: OpenStores) -
 
 async def test_a_command_too_long_for_redis_hurts_nobody_else(redis_stores: OpenStores) -> None:
     with pytest.raises(TooLarge):
-        await redis_stores.server.ask("RPUSH", "a list", *["p"] * 1_000_001)
+        await redis_stores.server.execute("RPUSH", "a list", *["p"] * 1_000_001)
     await redis_stores.pages.show(APP, "u:1", "page", ["p"])
 
 
 async def test_an_error_of_ours_is_a_fault_and_hurts_nobody_else(redis_stores: OpenStores) -> None:
-    await redis_stores.server.ask("SET", keys.recent(APP, "u:u1"), "not a list")
+    await redis_stores.server.execute("SET", keys.recent(APP, "u:u1"), "not a list")
     wrong, right = await asyncio.gather(
         redis_stores.interactions.recent(APP, ["u:u1"]), redis_stores.access.version(), return_exceptions=True
     )
@@ -116,7 +120,7 @@ async def test_a_killed_server_is_reported_at_once_and_found_again(
 
 async def test_a_server_that_forgot_the_scripts_gets_them_again(redis_stores: OpenStores) -> None:
     await put(redis_stores, RecordPut("p1", body("p1")), task_id="one")
-    await redis_stores.server.ask("SCRIPT", "FLUSH")
+    await redis_stores.server.execute("SCRIPT", "FLUSH")
     await put(redis_stores, RecordPut("p2", body("p2")), task_id="two")
     lease = await redis_stores.limits.take(APP, "k", "query", rate=1, burst=5, want=2, now_ms=NOW)
     assert lease.granted == 2

@@ -15,7 +15,7 @@ from cluster.store.redis import pagination
 from cluster.store.redis.append_plan import MANY
 from cluster.store.redis.salts import Salts
 from cluster.store.redis.script import Script
-from tests.suites.doing import APP, NOW, accept, apply, body, claim_one, did
+from tests.suites.doing import APP, NOW, accept, apply, body, claim_one, view_interaction
 from tests.suites.small import a_key, an_app
 
 pytestmark = pytest.mark.redis
@@ -25,14 +25,14 @@ DAY = 24 * 60 * MINUTE
 
 
 async def life_ms(stores: OpenStores, key: str) -> int:
-    return int(await stores.server.ask("PTTL", key))
+    return int(await stores.server.execute("PTTL", key))
 
 
 async def test_a_task_lives_a_day_from_its_last_change(redis_stores: OpenStores) -> None:
     await accept(redis_stores, "t1")
     key = keys.task(APP, "t1")
     assert DAY - MINUTE < await life_ms(redis_stores, key) <= DAY
-    await redis_stores.server.ask("PEXPIRE", key, 5000)
+    await redis_stores.server.execute("PEXPIRE", key, 5000)
     await apply(redis_stores, await claim_one(redis_stores), [RecordPut("p1", body("p1"))])
     assert DAY - MINUTE < await life_ms(redis_stores, key) <= DAY
 
@@ -40,14 +40,14 @@ async def test_a_task_lives_a_day_from_its_last_change(redis_stores: OpenStores)
 async def test_a_task_that_is_forgotten_is_not_born_again_by_its_batch(redis_stores: OpenStores) -> None:
     await accept(redis_stores, "t1")
     batch = await claim_one(redis_stores)
-    await redis_stores.server.ask("DEL", keys.task(APP, "t1"))
+    await redis_stores.server.execute("DEL", keys.task(APP, "t1"))
     assert await apply(redis_stores, batch, [RecordPut("p1", body("p1"))])
     assert await redis_stores.tasks.get(APP, "product", "t1") is None
-    assert await redis_stores.server.ask("ZCARD", keys.task_open(APP)) == 0
+    assert await redis_stores.server.execute("ZCARD", keys.task_open(APP)) == 0
 
 
 async def test_recent_lists_live_400_days_from_the_last_interaction(redis_stores: OpenStores) -> None:
-    await redis_stores.interactions.append(APP, b"[]", [("u1", "v1", did(1))])
+    await redis_stores.interactions.append(APP, b"[]", [("u1", "v1", view_interaction(1))])
     for reader in ("u:u1", "a:v1"):
         assert 400 * DAY - MINUTE < await life_ms(redis_stores, keys.recent(APP, reader)) <= 400 * DAY
 
@@ -55,24 +55,24 @@ async def test_recent_lists_live_400_days_from_the_last_interaction(redis_stores
 async def test_a_strangers_list_lives_a_day_until_they_return(redis_stores: OpenStores) -> None:
     stores, key = redis_stores, keys.recent(APP, "a:v1")
     writer = BrowserWriter("here", NOW, readers_per_address=2)
-    await stores.interactions.append(APP, b"[]", [("", "v1", did(1))], writer)
+    await stores.interactions.append(APP, b"[]", [("", "v1", view_interaction(1))], writer)
     assert DAY - MINUTE < await life_ms(stores, key) <= DAY
-    await stores.server.ask("PEXPIRE", key, DAY - 29 * MINUTE)
-    await stores.interactions.append(APP, b"[]", [("", "v1", did(2))], writer)
+    await stores.server.execute("PEXPIRE", key, DAY - 29 * MINUTE)
+    await stores.interactions.append(APP, b"[]", [("", "v1", view_interaction(2))], writer)
     assert await life_ms(stores, key) <= DAY - 29 * MINUTE
-    await stores.server.ask("PEXPIRE", key, DAY - 31 * MINUTE)
-    await stores.interactions.append(APP, b"[]", [("", "v1", did(3))], writer)
+    await stores.server.execute("PEXPIRE", key, DAY - 31 * MINUTE)
+    await stores.interactions.append(APP, b"[]", [("", "v1", view_interaction(3))], writer)
     assert 400 * DAY - MINUTE < await life_ms(stores, key) <= 400 * DAY
-    await stores.server.ask("PEXPIRE", key, 100 * DAY)
-    await stores.interactions.append(APP, b"[]", [("", "v1", did(4))], writer)
+    await stores.server.execute("PEXPIRE", key, 100 * DAY)
+    await stores.interactions.append(APP, b"[]", [("", "v1", view_interaction(4))], writer)
     assert 400 * DAY - MINUTE < await life_ms(stores, key) <= 400 * DAY
     # the address may keep no further reader for long
-    await stores.interactions.append(APP, b"[]", [("", "v2", did(1))], writer)
-    assert await stores.server.ask("EXISTS", keys.recent(APP, "a:v2")) == 0
+    await stores.interactions.append(APP, b"[]", [("", "v2", view_interaction(1))], writer)
+    assert await stores.server.execute("EXISTS", keys.recent(APP, "a:v2")) == 0
     counts = keys.stranger(APP, writer.day)
     assert DAY < await life_ms(stores, counts) <= 2 * DAY
     proven = BrowserWriter("here", NOW, proven=frozenset({"u1"}), bytes_per_minute=1_000)
-    await stores.interactions.append(APP, b"[]", [("u1", "", did(1))], proven)
+    await stores.interactions.append(APP, b"[]", [("u1", "", view_interaction(1))], proven)
     assert 400 * DAY - MINUTE < await life_ms(stores, keys.recent(APP, "u:u1")) <= 400 * DAY
     assert MINUTE < await life_ms(stores, keys.browser_bytes(APP, NOW // MINUTE)) <= 2 * MINUTE
 
@@ -81,13 +81,13 @@ async def test_a_list_that_is_pushed_to_by_the_hundred_has_a_life_whatever_becam
     redis_stores: OpenStores,
 ) -> None:
     stores = redis_stores
-    many = [(f"u{n % 100}", "", did(n)) for n in range(MANY)]
+    many = [(f"u{n % 100}", "", view_interaction(n)) for n in range(MANY)]
     await stores.interactions.append(APP, b"[]", many)
     left, gone, erased = (keys.recent(APP, reader) for reader in ("u:u1", "u:u2", "u:u3"))
     for name in (left, gone, erased):
         assert 400 * DAY - MINUTE < await life_ms(stores, name) <= 400 * DAY
-    await stores.server.ask("PEXPIRE", left, 100 * DAY)
-    await stores.server.ask("DEL", gone)
+    await stores.server.execute("PEXPIRE", left, 100 * DAY)
+    await stores.server.execute("DEL", gone)
     await stores.interactions.erase(APP, ["u3"])
     await stores.interactions.append(APP, b"[]", many)
     assert (
@@ -112,33 +112,35 @@ async def test_nothing_stays_pending_that_was_applied_or_given_up(redis_stores: 
     for n in range(3):
         await accept(stores, f"t{n}")
     first, second, third = await stores.intake.claim("worker", [APP], count=5, block_ms=0)
-    assert (await stores.server.ask("XPENDING", keys.intake(APP), "intake"))[0] == 3
+    assert (await stores.server.execute("XPENDING", keys.intake(APP), "intake"))[0] == 3
     await apply(stores, first, [RecordPut("p1", body("p1"))])
     await stores.intake.apply_remove(second, ["p1"], now_ms=NOW)
     await stores.intake.give_up(third, "poison", now_ms=NOW)
-    assert (await stores.server.ask("XPENDING", keys.intake(APP), "intake"))[0] == 0
-    assert await stores.server.ask("ZCARD", keys.task_open(APP)) == 0
+    assert (await stores.server.execute("XPENDING", keys.intake(APP), "intake"))[0] == 0
+    assert await stores.server.execute("ZCARD", keys.task_open(APP)) == 0
 
 
 async def test_the_watchdog_lets_go_of_forgotten_tasks(redis_stores: OpenStores) -> None:
     await accept(redis_stores, "t1")
-    await redis_stores.server.ask("DEL", keys.task(APP, "t1"))
+    await redis_stores.server.execute("DEL", keys.task(APP, "t1"))
     assert await redis_stores.tasks.end_lost(APP, before_ms=NOW + 1, now_ms=NOW) == 0
-    assert await redis_stores.server.ask("ZCARD", keys.task_open(APP)) == 0
+    assert await redis_stores.server.execute("ZCARD", keys.task_open(APP)) == 0
 
 
 async def test_no_recent_list_grows_beyond_two_hundred(redis_stores: OpenStores) -> None:
     for start in (0, 150, 300):
-        await redis_stores.interactions.append(APP, b"[]", [("u1", "v1", did(start + n)) for n in range(150)])
+        await redis_stores.interactions.append(
+            APP, b"[]", [("u1", "v1", view_interaction(start + n)) for n in range(150)]
+        )
     for reader in ("u:u1", "a:v1"):
-        assert await redis_stores.server.ask("LLEN", keys.recent(APP, reader)) == 200
+        assert await redis_stores.server.execute("LLEN", keys.recent(APP, reader)) == 200
 
 
 async def test_a_visitor_who_links_while_their_user_is_erased_is_erased_too(
     redis_stores: OpenStores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stores = redis_stores
-    await stores.interactions.append(APP, b"[]", [("u1", "v1", did(1))])
+    await stores.interactions.append(APP, b"[]", [("u1", "v1", view_interaction(1))])
     run, runs = stores.server.run, 0
 
     async def run_late(script: Script, *args: Any, **kwargs: Any) -> Any:
@@ -146,14 +148,14 @@ async def test_a_visitor_who_links_while_their_user_is_erased_is_erased_too(
         if script.name == "erase_interactions":
             runs += 1
             if runs == 1:
-                await stores.interactions.append(APP, b"[]", [("u1", "v2", did(2))])
+                await stores.interactions.append(APP, b"[]", [("u1", "v2", view_interaction(2))])
         return await run(script, *args, **kwargs)
 
     monkeypatch.setattr(stores.server, "run", run_late)
     await stores.interactions.erase(APP, ["u1"])
     assert runs == 2
     assert await stores.interactions.recent(APP, ["a:v2"]) == []
-    assert await stores.server.ask_slow("KEYS", "*:linked:*") == []
+    assert await stores.server.execute_slow("KEYS", "*:linked:*") == []
 
 
 async def test_pages_buckets_and_leases_have_their_lives(redis_stores: OpenStores) -> None:
@@ -179,9 +181,9 @@ async def test_nothing_else_ends_and_no_key_is_unknown(redis_stores: OpenStores)
     await accept(stores, "t2")
     await stores.intake.give_up(await claim_one(stores), "poison", now_ms=NOW)
     await accept(stores, "t3")
-    offset = await stores.interactions.append(APP, b"[]", [("u1", "v1", did(1))])
-    await stores.changes.note_follower(APP, "host", {"interaction": offset}, NOW)
-    await stores.changes.settle(APP, "interaction", offset, NOW)
+    offset = await stores.interactions.append(APP, b"[]", [("u1", "v1", view_interaction(1))])
+    await stores.changes.record_follower(APP, "host", {"interaction": offset}, NOW)
+    await stores.changes.compact(APP, "interaction", offset, NOW)
     mortal = {keys.task(APP, f"t{n}") for n in (1, 2, 3)} | {
         keys.recent(APP, "u:u1"),
         keys.recent(APP, "a:v1"),
@@ -191,9 +193,9 @@ async def test_nothing_else_ends_and_no_key_is_unknown(redis_stores: OpenStores)
         keys.change(APP, "interaction"), keys.change(APP, "product"), keys.engine(APP), keys.follower(APP),
         keys.intake(APP), keys.link(APP), keys.linked(APP, "u1"), keys.noun_seen(APP, "product"),
         keys.product_type(APP), keys.product_type_ids(APP), keys.quarantine(APP), keys.record(APP, "product", "p1"),
-        keys.record_ids(APP, "product"), keys.settled(APP), keys.task_open(APP), keys.trimmed(APP),
+        keys.record_ids(APP, "product"), keys.compacted_offset(APP), keys.task_open(APP), keys.trimmed(APP),
     }  # fmt: skip
-    found = {key.decode() for key in await stores.server.ask_slow("KEYS", "*")}
+    found = {key.decode() for key in await stores.server.execute_slow("KEYS", "*")}
     assert found == mortal | immortal
     assert {key for key in found if await life_ms(stores, key) > 0} == mortal
 

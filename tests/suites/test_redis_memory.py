@@ -34,7 +34,7 @@ async def test_writes_stop_before_redis_is_full_and_nothing_acknowledged_is_lost
     stores, meter = easy_stores, Gauges()
     corner = await open_corner(clock=SystemClock(), stores=stores)
     guard = MemoryGuard(stores.info, meter)
-    corner.door._gate.why_no_writes = guard.reason
+    corner.door._gate.why_no_writes = guard.refusal_reason
 
     async def send(method: str, path: str, body: Any = None) -> Answer:
         return await call(corner.door, method, path, headers=corner.headers(), json=body)
@@ -47,7 +47,7 @@ async def test_writes_stop_before_redis_is_full_and_nothing_acknowledged_is_lost
     acknowledged, refused = 0, None
     for at in range(20_000):
         if at % 20 == 0:
-            await guard.look()
+            await guard.refresh()
         event = {
             "type": "click",
             "user_id": f"u{at}",
@@ -91,10 +91,10 @@ async def test_writes_stop_before_redis_is_full_and_nothing_acknowledged_is_lost
     assert await stores.leases.hold("settle", "one", 60_000)
     assert await stores.leases.hold("settle", "one", 60_000)
     last = await stores.changes.last("shop", "interaction")
-    assert await stores.changes.settle("shop", "interaction", last, 1) == acknowledged
-    assert (await stores.changes.settled("shop"))["interaction"] == last
+    assert await stores.changes.compact("shop", "interaction", last, 1) == acknowledged
+    assert (await stores.changes.compacted_offsets("shop"))["interaction"] == last
     own_server.say("CONFIG", "SET", "maxmemory", str(used + (16 << 20)))
-    await guard.look()
+    await guard.refresh()
     assert (await send("POST", "/v1/interactions", {"data": [{"type": "click"}]})).status == 200
 
 

@@ -14,7 +14,7 @@ import structlog
 from cluster.errors import HouseError, Unavailable
 from cluster.store.connect import OpenStores, open_stores
 from cluster.store.ports.stores import RecordPut
-from tests.suites.doing import APP, NOW, accept, apply, body, claim_one, did, put
+from tests.suites.doing import APP, NOW, accept, apply, body, claim_one, put, view_interaction
 from tests.suites.own_redis import EASY
 from tests.suites.redis_process import RedisProcess
 
@@ -30,7 +30,7 @@ async def test_a_full_memory_refuses_writes_and_serves_reads(
     own_server.say("CONFIG", "SET", "maxmemory", "1")
     for write in (
         accept(easy_stores, "t2"),
-        easy_stores.interactions.append(APP, b"[]", [("u1", "v1", did(1))]),
+        easy_stores.interactions.append(APP, b"[]", [("u1", "v1", view_interaction(1))]),
         easy_stores.idempotency.begin(APP, "token", "body"),
     ):
         with pytest.raises(Unavailable, match="out of memory"):
@@ -70,7 +70,7 @@ async def test_a_full_disk_refuses_writes_whole_and_serves_reads_and_recovers() 
             assert await stores.intake.depth(APP) == len(accepted)
             assert await stores.records.get(APP, "product", "p1") == body("p1")
             with pytest.raises(Unavailable, match="disk"):
-                await stores.interactions.append(APP, b"[]", [("u1", "", did(1))])
+                await stores.interactions.append(APP, b"[]", [("u1", "", view_interaction(1))])
             assert await stores.interactions.recent(APP, ["u:u1"]) == []
             assert not stores.server.is_away
             _limit_files(server.pid, resource.RLIM_INFINITY)

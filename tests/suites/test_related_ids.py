@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from actors.answers.archive.client import LocalArchiveClient
-from actors.answers.archive.host import AnswersHost
-from actors.answers.wiring import LocalQuestions, open_questions
+from actors.answers.archive.host import ArchiveHost
+from actors.answers.wiring import LocalQuestionClient, open_question_client
 from actors.recommender.recommender import Recommender
 from cluster.clock import SystemClock
 from cluster.ids import new_question_id
@@ -69,7 +69,7 @@ def test_products_that_a_product_names_as_related_come_up_beside_it(named: str) 
 class Newsroom:
     """Stores, a small archive and a process that answers."""
 
-    def __init__(self, stores: Stores, questions: LocalQuestions) -> None:
+    def __init__(self, stores: Stores, questions: LocalQuestionClient) -> None:
         self.stores = stores
         self.questions = questions
 
@@ -85,8 +85,8 @@ class Newsroom:
             question_id=new_question_id(), app_id=APP, text=ASKED, asked_at=now_ms, deadline_at=now_ms + 60_000,
             **more,
         )  # fmt: skip
-        await self.questions.take(question)
-        await self.questions.desk.settle()
+        await self.questions.submit(question)
+        await self.questions.queue.wait_idle()
         record = json.loads(await self.stores.questions.shown(APP, question.question_id) or b"{}")
         if [one["product_id"] for one in record["sources"]] != ["river-treaty"]:
             return []
@@ -97,8 +97,10 @@ class Newsroom:
 async def newsroom() -> AsyncIterator[Newsroom]:
     clock, stores = SystemClock(), memory_stores()
     await upload(stores, [*ARTICLES, *NOISE], app_id=APP)
-    host = AnswersHost(stores, None, None, clock, SilentMeter())
-    questions = open_questions(stores, LocalArchiveClient(host), clock, SilentMeter(), app_ids=lambda: (APP,))
+    host = ArchiveHost(stores, None, None, clock, SilentMeter())
+    questions = open_question_client(
+        stores, LocalArchiveClient(host), clock, SilentMeter(), app_ids=lambda: (APP,)
+    )
     await questions.start()
     yield Newsroom(stores, questions)
     await questions.close()
@@ -139,11 +141,14 @@ async def test_questions_about_a_product_go_on_with_its_related_ones(newsroom: N
     }  # fmt: skip
     await upload(newsroom.stores, [fare], app_id=APP)
     wanted = "How much does a ticket cost?"
-    before = await newsroom.questions.about(APP, "river-treaty", 10)
+    before = await newsroom.questions.suggest_product_questions(APP, "river-treaty", 10)
     assert wanted not in before
     await newsroom.relate("river-treaty", "fare", "gone")
 
     async def goes_on() -> bool:
-        return await newsroom.questions.about(APP, "river-treaty", 10) == [*before, wanted]
+        return await newsroom.questions.suggest_product_questions(APP, "river-treaty", 10) == [
+            *before,
+            wanted,
+        ]
 
     await until(goes_on)

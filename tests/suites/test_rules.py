@@ -26,6 +26,6 @@ class TestOverRedis(RuleSuite):
     async def test_a_damaged_rule_is_set_aside_and_the_others_read(self, redis_stores: OpenStores) -> None:
         await redis_stores.boost_rules.put(APP, [a_rule("a"), a_rule("b")])
         key = keys.boost_rule(APP)
-        await redis_stores.server.ask_slow("HSET", key, "default\x1fa", b"damaged")
+        await redis_stores.server.execute_slow("HSET", key, "default\x1fa", b"damaged")
         assert await redis_stores.boost_rules.all(APP) == [a_rule("b")]
-        assert await redis_stores.server.ask_slow("HLEN", key) == 1
+        assert await redis_stores.server.execute_slow("HLEN", key) == 1

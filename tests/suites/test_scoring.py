@@ -12,34 +12,34 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from actors.intake.compaction import Settler
-from actors.intake.segment_rebuilder import Rebuilder
+from actors.intake.compaction import ChangeLogCompactor
+from actors.intake.segment_rebuilder import SegmentRebuilder
 from actors.language.embedder import HashingEmbedder
 from actors.serving.client import LocalRecommenderClient
-from actors.serving.host import RecommenderHost
-from actors.serving.model_registry import Models
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.snapshots import SnapshotShelf
+from actors.serving.host import EngineHost
+from actors.serving.model_registry import SnapshotLoader
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.snapshots import SnapshotStore
 from cluster.clock import SystemClock, iso_ms
 from cluster.errors import Fault, Invalid, NotFound, Refusal, Unavailable
 from cluster.meter import SilentMeter
 from cluster.records.boost_rule import read_rules
 from jobs.scoring import driver
-from jobs.scoring.driver import ScoredChunk, ScoringWorker, recommend_here
+from jobs.scoring.driver import ScoredChunk, ScoringWorker, recommend_in_process
 from jobs.scoring.user_scorer import ScoringOrder, UserScorer, check_snapshot
 from jobs.scoring.users import UserKey, count_users, read_users
 from tests.fakes.asgi import call
 from tests.fakes.corner_shop import NOW_MS
 from tests.fakes.request_handler import Corner, open_corner
 from tests.fakes.stores.memory import memory_stores
-from tests.fakes.trained_snapshot import name, published, ring_products
+from tests.fakes.trained_snapshot import name, publish_ring_snapshot, ring_products
 
 APP = "shop"
 USERS = 200
 
 
-class StandingClock(SystemClock):
+class FrozenClock(SystemClock):
     """A wall clock that stands still; durations pass as ever."""
 
     def now_ms(self) -> int:
@@ -49,7 +49,7 @@ class StandingClock(SystemClock):
 class Shop:
     """One shop behind a door, with a snapshot that serves and another one."""
 
-    def __init__(self, corner: Corner, shelf: Shelf, folder: Path, versions: tuple[str, str]) -> None:
+    def __init__(self, corner: Corner, shelf: ArtifactStore, folder: Path, versions: tuple[str, str]) -> None:
         self.corner, self.shelf, self.folder, self.versions = corner, shelf, folder, versions
 
     async def post(self, path: str, body: Any) -> Any:
@@ -73,15 +73,21 @@ class Shop:
 
 @pytest.fixture
 async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
-    clock, shelf = StandingClock(), Shelf.open(tmp_path / "shelf")
-    stores, segments, snapshots = memory_stores(clock), SegmentShelf(shelf, clock), SnapshotShelf(shelf)
-    models = Models(snapshots, tmp_path / "cache")
-    host = RecommenderHost(stores, segments, clock, SilentMeter(), models=models)
+    clock, shelf = FrozenClock(), ArtifactStore.open(tmp_path / "shelf")
+    stores, segments, snapshots = memory_stores(clock), SegmentStore(shelf, clock), SnapshotStore(shelf)
+    models = SnapshotLoader(snapshots, tmp_path / "cache")
+    host = EngineHost(stores, segments, clock, SilentMeter(), models=models)
     corner = await open_corner(stores=stores, clock=clock, client=LocalRecommenderClient(host), shelf=shelf)
-    versions = tuple(published(snapshots, tmp_path / str(seed), APP, seed=seed) for seed in (6, 7))
+    versions = tuple(
+        publish_ring_snapshot(snapshots, tmp_path / str(seed), APP, seed=seed) for seed in (6, 7)
+    )
     shop = Shop(corner, shelf, tmp_path, (versions[0], versions[1]))
-    settler = Settler(
-        stores.changes, segments, Rebuilder(stores, segments, HashingEmbedder(), clock), clock, SilentMeter()
+    settler = ChangeLogCompactor(
+        stores.changes,
+        segments,
+        SegmentRebuilder(stores, segments, HashingEmbedder(), clock),
+        clock,
+        SilentMeter(),
     )
     await shop.post("/v1/products", {"data": ring_products()})
     await corner.apply()
@@ -98,7 +104,7 @@ async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
         ]
         await shop.post("/v1/interactions", {"data": events})
         if not half:
-            await settler.round([APP], at_once=True)
+            await settler.run_once([APP], at_once=True)
     engine = await stores.engines.get(APP, "default")
     assert engine is not None
     await stores.engines.put(with_snapshot(engine, shop.versions[0]))
@@ -152,7 +158,7 @@ async def test_filters_rows_and_stored_rules_are_those_of_the_api(shop: Shop) ->
         assert int(scored.product_ids[0].removeprefix("ring-")) % 3 == 1
 
 
-async def test_a_snapshot_that_does_not_serve_can_be_asked(shop: Shop) -> None:
+async def test_a_snapshot_that_does_not_serve_can_score(shop: Shop) -> None:
     other = shop.scorer(snapshot=shop.versions[1])
     await other.start()
     some = everybody()[:60]
@@ -178,7 +184,7 @@ async def test_what_does_not_exist_is_refused(shop: Shop) -> None:
         check_snapshot(shop.shelf, ScoringOrder(APP, snapshot="nothing"))
     for fields in ({"rows": 0}, {"rows": 1_001}, {"filters": ("price:[1 TO",)}):
         with pytest.raises(Invalid):
-            ScoringOrder(APP, **fields).query()
+            ScoringOrder(APP, **fields).build_query()
 
 
 async def test_a_worker_holds_back_neither_the_log_nor_an_erasure(shop: Shop) -> None:
@@ -235,7 +241,7 @@ async def test_files_hold_one_row_a_product_or_one_a_user(shop: Shop) -> None:
     stores, shelf, cache = shop.corner.stores, shop.shelf, shop.folder / "cache"
     order = ScoringOrder(APP, rows=3)
     out = shop.folder / "scores.parquet"
-    summary = await recommend_here(order, str(users), str(out), stores, shelf, cache)
+    summary = await recommend_in_process(order, str(users), str(out), stores, shelf, cache)
     assert (summary["users"], summary["rows"], summary["snapshots"]) == (3, 9, [shop.versions[0]])
     rows = pq.read_table(out).to_pylist()
     assert [(row["user_id"], row["anonymous_id"], row["rank"]) for row in rows[:4]] == [
@@ -243,14 +249,14 @@ async def test_files_hold_one_row_a_product_or_one_a_user(shop: Shop) -> None:
     ]  # fmt: skip
     assert rows[0]["served_by"] == "personal"
     nested = shop.folder / "lists.jsonl"
-    await recommend_here(order, str(users), str(nested), stores, shelf, cache, nested=True)
+    await recommend_in_process(order, str(users), str(nested), stores, shelf, cache, nested=True)
     lists = [orjson.loads(line) for line in nested.read_bytes().splitlines()]
     assert [one["product_id"] for one in lists[0]["products"]] == [row["product_id"] for row in rows[:3]]
     assert "anonymous_id" not in lists[0]
     before = out.read_bytes()
     users.write_text("user_id\nu1\nu2\n" + "u" * 600 + "\n", "utf-8")
     with pytest.raises(Invalid, match="longer than 512"):
-        await recommend_here(order, str(users), str(out), stores, shelf, cache)
+        await recommend_in_process(order, str(users), str(out), stores, shelf, cache)
     assert out.read_bytes() == before
 
 

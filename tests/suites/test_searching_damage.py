@@ -17,9 +17,9 @@ async def test_a_damaged_lot_of_a_bank_is_left_out_and_the_rest_is_asked(redis_s
     questions = [BankQuestion(question=f"question {at}") for at in range(1_200)]
     await redis_stores.question_bank.replace(APP, questions)
     name = keys.question_bank(APP)
-    lot = bytearray(await redis_stores.server.ask("LINDEX", name, 1))
+    lot = bytearray(await redis_stores.server.execute("LINDEX", name, 1))
     lot[-4] ^= 4
-    await redis_stores.server.ask("LSET", name, 1, bytes(lot))
+    await redis_stores.server.execute("LSET", name, 1, bytes(lot))
     bank = await redis_stores.question_bank.load(APP)
     assert bank.questions == (*questions[:500], *questions[1_000:])
     await redis_stores.question_bank.replace(APP, questions)
@@ -29,14 +29,14 @@ async def test_a_damaged_lot_of_a_bank_is_left_out_and_the_rest_is_asked(redis_s
 async def test_lots_in_each_others_places_are_damaged(redis_stores: OpenStores) -> None:
     await redis_stores.question_bank.replace(APP, [BankQuestion(question=f"{at}") for at in range(600)])
     name = keys.question_bank(APP)
-    await redis_stores.server.ask("RPUSH", name, await redis_stores.server.ask("LPOP", name))
+    await redis_stores.server.execute("RPUSH", name, await redis_stores.server.execute("LPOP", name))
     assert (await redis_stores.question_bank.load(APP)).questions == ()
 
 
 @pytest.mark.parametrize("lot", [b"", b"1deadbeef[]", b"nothing", "ünsealed"])
 async def test_a_damaged_lot_of_queries_is_passed_over(redis_stores: OpenStores, lot: bytes | str) -> None:
     await redis_stores.queries.append(APP, [a_query("before")])
-    await redis_stores.server.ask("XADD", keys.query(APP), "*", "lot", lot)
+    await redis_stores.server.execute("XADD", keys.query(APP), "*", "lot", lot)
     await redis_stores.queries.append(APP, [a_query("after")])
     lots = await redis_stores.queries.read(APP, "0", count=10)
     assert [[query.text for query in lot.queries] for lot in lots] == [["before"], [], ["after"]]

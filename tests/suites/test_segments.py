@@ -14,13 +14,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cluster.artifacts.artifact_store import Patience, Shelf
+from cluster.artifacts.artifact_store import ArtifactStore, RetryPolicy
 from cluster.artifacts.compaction import MergeRules
-from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.tables import INTERACTIONS, LOADED_INTERACTIONS, RECORDS
 from cluster.errors import Conflict, Fault
 from tests.fakes.bucket import Bucket
-from tests.fakes.dying_shelf import DyingShelf, Killed
+from tests.fakes.dying_shelf import DyingArtifactStore, Killed
 
 pytestmark = pytest.mark.slow
 
@@ -39,16 +39,16 @@ class FixedClock:
 
 
 @pytest.fixture(params=["directory", "bucket"])
-def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> Shelf:
+def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> ArtifactStore:
     if request.param == "directory":
-        return Shelf.open(tmp_path / "shelf")
-    patience = Patience(attempts=2, pause_s=0.0)
-    return Shelf(Bucket().filesystem(), "store", local=False, patience=patience)
+        return ArtifactStore.open(tmp_path / "shelf")
+    patience = RetryPolicy(attempts=2, pause_s=0.0)
+    return ArtifactStore(Bucket().filesystem(), "store", local=False, patience=patience)
 
 
 @pytest.fixture
-def segments(shelf: Shelf) -> SegmentShelf:
-    return SegmentShelf(shelf, FixedClock(), SMALL)
+def segments(shelf: ArtifactStore) -> SegmentStore:
+    return SegmentStore(shelf, FixedClock(), SMALL)
 
 
 def products(offset: str, *rows: tuple[str, int | None], embedder: str = "e-1") -> Any:
@@ -90,37 +90,37 @@ def clicks(offset: str, *readers: str) -> Any:
     )
 
 
-def jsons(segments: SegmentShelf, app_id: str = "shop") -> set[bytes]:
+def jsons(segments: SegmentStore, app_id: str = "shop") -> set[bytes]:
     return {product.json for product in segments.load(app_id).products}
 
 
-def readers(segments: SegmentShelf) -> list[str]:
+def readers(segments: SegmentStore) -> list[str]:
     found: list[str] = segments.load("shop").interactions["reader"].to_pylist()
     return found
 
 
-def test_what_was_written_between_two_offsets_is_read_as_it_stands_now(segments: SegmentShelf) -> None:
+def test_what_was_written_between_two_offsets_is_read_as_it_stands_now(segments: SegmentStore) -> None:
     segments.append("shop", "product", products("1-0", ("old", 1), ("again", 1)), first="1-0", last="1-0")
     second = pa.concat_tables([products("2-0", ("again", 2), ("gone", 2)), products("3-0", ("new", 3))])
     segments.append("shop", "product", second, first="2-0", last="3-0")
     segments.append("shop", "product", products("4-0", ("gone", None), ("last", 4)), first="4-0", last="4-0")
     for _ in range(2):
-        found = segments.between("shop", "product", "1-0", "3-0")
+        found = segments.load_records_between("shop", "product", "1-0", "3-0")
         assert [(offset, len(records)) for offset, records in found] == [("2-0", 1), ("3-0", 1)]
         assert found[0][1] == [b'{"product_id":"again","v":2}']
-        assert segments.between("shop", "product", "4-0", "9-0") == []
-        assert len(segments.between("shop", "product", "0", "9-0")) == 4
+        assert segments.load_records_between("shop", "product", "4-0", "9-0") == []
+        assert len(segments.load_records_between("shop", "product", "0", "9-0")) == 4
         segments.compact("shop", "product", whole=True)
 
 
-def test_nothing_settled_loads_as_nothing(segments: SegmentShelf) -> None:
+def test_nothing_settled_loads_as_nothing(segments: SegmentStore) -> None:
     state = segments.load("shop")
     assert (state.offsets, state.products, state.embedder) == ({}, [], "")
     assert state.interactions.schema == LOADED_INTERACTIONS
     assert state.interactions.num_rows == 0
 
 
-def test_the_newest_version_of_a_product_is_loaded_with_its_vector(segments: SegmentShelf) -> None:
+def test_the_newest_version_of_a_product_is_loaded_with_its_vector(segments: SegmentStore) -> None:
     segments.append(
         "shop", "product", products("10-0", ("p1", 1), ("p2", 1), ("p1", 2)), first="10-0", last="10-0"
     )
@@ -139,7 +139,7 @@ def test_the_newest_version_of_a_product_is_loaded_with_its_vector(segments: Seg
     assert state.offsets == {"product": "12-0"}
 
 
-def test_vectors_of_an_older_embedder_are_left_out(segments: SegmentShelf) -> None:
+def test_vectors_of_an_older_embedder_are_left_out(segments: SegmentStore) -> None:
     segments.append("shop", "product", products("1-0", ("p1", 1), embedder="e-0"), first="1-0", last="1-0")
     segments.append("shop", "product", products("2-0", ("p2", 2), embedder="e-1"), first="2-0", last="2-0")
     state = segments.load("shop")
@@ -150,7 +150,7 @@ def test_vectors_of_an_older_embedder_are_left_out(segments: SegmentShelf) -> No
     }
 
 
-def test_interactions_stay_in_order_and_apps_apart(segments: SegmentShelf) -> None:
+def test_interactions_stay_in_order_and_apps_apart(segments: SegmentStore) -> None:
     segments.append("shop", "interaction", clicks("1-0", "u:a", "a:b"), first="1-0", last="1-0")
     segments.append("other", "interaction", clicks("1-0", "u:z"), first="1-0", last="1-0")
     segments.append("shop", "interaction", clicks("9-0", "u:c"), first="2-0", last="10-0")
@@ -159,7 +159,7 @@ def test_interactions_stay_in_order_and_apps_apart(segments: SegmentShelf) -> No
     assert segments.load("shop").interactions.schema == LOADED_INTERACTIONS
 
 
-def test_appending_what_is_covered_changes_nothing(segments: SegmentShelf) -> None:
+def test_appending_what_is_covered_changes_nothing(segments: SegmentStore) -> None:
     assert segments.append("shop", "interaction", clicks("5-0", "u:a"), first="4-0", last="5-0")
     assert not segments.append("shop", "interaction", clicks("5-0", "u:a"), first="4-0", last="5-0")
     with pytest.raises(Fault, match="overlap"):
@@ -167,13 +167,13 @@ def test_appending_what_is_covered_changes_nothing(segments: SegmentShelf) -> No
     assert readers(segments) == ["u:a"]
 
 
-def test_an_empty_table_only_moves_the_offset(segments: SegmentShelf) -> None:
+def test_an_empty_table_only_moves_the_offset(segments: SegmentStore) -> None:
     segments.append("shop", "interaction", INTERACTIONS.empty_table(), first="1-0", last="3-0")
     assert segments.offsets("shop") == {"interaction": "3-0"}
     assert readers(segments) == []
 
 
-def test_erased_readers_are_in_no_file(segments: SegmentShelf, shelf: Shelf) -> None:
+def test_erased_readers_are_in_no_file(segments: SegmentStore, shelf: ArtifactStore) -> None:
     segments.append("shop", "interaction", clicks("1-0", "u:ann", "u:bob"), first="1-0", last="1-0")
     segments.append("shop", "interaction", clicks("2-0", "u:bob"), first="2-0", last="2-0")
     segments.append("shop", "interaction", clicks("3-0", "a:ann-phone"), first="3-0", last="3-0")
@@ -189,14 +189,16 @@ def test_erased_readers_are_in_no_file(segments: SegmentShelf, shelf: Shelf) -> 
             assert not {"u:ann", "a:ann-phone"} & set(table["reader"].to_pylist())
 
 
-def test_erased_user_records_leave_no_row_behind(segments: SegmentShelf) -> None:
+def test_erased_user_records_leave_no_row_behind(segments: SegmentStore) -> None:
     segments.append("shop", "user", products("1-0", ("ann", 1), ("bob", 1)), first="1-0", last="1-0")
     segments.append("shop", "user", products("2-0", ("ann", 2)), first="2-0", last="2-0")
     assert segments.erase("shop", "user", ["ann"]) == 2
     assert segments.records("shop", "user") == [b'{"product_id":"bob","v":1}']
 
 
-def test_compaction_keeps_the_newest_and_drops_the_removed(segments: SegmentShelf, shelf: Shelf) -> None:
+def test_compaction_keeps_the_newest_and_drops_the_removed(
+    segments: SegmentStore, shelf: ArtifactStore
+) -> None:
     for step in range(1, 7):
         table = products(f"{step}-0", ("p1", step), (f"p{step}", step), ("p2", None if step == 6 else step))
         segments.append("shop", "product", table, first=f"{step}-0", last=f"{step}-0")
@@ -215,7 +217,7 @@ def test_compaction_keeps_the_newest_and_drops_the_removed(segments: SegmentShel
     assert segments.offsets("shop") == {"product": "6-0"}
 
 
-def test_a_removal_outlives_a_merge_that_leaves_older_segments_alone(segments: SegmentShelf) -> None:
+def test_a_removal_outlives_a_merge_that_leaves_older_segments_alone(segments: SegmentStore) -> None:
     many = [(f"p{n}", 1) for n in range(20)]
     segments.append("shop", "product", products("1-0", *many), first="1-0", last="1-0")
     for step, row in enumerate((("p0", None), ("p1", 2), ("p2", None)), start=2):
@@ -228,7 +230,7 @@ def test_a_removal_outlives_a_merge_that_leaves_older_segments_alone(segments: S
 
 
 def test_many_small_segments_become_few_without_being_asked_twice(
-    segments: SegmentShelf, shelf: Shelf
+    segments: SegmentStore, shelf: ArtifactStore
 ) -> None:
     for step in range(1, 41):
         reader_ids = [f"u:{step}-{n}" for n in range(3)]
@@ -243,9 +245,9 @@ def test_many_small_segments_become_few_without_being_asked_twice(
 
 
 def test_a_second_writer_of_the_same_sequence_gets_a_conflict(
-    segments: SegmentShelf, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+    segments: SegmentStore, shelf: ArtifactStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    late = SegmentShelf(shelf, FixedClock(), SMALL)
+    late = SegmentStore(shelf, FixedClock(), SMALL)
     seen = late._files.manifest("shop")
     segments.append("shop", "interaction", clicks("1-0", "u:a"), first="1-0", last="1-0")
     monkeypatch.setattr(late._files, "manifest", lambda app_id: seen)
@@ -257,7 +259,7 @@ def test_a_second_writer_of_the_same_sequence_gets_a_conflict(
 # --- crashes ----------------------------------------------------------------------------------------------------
 
 
-def _grow(segments: SegmentShelf) -> None:
+def _grow(segments: SegmentStore) -> None:
     for step in range(1, 4):
         segments.append(
             "shop",
@@ -271,7 +273,7 @@ def _grow(segments: SegmentShelf) -> None:
         )
 
 
-CHANGES: dict[str, Callable[[SegmentShelf], object]] = {
+CHANGES: dict[str, Callable[[SegmentStore], object]] = {
     "append": lambda s: s.append(
         "shop", "product", products("4-0", ("p1", None), ("p3", 1)), first="4-0", last="4-0"
     ),
@@ -281,11 +283,13 @@ CHANGES: dict[str, Callable[[SegmentShelf], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_writer_killed_at_any_step_leaves_the_old_or_the_new_state(shelf: Shelf, change: str) -> None:
+def test_a_writer_killed_at_any_step_leaves_the_old_or_the_new_state(
+    shelf: ArtifactStore, change: str
+) -> None:
     steps = 0
     while True:
-        dying = DyingShelf(shelf)
-        segments = SegmentShelf(dying, FixedClock(), SMALL)
+        dying = DyingArtifactStore(shelf)
+        segments = SegmentStore(dying, FixedClock(), SMALL)
         segments.drop("shop")
         _grow(segments)
         before = (jsons(segments), readers(segments), segments.offsets("shop"))
@@ -295,7 +299,7 @@ def test_a_writer_killed_at_any_step_leaves_the_old_or_the_new_state(shelf: Shel
             CHANGES[change](segments)
         except Killed:
             finished = False
-        again = SegmentShelf(shelf, FixedClock(), SMALL)
+        again = SegmentStore(shelf, FixedClock(), SMALL)
         found = (jsons(again), readers(again), again.offsets("shop"))
         CHANGES[change](again)
         again.tidy("shop")
@@ -308,27 +312,27 @@ def test_a_writer_killed_at_any_step_leaves_the_old_or_the_new_state(shelf: Shel
     assert steps >= 4, "the change took no step that could be interrupted"
 
 
-def test_what_a_killed_writer_left_is_tidied(shelf: Shelf) -> None:
-    dying = DyingShelf(shelf)
-    segments = SegmentShelf(dying, FixedClock(), SMALL)
+def test_what_a_killed_writer_left_is_tidied(shelf: ArtifactStore) -> None:
+    dying = DyingArtifactStore(shelf)
+    segments = SegmentStore(dying, FixedClock(), SMALL)
     _grow(segments)
     dying.life = 4  # segment and manifest are written, nothing is removed yet
     with pytest.raises(Killed):
         segments.erase("shop", "interaction", ["u:a"])
     paths = [entry.path for entry in shelf.entries("shop")]
-    again = SegmentShelf(shelf, FixedClock(), SMALL)
+    again = SegmentStore(shelf, FixedClock(), SMALL)
     assert again.tidy("shop") > 0
     assert len(shelf.entries("shop")) < len(paths)
     assert again.verify("shop") == []
 
 
 def test_a_reader_survives_the_files_being_replaced_while_it_reads(
-    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+    shelf: ArtifactStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writer = SegmentShelf(shelf, FixedClock(), SMALL)
+    writer = SegmentStore(shelf, FixedClock(), SMALL)
     _grow(writer)
     expected = jsons(writer)
-    reader = SegmentShelf(shelf, FixedClock(), SMALL)
+    reader = SegmentStore(shelf, FixedClock(), SMALL)
     read = shelf.read
     left = [1]
 
@@ -347,8 +351,8 @@ def test_a_reader_survives_the_files_being_replaced_while_it_reads(
 
 
 def test_every_truncation_and_flipped_bit_is_refused_and_the_rest_can_be_salvaged(tmp_path: Path) -> None:
-    shelf = Shelf.open(tmp_path)
-    segments = SegmentShelf(shelf, FixedClock(), SMALL)
+    shelf = ArtifactStore.open(tmp_path)
+    segments = SegmentStore(shelf, FixedClock(), SMALL)
     segments.append("shop", "product", products("1-0", ("p1", 1)), first="1-0", last="1-0")
     whole = segments.load("shop")
     (path,) = [entry.path for entry in shelf.entries("shop") if entry.path.endswith(".parquet")]
@@ -373,8 +377,8 @@ def test_every_truncation_and_flipped_bit_is_refused_and_the_rest_can_be_salvage
 
 
 def test_swapped_segments_and_a_missing_one_are_refused(tmp_path: Path) -> None:
-    shelf = Shelf.open(tmp_path)
-    segments = SegmentShelf(shelf, FixedClock(), SMALL)
+    shelf = ArtifactStore.open(tmp_path)
+    segments = SegmentStore(shelf, FixedClock(), SMALL)
     _grow(segments)
     one, two = [entry.path for entry in shelf.entries("shop") if "/product-" in entry.path][:2]
     first, second = shelf.read(one), shelf.read(two)
@@ -389,8 +393,8 @@ def test_swapped_segments_and_a_missing_one_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_noun_can_be_written_anew_and_a_damaged_segment_given_up(tmp_path: Path) -> None:
-    shelf = Shelf.open(tmp_path)
-    segments = SegmentShelf(shelf, FixedClock(), SMALL)
+    shelf = ArtifactStore.open(tmp_path)
+    segments = SegmentStore(shelf, FixedClock(), SMALL)
     _grow(segments)
     segments.rebuild(
         "shop", "product", [products("9-0", ("new", 9)), products("9-0", ("other", 9))], last="9-0"
@@ -414,15 +418,15 @@ def test_a_noun_can_be_written_anew_and_a_damaged_segment_given_up(tmp_path: Pat
 
 
 def test_a_segment_with_other_columns_is_refused(tmp_path: Path) -> None:
-    segments = SegmentShelf(Shelf.open(tmp_path), FixedClock(), SMALL)
+    segments = SegmentStore(ArtifactStore.open(tmp_path), FixedClock(), SMALL)
     segments.append("shop", "product", clicks("1-0", "u:a"), first="1-0", last="1-0")
     with pytest.raises(Fault, match="can't be read"):
         segments.load("shop")
 
 
 def test_a_damaged_manifest_is_refused_and_nothing_is_written_over_it(tmp_path: Path) -> None:
-    shelf = Shelf.open(tmp_path)
-    segments = SegmentShelf(shelf, FixedClock(), SMALL)
+    shelf = ArtifactStore.open(tmp_path)
+    segments = SegmentStore(shelf, FixedClock(), SMALL)
     _grow(segments)
     path = [entry.path for entry in shelf.entries("shop") if "manifest" in entry.path][-1]
     data = bytearray(shelf.read(path))
@@ -449,14 +453,14 @@ HISTORY = st.lists(
 @given(history=HISTORY)
 def test_any_history_with_crashes_equals_the_same_history_in_a_dictionary(history: Any) -> None:
     """Every change interrupted somewhere and done again has the effect of being done once."""
-    shelf = Shelf(Bucket().filesystem(), "store", local=False, patience=Patience(attempts=1))
+    shelf = ArtifactStore(Bucket().filesystem(), "store", local=False, patience=RetryPolicy(attempts=1))
     catalog: dict[str, int] = {}
     log: list[str] = []
     for at, ((kind, what), dies_at) in enumerate(history, start=1):
         offset = f"{at}-0"
 
         def change(
-            segments: SegmentShelf, kind: str = kind, what: Any = what, offset: str = offset, at: int = at
+            segments: SegmentStore, kind: str = kind, what: Any = what, offset: str = offset, at: int = at
         ) -> None:
             if kind == "put":
                 rows = [(f"p{n}", None if gone else at) for n, gone in what]
@@ -476,14 +480,14 @@ def test_any_history_with_crashes_equals_the_same_history_in_a_dictionary(histor
                 segments.compact("shop", "interaction", whole=what)
 
         if dies_at is not None:
-            dying = DyingShelf(shelf)
+            dying = DyingArtifactStore(shelf)
             dying.life = dies_at
             try:
-                change(SegmentShelf(dying, FixedClock(), SMALL))
+                change(SegmentStore(dying, FixedClock(), SMALL))
             except Killed:
-                change(SegmentShelf(shelf, FixedClock(), SMALL))
+                change(SegmentStore(shelf, FixedClock(), SMALL))
         else:
-            change(SegmentShelf(shelf, FixedClock(), SMALL))
+            change(SegmentStore(shelf, FixedClock(), SMALL))
         if kind == "put":
             for n, gone in what:
                 catalog.pop(f"p{n}", None) if gone else catalog.__setitem__(f"p{n}", at)
@@ -491,6 +495,6 @@ def test_any_history_with_crashes_equals_the_same_history_in_a_dictionary(histor
             log += [f"u:{n}" for n in what]
         elif kind == "erase":
             log = [reader for reader in log if reader not in {f"u:{n}" for n in what}]
-    segments = SegmentShelf(shelf, FixedClock(), SMALL)
+    segments = SegmentStore(shelf, FixedClock(), SMALL)
     assert jsons(segments) == {b'{"product_id":"%s","v":%d}' % (i.encode(), v) for i, v in catalog.items()}
     assert readers(segments) == log

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.snapshots import SnapshotStore
 from cluster.records.run import Run
-from jobs.refresh.evaluation.report_store import Reports
-from jobs.refresh.recipe import load
-from jobs.refresh.runs.run_commands import order
-from jobs.refresh.runs.shipped_code import code_of, ship
-from jobs.refresh.runs.worker import Worker, Workplace
+from jobs.refresh.evaluation.report_store import ReportStore
+from jobs.refresh.recipe import load_recipe_file
+from jobs.refresh.runs.run_commands import create_run
+from jobs.refresh.runs.shipped_code import code_path, pack_and_store
+from jobs.refresh.runs.worker import TrainingWorker, WorkerContext
 from tests.fakes import generated_market
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.manual_clock import ManualClock
@@ -29,40 +29,40 @@ LEARNER = "my_learner:NextItem"
 async def trained(folder: Path, *, code: str) -> Run:
     """Order and work on a run of the example's recipe."""
     generated_market.settle(
-        SegmentShelf(Shelf.open(folder / "shelf")), generated_market.table(600, 60, 30, topics=3)
+        SegmentStore(ArtifactStore.open(folder / "shelf")), generated_market.table(600, 60, 30, topics=3)
     )
     clock = ManualClock()
     stores = memory_stores(clock)
     await generated_market.open_market(stores)
-    recipe = load(EXAMPLES / "my_recipe.toml").model_dump(mode="json")
-    run = await order(
+    recipe = load_recipe_file(EXAMPLES / "my_recipe.toml").model_dump(mode="json")
+    run = await create_run(
         stores, generated_market.APP, "default", recipe, now_ms=clock.now_ms(), by="a test", code=code
     )  # fmt: skip
-    place = Workplace(
-        stores, Shelf.open(folder / "shelf"), clock, folder / "scratch",
-        beat_s=0.02, patience_s=0.0, settle_s=0.0, code_dir=code_of(folder),
+    place = WorkerContext(
+        stores, ArtifactStore.open(folder / "shelf"), clock, folder / "scratch",
+        beat_s=0.02, patience_s=0.0, settle_s=0.0, code_dir=code_path(folder),
     )  # fmt: skip
-    done = await Worker(place, "worker").work(generated_market.APP, run.run_id)
+    done = await TrainingWorker(place, "worker").work(generated_market.APP, run.run_id)
     assert done is not None
     return done
 
 
-def test_it_trains_with_the_code_and_says_what_came_of_the_part(
+def test_it_trains_with_the_code_and_reports_the_outcome_of_the_part(
     tmp_path: Path, allow_learners: Callable[..., None]
 ) -> None:
     allow_learners(LEARNER)
-    recipe = load(EXAMPLES / "my_recipe.toml").model_dump(mode="json")
-    run = asyncio.run(trained(tmp_path, code=ship(EXAMPLES, recipe, tmp_path)))
+    recipe = load_recipe_file(EXAMPLES / "my_recipe.toml").model_dump(mode="json")
+    run = asyncio.run(trained(tmp_path, code=pack_and_store(EXAMPLES, recipe, tmp_path)))
     assert run.status == "finished", run.error
     assert "my_learner" not in sys.modules
     found = {one["part"]: one for one in run.parts}
     assert found["next_item"]["learner"] == LEARNER
     assert "next_item" in run.chosen
-    shelf = Shelf.open(tmp_path / "shelf")
+    shelf = ArtifactStore.open(tmp_path / "shelf")
     assert (
-        SnapshotShelf(shelf).manifest(generated_market.APP, "default", run.version).facts["code"] == run.code
+        SnapshotStore(shelf).manifest(generated_market.APP, "default", run.version).facts["code"] == run.code
     )
-    report = Reports(shelf).get(generated_market.APP, "default", run.version)
+    report = ReportStore(shelf).get(generated_market.APP, "default", run.version)
     assert report is not None
     assert report["chosen"] == run.chosen
 
@@ -79,7 +79,7 @@ def test_without_the_code_the_run_fails_and_names_the_cure(
 
 
 def test_a_class_that_is_not_allowed_is_not_imported_though_it_was_shipped(tmp_path: Path) -> None:
-    recipe = load(EXAMPLES / "my_recipe.toml").model_dump(mode="json")
-    code = ship(EXAMPLES, recipe, tmp_path)
+    recipe = load_recipe_file(EXAMPLES / "my_recipe.toml").model_dump(mode="json")
+    code = pack_and_store(EXAMPLES, recipe, tmp_path)
     with pytest.raises(Exception, match="is not allowed in this installation"):
         asyncio.run(trained(tmp_path, code=code))

@@ -13,13 +13,13 @@ import pytest
 
 from actors.retrieval.logged_queries import QueryLogFollower
 from actors.serving.client import LocalRecommenderClient
-from actors.serving.host import RecommenderHost
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.query_log import COLUMNS, QueryShelf
+from actors.serving.host import EngineHost
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.query_log import COLUMNS, QueryLogStore
 from cluster.meter import SilentMeter
 from cluster.records.access import AppSettings
 from cluster.records.bank_question import BankQuestion
-from cluster.records.logged_query import UNKNOWN, Searched, pseudonym
+from cluster.records.logged_query import UNKNOWN, LoggedQuery, pseudonym
 from cluster.store.ports.stores import Stores
 from tests.fakes.asgi import call
 from tests.fakes.corner_shop import APP, NOW_MS, furnish
@@ -30,8 +30,8 @@ from tests.suites.waiting import until
 READERS = [f"u:{number}" for number in range(6)]
 
 
-def searched(text: str, reader: str, salt: bytes, total: int = 3, **more: Any) -> Searched:
-    return Searched(
+def searched(text: str, reader: str, salt: bytes, total: int = 3, **more: Any) -> LoggedQuery:
+    return LoggedQuery(
         at=NOW_MS,
         kind=more.pop("kind", "search"),
         text=text,
@@ -62,7 +62,7 @@ async def corner() -> AsyncIterator[Corner]:
             for text in ("How high may a hedge be?", "hedge shears", "What is mulch?")
         ],
     )
-    host = RecommenderHost(stores, None, clock, SilentMeter())
+    host = EngineHost(stores, None, clock, SilentMeter())
     await host.start()
     yield await open_corner(clock=clock, stores=stores, client=LocalRecommenderClient(host))
     await host.close()
@@ -113,7 +113,7 @@ async def test_start_pages_through_queries_and_questions_where_the_switch_is_on(
 async def test_settled_queries_are_read_once_and_files_of_earlier_releases_too(tmp_path: Path) -> None:
     stores, clock = memory_stores(StillClock(NOW_MS)), StillClock(NOW_MS)
     salt = await stores.queries.salt(APP)
-    shelf = QueryShelf(Shelf.open(tmp_path), clock)
+    shelf = QueryLogStore(ArtifactStore.open(tmp_path), clock)
     settled = [searched("hedge shears", reader, salt) for reader in READERS]
     shelf.append(APP, [*settled, searched("nothing", READERS[0], salt, total=0)], "1-0")
 
@@ -134,7 +134,7 @@ async def test_settled_queries_are_read_once_and_files_of_earlier_releases_too(t
 
 
 def test_a_file_without_the_added_columns_is_read(tmp_path: Path) -> None:
-    shelf = QueryShelf(Shelf.open(tmp_path), StillClock(NOW_MS))
+    shelf = QueryLogStore(ArtifactStore.open(tmp_path), StillClock(NOW_MS))
     old = [name for name in COLUMNS.names if name not in ("origin", "written")]
     kept = pa.table({name: pa.array([getattr(searched("moss", "u:1", b""), name)]) for name in old})
     entry = shelf._write(APP, "2026-03-02", kept)
@@ -144,4 +144,4 @@ def test_a_file_without_the_added_columns_is_read(tmp_path: Path) -> None:
     assert pq.read_schema(next(tmp_path.rglob("*.parquet"))).names == old
     shelf.append(APP, [searched("moss", "u:2", b"", written="Möss", origin="0123456789abcdef")], "2-0")
     assert sorted(shelf.read(APP, 0)["written"].to_pylist()) == ["", "Möss"]
-    assert shelf.keep_from(APP, 0) == 0
+    assert shelf.drop_before(APP, 0) == 0

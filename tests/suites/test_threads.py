@@ -27,13 +27,13 @@ class TestOverRedis(ThreadSuite):
         return redis_stores
 
     async def test_a_flipped_byte_is_set_aside_and_announces_nothing(self, redis_stores: OpenStores) -> None:
-        known = rules.subscribed(await ask(redis_stores, "ada", "q1"), "q1", on=True)
-        await change(redis_stores, "ada", rules.updated(known, "q1", "u1", "5-0", 1))
-        sealed = await redis_stores.server.ask_slow("HGET", thread_keys.threads(APP), "ada")
+        known = rules.set_subscription(await ask(redis_stores, "ada", "q1"), "q1", on=True)
+        await change(redis_stores, "ada", rules.append_update(known, "q1", "u1", "5-0", 1))
+        sealed = await redis_stores.server.execute_slow("HGET", thread_keys.threads(APP), "ada")
         broken = sealed[:-3] + bytes([sealed[-3] ^ 1]) + sealed[-2:]
-        await redis_stores.server.ask_slow("HSET", thread_keys.threads(APP), "ada", broken)
+        await redis_stores.server.execute_slow("HSET", thread_keys.threads(APP), "ada", broken)
         found = await redis_stores.threads.read(APP, "ada")
         assert found == ReaderThreads(revision=found.revision)
         assert not await redis_stores.threads.has_new(APP, "ada")
-        assert await redis_stores.server.ask_slow("XLEN", keys.quarantine(APP)) == 1
+        assert await redis_stores.server.execute_slow("XLEN", keys.quarantine(APP)) == 1
         assert list((await ask(redis_stores, "ada", "q2")).threads) == ["q2"]

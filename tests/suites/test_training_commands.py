@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from cluster.admin.vault import ensure_master_key
-from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.segments import SegmentStore
 from cluster.records.access import App
-from cluster.runtime.artifact_access import open_shelf
+from cluster.runtime.artifact_access import open_artifact_store
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from tests.fakes import generated_market
@@ -49,7 +49,7 @@ class Shop:
             check=False,
         )
 
-    def told(self, *words: str) -> Any:
+    def run_json(self, *words: str) -> Any:
         """Run a command that must succeed, and read what it says."""
         done = self.kiosk(*words, "--json")
         assert done.returncode == 0, (done.stdout, done.stderr)
@@ -77,7 +77,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
         asyncio.run(open_market())
         settings = Settings(data_dir=folder)
         ensure_master_key(settings)
-        segments = SegmentShelf(open_shelf(settings))
+        segments = SegmentStore(open_artifact_store(settings))
         generated_market.settle(segments, generated_market.table(2_000, 120, 60))
         yield Shop(folder, server.url)
     finally:
@@ -85,20 +85,20 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
 
 
 def test_from_training_to_serving_and_back(shop: Shop) -> None:
-    plan = shop.told("train", generated_market.APP, "--recipe", "fast", "--dry-run")
+    plan = shop.run_json("train", generated_market.APP, "--recipe", "fast", "--dry-run")
     assert (plan["events"], plan["fits"]) == (2_000, True)
     assert (plan["interactions"]["settled"], plan["interactions"]["waiting"]) == (2_000, 0)
-    first = shop.told("train", generated_market.APP, "--recipe", "fast", "--local", "--promote")
+    first = shop.run_json("train", generated_market.APP, "--recipe", "fast", "--local", "--promote")
     assert (first["status"], first["promoted"]) == ("finished", True)
-    second = shop.told("train", generated_market.APP, "--recipe", "fast", "--set", "seed=7", "--local")
+    second = shop.run_json("train", generated_market.APP, "--recipe", "fast", "--set", "seed=7", "--local")
     assert second["version"] != first["version"]
-    assert shop.told("engines", "history", generated_market.APP)["serving"] == first["version"]
-    promoted = shop.told("promote", generated_market.APP, second["version"], "--force", "a test")
+    assert shop.run_json("engines", "history", generated_market.APP)["serving"] == first["version"]
+    promoted = shop.run_json("promote", generated_market.APP, second["version"], "--force", "a test")
     assert (promoted["version"], promoted["before"]) == (second["version"], first["version"])
-    assert shop.told("rollback", generated_market.APP)["version"] == first["version"]
-    history = shop.told("engines", "history", generated_market.APP)
+    assert shop.run_json("rollback", generated_market.APP)["version"] == first["version"]
+    history = shop.run_json("engines", "history", generated_market.APP)
     assert [entry["kind"] for entry in history["history"]] == ["rolled_back", "promoted", "promoted"]
-    assert [run["status"] for run in shop.told("runs", "list", generated_market.APP)["runs"]] == [
+    assert [run["status"] for run in shop.run_json("runs", "list", generated_market.APP)["runs"]] == [
         "finished",
         "finished",
     ]
@@ -109,7 +109,7 @@ def test_from_training_to_serving_and_back(shop: Shop) -> None:
 
 def test_evaluation_writes_pictures_and_reports(shop: Shop, tmp_path: Path) -> None:
     out = tmp_path / "figures"
-    told = shop.told(
+    told = shop.run_json(
         "evaluate", generated_market.APP, "--recipe", "fast", "--out", str(out), "--readers", "50"
     )
     assert [report["protocol"] for report in told["reports"]] == ["by_time", "leave_last_out"]
@@ -131,7 +131,7 @@ def test_evaluation_writes_pictures_and_reports(shop: Shop, tmp_path: Path) -> N
     assert "on two cores" in " ".join(told_how_long.split())
 
 
-def test_a_sweep_is_compared_and_says_how_to_train_the_best(shop: Shop, tmp_path: Path) -> None:
+def test_a_sweep_is_compared_and_names_the_best_training(shop: Shop, tmp_path: Path) -> None:
     fadings = 'parts.rules.fading={"half_life_items":2},{"half_life_items":9}'
     words = (
         "train",
@@ -148,18 +148,18 @@ def test_a_sweep_is_compared_and_says_how_to_train_the_best(shop: Shop, tmp_path
     (best,) = [line for line in done.stdout.splitlines() if line.startswith("Train the best one: ")]
     _, command, *typed = shlex.split(best.removeprefix("Train the best one: "))
     assert (command, "--set=seed=3" in typed) == ("train", True)
-    assert shop.told(command, *typed, "--dry-run")["fits"]
+    assert shop.run_json(command, *typed, "--dry-run")["fits"]
     assert len((tmp_path / "out" / "comparison.csv").read_text().splitlines()) == 3
 
 
 def test_schedules_are_made_listed_and_removed(shop: Shop) -> None:
-    shop.told("schedules", "add", generated_market.APP, "nightly", "--recipe", "fast")
-    (schedule,) = shop.told("schedules", "list", generated_market.APP)["schedules"]
+    shop.run_json("schedules", "add", generated_market.APP, "nightly", "--recipe", "fast")
+    (schedule,) = shop.run_json("schedules", "list", generated_market.APP)["schedules"]
     assert (schedule["when"], schedule["recipe"], schedule["last"]) == ("nightly", "fast", None)
     assert "has a schedule nightly already" in shop.refused(
         "schedules", "add", generated_market.APP, "nightly"
     )
-    assert shop.told("schedules", "remove", generated_market.APP, "nightly")["removed"]
+    assert shop.run_json("schedules", "remove", generated_market.APP, "nightly")["removed"]
     assert "has no schedule nightly" in shop.refused("schedules", "remove", generated_market.APP, "nightly")
 
 
@@ -182,11 +182,11 @@ def test_schedules_are_made_listed_and_removed(shop: Shop) -> None:
         (("runs", "show", generated_market.APP, "nope"), "has no run nope; see `kiosk runs list market`"),
     ],
 )
-def test_what_can_not_be_done_says_what_to_do(shop: Shop, words: tuple[str, ...], said: str) -> None:
+def test_an_impossible_command_explains_the_remedy(shop: Shop, words: tuple[str, ...], said: str) -> None:
     assert said in shop.refused(*words)
 
 
-def test_a_learner_is_held_to_the_protocol_from_the_command_line(shop: Shop) -> None:
+def test_a_learner_is_checked_from_the_command_line(shop: Shop) -> None:
     done = shop.kiosk("conform", "collections:OrderedDict", module="jobs.refresh")
     assert done.returncode == 2
     assert "needs the methods train(data, rng) and load(parts)" in done.stderr
@@ -211,7 +211,7 @@ def test_a_learner_of_a_folder_trains_without_being_installed(shop: Shop) -> Non
     assert "Chosen: " in done.stdout
     assert "next_item" in done.stdout
     assert "Its code was shipped for this run only" in done.stdout
-    run = shop.told("runs", "list", generated_market.APP, "--limit", "1")["runs"][0]
+    run = shop.run_json("runs", "list", generated_market.APP, "--limit", "1")["runs"][0]
     assert run["parts"][0]["part"] == "next_item"
     assert "weight" in shop.kiosk("runs", "show", generated_market.APP, run["run_id"]).stdout
     refused = shop.refused("promote", generated_market.APP, run["version"]).replace("\n", " ")
@@ -219,7 +219,7 @@ def test_a_learner_of_a_folder_trains_without_being_installed(shop: Shop) -> Non
     assert "kiosk train --working-dir DIR" in shop.refused(*mine)
 
 
-def test_a_program_without_an_installation_is_told_at_once_what_to_set(tmp_path: Path) -> None:
+def test_a_program_without_an_installation_gets_the_settings_it_needs(tmp_path: Path) -> None:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("KIOSK_", "RAY_"))}
     for more, told in (
         ({}, "no installation runs in"),

@@ -13,21 +13,21 @@ from typing import Any
 
 import pytest
 
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.snapshots import FOLDER, MANIFEST, SnapshotShelf
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.snapshots import FOLDER, MANIFEST, SnapshotStore
 from cluster.errors import Unavailable
 from cluster.records.engine import Engine
 from cluster.records.run import LEASE_MS, Run
 from cluster.store.connect import open_stores
 from cluster.store.ports.stores import Stores
-from jobs.refresh.recipe import load
-from jobs.refresh.runs.promotion import rollback
-from jobs.refresh.runs.run_commands import cancel, order
+from jobs.refresh.recipe import load_recipe_file
+from jobs.refresh.runs.promotion import roll_back_version
+from jobs.refresh.runs.run_commands import cancel_training, create_run
 from jobs.refresh.runs.training import KEPT_VERSIONS
-from jobs.refresh.runs.worker import LEFT_FOR_MS, Worker, Workplace
+from jobs.refresh.runs.worker import LEFTOVER_AGE_MS, TrainingWorker, WorkerContext
 from tests.fakes import generated_market
-from tests.fakes.dying_shelf import DyingShelf, Killed
+from tests.fakes.dying_shelf import DyingArtifactStore, Killed
 from tests.fakes.dying_stores import Life, mortal
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.experiments import an_experiment
@@ -35,7 +35,7 @@ from tests.suites.manual_clock import ManualClock
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
-RECIPE = load("fast").changed({"limits.memory_mb": 4096}).model_dump(mode="json")
+RECIPE = load_recipe_file("fast").with_changes({"limits.memory_mb": 4096}).model_dump(mode="json")
 
 
 @dataclass
@@ -47,20 +47,20 @@ class Place:
     clock: ManualClock
 
     @property
-    def shelf(self) -> Shelf:
-        return Shelf.open(self.folder / "shelf")
+    def shelf(self) -> ArtifactStore:
+        return ArtifactStore.open(self.folder / "shelf")
 
     @property
     def versions(self) -> list[str]:
-        return [one.version for one in SnapshotShelf(self.shelf).versions(generated_market.APP, "default")]
+        return [one.version for one in SnapshotStore(self.shelf).versions(generated_market.APP, "default")]
 
     @property
     def leftovers(self) -> list[str]:
         places = [*(self.folder / "scratch").rglob("*"), *(self.folder / "shelf" / "runs").rglob("*")]
         return [str(path) for path in places if path.is_file()]
 
-    def at(self, **changes: Any) -> Workplace:
-        place = Workplace(
+    def at(self, **changes: Any) -> WorkerContext:
+        place = WorkerContext(
             self.stores,
             self.shelf,
             self.clock,
@@ -79,7 +79,7 @@ class Place:
     async def ordered(self, **options: Any) -> Run:
         recipe = options.pop("recipe", RECIPE)
         now_ms = self.clock.now_ms()
-        return await order(
+        return await create_run(
             self.stores, generated_market.APP, "default", recipe, now_ms=now_ms, by="a test", **options
         )
 
@@ -92,7 +92,7 @@ class Place:
         raise AssertionError(now)
 
     async def worked(self, run: Run, owner: str = "worker", **changes: Any) -> Run:
-        done = await Worker(self.at(**changes), owner).work(generated_market.APP, run.run_id)
+        done = await TrainingWorker(self.at(**changes), owner).work(generated_market.APP, run.run_id)
         assert done is not None
         return done
 
@@ -100,7 +100,7 @@ class Place:
 @pytest.fixture(params=["memory", "redis"])
 async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
     generated_market.settle(
-        SegmentShelf(Shelf.open(tmp_path / "shelf")), generated_market.table(600, 60, 30, topics=3)
+        SegmentStore(ArtifactStore.open(tmp_path / "shelf")), generated_market.table(600, 60, 30, topics=3)
     )
     clock = ManualClock()
     if request.param == "memory":
@@ -123,12 +123,12 @@ async def test_a_training_waits_a_moment_for_what_was_just_accepted(place: Place
 
     async def settle() -> None:
         for _ in range(2_000):
-            if wanted := await place.stores.changes.wanted(generated_market.APP):
+            if wanted := await place.stores.changes.requested_compactions(generated_market.APP):
                 break
             await asyncio.sleep(0.01)
         asked.append(wanted["interaction"])
         for noun, at in wanted.items():
-            await place.stores.changes.settle(generated_market.APP, noun, at, place.clock.now_ms())
+            await place.stores.changes.compact(generated_market.APP, noun, at, place.clock.now_ms())
 
     settling = asyncio.create_task(settle())
     done = await place.worked(await place.ordered(), settle_s=30.0)
@@ -149,7 +149,7 @@ async def test_a_training_publishes_one_snapshot_and_leaves_nothing_behind(place
     assert place.versions == [done.version]
     assert place.leftovers == []
     assert await place.serving() == ""
-    assert await Worker(place.at(), "another").work(generated_market.APP, done.run_id) is None
+    assert await TrainingWorker(place.at(), "another").work(generated_market.APP, done.run_id) is None
 
 
 async def test_equal_recipe_data_and_seed_give_equal_bytes_and_another_seed_is_another_run(
@@ -174,10 +174,10 @@ async def test_killed_at_any_step_of_the_store_it_ends_with_one_artefact(place: 
     await place.worked(await place.ordered(), stores=mortal(place.stores, life), beat_s=9.0)
     steps = list(range(1, life.lived, max(1, life.lived // 9)))
     for step in steps:
-        SnapshotShelf(place.shelf).remove(generated_market.APP, "default", expected)
+        SnapshotStore(place.shelf).remove(generated_market.APP, "default", expected)
         run = await place.ordered()
         with pytest.raises(Killed):
-            await Worker(place.at(stores=mortal(place.stores, Life(step)), beat_s=9.0), "dies").work(
+            await TrainingWorker(place.at(stores=mortal(place.stores, Life(step)), beat_s=9.0), "dies").work(
                 generated_market.APP, run.run_id
             )
         assert len(place.versions) <= 1, step
@@ -196,12 +196,12 @@ async def test_killed_at_any_step_of_the_shelf_it_ends_with_one_artefact(place: 
     expected = (await place.worked(await place.ordered())).version
     step, deaths = 0, 0
     while True:
-        SnapshotShelf(place.shelf).remove(generated_market.APP, "default", expected)
+        SnapshotStore(place.shelf).remove(generated_market.APP, "default", expected)
         run = await place.ordered()
-        shelf = DyingShelf(place.shelf)
+        shelf = DyingArtifactStore(place.shelf)
         shelf.life = step
         try:
-            await Worker(place.at(shelf=shelf), "dies").work(generated_market.APP, run.run_id)
+            await TrainingWorker(place.at(shelf=shelf), "dies").work(generated_market.APP, run.run_id)
             break
         except Killed:
             deaths += 1
@@ -226,7 +226,7 @@ async def test_killed_around_its_promotion_it_is_promoted_once(place: Place) -> 
     for seed, step in enumerate(range(life.lived - 12, life.lived), 2):
         run = await place.ordered(recipe={**RECIPE, "seed": seed}, promote=True)
         with contextlib.suppress(Killed):
-            await Worker(place.at(stores=mortal(place.stores, Life(step)), beat_s=9.0), "dies").work(
+            await TrainingWorker(place.at(stores=mortal(place.stores, Life(step)), beat_s=9.0), "dies").work(
                 generated_market.APP, run.run_id
             )
         place.clock.advance(LEASE_MS)
@@ -240,7 +240,7 @@ async def test_killed_around_its_promotion_it_is_promoted_once(place: Place) -> 
 
 async def test_what_a_zombie_writes_counts_for_nothing(place: Place) -> None:
     run = await place.ordered()
-    zombie = Worker(place.at(beat_s=9.0), "zombie")
+    zombie = TrainingWorker(place.at(beat_s=9.0), "zombie")
     working = asyncio.create_task(zombie.work(generated_market.APP, run.run_id))
     await place.until(run, lambda now: now.stage not in ("", "dataset"))
     place.clock.advance(LEASE_MS)
@@ -256,9 +256,9 @@ async def test_what_a_zombie_writes_counts_for_nothing(place: Place) -> None:
 
 async def test_a_cancelled_run_is_left_and_publishes_nothing(place: Place) -> None:
     run = await place.ordered()
-    working = asyncio.create_task(Worker(place.at(), "worker").work(generated_market.APP, run.run_id))
+    working = asyncio.create_task(TrainingWorker(place.at(), "worker").work(generated_market.APP, run.run_id))
     await place.until(run, lambda now: now.status == "running")
-    await cancel(place.stores, generated_market.APP, run.run_id, place.clock.now_ms())
+    await cancel_training(place.stores, generated_market.APP, run.run_id, place.clock.now_ms())
     done = await working
     assert done is not None
     assert done.status == "cancelled"
@@ -267,7 +267,7 @@ async def test_a_cancelled_run_is_left_and_publishes_nothing(place: Place) -> No
 
 
 async def test_what_ended_runs_left_behind_goes_with_a_later_training(place: Place) -> None:
-    place.clock.advance(int(time.time() * 1000) + 2 * LEFT_FOR_MS - place.clock.now_ms())
+    place.clock.advance(int(time.time() * 1000) + 2 * LEFTOVER_AGE_MS - place.clock.now_ms())
     going = await place.ordered()
     for run_id in ("long-gone", going.run_id):
         place.shelf.write(f"runs/{generated_market.APP}/{run_id}/plan.json", b"left")
@@ -292,7 +292,9 @@ async def test_a_snapshot_that_came_to_serve_during_a_training_is_not_tidied_awa
     working = asyncio.create_task(place.worked(run, settle_s=1.0))
     await place.until(run, lambda now: now.attempt == 1)
     stores, now_ms = place.stores, place.clock.now_ms()
-    await rollback(stores, place.shelf, generated_market.APP, "default", now_ms=now_ms, by="a test", to=old)
+    await roll_back_version(
+        stores, place.shelf, generated_market.APP, "default", now_ms=now_ms, by="a test", to=old
+    )
     new = (await working).version
     assert {old, new} <= set(place.versions)
     assert len(place.versions) <= KEPT_VERSIONS + 1
@@ -307,7 +309,7 @@ async def test_a_snapshot_that_an_experiment_tries_is_not_tidied_away(place: Pla
             for name, snapshot in (("control", ""), ("other", version))
         ]
         one = an_experiment(slug, app_id=generated_market.APP, status=status, variants=variants)
-        assert await place.stores.experiments.swap(
+        assert await place.stores.experiments.compare_and_set(
             one, await place.stores.experiments.version(generated_market.APP)
         )
     for number in range(KEPT_VERSIONS + 1):
@@ -320,7 +322,7 @@ async def test_a_snapshot_that_an_experiment_tries_is_not_tidied_away(place: Pla
 
 
 async def test_a_shelf_that_is_away_gives_the_run_back_for_another_attempt(place: Place) -> None:
-    class Away(Shelf):
+    class Away(ArtifactStore):
         def write(self, path: str, data: bytes, *, new: bool = False) -> None:
             raise Unavailable("no space left for the shelf; free some, writing goes on by itself")
 
@@ -363,7 +365,7 @@ async def test_what_can_not_be_trained_fails_with_what_to_change(
     await place.stores.engines.put(
         Engine(app_id=generated_market.APP, engine_id="default", snapshot="champion")
     )
-    recipe = load("fast").changed(changes).model_dump(mode="json")
+    recipe = load_recipe_file("fast").with_changes(changes).model_dump(mode="json")
     done = await place.worked(await place.ordered(recipe=recipe, promote=True))
     assert done.status == "failed"
     assert re.search(words, done.error), done.error

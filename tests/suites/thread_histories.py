@@ -17,8 +17,8 @@ from typing import Any
 
 from actors.history import threads as rules
 from actors.history.client import LocalHistoryClient
-from actors.history.messages import Change, Verb
-from actors.history.tracker import Tracker
+from actors.history.messages import ThreadChange, ThreadVerb
+from actors.history.tracker import ThreadTracker
 from cluster.errors import HouseError, NotFound
 from cluster.records.thread import ReaderThreads
 from cluster.store.ports.stores import Stores
@@ -59,19 +59,19 @@ def _alone(verb: str, name: str, known: ReaderThreads, now_ms: int) -> tuple[Rea
     if verb == "list":
         return known, seen(known)
     if verb == "delete":
-        return rules.deleted(known, [name])
+        return rules.delete_threads(known, [name])
     if verb == "touch":
-        after = rules.touched(known, name, now_ms)
+        after = rules.touch_thread(known, name, now_ms)
         return after, int(after is not known)
     steps: dict[str, Callable[[], ReaderThreads]] = {
-        "asked": lambda: rules.asked(known, name, name, None, now_ms),
-        "rename": lambda: rules.renamed(known, name, "renamed"),
-        "delete_all": lambda: rules.emptied(known),
-        "subscribe": lambda: rules.subscribed(known, name, on=True, offset="0"),
-        "unsubscribe": lambda: rules.subscribed(known, name, on=False),
-        "dismiss_thread": lambda: rules.dismissed(known, name),
-        "dismiss_overall": lambda: rules.dismissed_overall(known, now_ms),
-        "update": lambda: rules.updated(known, name[:2], name, "1-0", now_ms),
+        "asked": lambda: rules.add_question(known, name, name, None, now_ms),
+        "rename": lambda: rules.rename_thread(known, name, "renamed"),
+        "delete_all": lambda: rules.delete_all_threads(known),
+        "subscribe": lambda: rules.set_subscription(known, name, on=True, offset="0"),
+        "unsubscribe": lambda: rules.set_subscription(known, name, on=False),
+        "dismiss_thread": lambda: rules.dismiss_thread(known, name),
+        "dismiss_overall": lambda: rules.dismiss_account(known, now_ms),
+        "update": lambda: rules.append_update(known, name[:2], name, "1-0", now_ms),
     }
     return steps[verb](), None
 
@@ -100,8 +100,8 @@ class Clients:
         """Run all clients to their ends; return where they begin."""
         first = LocalHistoryClient(self._stores, self._clock)
         for root in ROOTS:
-            await first.asked(APP, self.user_id, root, root)
-        await first.change(Change(APP, self.user_id, "subscribe", (ROOTS[0],)))
+            await first.add_question(APP, self.user_id, root, root)
+        await first.change(ThreadChange(APP, self.user_id, "subscribe", (ROOTS[0],)))
         begin = await self._stores.threads.read(APP, self.user_id)
         await asyncio.gather(*(self._client() for _ in range(CLIENTS)))
         return begin
@@ -139,22 +139,22 @@ class Clients:
             return seen(await self._stores.threads.read(APP, self.user_id))
         if verb == "update":
             tracker, now_ms = (
-                Tracker(self._stores.threads, self._stores.changes, self._clock),
+                ThreadTracker(self._stores.threads, self._stores.changes, self._clock),
                 self._clock.now_ms(),
             )
             await tracker.apply(
-                APP, self.user_id, lambda known: rules.updated(known, name[:2], name, "1-0", now_ms)
+                APP, self.user_id, lambda known: rules.append_update(known, name[:2], name, "1-0", now_ms)
             )
             return None
         return await self._changed(client, verb, name)  # type: ignore[arg-type]
 
-    async def _changed(self, client: LocalHistoryClient, verb: Verb, name: str) -> Answer:
+    async def _changed(self, client: LocalHistoryClient, verb: ThreadVerb, name: str) -> Answer:
         try:
             if verb == "asked":
-                await client.asked(APP, self.user_id, name, name)
+                await client.add_question(APP, self.user_id, name, name)
                 return None
             named = () if verb in ("delete_all", "dismiss_overall") else (name,)
-            changed = await client.change(Change(APP, self.user_id, verb, named, text="renamed"))
+            changed = await client.change(ThreadChange(APP, self.user_id, verb, named, text="renamed"))
         except HouseError as error:
             return error.message
         return changed.count if verb in ("delete", "touch") else None

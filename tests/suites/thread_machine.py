@@ -18,8 +18,8 @@ from hypothesis.stateful import invariant, rule
 
 from actors.history import threads as rules
 from actors.history.client import LocalHistoryClient
-from actors.history.messages import Change, Verb
-from actors.history.tracker import Tracker
+from actors.history.messages import ThreadChange, ThreadVerb
+from actors.history.tracker import ThreadTracker
 from cluster.errors import NotFound
 from tests.suites.doing import APP
 from tests.suites.machines import StoreMachine
@@ -52,7 +52,7 @@ class ThreadMachine(StoreMachine):
     def __init__(self) -> None:
         super().__init__()
         self._clients = [LocalHistoryClient(self._stores, self._clock) for _ in range(2)]
-        self._tracker = Tracker(self._stores.threads, self._stores.changes, self._clock)
+        self._tracker = ThreadTracker(self._stores.threads, self._stores.changes, self._clock)
         self._expected = {"ada": Expected(), "bob": Expected()}
         self._count = 0
 
@@ -63,7 +63,8 @@ class ThreadMachine(StoreMachine):
         root = self._some(expected, parent) if parent else ""
         over = expected.threads[root][-1] if root else None
         work = [
-            self._clients[(at + n) % 2].asked(APP, user, question, f"{question}?", over) for n in range(times)
+            self._clients[(at + n) % 2].add_question(APP, user, question, f"{question}?", over)
+            for n in range(times)
         ]
         self._do(_together(work))
         if root:
@@ -73,7 +74,7 @@ class ThreadMachine(StoreMachine):
             expected.titles[question] = f"{question}?"
 
     @rule(user=USERS, at=st.integers(0, 1), which=ANY, verb=st.sampled_from(["subscribe", "unsubscribe"]))
-    def watch(self, user: str, at: int, which: int, verb: Verb) -> None:
+    def watch(self, user: str, at: int, which: int, verb: ThreadVerb) -> None:
         """A reader wants to be told of news, or no more."""
         expected, thread_id = self._expected[user], self._some(self._expected[user], which)
         self._changed(at, user, verb, thread_id)
@@ -89,7 +90,7 @@ class ThreadMachine(StoreMachine):
         for _ in range(times):
             self._do(
                 self._tracker.apply(
-                    APP, user, lambda known: rules.updated(known, thread_id, question, "1-0", now_ms)
+                    APP, user, lambda known: rules.append_update(known, thread_id, question, "1-0", now_ms)
                 )
             )
         if thread_id in expected.watched:
@@ -117,7 +118,7 @@ class ThreadMachine(StoreMachine):
     @rule(user=USERS, at=st.integers(0, 1))
     def dismiss_overall(self, user: str, at: int) -> None:
         """A reader has seen that there is something."""
-        self._do(self._clients[at].change(Change(APP, user, "dismiss_overall")))
+        self._do(self._clients[at].change(ThreadChange(APP, user, "dismiss_overall")))
         self._expected[user].counted.clear()
 
     @rule(user=USERS, at=st.integers(0, 1), which=ANY)
@@ -139,7 +140,7 @@ class ThreadMachine(StoreMachine):
             *self._expected["bob"].threads,
         }
         gone = named & set(expected.threads)
-        changed = self._do(self._clients[at].change(Change(APP, user, "delete", tuple(sorted(named)))))
+        changed = self._do(self._clients[at].change(ThreadChange(APP, user, "delete", tuple(sorted(named)))))
         assert changed.count == len(gone)
         for thread_id in gone:
             expected.forget(thread_id)
@@ -147,7 +148,7 @@ class ThreadMachine(StoreMachine):
     @rule(user=USERS, at=st.integers(0, 1))
     def delete_all(self, user: str, at: int) -> None:
         """A reader deletes everything."""
-        self._do(self._clients[at].change(Change(APP, user, "delete_all")))
+        self._do(self._clients[at].change(ThreadChange(APP, user, "delete_all")))
         self._expected[user] = Expected()
 
     @rule(user=USERS)
@@ -165,7 +166,7 @@ class ThreadMachine(StoreMachine):
     def every_reader_has_what_the_model_says(self) -> None:
         """Threads, titles, questions, subscriptions and both indicators."""
         for user, expected in self._expected.items():
-            page = self._do(self._clients[0].threads(APP, user, rows=1_000, start=0))
+            page = self._do(self._clients[0].list_threads(APP, user, rows=1_000, start=0))
             found = {thread.thread_id: list(thread.question_ids) for thread in page.threads}
             assert found == expected.threads
             assert {t.thread_id: t.title for t in page.threads} == {
@@ -183,10 +184,10 @@ class ThreadMachine(StoreMachine):
             user for user, expected in self._expected.items() if expected.watched
         }
 
-    def _changed(self, at: int, user: str, verb: Verb, thread_id: str, text: str = "") -> None:
+    def _changed(self, at: int, user: str, verb: ThreadVerb, thread_id: str, text: str = "") -> None:
         named = thread_id or self._new()
         try:
-            self._do(self._clients[at].change(Change(APP, user, verb, (named,), text=text)))
+            self._do(self._clients[at].change(ThreadChange(APP, user, verb, (named,), text=text)))
         except NotFound:
             assert not thread_id
         else:

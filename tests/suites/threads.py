@@ -17,15 +17,15 @@ EMPTY = ReaderThreads()
 async def ask(stores: Stores, user_id: str, question_id: str, parent_id: str | None = None) -> ReaderThreads:
     """Add a question and read what stands there then."""
     before = await stores.threads.read(APP, user_id)
-    after = rules.asked(before, question_id, f"{question_id}?", parent_id, NOW)
-    assert await stores.threads.swap(APP, user_id, before, after)
+    after = rules.add_question(before, question_id, f"{question_id}?", parent_id, NOW)
+    assert await stores.threads.compare_and_set(APP, user_id, before, after)
     return await stores.threads.read(APP, user_id)
 
 
 async def change(stores: Stores, user_id: str, after: ReaderThreads) -> ReaderThreads:
     """Write a value in place of what stands there."""
     before = await stores.threads.read(APP, user_id)
-    assert await stores.threads.swap(APP, user_id, before, after)
+    assert await stores.threads.compare_and_set(APP, user_id, before, after)
     return await stores.threads.read(APP, user_id)
 
 
@@ -50,52 +50,54 @@ class ThreadSuite:
     async def test_only_who_read_the_newest_may_write(self, stores: Stores) -> None:
         first = await ask(stores, "ada", "q1")
         second = await ask(stores, "ada", "q2")
-        stale = rules.asked(first, "q3", "?", None, NOW)
-        assert not await stores.threads.swap(APP, "ada", first, stale)
-        assert not await stores.threads.swap(APP, "ada", EMPTY, stale)
+        stale = rules.add_question(first, "q3", "?", None, NOW)
+        assert not await stores.threads.compare_and_set(APP, "ada", first, stale)
+        assert not await stores.threads.compare_and_set(APP, "ada", EMPTY, stale)
         assert await stores.threads.read(APP, "ada") == second
 
     async def test_of_many_writers_at_once_one_gets_through(self, stores: Stores) -> None:
         before = await ask(stores, "ada", "q0")
         writes = [
-            stores.threads.swap(APP, "ada", before, rules.asked(before, f"n{at}", "", None, 1))
+            stores.threads.compare_and_set(
+                APP, "ada", before, rules.add_question(before, f"n{at}", "", None, 1)
+            )
             for at in range(9)
         ]
         assert sum(await asyncio.gather(*writes)) == 1
         assert len((await stores.threads.read(APP, "ada")).threads) == 2
 
     async def test_the_indicator_reads_as_the_threads_say(self, stores: Stores) -> None:
-        known = rules.subscribed(await ask(stores, "ada", "q1"), "q1", on=True)
-        known = await change(stores, "ada", rules.updated(known, "q1", "u1", "5-0", NOW))
+        known = rules.set_subscription(await ask(stores, "ada", "q1"), "q1", on=True)
+        known = await change(stores, "ada", rules.append_update(known, "q1", "u1", "5-0", NOW))
         assert await stores.threads.has_new(APP, "ada")
         assert not await stores.threads.has_new(APP, "bob")
-        known = await change(stores, "ada", rules.dismissed_overall(known, NOW))
+        known = await change(stores, "ada", rules.dismiss_account(known, NOW))
         assert not await stores.threads.has_new(APP, "ada")
-        known = await change(stores, "ada", rules.updated(known, "q1", "u2", "6-0", NOW))
+        known = await change(stores, "ada", rules.append_update(known, "q1", "u2", "6-0", NOW))
         assert await stores.threads.has_new(APP, "ada")
-        await change(stores, "ada", rules.emptied(known))
+        await change(stores, "ada", rules.delete_all_threads(known))
         assert not await stores.threads.has_new(APP, "ada")
 
     async def test_watchers_are_listed_by_the_time_of_their_change(self, stores: Stores) -> None:
         for name in ("ada", "bob", "cia"):
             known = await ask(stores, name, f"{name}-1")
             if name != "bob":
-                await change(stores, name, rules.subscribed(known, f"{name}-1", on=True))
+                await change(stores, name, rules.set_subscription(known, f"{name}-1", on=True))
         found = await stores.threads.watchers(APP, 0, 10)
         assert [one.user_id for one in found] == ["ada", "cia"]
         await ask(stores, "cia", "cia-2")
         assert await stores.threads.watchers(APP, found[-1].version, 10) == []
         known = await stores.threads.read(APP, "ada")
-        await change(stores, "ada", rules.judged(known, "ada-1", "9-0"))
+        await change(stores, "ada", rules.record_judged(known, "ada-1", "9-0"))
         assert [one.user_id for one in await stores.threads.watchers(APP, found[-1].version, 10)] == ["ada"]
         assert [one.user_id for one in await stores.threads.watchers(APP, 0, 1)] == ["cia"]
         known = await stores.threads.read(APP, "ada")
-        await change(stores, "ada", rules.subscribed(known, "ada-1", on=False))
+        await change(stores, "ada", rules.set_subscription(known, "ada-1", on=False))
         assert [one.user_id for one in await stores.threads.watchers(APP, 0, 10)] == ["cia"]
 
     async def test_who_is_erased_leaves_nothing_and_nobody_brings_it_back(self, stores: Stores) -> None:
-        known = rules.subscribed(await ask(stores, "ada", "q1"), "q1", on=True)
-        old = await change(stores, "ada", rules.updated(known, "q1", "u1", "5-0", NOW))
+        known = rules.set_subscription(await ask(stores, "ada", "q1"), "q1", on=True)
+        old = await change(stores, "ada", rules.append_update(known, "q1", "u1", "5-0", NOW))
         await ask(stores, "bob", "b1")
         assert await stores.threads.erase(APP, ["ada", "nobody", "ada"]) == 1
         assert await stores.threads.read(APP, "ada") == EMPTY
@@ -103,7 +105,7 @@ class ThreadSuite:
         assert await stores.threads.watchers(APP, 0, 10) == []
         again = await ask(stores, "ada", "q9")
         assert again.revision != old.revision
-        assert not await stores.threads.swap(APP, "ada", old, old)
+        assert not await stores.threads.compare_and_set(APP, "ada", old, old)
         assert list((await stores.threads.read(APP, "bob")).threads) == ["b1"]
 
     async def test_erasing_a_person_erases_their_threads(self, stores: Stores) -> None:
@@ -112,6 +114,9 @@ class ThreadSuite:
         assert await stores.threads.read(APP, "ada") == EMPTY
 
     async def test_it_is_remembered_up_to_where_threads_were_judged(self, stores: Stores) -> None:
-        assert await stores.threads.judged(APP) == ""
-        await stores.threads.note_judged(APP, "7-1")
-        assert (await stores.threads.judged(APP), await stores.threads.judged(OTHER)) == ("7-1", "")
+        assert await stores.threads.judged_offset(APP) == ""
+        await stores.threads.record_judged_offset(APP, "7-1")
+        assert (await stores.threads.judged_offset(APP), await stores.threads.judged_offset(OTHER)) == (
+            "7-1",
+            "",
+        )

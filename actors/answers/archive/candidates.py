@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from actors.answers.archive.library import Library
+from actors.answers.archive.library import PassageLibrary
 from actors.answers.archive.messages import ArchiveQuery
-from actors.answers.archive.segment import Segment
-from actors.retrieval.lexical.passage_postings import rarity
+from actors.answers.archive.segment import PassageSegment
+from actors.retrieval.lexical.passage_postings import compute_idf
 from actors.vectors.top import best_rows
 from actors.vectors.types import Mask, Rows, Scores, Vector
 
 CANDIDATES = 100
 "Of each list."
-READ = 4_000
+MAX_QUESTION_CHARS = 4_000
 "Characters of a question or context that are looked at."
 _CONTEXT_WEIGHT = 0.15
 "What a word of the context is worth beside one of the question."
@@ -27,7 +27,7 @@ _QUESTION_WORDS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CandidatePassages:
     """Candidates of one list: rows counted over all segments, and their scores."""
 
     rows: Rows
@@ -37,45 +37,49 @@ class Found:
     the question once, 1 at most. Words that the archive does not know count as its rarest."""
 
 
-def none() -> Found:
+def no_candidates() -> CandidatePassages:
     """Find nothing."""
-    return Found(np.zeros(0, np.int64), np.zeros(0, np.float32))
+    return CandidatePassages(np.zeros(0, np.int64), np.zeros(0, np.float32))
 
 
-def by_words(
-    library: Library, segments: Sequence[Segment], query: ArchiveQuery, bases: Sequence[int]
-) -> Found:
+def find_by_words(
+    library: PassageLibrary, segments: Sequence[PassageSegment], query: ArchiveQuery, bases: Sequence[int]
+) -> CandidatePassages:
     """Find the passages that say most of what was asked, best first."""
     languages = library.languages(segments)
-    asked = library.analyzers.question(query.question[:READ], languages)[:_QUESTION_WORDS]
+    asked = library.analyzers.query_terms(query.question[:MAX_QUESTION_CHARS], languages)[:_QUESTION_WORDS]
     wanted: Counter[int] = Counter(code for codes in asked for code in codes)
-    weights = _weights(segments, dict(wanted))
+    weights = _idf_weights(segments, dict(wanted))
     if not weights:
-        return none()
-    whole = _whole_score(segments, asked, weights)
+        return no_candidates()
+    whole = _full_match_score(segments, asked, weights)
     if query.context:
-        around = library.analyzers.question(query.context[:READ], languages)
+        around = library.analyzers.query_terms(query.context[:MAX_QUESTION_CHARS], languages)
         fresh = dict.fromkeys(code for codes in around for code in codes if code not in wanted)
-        telling = sorted(_weights(segments, dict.fromkeys(fresh, 1)).items(), key=lambda one: -one[1])
+        telling = sorted(_idf_weights(segments, dict.fromkeys(fresh, 1)).items(), key=lambda one: -one[1])
         weights.update({code: _CONTEXT_WEIGHT * weight for code, weight in telling[:_CONTEXT_WORDS]})
-    found = [segment.postings.best(weights, CANDIDATES, _may(segment, query)) for segment in segments]
-    gathered = _gathered(found, bases)
+    found = [
+        segment.postings.find_best(weights, CANDIDATES, _allowed_mask(segment, query)) for segment in segments
+    ]
+    gathered = _merge_candidates(found, bases)
     best = float(gathered.scores.max(initial=0.0))
     if query.context and len(gathered.rows):
         of_question = {code: weights[code] for code in wanted if code in weights}
-        best = _best_of(segments, bases, gathered.rows, of_question)
+        best = _best_score(segments, bases, gathered.rows, of_question)
     return replace(gathered, coverage=min(best / whole, 1.0))
 
 
-def meant(library: Library, query: ArchiveQuery) -> Vector | None:
+def embed_query(library: PassageLibrary, query: ArchiveQuery) -> Vector | None:
     """Embed what was asked; None where meaning does not count, or nothing is known of the words.
 
     Shapes:
         returns: float32 [d]
     """
-    if library.embedder is None or not library.share:
+    if library.embedder is None or not library.vector_share:
         return None
-    texts = [query.question[:READ]] + ([query.context[:READ]] if query.context else [])
+    texts = [query.question[:MAX_QUESTION_CHARS]] + (
+        [query.context[:MAX_QUESTION_CHARS]] if query.context else []
+    )
     vectors = library.embedder.embed(texts)
     wanted: Vector = vectors[0]
     if not wanted.any():
@@ -86,17 +90,23 @@ def meant(library: Library, query: ArchiveQuery) -> Vector | None:
     return wanted
 
 
-def nearest(segments: Sequence[Segment], query: ArchiveQuery, bases: Sequence[int], wanted: Vector) -> Found:
+def find_nearest(
+    segments: Sequence[PassageSegment], query: ArchiveQuery, bases: Sequence[int], wanted: Vector
+) -> CandidatePassages:
     """Find the passages nearest in meaning, best first."""
     empty = np.zeros(0, np.int64), np.zeros(0, np.float32)
     found = [
-        segment.vectors.search(wanted, CANDIDATES, _may(segment, query)) if segment.vectors else empty
+        segment.vectors.search(wanted, CANDIDATES, _allowed_mask(segment, query))
+        if segment.vectors
+        else empty
         for segment in segments
     ]
-    return _gathered(found, bases)
+    return _merge_candidates(found, bases)
 
 
-def nearness(segments: Sequence[Segment], bases: Sequence[int], rows: Rows, wanted: Vector) -> Scores:
+def score_similarity(
+    segments: Sequence[PassageSegment], bases: Sequence[int], rows: Rows, wanted: Vector
+) -> Scores:
     """Tell how near in meaning passages are; those without vectors are not.
 
     Shapes:
@@ -111,26 +121,26 @@ def nearness(segments: Sequence[Segment], bases: Sequence[int], rows: Rows, want
     return scores
 
 
-def _weights(segments: Sequence[Segment], wanted: dict[int, int]) -> dict[int, float]:
+def _idf_weights(segments: Sequence[PassageSegment], wanted: dict[int, int]) -> dict[int, float]:
     """Multiply in how rare terms are over the whole corpus; unknown ones fall out."""
     codes = list(wanted)
     counts = [0] * len(codes)
     for segment in segments:
-        for at, (_, start, end) in enumerate(segment.postings.spans(codes)):
+        for at, (_, start, end) in enumerate(segment.postings.find_spans(codes)):
             counts[at] += end - start
     passages = sum(len(segment) for segment in segments)
     return {
-        code: wanted[code] * rarity(count, passages)
+        code: wanted[code] * compute_idf(count, passages)
         for code, count in zip(codes, counts, strict=True)
         if count
     }
 
 
-def _whole_score(
-    segments: Sequence[Segment], asked: Sequence[tuple[int, ...]], weights: Mapping[int, float]
+def _full_match_score(
+    segments: Sequence[PassageSegment], asked: Sequence[tuple[int, ...]], weights: Mapping[int, float]
 ) -> float:
     """Score a passage of usual length that holds every word of a question once."""
-    rarest = rarity(0, sum(len(segment) for segment in segments))
+    rarest = compute_idf(0, sum(len(segment) for segment in segments))
     words = Counter(asked)
     return sum(
         sum(weights[code] for code in codes if code in weights) or count * rarest
@@ -138,8 +148,8 @@ def _whole_score(
     )
 
 
-def _best_of(
-    segments: Sequence[Segment], bases: Sequence[int], rows: Rows, weights: Mapping[int, float]
+def _best_score(
+    segments: Sequence[PassageSegment], bases: Sequence[int], rows: Rows, weights: Mapping[int, float]
 ) -> float:
     """Score given passages by other weights; the best of them."""
     best = 0.0
@@ -150,18 +160,18 @@ def _best_of(
     return best
 
 
-def _may(segment: Segment, query: ArchiveQuery) -> Mask | None:
+def _allowed_mask(segment: PassageSegment, query: ArchiveQuery) -> Mask | None:
     """Mask of the passages a query may find; None when that is all of them."""
-    allowed = segment.allowed(query.type)
-    return allowed if query.only is None else segment.among(query.only, allowed)
+    allowed = segment.mask_of_type(query.type)
+    return allowed if query.only is None else segment.mask_of_products(query.only, allowed)
 
 
-def _gathered(found: Sequence[tuple[Rows, Scores]], bases: Sequence[int]) -> Found:
+def _merge_candidates(found: Sequence[tuple[Rows, Scores]], bases: Sequence[int]) -> CandidatePassages:
     if not found:
-        return none()
+        return no_candidates()
     if len(found) == 1:
-        return Found(*found[0])
+        return CandidatePassages(*found[0])
     rows = np.concatenate([rows + base for (rows, _), base in zip(found, bases, strict=False)])
     scores = np.concatenate([scores for _, scores in found])
     top = best_rows(scores, CANDIDATES)
-    return Found(rows[top], scores[top])
+    return CandidatePassages(rows[top], scores[top])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from actors.answers.archive.messages import ArchiveQuery, ArchiveResult, Article, Snippet
+from actors.answers.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult, Snippet
 from cluster.errors import Refusal
 from cluster.records.question import Format, Question
-from cluster.store.ports.stores import Recorded
+from cluster.store.ports.stores import StoredQuestion
 
 
 class ArchiveClient(Protocol):
@@ -21,7 +21,7 @@ class ArchiveClient(Protocol):
         """
         ...
 
-    async def article(self, app_id: str, product_id: str, position: int) -> Article | None:
+    async def article(self, app_id: str, product_id: str, position: int) -> ArchiveArticle | None:
         """Give the article a passage stands in; None when there is no such passage (any more).
 
         Errors:
@@ -33,7 +33,7 @@ class ArchiveClient(Protocol):
 class QuestionClient(Protocol):
     """Takes questions and answers them behind the reply; what the answer is stands in the questions' store."""
 
-    async def take(self, question: Question) -> bool:
+    async def submit(self, question: Question) -> bool:
         """Write a question down and begin to answer it; False when it was there before.
 
         Errors:
@@ -45,7 +45,7 @@ class QuestionClient(Protocol):
         """Write a question down whose reader may not ask: finished, `forbidden`."""
         ...
 
-    async def formatted(self, recorded: Recorded, form: Format) -> dict[str, Any]:
+    async def render_answer(self, recorded: StoredQuestion, form: Format) -> dict[str, Any]:
         """Show an answer in another format than its question asked for."""
         ...
 
@@ -53,15 +53,15 @@ class QuestionClient(Protocol):
         """Find passages as an answer is made from, sieved by filters over their products."""
         ...
 
-    async def suggested(self, app_id: str, text: str, rows: int) -> list[str]:
+    async def suggest_questions(self, app_id: str, text: str, rows: int) -> list[str]:
         """Say what could be asked about a text, of what the archive holds."""
         ...
 
-    async def about(self, app_id: str, product_id: str, rows: int) -> list[str]:
+    async def suggest_product_questions(self, app_id: str, product_id: str, rows: int) -> list[str]:
         """Say what could be asked about a product; nothing for one the archive does not hold."""
         ...
 
-    def excerpt(self, text: str, question: str, most_chars: int) -> str:
+    def highlight_excerpt(self, text: str, question: str, most_chars: int) -> str:
         """Cut a text around the question's words: HTML-escaped, with `<mark>`."""
         ...
 
@@ -78,8 +78,8 @@ class LocalArchiveClient:
             raise reply.error()
         return reply
 
-    async def article(self, app_id: str, product_id: str, position: int) -> Article | None:
-        reply: Article | Refusal | None = await self._host.article(app_id, product_id, position)
+    async def article(self, app_id: str, product_id: str, position: int) -> ArchiveArticle | None:
+        reply: ArchiveArticle | Refusal | None = await self._host.article(app_id, product_id, position)
         if isinstance(reply, Refusal):
             raise reply.error()
         return reply

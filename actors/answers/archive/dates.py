@@ -46,7 +46,7 @@ HALF_LIFE_DAYS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Period:
+class DateRange:
     """What a question says of time."""
 
     recent: bool = False
@@ -55,27 +55,27 @@ class Period:
     last: int = UNKNOWN_DAY
 
 
-def period_of(question: str) -> Period:
+def parse_date_range(question: str) -> DateRange:
     """Read a question."""
-    named = _named(question) if "19" in question or "20" in question else None
+    named = _parse_date(question) if "19" in question or "20" in question else None
     if named is not None:
-        return Period(first=named[0].toordinal() - _EPOCH, last=named[1].toordinal() - _EPOCH)
-    return Period(recent=bool(_RECENT.search(question)))
+        return DateRange(first=named[0].toordinal() - _EPOCH, last=named[1].toordinal() - _EPOCH)
+    return DateRange(recent=bool(_RECENT.search(question)))
 
 
-def _named(question: str) -> tuple[date, date] | None:
+def _parse_date(question: str) -> tuple[date, date] | None:
     if found := _ISO.search(question):
-        return _span(int(found[1]), int(found[2]), int(found[3] or 0))
+        return _date_range(int(found[1]), int(found[2]), int(found[3] or 0))
     if found := _DAY_FIRST.search(question):
-        return _span(int(found[3]), _MONTH_NUMBER[found[2].lower()], int(found[1]))
+        return _date_range(int(found[3]), _MONTH_NUMBER[found[2].lower()], int(found[1]))
     if found := _MONTH_FIRST.search(question):
-        return _span(int(found[3]), _MONTH_NUMBER[found[1].lower()], int(found[2] or 0))
+        return _date_range(int(found[3]), _MONTH_NUMBER[found[1].lower()], int(found[2] or 0))
     if found := _YEAR.search(question):
-        return _span(int(found[1]), 0, 0)
+        return _date_range(int(found[1]), 0, 0)
     return None
 
 
-def _span(year: int, month: int, day: int) -> tuple[date, date] | None:
+def _date_range(year: int, month: int, day: int) -> tuple[date, date] | None:
     try:
         if not month:
             return date(year, 1, 1), date(year, 12, 31)

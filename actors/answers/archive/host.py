@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from functools import partial
 
-from actors.answers.archive.follower import Follower, Opened
-from actors.answers.archive.library import Library
-from actors.answers.archive.messages import ArchiveQuery, ArchiveResult, Article
-from actors.answers.archive.retrieve import article, ask
-from actors.answers.archive.snapshot_store import PassageShelf
-from actors.hosting.loaded_apps import HeldApps, Words
+from actors.answers.archive.follower import ArchiveFollower, LibraryAtOffset
+from actors.answers.archive.library import PassageLibrary
+from actors.answers.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult
+from actors.answers.archive.retrieve import get_article, search_passages
+from actors.answers.archive.snapshot_store import PassageSnapshotStore
+from actors.hosting.loaded_apps import LoadedAppLabels, LoadedApps
 from actors.language.embedder import HashingEmbedder
-from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock
 from cluster.errors import HouseError, Refusal
 from cluster.ids import new_request_id
 from cluster.meter import Meter
 from cluster.store.ports.stores import Stores
 
-_WORDS = Words("the archive is still loading", "archive_left", "kiosk_archive_memory_bytes")
+_WORDS = LoadedAppLabels("the archive is still loading", "archive_left", "kiosk_archive_memory_bytes")
 _HASHING_SHARE = 0.1
 "Hashed words know nothing of a corpus: they break ties and find parts of words, no more."
 
 
-class AnswersHost:
+class ArchiveHost:
     """Finds passages for every app; what an app needs loads when it is first asked for."""
 
     def __init__(
         self,
         stores: Stores,
-        segments: SegmentShelf | None,
-        shelf: PassageShelf | None,
+        segments: SegmentStore | None,
+        shelf: PassageSnapshotStore | None,
         clock: Clock,
         meter: Meter,
         memory_budget_mb: int = 2_048,
@@ -41,7 +41,7 @@ class AnswersHost:
         self._clock = clock
         self._meter = meter
         self._name = f"archive-{new_request_id()}"
-        self._followers = HeldApps(self._made, meter, memory_budget_mb << 20, _WORDS)
+        self._followers = LoadedApps(self._create_follower, meter, memory_budget_mb << 20, _WORDS)
 
     async def start(self) -> None:
         """Get ready. Nothing is loaded yet: an app nobody asks for costs nothing."""
@@ -53,46 +53,46 @@ class AnswersHost:
     async def ask(self, query: ArchiveQuery) -> ArchiveResult | Refusal:
         """Find passages; an expected "no" comes back as a refusal."""
         try:
-            follower = await self._followers.of(query.app_id)
-            return await follower.think(partial(_ask, query, self._clock.now_ms()))
+            follower = await self._followers.get(query.app_id)
+            return await follower.query(partial(_search, query, self._clock.now_ms()))
         except HouseError as error:
             return Refusal.of(error)
 
-    async def article(self, app_id: str, product_id: str, position: int) -> Article | Refusal | None:
+    async def article(self, app_id: str, product_id: str, position: int) -> ArchiveArticle | Refusal | None:
         """Give the article a passage stands in."""
         try:
-            follower = await self._followers.of(app_id)
-            return await follower.think(partial(_article, product_id, position))
+            follower = await self._followers.get(app_id)
+            return await follower.query(partial(_get_article, product_id, position))
         except HouseError as error:
             return Refusal.of(error)
 
-    def _made(self, app_id: str) -> Follower:
-        return Follower(
+    def _create_follower(self, app_id: str) -> ArchiveFollower:
+        return ArchiveFollower(
             app_id,
             self._name,
             self._stores,
             self._segments,
             self._clock,
             self._meter,
-            self._opened,
-            self._newest,
+            self._open_library,
+            self._newest_sequence,
         )
 
-    def _newest(self, app_id: str) -> int:
-        return 0 if self._shelf is None else self._shelf.newest(app_id)
+    def _newest_sequence(self, app_id: str) -> int:
+        return 0 if self._shelf is None else self._shelf.newest_sequence(app_id)
 
-    def _opened(self, app_id: str) -> Opened:
+    def _open_library(self, app_id: str) -> LibraryAtOffset:
         """Open the newest snapshot, or begin with nothing."""
         if self._shelf is not None:
             opened = self._shelf.open(app_id)
             if opened is not None:
                 return opened
-        return Library(HashingEmbedder(), share=_HASHING_SHARE), "0"
+        return PassageLibrary(HashingEmbedder(), share=_HASHING_SHARE), "0"
 
 
-def _ask(query: ArchiveQuery, now_ms: int, library: Library) -> ArchiveResult:
-    return ask(library, query, now_ms)
+def _search(query: ArchiveQuery, now_ms: int, library: PassageLibrary) -> ArchiveResult:
+    return search_passages(library, query, now_ms)
 
 
-def _article(product_id: str, position: int, library: Library) -> Article | None:
-    return article(library, product_id, position)
+def _get_article(product_id: str, position: int, library: PassageLibrary) -> ArchiveArticle | None:
+    return get_article(library, product_id, position)

@@ -39,7 +39,7 @@ _INLINE = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class HtmlSection:
     """A section as it was written."""
 
     title: str
@@ -48,16 +48,16 @@ class Part:
     url: str = ""
 
 
-def parts_of_html(html: str) -> list[Part]:
+def split_html_sections(html: str) -> list[HtmlSection]:
     """Cut a page at its headings; a page without text has no parts.
 
     Cost:
         0.1 ms for an article of 500 words; linear
     """
     writer = _Writer()
-    for kind, text in _pieces(html.replace("\x00", " ")):
+    for kind, text in _tokenize(html.replace("\x00", " ")):
         if kind == "text":
-            writer.say(text)
+            writer.write(text)
         elif kind == "block":
             writer.end_block()
         else:
@@ -73,7 +73,7 @@ class _Writer:
         self._line: list[str] = []
         self._in_heading = False
 
-    def say(self, text: str) -> None:
+    def write(self, text: str) -> None:
         self._line.append(text)
 
     def end_block(self) -> None:
@@ -91,10 +91,10 @@ class _Writer:
             self._parts.append((self._taken(), []))
         self._in_heading = begins
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[HtmlSection]:
         self._in_heading = False
         self.end_block()
-        return [Part(title, "\n\n".join(blocks)) for title, blocks in self._parts if blocks]
+        return [HtmlSection(title, "\n\n".join(blocks)) for title, blocks in self._parts if blocks]
 
     def _taken(self) -> str:
         line = " ".join(entities.unescape("".join(self._line)).split())
@@ -102,7 +102,7 @@ class _Writer:
         return line
 
 
-def _pieces(html: str) -> Iterator[tuple[str, str]]:
+def _tokenize(html: str) -> Iterator[tuple[str, str]]:
     """Say what comes: text, the end of a block, the beginning or the end of a heading."""
     at = 0
     lowered = html.lower() if "<" in html else html

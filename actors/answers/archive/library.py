@@ -11,24 +11,24 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from actors.answers.archive.passages import Document
-from actors.answers.archive.segment import Segment, build, merge
+from actors.answers.archive.segment import PassageSegment, build_segment, merge_segments
 from actors.language.analysis import Analyzers
 from actors.language.embedder import Embedder
 
 _TYPICAL_LENGTH = 90.0
-_LOT = 200
+_BATCH = 200
 _LARGEST_MERGE = 400_000
 "Passages of a segment that later ones leave alone; the next snapshot takes them in."
 
 
-class Library:
+class PassageLibrary:
     """Segments, newest last."""
 
     def __init__(
         self,
         embedder: Embedder | None,
         *,
-        base: Segment | None = None,
+        base: PassageSegment | None = None,
         share: float = 0.0,
         base_version: str = "",
         writing: Embedder | None = None,
@@ -36,25 +36,25 @@ class Library:
         self.embedder = embedder
         self._writing = writing or embedder
         "Embeds what arrives; gives the same vectors as the readers' one."
-        self.share = share if embedder is not None else 0.0
+        self.vector_share = share if embedder is not None else 0.0
         "How much meaning counts beside words, 0 to 1."
-        self.bend = float(getattr(embedder, "bend", 1.0))
+        self.score_exponent = float(getattr(embedder, "bend", 1.0))
         "Power of BM25 scores before they are scaled."
-        self.segments: tuple[Segment, ...] = () if base is None else (base,)
+        self.segments: tuple[PassageSegment, ...] = () if base is None else (base,)
         self.analyzers = Analyzers()
         "The readers' own; `_analyzers` belongs to the writer, since they remember words."
         self.version = 0
         "Grows with every change."
-        self.base_version = base_version
+        self.snapshot_version = base_version
         self._analyzers = Analyzers()
-        self._spoken: tuple[Sequence[Segment], list[str]] = (), []
+        self._language_cache: tuple[Sequence[PassageSegment], list[str]] = (), []
         self._fixed = len(self.segments)
         "Segments from the front that are never merged: they are mapped from disk."
 
     @property
     def documents(self) -> int:
         """Count living documents."""
-        return sum(segment.documents - segment.gone for segment in self.segments)
+        return sum(segment.documents - segment.removed_count for segment in self.segments)
 
     @property
     def nbytes(self) -> int:
@@ -62,7 +62,7 @@ class Library:
         return sum(segment.nbytes for segment in self.segments)
 
     @property
-    def loose(self) -> int:
+    def loose_passages(self) -> int:
         """Passages that are not in a snapshot."""
         return sum(len(segment) for segment in self.segments[self._fixed :])
 
@@ -76,18 +76,18 @@ class Library:
         for segment in self.segments:
             for number in range(segment.documents):
                 if segment.alive[segment.frame.first[number]]:
-                    yield segment.papers.document(number).product_id
+                    yield segment.document_source.document(number).product_id
 
-    def languages(self, segments: Sequence[Segment]) -> list[str]:
+    def languages(self, segments: Sequence[PassageSegment]) -> list[str]:
         """Languages of the corpus, the most frequent first, at most four."""
-        known, found = self._spoken
+        known, found = self._language_cache
         if known is segments:
             return found
         counts: Counter[str] = Counter()
         for segment in segments:
             counts.update(segment.languages)
         found = [language for language, _ in counts.most_common(4)]
-        self._spoken = segments, found
+        self._language_cache = segments, found
         return found
 
     def put(self, documents: Iterable[Document]) -> None:
@@ -98,14 +98,14 @@ class Library:
     def put_steps(self, documents: Iterable[Document]) -> Iterator[None]:
         """The same in steps of some milliseconds."""
         newest = list({document.product_id: document for document in documents}.values())
-        for start in range(0, len(newest), _LOT):
-            lot = newest[start : start + _LOT]
-            made = build(lot, self._analyzers, self._writing, self._mean_length())
+        for start in range(0, len(newest), _BATCH):
+            lot = newest[start : start + _BATCH]
+            made = build_segment(lot, self._analyzers, self._writing, self._mean_length())
             # found anew before it is lost: a reader in between sees both rather than none
             before = self.segments
             self.segments = (*before, made)
             for document in lot:
-                self._lose(before, document.product_id)
+                self._mark_removed(before, document.product_id)
             self.version += 1
             yield
             while self._merge_last():
@@ -114,7 +114,7 @@ class Library:
     def remove(self, product_ids: Iterable[str]) -> None:
         """Take documents out; unknown ones are none of our business."""
         for product_id in product_ids:
-            self._lose(self.segments, product_id)
+            self._mark_removed(self.segments, product_id)
         self.version += 1
 
     def find(self, product_id: str) -> Document | None:
@@ -122,14 +122,14 @@ class Library:
         for segment in reversed(self.segments):
             number = segment.find(product_id)
             if number is not None:
-                return segment.papers.document(number)
+                return segment.document_source.document(number)
         return None
 
-    def _lose(self, segments: Sequence[Segment], product_id: str) -> None:
+    def _mark_removed(self, segments: Sequence[PassageSegment], product_id: str) -> None:
         for segment in segments:
             number = segment.find(product_id)
             if number is not None:
-                segment.lose(number)
+                segment.mark_removed(number)
 
     def _mean_length(self) -> float:
         if not self.segments:
@@ -145,5 +145,5 @@ class Library:
         older, newer = loose[-2:]
         if len(older) >= 2 * len(newer) or len(older) + len(newer) > _LARGEST_MERGE:
             return False
-        self.segments = (*self.segments[:-2], merge((older, newer)))
+        self.segments = (*self.segments[:-2], merge_segments((older, newer)))
         return True

@@ -68,7 +68,7 @@ class ArchiveResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Article:
+class ArchiveArticle:
     """The article behind a passage, as text."""
 
     product_id: str

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from actors.answers.archive.html_sections import Part, parts_of_html
+from actors.answers.archive.html_sections import HtmlSection, split_html_sections
 
 PASSAGE_WORDS = 150
 _LEAST_WORDS = 50
@@ -25,7 +25,7 @@ _WORD = re.compile(r"\S+")
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class DocumentSection:
     """A part of an article, from `start` up to the next one."""
 
     start: int
@@ -58,10 +58,10 @@ class Document:
     language: str
     "Empty when the record does not say."
     text: str
-    sections: tuple[Section, ...]
+    sections: tuple[DocumentSection, ...]
     passages: tuple[Passage, ...]
 
-    def words_of(self, passage: Passage) -> str:
+    def passage_text(self, passage: Passage) -> str:
         """Everything a passage is found by: titles, then its text; the first one also by a lead too short to stand
         alone."""
         heading = self.sections[passage.section].title
@@ -80,10 +80,10 @@ def read_product(record: Mapping[str, Any]) -> Document | None:
     """Make a document of a stored product; None when it has no text or must not be asked about."""
     if record.get("enable_question_answering") is False:
         return None
-    title = _line(record.get("title")) or _translated(record, "title")
-    parts = _parts(record, title)
-    text, sections = _written(parts)
-    passages = tuple(_cut(text, sections))
+    title = _line(record.get("title")) or _translated_field(record, "title")
+    parts = _sections_from_record(record, title)
+    text, sections = _join_sections(parts)
+    passages = tuple(_cut_passages(text, sections))
     if not passages:
         return None
     attributes = record.get("custom_attributes") or {}
@@ -105,18 +105,18 @@ def read_product(record: Mapping[str, Any]) -> Document | None:
 # --- what a record says ---------------------------------------------------------------------------------------------
 
 
-def _parts(record: Mapping[str, Any], title: str) -> list[Part]:
+def _sections_from_record(record: Mapping[str, Any], title: str) -> list[HtmlSection]:
     """Sections in their order; those of a record with children are its children."""
     children = record.get("children") or ()
     if children:
-        lead = _lead(record)
-        found = [Part("", lead)] if lead else []
+        lead = _lead_text(record)
+        found = [HtmlSection("", lead)] if lead else []
         for child in children:
             body = _body(child)
             inner = "\n\n".join(part.text for part in body if part.text)
             if inner:
                 found.append(
-                    Part(
+                    HtmlSection(
                         _line(child.get("title")),
                         inner,
                         str(child.get("id") or ""),
@@ -127,31 +127,31 @@ def _parts(record: Mapping[str, Any], title: str) -> list[Part]:
             return found
     body = _body(record)
     if body:
-        return [_untitled(part, title) for part in body]
-    lead = _lead(record) or title
-    return [Part("", lead)] if lead else []
+        return [_strip_title(part, title) for part in body]
+    lead = _lead_text(record) or title
+    return [HtmlSection("", lead)] if lead else []
 
 
-def _body(source: Mapping[str, Any]) -> list[Part]:
+def _body(source: Mapping[str, Any]) -> list[HtmlSection]:
     html = source.get("html")
     if html:
-        found = parts_of_html(str(html)[:_MOST_CHARACTERS])
+        found = split_html_sections(str(html)[:_MOST_CHARACTERS])
         if found:
             return found
     paragraphs = source.get("paragraphs")
     if paragraphs:
-        return [Part("", "\n\n".join(map(_block, paragraphs)))]
+        return [HtmlSection("", "\n\n".join(map(_block, paragraphs)))]
     description = _block(source.get("description"))
-    return [Part("", description)] if description else []
+    return [HtmlSection("", description)] if description else []
 
 
-def _untitled(part: Part, title: str) -> Part:
+def _strip_title(part: HtmlSection, title: str) -> HtmlSection:
     """Take out the title where a page repeats it."""
     text = part.text.removeprefix(title).lstrip() if part.text.startswith(title + "\n") else part.text
-    return Part("" if part.title == title else part.title, text)
+    return HtmlSection("" if part.title == title else part.title, text)
 
 
-def _lead(record: Mapping[str, Any]) -> str:
+def _lead_text(record: Mapping[str, Any]) -> str:
     """What stands above the sections: the standfirst, not repeated."""
     lines: list[str] = []
     for name in ("subtitle", "short_description", "description"):
@@ -163,7 +163,7 @@ def _lead(record: Mapping[str, Any]) -> str:
     return "\n\n".join(lines)
 
 
-def _translated(record: Mapping[str, Any], field: str) -> str:
+def _translated_field(record: Mapping[str, Any], field: str) -> str:
     for name, value in record.items():
         if name.startswith("i18n_") and isinstance(value, Mapping) and value.get(field):
             return _line(value[field])
@@ -184,38 +184,38 @@ def _block(value: Any) -> str:
 # --- text and passages ----------------------------------------------------------------------------------------------
 
 
-def _written(parts: Sequence[Part]) -> tuple[str, tuple[Section, ...]]:
+def _join_sections(parts: Sequence[HtmlSection]) -> tuple[str, tuple[DocumentSection, ...]]:
     """Write sections one behind the other and remember where each begins."""
     pieces: list[str] = []
-    sections: list[Section] = []
+    sections: list[DocumentSection] = []
     at = 0
     for part in parts:
         if at >= _MOST_CHARACTERS:
             break
         heading = f"## {part.title}\n\n" if part.title else ""
-        sections.append(Section(at, part.title, part.child_id, part.url))
+        sections.append(DocumentSection(at, part.title, part.child_id, part.url))
         piece = heading + part.text.strip()[: _MOST_CHARACTERS - at] + "\n\n"
         pieces.append(piece)
         at += len(piece)
     return "".join(pieces).rstrip(), tuple(sections)
 
 
-def _cut(text: str, sections: Sequence[Section]) -> Iterator[Passage]:
+def _cut_passages(text: str, sections: Sequence[DocumentSection]) -> Iterator[Passage]:
     for number, section in enumerate(sections):
         start = section.start + (len(section.title) + 5 if section.title else 0)
         end = sections[number + 1].start if number + 1 < len(sections) else len(text)
-        found = _stretches(text, start, end)
+        found = _group_sentences(text, start, end)
         if number == 0 and not section.title and len(sections) > 1 and len(text[:end].split()) < _LEAST_WORDS:
             continue
         for first, last in found:
             yield Passage(first, last, number)
 
 
-def _stretches(text: str, start: int, end: int) -> list[tuple[int, int]]:
+def _group_sentences(text: str, start: int, end: int) -> list[tuple[int, int]]:
     """Gather sentences until there are enough words."""
     found: list[tuple[int, int]] = []
     words = begun = closed = 0
-    for first, last, count in _sentences(text, start, end):
+    for first, last, count in _split_sentences(text, start, end):
         if words and words + count > PASSAGE_WORDS * 1.2:
             found.append((begun, closed))
             words = 0
@@ -234,18 +234,18 @@ def _stretches(text: str, start: int, end: int) -> list[tuple[int, int]]:
     return found
 
 
-def _sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+def _split_sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int, int]]:
     """Sentences with their words; one without an end is cut where a passage would be full."""
     at = start
     while at < end:
         match = _SENTENCE_END.search(text, at, end)
         stop = match.start() if match else end
         following = match.end() if match else end
-        yield from _sentence(text, at, stop)
+        yield from _split_long_sentence(text, at, stop)
         at = following
 
 
-def _sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+def _split_long_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, int]]:
     spans = [match.span() for match in _WORD.finditer(text, start, end)]
     if spans and len(spans) < 20 and end - start > 20 * PASSAGE_WORDS:
         # a script without blanks: characters count instead of words

@@ -19,16 +19,24 @@ from typing import Any
 
 import numpy as np
 
-from actors.answers.archive.candidates import READ, Found, by_words, meant, nearest, nearness, none
-from actors.answers.archive.dates import HALF_LIFE_DAYS, Period, period_of
-from actors.answers.archive.library import Library
-from actors.answers.archive.messages import ArchiveQuery, ArchiveResult, Article, Snippet
-from actors.answers.archive.segment import UNKNOWN_DAY, Excerpt, Segment
+from actors.answers.archive.candidates import (
+    MAX_QUESTION_CHARS,
+    CandidatePassages,
+    embed_query,
+    find_by_words,
+    find_nearest,
+    no_candidates,
+    score_similarity,
+)
+from actors.answers.archive.dates import HALF_LIFE_DAYS, DateRange, parse_date_range
+from actors.answers.archive.library import PassageLibrary
+from actors.answers.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult, Snippet
+from actors.answers.archive.segment import UNKNOWN_DAY, PassageExcerpt, PassageSegment
 from actors.vectors.types import Rows, Scores
 
-_AMONG_FOUND = 1.25
+_RERANK_FACTOR = 1.25
 "How much more meaning counts where it only orders what words found: chosen on the public sets."
-_NEAR = 0.2
+_MIN_SIMILARITY = 0.2
 "Cosine below which a passage has nothing to do with a question of which no word is known."
 _IN_PERIOD = 0.35
 _FRESH_SHARE = 0.5
@@ -39,39 +47,41 @@ _FEW_PASSAGES = 4_000
 "So many are compared in full in a moment."
 _MANY_PASSAGES = 400_000
 "Beyond, even sketches take a millisecond and more."
-_NO_PERIOD = Period()
+_NO_PERIOD = DateRange()
 _FIRST = np.ones(1, bool)
 
 
-def ask(library: Library, query: ArchiveQuery, now_ms: int) -> ArchiveResult:
+def search_passages(library: PassageLibrary, query: ArchiveQuery, now_ms: int) -> ArchiveResult:
     """Find passages for a question.
 
     Cost:
         0.4 ms of 200,000 passages, 0.8 ms when words alone don't suffice: see tests/benchmarks/retrieval.py
     """
     segments = library.segments
-    corpus = f"{library.base_version}:{library.version}"
+    corpus = f"{library.snapshot_version}:{library.version}"
     bases = [0, *accumulate(map(len, segments))]
-    words, wanted = by_words(library, segments, query, bases), meant(library, query)
-    period = period_of(query.question[:READ])
+    words, wanted = find_by_words(library, segments, query, bases), embed_query(library, query)
+    period = parse_date_range(query.question[:MAX_QUESTION_CHARS])
     is_dated = period != _NO_PERIOD or query.yearly_decay != 1.0
     if wanted is not None and not is_dated:
-        told = _scaled(words.scores, True, bend=library.bend)
-        if _is_enough(told, library.share, query.rows):
-            meaning = Found(words.rows, nearness(segments, bases, words.rows, wanted))
-            scores = _among_found(told, meaning.scores, library.share)
-            snippets = _snippets(segments, bases, words.rows, scores, words, meaning, query)
+        told = _scale_min_max(words.scores, True, bend=library.score_exponent)
+        if _is_enough(told, library.vector_share, query.rows):
+            meaning = CandidatePassages(words.rows, score_similarity(segments, bases, words.rows, wanted))
+            scores = _rerank_lexical(told, meaning.scores, library.vector_share)
+            snippets = _build_snippets(segments, bases, words.rows, scores, words, meaning, query)
             if len(snippets) == query.rows:
                 return ArchiveResult(snippets, corpus, words.coverage)
-    meaning = none() if wanted is None else nearest(segments, query, bases, wanted)
-    rows, scores = _blended(words, meaning, library, is_dated) if len(words.rows) else _near(meaning)
+    meaning = no_candidates() if wanted is None else find_nearest(segments, query, bases, wanted)
+    rows, scores = (
+        _blend_scores(words, meaning, library, is_dated) if len(words.rows) else _select_similar(meaning)
+    )
     if is_dated and len(rows):
-        scores = _dated(segments, bases, rows, scores, period, query.yearly_decay, now_ms)
-    snippets = _snippets(segments, bases, rows, scores, words, meaning, query)
+        scores = _apply_dates(segments, bases, rows, scores, period, query.yearly_decay, now_ms)
+    snippets = _build_snippets(segments, bases, rows, scores, words, meaning, query)
     return ArchiveResult(snippets, corpus, words.coverage)
 
 
-def is_quick(library: Library) -> bool:
+def is_fast(library: PassageLibrary) -> bool:
     """Does a question take less than handing it to another thread would be worth?"""
     if library.is_slow or sum(map(len, library.segments)) > _MANY_PASSAGES:
         return False
@@ -83,14 +93,14 @@ def is_quick(library: Library) -> bool:
     return slow <= _FEW_PASSAGES
 
 
-def article(library: Library, product_id: str, position: int) -> Article | None:
+def get_article(library: PassageLibrary, product_id: str, position: int) -> ArchiveArticle | None:
     """Give the article a passage stands in; None when there is no such passage."""
     document = library.find(product_id)
     if document is None or not 0 <= position < len(document.passages):
         return None
     section = document.passages[position].section
     is_long = len(document.text) > _WHOLE_ARTICLE
-    return Article(
+    return ArchiveArticle(
         product_id=document.product_id,
         title=document.title,
         child_title=document.sections[section].title,
@@ -110,27 +120,29 @@ def _is_enough(told: Scores, share: float, rows: int) -> bool:
     return int(np.count_nonzero(np.float32(1 - share) * told > share)) >= rows
 
 
-def _among_found(told: Scores, meant: Scores, share: float) -> Scores:
+def _rerank_lexical(told: Scores, meant: Scores, share: float) -> Scores:
     """Let meaning order what words found: the scan for what is near, most of a question's cost, is spared."""
-    share *= _AMONG_FOUND
-    scores: Scores = np.float32(1 - share) * told + np.float32(share) * _scaled(meant, False, bend=1.0)
+    share *= _RERANK_FACTOR
+    scores: Scores = np.float32(1 - share) * told + np.float32(share) * _scale_min_max(meant, False, bend=1.0)
     return scores
 
 
-def _blended(words: Found, meaning: Found, library: Library, is_dated: bool) -> tuple[Rows, Scores]:
+def _blend_scores(
+    words: CandidatePassages, meaning: CandidatePassages, library: PassageLibrary, is_dated: bool
+) -> tuple[Rows, Scores]:
     # beside dates, how far the last candidate is behind must not make two that are alike look far apart
-    scale = _by_most if is_dated else partial(_scaled, bend=library.bend)
+    scale = _scale_by_max if is_dated else partial(_scale_min_max, bend=library.score_exponent)
     told, meant = scale(words.scores, True), scale(meaning.scores, False)
-    return _added(words.rows, told, meaning.rows, meant, library.share)
+    return _add_scores(words.rows, told, meaning.rows, meant, library.vector_share)
 
 
-def _near(meaning: Found) -> tuple[Rows, Scores]:
+def _select_similar(meaning: CandidatePassages) -> tuple[Rows, Scores]:
     """Of what no word speaks for, take what is near enough, as near as it is: the best of it may be no good."""
-    near = meaning.scores >= _NEAR
+    near = meaning.scores >= _MIN_SIMILARITY
     return meaning.rows[near], meaning.scores[near]
 
 
-def _added(words: Rows, told: Scores, near: Rows, meant: Scores, share: float) -> tuple[Rows, Scores]:
+def _add_scores(words: Rows, told: Scores, near: Rows, meant: Scores, share: float) -> tuple[Rows, Scores]:
     """Add two lists that are scaled to 0..1; who is missing in one gets nothing there."""
     rows = np.concatenate([words, near])
     scores = np.concatenate([np.float32(1 - share) * told, np.float32(share) * meant])
@@ -144,7 +156,7 @@ def _added(words: Rows, told: Scores, near: Rows, meant: Scores, share: float) -
     return rows[firsts], scores[firsts]
 
 
-def _scaled(scores: Scores, are_words: bool, *, bend: float) -> Scores:
+def _scale_min_max(scores: Scores, are_words: bool, *, bend: float) -> Scores:
     """From the least to the most; `bend` below 1 draws the leaders in words together."""
     if not len(scores):
         return scores
@@ -154,18 +166,18 @@ def _scaled(scores: Scores, are_words: bool, *, bend: float) -> Scores:
     return (scores - low) / (high - low) if high > low else np.ones_like(scores)
 
 
-def _by_most(scores: Scores, are_words: bool) -> Scores:
+def _scale_by_max(scores: Scores, are_words: bool) -> Scores:
     """Beside the best."""
     most = scores.max(initial=0.0)
     return np.maximum(scores, 0) / most if most > 0 else np.zeros_like(scores)
 
 
-def _dated(
-    segments: Sequence[Segment],
+def _apply_dates(
+    segments: Sequence[PassageSegment],
     bases: Sequence[int],
     rows: Rows,
     scores: Scores,
-    period: Period,
+    period: DateRange,
     yearly_decay: float,
     now_ms: int,
 ) -> Scores:
@@ -185,7 +197,7 @@ def _dated(
     return np.asarray(scores, np.float32)
 
 
-def _day(segments: Sequence[Segment], bases: Sequence[int], row: int) -> int:
+def _day(segments: Sequence[PassageSegment], bases: Sequence[int], row: int) -> int:
     at = bisect_right(bases, row) - 1
     frame = segments[at].frame
     return int(frame.days[frame.owner[row - bases[at]]])
@@ -194,13 +206,13 @@ def _day(segments: Sequence[Segment], bases: Sequence[int], row: int) -> int:
 # --- the result -----------------------------------------------------------------------------------------------------
 
 
-def _snippets(
-    segments: Sequence[Segment],
+def _build_snippets(
+    segments: Sequence[PassageSegment],
     bases: Sequence[int],
     rows: Rows,
     scores: Scores,
-    words: Found,
-    meaning: Found,
+    words: CandidatePassages,
+    meaning: CandidatePassages,
     query: ArchiveQuery,
 ) -> tuple[Snippet, ...]:
     """Write the best down, best first, each with what words and meaning alone said of it."""
@@ -208,14 +220,14 @@ def _snippets(
     lexical = dict(zip(words.rows.tolist(), words.scores.tolist(), strict=True))
     cosine = dict(zip(meaning.rows.tolist(), meaning.scores.tolist(), strict=True))
     return tuple(
-        _snippet(excerpt, min(max(score, 0.0), 1.0), lexical.get(row, 0.0), cosine.get(row, 0.0))
-        for row, score, excerpt in _chosen(segments, bases, rows[order], scores[order], query)
+        _build_snippet(excerpt, min(max(score, 0.0), 1.0), lexical.get(row, 0.0), cosine.get(row, 0.0))
+        for row, score, excerpt in _select_passages(segments, bases, rows[order], scores[order], query)
     )
 
 
-def _chosen(
-    segments: Sequence[Segment], bases: Sequence[int], rows: Rows, scores: Scores, query: ArchiveQuery
-) -> Iterator[tuple[int, float, Excerpt]]:
+def _select_passages(
+    segments: Sequence[PassageSegment], bases: Sequence[int], rows: Rows, scores: Scores, query: ArchiveQuery
+) -> Iterator[tuple[int, float, PassageExcerpt]]:
     """Take the best, not too many of one article."""
     taken = dict.fromkeys(query.exclude, 1 << 30)
     most = query.per_product or 1 << 20
@@ -232,7 +244,7 @@ def _chosen(
             yield row, score, excerpt
 
 
-def _snippet(excerpt: Excerpt, score: float, lexical: float, meaning: float) -> Snippet:
+def _build_snippet(excerpt: PassageExcerpt, score: float, lexical: float, meaning: float) -> Snippet:
     product_id, position, title, child_title, authors, published, url, text, licence, child_id, start = (
         excerpt
     )

@@ -22,8 +22,13 @@ import numpy.typing as npt
 from actors.answers.archive.passages import Document, Passage
 from actors.language.analysis import Analyzers
 from actors.language.embedder import Embedder
-from actors.retrieval.lexical.passage_postings import Postings
-from actors.retrieval.lexical.passage_term_counts import merged, tally, weigh, without
+from actors.retrieval.lexical.passage_postings import PassagePostings
+from actors.retrieval.lexical.passage_term_counts import (
+    build_postings,
+    count_terms,
+    drop_passages,
+    merge_postings,
+)
 from actors.vectors.compact import CompactVectors
 from actors.vectors.types import Mask, Matrix
 
@@ -31,7 +36,7 @@ UNKNOWN_DAY = -(1 << 30)
 _EPOCH = date(1970, 1, 1).toordinal()
 
 
-class Excerpt(NamedTuple):
+class PassageExcerpt(NamedTuple):
     """A passage and what is said of its document."""
 
     product_id: str
@@ -47,7 +52,7 @@ class Excerpt(NamedTuple):
     start: int
 
     @classmethod
-    def of(cls, document: Document, position: int) -> Excerpt:
+    def from_document(cls, document: Document, position: int) -> PassageExcerpt:
         """Take a passage out of a document."""
         passage = document.passages[position]
         section = document.sections[passage.section]
@@ -66,7 +71,7 @@ class Excerpt(NamedTuple):
         )
 
 
-class Papers(Protocol):
+class DocumentSource(Protocol):
     """Documents by number."""
 
     def __len__(self) -> int: ...
@@ -75,7 +80,7 @@ class Papers(Protocol):
         """Give a document."""
         ...
 
-    def excerpt(self, number: int, position: int) -> Excerpt:
+    def excerpt(self, number: int, position: int) -> PassageExcerpt:
         """Give a passage of a document."""
         ...
 
@@ -85,7 +90,7 @@ class Papers(Protocol):
         ...
 
 
-class PapersInMemory:
+class MemoryDocuments:
     """Documents as they came."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
@@ -98,12 +103,12 @@ class PapersInMemory:
     def document(self, number: int) -> Document:
         return self._documents[number]
 
-    def excerpt(self, number: int, position: int) -> Excerpt:
-        return Excerpt.of(self._documents[number], position)
+    def excerpt(self, number: int, position: int) -> PassageExcerpt:
+        return PassageExcerpt.from_document(self._documents[number], position)
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class SegmentFrame:
     """The small arrays drawn above."""
 
     owner: npt.NDArray[np.uint32]
@@ -119,18 +124,18 @@ class Frame:
 
 
 @dataclass(slots=True)
-class Segment:
+class PassageSegment:
     """See the drawing above. One thread at a time may note losses; any number may read."""
 
-    papers: Papers
-    frame: Frame
-    postings: Postings
+    document_source: DocumentSource
+    frame: SegmentFrame
+    postings: PassagePostings
     vectors: CompactVectors | None
     kind_names: tuple[str, ...]
     languages: Mapping[str, int] = field(default_factory=dict)
     "Language -> passages."
     alive: Mask = field(init=False)
-    gone: int = 0
+    removed_count: int = 0
     "Documents that were removed or replaced."
     _masks: dict[str | None, Mask | None] = field(default_factory=dict)
 
@@ -145,33 +150,36 @@ class Segment:
     @property
     def documents(self) -> int:
         """Count documents, lost ones included."""
-        return len(self.papers)
+        return len(self.document_source)
 
     @property
     def nbytes(self) -> int:
         """Bytes of everything, mapped or held."""
         frame = sum(array.nbytes for array in self.frame.arrays().values())
         vectors = 0 if self.vectors is None else self.vectors.nbytes
-        return frame + self.postings.nbytes + vectors + self.papers.nbytes + len(self)
+        return frame + self.postings.nbytes + vectors + self.document_source.nbytes + len(self)
 
     def find(self, product_id: str) -> int | None:
         """Find a living document."""
-        key = np.uint64(key_of(product_id))
+        key = np.uint64(key_from_product_id(product_id))
         at = int(np.searchsorted(self.frame.keys, key))
         while at < len(self.frame.keys) and self.frame.keys[at] == key:
             number = int(self.frame.places[at])
-            if self.alive[self.frame.first[number]] and self.papers.document(number).product_id == product_id:
+            if (
+                self.alive[self.frame.first[number]]
+                and self.document_source.document(number).product_id == product_id
+            ):
                 return number
             at += 1
         return None
 
-    def lose(self, number: int) -> None:
+    def mark_removed(self, number: int) -> None:
         """Note that a document was removed or replaced."""
         self.alive[self.frame.first[number] : self.frame.first[number + 1]] = False
-        self.gone += 1
+        self.removed_count += 1
         self._masks = {}
 
-    def allowed(self, kind: str | None) -> Mask | None:
+    def mask_of_type(self, kind: str | None) -> Mask | None:
         """Mask of living passages of a product type; None when that is all of them.
 
         Shapes:
@@ -186,13 +194,13 @@ class Segment:
             masks[kind] = None if mask is None or mask.all() else mask
         return masks[kind]
 
-    def among(self, product_ids: Iterable[str], allowed: Mask | None) -> Mask:
+    def mask_of_products(self, product_ids: Iterable[str], allowed: Mask | None) -> Mask:
         """Mask of the allowed passages of some products.
 
         Shapes:
             allowed, returns: bool [n]
         """
-        wanted = np.array([key_of(one) for one in product_ids], np.uint64)
+        wanted = np.array([key_from_product_id(one) for one in product_ids], np.uint64)
         numbers = self.frame.places[np.isin(self.frame.keys, wanted)]
         chosen = np.zeros(self.documents, np.bool_)
         chosen[numbers] = True
@@ -202,62 +210,64 @@ class Segment:
     @property
     def is_whole(self) -> bool:
         """Are all its passages of one type, nearly none of them lost?"""
-        return len(self.kind_names) == 1 and 20 * self.gone < len(self.papers)
+        return len(self.kind_names) == 1 and 20 * self.removed_count < len(self.document_source)
 
     def passage(self, row: int) -> tuple[Document, int, Passage]:
         """Give a passage with its document and its number in it."""
         number = int(self.frame.owner[row])
-        document = self.papers.document(number)
+        document = self.document_source.document(number)
         position = row - int(self.frame.first[number])
         return document, position, document.passages[position]
 
-    def excerpt(self, row: int) -> Excerpt:
+    def excerpt(self, row: int) -> PassageExcerpt:
         """Give a passage to be shown."""
         number = int(self.frame.owner[row])
-        return self.papers.excerpt(number, row - int(self.frame.first[number]))
+        return self.document_source.excerpt(number, row - int(self.frame.first[number]))
 
 
-def build(
+def build_segment(
     documents: Sequence[Document], analyzers: Analyzers, embedder: Embedder | None, mean_length: float
-) -> Segment:
+) -> PassageSegment:
     """Make a segment of documents; without an embedder it is found by words alone.
 
     Cost:
         0.5 ms a document of 450 words, without the embedder
     """
-    words = [[document.words_of(passage) for passage in document.passages] for document in documents]
-    languages = [language_of(document, analyzers) for document in documents]
+    words = [[document.passage_text(passage) for passage in document.passages] for document in documents]
+    languages = [detect_language(document, analyzers) for document in documents]
     terms = (
-        analyzers.of(language).terms(text)
+        analyzers.get(language).terms(text)
         for texts, language in zip(words, languages, strict=True)
         for text in texts
     )
-    counted = tally(terms)
+    counted = count_terms(terms)
     vectors = None
     if embedder is not None:
-        vectors = CompactVectors.of(_embedded(words, embedder))
+        vectors = CompactVectors.of(_embed_passages(words, embedder))
     counts: Counter[str] = Counter()
     for language, texts in zip(languages, words, strict=True):
         counts[language] += len(texts)
-    frame, kinds = frame_of(documents)
-    return Segment(PapersInMemory(documents), frame, weigh(counted, mean_length), vectors, kinds, counts)
+    frame, kinds = build_frame(documents)
+    return PassageSegment(
+        MemoryDocuments(documents), frame, build_postings(counted, mean_length), vectors, kinds, counts
+    )
 
 
-def _embedded(words: Sequence[Sequence[str]], embedder: Embedder) -> Matrix:
+def _embed_passages(words: Sequence[Sequence[str]], embedder: Embedder) -> Matrix:
     """Embed the passages of documents; a slow embedder gets them document by document, and may know some of them."""
     if getattr(embedder, "is_slow", False) and words:
         return np.concatenate([embedder.embed(texts) for texts in words])
     return embedder.embed([text for texts in words for text in texts])
 
 
-def merge(segments: Sequence[Segment]) -> Segment:
+def merge_segments(segments: Sequence[PassageSegment]) -> PassageSegment:
     """Make one segment of several, without what was lost."""
     documents: list[Document] = []
     for segment in segments:
         living = np.flatnonzero(segment.alive[segment.frame.first[:-1]])
-        documents += [segment.papers.document(number) for number in living.tolist()]
+        documents += [segment.document_source.document(number) for number in living.tolist()]
     parts = [
-        segment.postings if segment.alive.all() else without(segment.postings, segment.alive)
+        segment.postings if segment.alive.all() else drop_passages(segment.postings, segment.alive)
         for segment in segments
     ]
     vectors = None
@@ -268,39 +278,39 @@ def merge(segments: Sequence[Segment]) -> Segment:
     languages: Counter[str] = Counter()
     for segment in segments:
         languages.update(segment.languages)
-    frame, kinds = frame_of(documents)
-    return Segment(PapersInMemory(documents), frame, merged(parts), vectors, kinds, languages)
+    frame, kinds = build_frame(documents)
+    return PassageSegment(MemoryDocuments(documents), frame, merge_postings(parts), vectors, kinds, languages)
 
 
-def frame_of(documents: Sequence[Document]) -> tuple[Frame, tuple[str, ...]]:
+def build_frame(documents: Sequence[Document]) -> tuple[SegmentFrame, tuple[str, ...]]:
     """Make the small arrays of documents, and the names of their types."""
     counts = np.array([len(document.passages) for document in documents], np.int64)
     names: dict[str, int] = {}
     kinds = np.array([names.setdefault(document.type, len(names)) for document in documents], np.uint16)
-    keys = np.array([key_of(document.product_id) for document in documents], np.uint64)
+    keys = np.array([key_from_product_id(document.product_id) for document in documents], np.uint64)
     places = np.argsort(keys, kind="stable").astype(np.uint32)
-    frame = Frame(
+    frame = SegmentFrame(
         owner=np.repeat(np.arange(len(documents), dtype=np.uint32), counts),
         first=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
         keys=keys[places],
         places=places,
         kinds=kinds,
-        days=np.array([day_of(document.published) for document in documents], np.int32),
+        days=np.array([day_from_date(document.published) for document in documents], np.int32),
     )
     return frame, tuple(names)
 
 
-def language_of(document: Document, analyzers: Analyzers) -> str:
+def detect_language(document: Document, analyzers: Analyzers) -> str:
     """Tell the language of a document: what it says, else what its words look like."""
-    return document.language[:2].lower() or analyzers.guess(document.text[:2_000])
+    return document.language[:2].lower() or analyzers.detect_language(document.text[:2_000])
 
 
-def key_of(product_id: str) -> int:
+def key_from_product_id(product_id: str) -> int:
     """Give a product id its number of 64 bits."""
     return mmh3.hash64(product_id.encode("utf-8", "surrogatepass"), 23, signed=False)[0]
 
 
-def day_of(published: str) -> int:
+def day_from_date(published: str) -> int:
     """Days since 1970 of a day or moment in ISO 8601."""
     try:
         return date.fromisoformat(published[:10]).toordinal() - _EPOCH

@@ -22,13 +22,13 @@ from actors.language.embedder import Embedder, Vectors
 
 WAIT_S = 20.0
 "After so long whoever claimed a document is taken for dead."
-KEPT_S = 86_400.0
+MAX_AGE_S = 86_400.0
 "Vectors are thrown away a day later; a replica that still needs them makes them again."
-_LOOK_S = 0.02
+_POLL_S = 0.02
 _SWEEP_EVERY = 500
 
 
-class EmbeddedOnce:
+class SharedEmbedder:
     """An embedder for writers: asks the other replicas first. Use from one thread at a time."""
 
     is_slow = True
@@ -39,7 +39,7 @@ class EmbeddedOnce:
         self._embedder = embedder
         self._root = root / embedder.version
         self._sleep = sleep
-        self._looks = max(1, round(wait_s / _LOOK_S))
+        self._looks = max(1, round(wait_s / _POLL_S))
         self._made = 0
         self.version = embedder.version
         self.dimensions = embedder.dimensions
@@ -58,10 +58,10 @@ class EmbeddedOnce:
                 return found
             if self._claim(path):
                 break
-            self._sleep(_LOOK_S)
-        return self._make(texts, path)
+            self._sleep(_POLL_S)
+        return self._embed_and_share(texts, path)
 
-    def _make(self, texts: Sequence[str], path: Path) -> Vectors:
+    def _embed_and_share(self, texts: Sequence[str], path: Path) -> Vectors:
         try:
             vectors = self._embedder.embed(texts)
             part = path.with_suffix(f".{os.getpid()}-{id(self):x}.part")
@@ -98,7 +98,7 @@ class EmbeddedOnce:
 
     def _sweep(self, newest: Path) -> None:
         """Throw away what is old beside the one just made."""
-        oldest = newest.stat().st_mtime - KEPT_S if newest.exists() else 0.0
+        oldest = newest.stat().st_mtime - MAX_AGE_S if newest.exists() else 0.0
         for path in self._root.glob("*/*"):
             with contextlib.suppress(OSError):
                 if path.stat().st_mtime < oldest:

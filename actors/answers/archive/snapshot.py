@@ -23,13 +23,13 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from actors.answers.archive.passages import Document, Passage, Section
-from actors.answers.archive.segment import Excerpt, Frame, Segment
+from actors.answers.archive.passages import Document, DocumentSection, Passage
+from actors.answers.archive.segment import PassageExcerpt, PassageSegment, SegmentFrame
 from actors.language.embedder import Embedder
 from actors.language.latent_embedder import LatentEmbedder
-from actors.retrieval.lexical.passage_postings import Postings
+from actors.retrieval.lexical.passage_postings import PassagePostings
 from actors.vectors.compact import CompactVectors
-from cluster.artifacts.checksummed_files import check, damaged, entry_of
+from cluster.artifacts.checksummed_files import damaged_file_error, file_entry_from_path, verify_file
 from cluster.artifacts.manifest import Manifest
 from cluster.errors import Fault
 from cluster.secrecy import Signer
@@ -43,7 +43,7 @@ _FRAME = ("owner", "first", "keys", "places", "kinds", "days")
 _POSTINGS = ("terms", "starts", "rows", "levels", "peaks", "lengths")
 
 
-class MappedPapers:
+class MappedDocuments:
     """Documents read from a mapped file when they are needed."""
 
     def __init__(self, data: npt.NDArray[np.uint8], at: npt.NDArray[np.int64]) -> None:
@@ -56,9 +56,9 @@ class MappedPapers:
 
     def document(self, number: int) -> Document:
         """Read a document; 15 us for one of 3 KB."""
-        return document_of(self._bytes(number))
+        return document_from_bytes(self._bytes(number))
 
-    def excerpt(self, number: int, position: int) -> Excerpt:
+    def excerpt(self, number: int, position: int) -> PassageExcerpt:
         """Read a passage of a document; 5 us, because nothing else is made of what is read."""
         product_id, _, title, authors, published, url, licence, _, text, sections, passages = orjson.loads(
             self._bytes(number)
@@ -66,13 +66,13 @@ class MappedPapers:
         start, end, section = passages[position]
         _, child_title, child_id, child_url = sections[section]
         shown = child_url or url, text[start:end], licence, child_id, start
-        return Excerpt(product_id, position, title, child_title, tuple(authors), published, *shown)
+        return PassageExcerpt(product_id, position, title, child_title, tuple(authors), published, *shown)
 
     def _bytes(self, number: int) -> memoryview:
         return self._data[self._at[number] : self._at[number + 1]]
 
 
-def bytes_of(document: Document) -> bytes:
+def document_to_bytes(document: Document) -> bytes:
     """Write a document down."""
     return orjson.dumps(
         [
@@ -91,7 +91,7 @@ def bytes_of(document: Document) -> bytes:
     )
 
 
-def document_of(data: bytes | memoryview) -> Document:
+def document_from_bytes(data: bytes | memoryview) -> Document:
     """Read what `bytes_of` wrote."""
     *facts, sections, passages = orjson.loads(data)
     product_id, kind, title, authors, published, url, licence, language, text = facts
@@ -105,7 +105,7 @@ def document_of(data: bytes | memoryview) -> Document:
         licence=licence,
         language=language,
         text=text,
-        sections=tuple(Section(*one) for one in sections),
+        sections=tuple(DocumentSection(*one) for one in sections),
         passages=tuple(Passage(*one) for one in passages),
     )
 
@@ -134,13 +134,13 @@ class PassageSnapshot:
         try:
             manifest = Manifest.parse((folder / MANIFEST).read_bytes(), kind=KIND, signer=signer, place=place)
         except OSError as error:
-            raise damaged(MANIFEST, "it is missing") from error
+            raise damaged_file_error(MANIFEST, "it is missing") from error
         for entry in manifest.files:
-            check(folder / entry.name, entry, verify=verify)
+            verify_file(folder / entry.name, entry, verify=verify)
         embedder = None
         if any(entry.name == "embedder-features.npy" for entry in manifest.files):
             features, projection = (
-                _mapped(folder, f"embedder-{name}.npy") for name in ("features", "projection")
+                _map_array(folder, f"embedder-{name}.npy") for name in ("features", "projection")
             )
             embedder = LatentEmbedder(features, projection, str(manifest.facts["embedder"]))
         return cls(folder, manifest, embedder)
@@ -150,7 +150,7 @@ class PassageSnapshot:
         """What the manifest says of the whole."""
         return self.manifest.facts
 
-    def segment(self) -> Segment:
+    def open_segment(self) -> PassageSegment:
         """Map everything into a segment.
 
         Errors:
@@ -158,22 +158,22 @@ class PassageSnapshot:
         """
         folder = self.folder
         names = {entry.name for entry in self.manifest.files}
-        frame = Frame(**{name: _mapped(folder, f"frame-{name}.npy") for name in _FRAME})
-        postings = Postings(**{name: _mapped(folder, f"postings-{name}.npy") for name in _POSTINGS})
-        papers = MappedPapers(np.memmap(folder / PAPERS, np.uint8, "r"), _mapped(folder, PAPERS_AT))
+        frame = SegmentFrame(**{name: _map_array(folder, f"frame-{name}.npy") for name in _FRAME})
+        postings = PassagePostings(**{name: _map_array(folder, f"postings-{name}.npy") for name in _POSTINGS})
+        papers = MappedDocuments(np.memmap(folder / PAPERS, np.uint8, "r"), _map_array(folder, PAPERS_AT))
         vectors = None
         if "vectors-codes.npy" in names:
-            codes, scales = (_mapped(folder, f"vectors-{name}.npy") for name in ("codes", "scales"))
+            codes, scales = (_map_array(folder, f"vectors-{name}.npy") for name in ("codes", "scales"))
             scan, sketches = (folder / name if name in names else None for name in (SCAN, SKETCHES))
             vectors = CompactVectors.open(codes, scales, scan, sketches)
         if not len(frame.owner) == len(postings) == int(frame.first[-1]) or len(papers) != len(frame.keys):
             raise Fault("snapshot is damaged: its arrays do not fit each other", path=str(folder))
-        return Segment(
+        return PassageSegment(
             papers, frame, postings, vectors, tuple(self.facts["kinds"]), dict(self.facts["languages"])
         )
 
 
-def seal(
+def write_manifest(
     folder: Path,
     facts: dict[str, Any],
     *,
@@ -183,7 +183,7 @@ def seal(
     place: str = "",
 ) -> Manifest:
     """Write the manifest over everything that lies in a folder, signed for its place if there is a signer."""
-    files = tuple(entry_of(path) for path in sorted(folder.iterdir()) if path.name != MANIFEST)
+    files = tuple(file_entry_from_path(path) for path in sorted(folder.iterdir()) if path.name != MANIFEST)
     digest = hashlib.sha256(orjson.dumps(facts, option=orjson.OPT_SORT_KEYS))
     for entry in files:
         digest.update(f"{entry.name} {entry.sha256}".encode())
@@ -211,7 +211,7 @@ def save_embedder(folder: Path, embedder: Embedder) -> None:
             save_array(folder, f"embedder-{name}", array)
 
 
-def save_all(
+def save_arrays(
     folder: Path, prefix: str, arrays: dict[str, npt.NDArray[Any]], names: Sequence[str] = ()
 ) -> None:
     """Write several arrays with a prefix."""
@@ -219,10 +219,10 @@ def save_all(
         save_array(folder, f"{prefix}-{name}", arrays[name])
 
 
-def _mapped(folder: Path, name: str) -> npt.NDArray[Any]:
+def _map_array(folder: Path, name: str) -> npt.NDArray[Any]:
     try:
         array: npt.NDArray[Any] = np.load(folder / name, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError) as error:
-        raise damaged(name, f"it is no array: {error}") from error
+        raise damaged_file_error(name, f"it is no array: {error}") from error
     # a plain view: every slice of a memmap object would cost its own bookkeeping
     return array.view(np.ndarray)

@@ -14,22 +14,22 @@ from pathlib import Path
 
 import structlog
 
-from actors.answers.archive.library import Library
+from actors.answers.archive.library import PassageLibrary
 from actors.answers.archive.passages import Document
-from actors.answers.archive.shared_embedder import EmbeddedOnce
+from actors.answers.archive.shared_embedder import SharedEmbedder
 from actors.answers.archive.snapshot import MANIFEST, PassageSnapshot
-from actors.answers.archive.snapshot_writer import Meaning, Watch, write_snapshot
+from actors.answers.archive.snapshot_writer import ProgressCallback, WeightedEmbedder, write_snapshot
 from actors.language.embedder import Embedder
 from cluster.artifacts.manifest import Manifest
 from cluster.errors import Fault
 from cluster.secrecy import Signer
 
 _FOLDER = "passages"
-KEPT = 2
+MAX_SNAPSHOTS = 2
 "Snapshots of an app that stay: the newest, and the one before for replicas that still map it."
 
 
-class PassageShelf:
+class PassageSnapshotStore:
     """Snapshots by app below one directory."""
 
     def __init__(
@@ -44,17 +44,17 @@ class PassageShelf:
         "Version -> an embedder that is installed here."
         self._log = structlog.get_logger()
 
-    def open(self, app_id: str) -> tuple[Library, str] | None:
+    def open(self, app_id: str) -> tuple[PassageLibrary, str] | None:
         """Open the newest good snapshot: a library and the product offset it is complete up to.
 
         A damaged one is told of and passed over. Without its embedder a snapshot is searched by words alone.
         """
-        for folder in reversed(self.folders(app_id)):
+        for folder in reversed(self.list_folders(app_id)):
             try:
                 snapshot = PassageSnapshot.open(
-                    folder, signer=self._signer, place=_manifest_of(app_id, folder.name)
+                    folder, signer=self._signer, place=_manifest_path(app_id, folder.name)
                 )
-                segment = snapshot.segment()
+                segment = snapshot.open_segment()
             except Fault as error:
                 self._log.error("passages_refused", app=app_id, folder=folder.name, reason=error.message)
                 continue
@@ -62,25 +62,25 @@ class PassageShelf:
             embedder = snapshot.embedder or self._find_embedder(version)
             if embedder is None:
                 self._log.error("embedder_missing", app=app_id, embedder=version)
-            library = Library(
+            library = PassageLibrary(
                 embedder,
                 base=segment,
                 share=float(snapshot.facts["share"]),
                 base_version=str(snapshot.facts["version"]),
-                writing=self._writing(embedder),
+                writing=self._share_embedder(embedder),
             )
             return library, str(snapshot.facts["offset"])
         return None
 
-    def _writing(self, embedder: Embedder | None) -> Embedder | None:
+    def _share_embedder(self, embedder: Embedder | None) -> Embedder | None:
         """Replicas of this node share what a slow embedder makes."""
         if embedder is None or not getattr(embedder, "is_slow", False):
             return embedder
-        return EmbeddedOnce(embedder, self._root / "embedded", sleep=time.sleep)
+        return SharedEmbedder(embedder, self._root / "embedded", sleep=time.sleep)
 
-    def newest(self, app_id: str) -> int:
+    def newest_sequence(self, app_id: str) -> int:
         """Sequence of the newest snapshot, 0 when there is none."""
-        return max((int(folder.name) for folder in self.folders(app_id)), default=0)
+        return max((int(folder.name) for folder in self.list_folders(app_id)), default=0)
 
     def write(
         self,
@@ -89,8 +89,8 @@ class PassageShelf:
         *,
         offset: str,
         written_at_ms: int,
-        meaning: Meaning | None = None,
-        watch: Watch | None = None,
+        meaning: WeightedEmbedder | None = None,
+        watch: ProgressCallback | None = None,
     ) -> Manifest:
         """Write a snapshot that counts from now on; the ones before the last go.
 
@@ -98,33 +98,33 @@ class PassageShelf:
             Invalid: there are no documents
             Conflict: somebody else wrote one meanwhile
         """
-        sequence = self.newest(app_id) + 1
+        sequence = self.newest_sequence(app_id) + 1
         manifest = write_snapshot(
             documents,
-            self._place(app_id) / f"{sequence:09d}",
+            self._app_folder(app_id) / f"{sequence:09d}",
             offset=offset,
             sequence=sequence,
             written_at_ms=written_at_ms,
             meaning=meaning,
             watch=watch,
             signer=self._signer,
-            place=_manifest_of(app_id, f"{sequence:09d}"),
+            place=_manifest_path(app_id, f"{sequence:09d}"),
         )
-        for folder in self.folders(app_id)[:-KEPT]:
+        for folder in self.list_folders(app_id)[:-MAX_SNAPSHOTS]:
             shutil.rmtree(folder, ignore_errors=True)
         return manifest
 
-    def folders(self, app_id: str) -> list[Path]:
+    def list_folders(self, app_id: str) -> list[Path]:
         """Snapshots of an app, oldest first."""
-        place = self._place(app_id)
+        place = self._app_folder(app_id)
         if not place.is_dir():
             return []
         return sorted(one for one in place.iterdir() if one.is_dir() and one.name.isdigit())
 
-    def _place(self, app_id: str) -> Path:
+    def _app_folder(self, app_id: str) -> Path:
         return self._root / app_id / _FOLDER
 
 
-def _manifest_of(app_id: str, name: str) -> str:
+def _manifest_path(app_id: str, name: str) -> str:
     """Name the place of a snapshot's manifest below the root; its signature holds there only."""
     return f"{app_id}/{_FOLDER}/{name}/{MANIFEST}"

@@ -19,22 +19,27 @@ import numpy as np
 import structlog
 
 from actors.answers.archive.passages import Document
-from actors.answers.archive.segment import Frame, day_of, key_of, language_of
+from actors.answers.archive.segment import SegmentFrame, day_from_date, detect_language, key_from_product_id
 from actors.answers.archive.snapshot import (
     PAPERS,
     SCAN,
     SKETCHES,
-    MappedPapers,
-    bytes_of,
-    save_all,
+    MappedDocuments,
+    document_to_bytes,
     save_array,
+    save_arrays,
     save_embedder,
-    seal,
+    write_manifest,
 )
 from actors.language import latent_embedder
 from actors.language.analysis import Analyzers
 from actors.language.embedder import Embedder
-from actors.retrieval.lexical.passage_term_counts import Tally, joined, tally, weigh
+from actors.retrieval.lexical.passage_term_counts import (
+    PassageTermCounts,
+    build_postings,
+    concatenate_counts,
+    count_terms,
+)
 from actors.vectors.compact import CompactVectors
 from actors.vectors.types import Scores
 from cluster.artifacts.manifest import Manifest
@@ -43,20 +48,20 @@ from cluster.secrecy import Signer
 
 TRAINED_ON = 20_000
 "Passages the built-in embedder learns from."
-_LOT = 5_000
+_BATCH = 5_000
 _ROOM = 1.1
 "Scales leave this much room above the sample's largest values."
 
 
 @dataclass(frozen=True, slots=True)
-class Meaning:
+class WeightedEmbedder:
     """Who makes the vectors and how much they count."""
 
     embedder: Embedder
     share: float
 
 
-Watch = Callable[[str, int], None]
+ProgressCallback = Callable[[str, int], None]
 "Called with a stage and how many documents or passages it has done."
 
 
@@ -67,8 +72,8 @@ def write_snapshot(
     offset: str,
     sequence: int,
     written_at_ms: int,
-    meaning: Meaning | None = None,
-    watch: Watch | None = None,
+    meaning: WeightedEmbedder | None = None,
+    watch: ProgressCallback | None = None,
     signer: Signer | None = None,
     place: str = "",
 ) -> Manifest:
@@ -86,11 +91,11 @@ def write_snapshot(
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     try:
-        work = _Work(part, watch or (lambda stage, count: None))
+        work = _SnapshotWriter(part, watch or (lambda stage, count: None))
         work.read(documents)
         work.embed(meaning)
-        facts = {**work.facts(), "offset": offset}
-        manifest = seal(
+        facts = {**work.manifest_facts(), "offset": offset}
+        manifest = write_manifest(
             part, facts, sequence=sequence, written_at_ms=written_at_ms, signer=signer, place=place
         )
         os.rename(part, folder)
@@ -99,10 +104,10 @@ def write_snapshot(
     return manifest
 
 
-class _Work:
+class _SnapshotWriter:
     """One snapshot on its way."""
 
-    def __init__(self, folder: Path, watch: Watch) -> None:
+    def __init__(self, folder: Path, watch: ProgressCallback) -> None:
         self._folder = folder
         self._watch = watch
         self._log = structlog.get_logger()
@@ -119,42 +124,42 @@ class _Work:
 
     def read(self, documents: Iterable[Document]) -> None:
         """First pass: papers, words, the frame."""
-        tallies: list[Tally] = []
+        tallies: list[PassageTermCounts] = []
         with (self._folder / PAPERS).open("wb") as papers:
-            for lot in _lots(documents, _LOT):
-                tallies.append(tally(self._terms(lot)))
+            for lot in _batches(documents, _BATCH):
+                tallies.append(count_terms(self._terms(lot)))
                 for document in lot:
-                    data = bytes_of(document)
+                    data = document_to_bytes(document)
                     papers.write(data)
-                    self._note(document, len(data))
+                    self._record(document, len(data))
                 self._watch("words", len(self._sizes))
             papers.flush()
             os.fsync(papers.fileno())
         if not self._sizes:
             raise Invalid("there are no articles with text")
-        counted = joined(tallies)
+        counted = concatenate_counts(tallies)
         tallies.clear()
-        save_all(self._folder, "postings", weigh(counted, float(counted.lengths.mean())).arrays())
-        save_all(self._folder, "frame", self._frame().arrays())
+        save_arrays(self._folder, "postings", build_postings(counted, float(counted.lengths.mean())).arrays())
+        save_arrays(self._folder, "frame", self._frame().arrays())
         save_array(self._folder, "papers-at", np.array(self._at, np.int64))
 
-    def embed(self, meaning: Meaning | None) -> None:
+    def embed(self, meaning: WeightedEmbedder | None) -> None:
         """Second pass: vectors."""
         if meaning is None:
             step = max(1, sum(self._sizes) // TRAINED_ON)
             sample = [text for at, text in enumerate(self._texts()) if at % step == 0]
-            meaning = Meaning(latent_embedder.train(sample), latent_embedder.SHARE)
+            meaning = WeightedEmbedder(latent_embedder.train(sample), latent_embedder.SHARE)
             self._watch("trained", len(sample))
         embedder = meaning.embedder
         save_embedder(self._folder, embedder)
         self._embedder, self._share = embedder.version, meaning.share
-        vectors = self._vectors(embedder).sketched()
+        vectors = self._vectors(embedder).with_sketches()
         save_array(self._folder, "vectors-codes", vectors.codes)
         save_array(self._folder, "vectors-scales", vectors.scales)
         vectors.save_scan(self._folder / SCAN)
         vectors.save_sketches(self._folder / SKETCHES)
 
-    def facts(self) -> dict[str, Any]:
+    def manifest_facts(self) -> dict[str, Any]:
         """What the manifest has to say."""
         return {
             "documents": len(self._sizes),
@@ -167,24 +172,24 @@ class _Work:
 
     def _terms(self, lot: Sequence[Document]) -> Iterator[list[int]]:
         for document in lot:
-            language = language_of(document, self._analyzers)
-            analyzer = self._analyzers.of(language)
+            language = detect_language(document, self._analyzers)
+            analyzer = self._analyzers.get(language)
             self._languages[language] += len(document.passages)
             for passage in document.passages:
-                yield analyzer.terms(document.words_of(passage))
+                yield analyzer.terms(document.passage_text(passage))
 
-    def _note(self, document: Document, size: int) -> None:
+    def _record(self, document: Document, size: int) -> None:
         self._at.append(self._at[-1] + size)
         self._sizes.append(len(document.passages))
-        self._keys.append(key_of(document.product_id))
+        self._keys.append(key_from_product_id(document.product_id))
         self._kind.append(self._kinds.setdefault(document.type, len(self._kinds)))
-        self._days.append(day_of(document.published))
+        self._days.append(day_from_date(document.published))
 
-    def _frame(self) -> Frame:
+    def _frame(self) -> SegmentFrame:
         keys = np.array(self._keys, np.uint64)
         places = np.argsort(keys, kind="stable").astype(np.uint32)
         sizes = np.array(self._sizes, np.int64)
-        return Frame(
+        return SegmentFrame(
             owner=np.repeat(np.arange(len(sizes), dtype=np.uint32), sizes),
             first=np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]),
             keys=keys[places],
@@ -195,18 +200,20 @@ class _Work:
 
     def _texts(self) -> Iterator[str]:
         """All passages with their titles, read back."""
-        papers = MappedPapers(np.memmap(self._folder / PAPERS, np.uint8, "r"), np.array(self._at, np.int64))
+        papers = MappedDocuments(
+            np.memmap(self._folder / PAPERS, np.uint8, "r"), np.array(self._at, np.int64)
+        )
         for number in range(len(papers)):
             document = papers.document(number)
             for passage in document.passages:
-                yield document.words_of(passage)
+                yield document.passage_text(passage)
 
     def _vectors(self, embedder: Embedder) -> CompactVectors:
         """Embed all passages; scales come from the first lots, later values beyond them are cut."""
         codes = np.empty((sum(self._sizes), embedder.dimensions), np.int8)
         scales: Scores = np.ones(embedder.dimensions, np.float32)
         done = 0
-        for lot in _lots(self._texts(), _LOT):
+        for lot in _batches(self._texts(), _BATCH):
             vectors = embedder.embed(lot)
             if not done:
                 largest = np.abs(vectors).max(axis=0) * np.float32(_ROOM if len(codes) > len(lot) else 1.0)
@@ -217,7 +224,7 @@ class _Work:
         return CompactVectors(codes, scales)
 
 
-def _lots(things: Iterable[Any], size: int) -> Iterator[list[Any]]:
+def _batches(things: Iterable[Any], size: int) -> Iterator[list[Any]]:
     lot: list[Any] = []
     for thing in things:
         lot.append(thing)

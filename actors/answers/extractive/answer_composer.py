@@ -14,22 +14,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from actors.answers.archive.messages import Snippet
-from actors.answers.extractive.form_evidence import evidence
-from actors.answers.extractive.injection_filter import cleaned, gives_orders
-from actors.answers.extractive.question_analysis import Wanted, read_question
-from actors.answers.extractive.sentence_features import Weighed, leans, weigh
+from actors.answers.extractive.form_evidence import score_form
+from actors.answers.extractive.injection_filter import clean_text, has_instructions
+from actors.answers.extractive.question_analysis import QuestionAnalysis, analyze_question
+from actors.answers.extractive.sentence_features import ScoredSentence, score_sentences, starts_with_reference
 from actors.answers.extractive.sentence_scorer import (
     THRESHOLD,
-    certainty,
-    doubts,
-    is_out_of_question,
-    quality,
-    traits,
+    certainty_features,
+    estimate_certainty,
+    is_unsupported,
+    rank_features,
+    score_quality,
 )
-from actors.answers.extractive.text_tokens import Wording
-from actors.answers.extractive.verify import SUPPORTED, supported
+from actors.answers.extractive.text_tokens import TextTokenizer
+from actors.answers.extractive.verify import MIN_SUPPORT, score_support
 from actors.language.analysis import Analyzers
-from actors.language.analysis import said as words_of
+from actors.language.analysis import split_words as words_of
 
 _READ = 1_000
 "Characters of a question that are looked at."
@@ -38,9 +38,9 @@ _BROAD = frozenset(["", "reason", "manner"])
 "Kinds that one sentence seldom answers whole."
 _MOST = 4
 _LEAST_LEFT = 3
-_LOOKED_AT = 8
+_MAX_RANKED = 8
 "Sentences an answer is chosen from."
-_AS_GOOD = 1.2
+_RELATIVE_QUALITY = 1.2
 "How far behind the best another sentence may be to be shown as well."
 _WIDEST_GAP = 4.0
 _REPEATS = 0.6
@@ -49,12 +49,12 @@ _NO_EVIDENCE = 0.5
 _EVIDENT = 0.7
 _WORTH_OF_FORM = 5.0
 "What evidence of 1 is worth beside what other traits say."
-_SURE_BY_FORM = 0.85
+_FORM_CERTAINTY = 0.85
 "How sure an answer is that is built as one."
 
 
 @dataclass(frozen=True, slots=True)
-class Cited:
+class AnswerSentence:
     """A sentence of an answer and where it stands."""
 
     text: str
@@ -69,17 +69,19 @@ class Cited:
 
 
 @dataclass(frozen=True, slots=True)
-class Composed:
+class ComposedAnswer:
     """An answer, or an honest no."""
 
-    sentences: tuple[Cited, ...] = ()
+    sentences: tuple[AnswerSentence, ...] = ()
     refused: bool = True
     "The passages do not hold the answer; then there are no sentences."
     confidence: float = 0.0
     "0 to 1: how sure it is that the first sentence answers the question."
 
 
-def compose(question: str, snippets: Sequence[Snippet], *, language: str = "", now_ms: int) -> Composed:
+def compose_answer(
+    question: str, snippets: Sequence[Snippet], *, language: str = "", now_ms: int
+) -> ComposedAnswer:
     """Answer a question with sentences of passages, or refuse.
 
     `language` is the question's (ISO 639-1); empty: found out.
@@ -88,131 +90,135 @@ def compose(question: str, snippets: Sequence[Snippet], *, language: str = "", n
         8 ms for ten passages of 150 words, one core
     """
     del now_ms  # what is recent was settled when the passages were found
-    wanted, ranked = rank(question, snippets, language)
+    wanted, ranked = rank_sentences(question, snippets, language)
     if not ranked:
-        return Composed()
-    shows = _shows(wanted, ranked[0][1], snippets)
+        return ComposedAnswer()
+    shows = _score_form(wanted, ranked[0][1], snippets)
     if wanted.form is not None and wanted.form.strict and shows < _NO_EVIDENCE:
-        return Composed()
+        return ComposedAnswer()
     sure = _certainty(wanted, ranked)
     if shows >= _EVIDENT:
-        sure = max(sure, _SURE_BY_FORM)
-    if sure < THRESHOLD or is_out_of_question(wanted, ranked[0][1], snippets):
-        return Composed(confidence=round(min(sure, THRESHOLD), 4))
-    chosen = _chosen(wanted, ranked[:_LOOKED_AT], snippets)
-    shown = _led(chosen, [one for _, one in ranked])
-    cited = tuple(one for one in (_cited(each, snippets) for each in shown) if one)
-    return Composed(cited, not cited, round(sure, 4))
+        sure = max(sure, _FORM_CERTAINTY)
+    if sure < THRESHOLD or is_unsupported(wanted, ranked[0][1], snippets):
+        return ComposedAnswer(confidence=round(min(sure, THRESHOLD), 4))
+    chosen = _select_sentences(wanted, ranked[:_MAX_RANKED], snippets)
+    shown = _add_context(chosen, [one for _, one in ranked])
+    cited = tuple(one for one in (_build_answer_sentence(each, snippets) for each in shown) if one)
+    return ComposedAnswer(cited, not cited, round(sure, 4))
 
 
-def rank(
+def rank_sentences(
     question: str, snippets: Sequence[Snippet], language: str = ""
-) -> tuple[Wanted, list[tuple[float, Weighed]]]:
+) -> tuple[QuestionAnalysis, list[tuple[float, ScoredSentence]]]:
     """Put all sentences in order, the one that answers best first, with what it is worth; the first may be shown."""
-    question = cleaned(question[:_READ])
+    question = clean_text(question[:_READ])
     spoken = language[:2].lower() or _guess_language(question, snippets)
-    wanted = read_question(question, spoken, Wording(spoken))
+    wanted = analyze_question(question, spoken, TextTokenizer(spoken))
     if not wanted.weights:
         return wanted, []
     ranked = [
-        (quality(traits(wanted, one)) + _WORTH_OF_FORM * (_shows(wanted, one, snippets) - _NO_EVIDENCE), one)
-        for one in weigh(wanted, snippets[:_PASSAGES])
+        (
+            score_quality(rank_features(wanted, one))
+            + _WORTH_OF_FORM * (_score_form(wanted, one, snippets) - _NO_EVIDENCE),
+            one,
+        )
+        for one in score_sentences(wanted, snippets[:_PASSAGES])
     ]
     ranked.sort(key=lambda pair: -pair[0])
-    return wanted, _first_shown(ranked)
+    return wanted, _filter_showable(ranked)
 
 
 def _guess_language(question: str, snippets: Sequence[Snippet]) -> str:
     """Guess a question's language by its small words; where it has none (`Define mulch`), by the best passage."""
     analyzers = Analyzers()
-    guessed = analyzers.guess(question)
-    if snippets and len(analyzers.of(guessed).terms(question)) == len(words_of(question)):
-        return analyzers.guess(snippets[0].text[:_READ])
+    guessed = analyzers.detect_language(question)
+    if snippets and len(analyzers.get(guessed).terms(question)) == len(words_of(question)):
+        return analyzers.detect_language(snippets[0].text[:_READ])
     return guessed
 
 
-def _first_shown(ranked: Sequence[tuple[float, Weighed]]) -> list[tuple[float, Weighed]]:
+def _filter_showable(ranked: Sequence[tuple[float, ScoredSentence]]) -> list[tuple[float, ScoredSentence]]:
     """Leave out what must not be shown among the first; only those are looked at."""
-    first: list[tuple[float, Weighed]] = []
+    first: list[tuple[float, ScoredSentence]] = []
     for at, pair in enumerate(ranked):
-        if len(first) == _LOOKED_AT:
+        if len(first) == _MAX_RANKED:
             return [*first, *ranked[at:]]
-        if _may_be_shown(pair[1]):
+        if _is_showable(pair[1]):
             first.append(pair)
     return first
 
 
-def _shows(wanted: Wanted, one: Weighed, snippets: Sequence[Snippet]) -> float:
+def _score_form(wanted: QuestionAnalysis, one: ScoredSentence, snippets: Sequence[Snippet]) -> float:
     """Rate how surely a sentence is built like an answer to a plain question; neutral for any other question."""
     if wanted.form is None:
         return _NO_EVIDENCE
-    return evidence(wanted.form, one, wanted.wording, snippets[one.snippet].title)
+    return score_form(wanted.form, one, wanted.tokenizer, snippets[one.snippet].title)
 
 
-def _may_be_shown(one: Weighed) -> bool:
+def _is_showable(one: ScoredSentence) -> bool:
     text = one.sentence.text
-    plain = cleaned(text)
+    plain = clean_text(text)
     if plain != text and len(plain.split()) < _LEAST_LEFT:
         return False  # nearly nothing but markup
-    return len(one.words) > 1 and not text.rstrip("\"”»'").endswith("?") and not gives_orders(text)
+    return len(one.words) > 1 and not text.rstrip("\"”»'").endswith("?") and not has_instructions(text)
 
 
-def _certainty(wanted: Wanted, ranked: Sequence[tuple[float, Weighed]]) -> float:
+def _certainty(wanted: QuestionAnalysis, ranked: Sequence[tuple[float, ScoredSentence]]) -> float:
     best = ranked[0][1]
     gap = ranked[0][0] - ranked[1][0] if len(ranked) > 1 else _WIDEST_GAP
-    return certainty({**traits(wanted, best), **doubts(wanted, best, gap)})
+    return estimate_certainty({**rank_features(wanted, best), **certainty_features(wanted, best, gap)})
 
 
 # --- which sentences ------------------------------------------------------------------------------------------------
 
 
-def _chosen(
-    wanted: Wanted, ranked: Sequence[tuple[float, Weighed]], snippets: Sequence[Snippet]
-) -> list[Weighed]:
+def _select_sentences(
+    wanted: QuestionAnalysis, ranked: Sequence[tuple[float, ScoredSentence]], snippets: Sequence[Snippet]
+) -> list[ScoredSentence]:
     """Take the best, and others that are nearly as good and say something else."""
-    limit = _MOST if wanted.kind in _BROAD else 1
+    limit = _MOST if wanted.answer_type in _BROAD else 1
     first, best = ranked[0]
     chosen = [best]
     for value, one in ranked[1:]:
-        if len(chosen) >= limit or value < first - _AS_GOOD:
+        if len(chosen) >= limit or value < first - _RELATIVE_QUALITY:
             break
-        if _shows(wanted, one, snippets) < _NO_EVIDENCE:
+        if _score_form(wanted, one, snippets) < _NO_EVIDENCE:
             continue
-        if one.facts.own > 0 and not any(_repeats(one, other) for other in chosen):
+        if one.features.in_sentence > 0 and not any(_repeats(one, other) for other in chosen):
             chosen.append(one)
     return chosen
 
 
-def _repeats(one: Weighed, other: Weighed) -> bool:
+def _repeats(one: ScoredSentence, other: ScoredSentence) -> bool:
     """Do two sentences say nearly the same?"""
     left, right = {word.stem for word in one.words}, {word.stem for word in other.words}
     return len(left & right) >= _REPEATS * min(len(left), len(right))
 
 
-def _led(chosen: Sequence[Weighed], weighed: Sequence[Weighed]) -> list[Weighed]:
+def _add_context(chosen: Sequence[ScoredSentence], weighed: Sequence[ScoredSentence]) -> list[ScoredSentence]:
     """Put the sentence before in front of one that leans on it; what belongs to one passage stays in its order."""
-    at = {(one.snippet, one.number): one for one in weighed}
-    shown: dict[tuple[int, int], Weighed] = {}
+    at = {(one.snippet, one.sentence_number): one for one in weighed}
+    shown: dict[tuple[int, int], ScoredSentence] = {}
     passages = list(dict.fromkeys(one.snippet for one in chosen))
     for passage in passages:
-        numbers = {one.number for one in chosen if one.snippet == passage}
+        numbers = {one.sentence_number for one in chosen if one.snippet == passage}
         for number in sorted(numbers):
             before = at.get((passage, number - 1))
             if (
                 before
                 and number - 1 not in numbers
-                and _may_be_shown(before)
-                and leans(at[passage, number].sentence.text)
+                and _is_showable(before)
+                and starts_with_reference(at[passage, number].sentence.text)
             ):
                 shown[passage, number - 1] = before
             shown[passage, number] = at[passage, number]
     return list(shown.values())
 
 
-def _cited(one: Weighed, snippets: Sequence[Snippet]) -> Cited | None:
-    text = cleaned(one.sentence.text)
+def _build_answer_sentence(one: ScoredSentence, snippets: Sequence[Snippet]) -> AnswerSentence | None:
+    text = clean_text(one.sentence.text)
     passage = snippets[one.snippet].text
-    support = 1.0 if text == one.sentence.text else supported(text, cleaned(passage))
-    if not text or support < SUPPORTED:
+    support = 1.0 if text == one.sentence.text else score_support(text, clean_text(passage))
+    if not text or support < MIN_SUPPORT:
         return None
-    return Cited(text, one.snippet, one.sentence.start, one.sentence.end, support)
+    return AnswerSentence(text, one.snippet, one.sentence.start, one.sentence.end, support)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-ASKS: Mapping[str, tuple[tuple[str, re.Pattern[str]], ...]] = {
+PATTERNS: Mapping[str, tuple[tuple[str, re.Pattern[str]], ...]] = {
     "en": (
         ("reason", re.compile(
             r"\bwhy\b|\bwhat (?:was|is|were) the (?:reason|cause|source)|\bwhat caused|how come\b"
@@ -158,6 +158,8 @@ ASKS: Mapping[str, tuple[tuple[str, re.Pattern[str]], ...]] = {
 "Language -> kinds in the order they are tried."
 
 
-def kind_asked(question: str, language: str) -> str:
+def classify_question(question: str, language: str) -> str:
     """Say what kind of thing is asked for; empty: nothing in particular."""
-    return next((kind for kind, pattern in ASKS.get(language, ASKS["en"]) if pattern.search(question)), "")
+    return next(
+        (kind for kind, pattern in PATTERNS.get(language, PATTERNS["en"]) if pattern.search(question)), ""
+    )

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from types import MappingProxyType
 
-Spot = tuple[int, int]
+CharSpan = tuple[int, int]
 "Where something stands in a sentence."
 
 _WORD = re.compile(r"\d{1,15}(?:[.,:]\d{1,15}){0,4}|[^\W\d_]{1,40}|[%$€£¥°“\"]")
@@ -59,7 +59,7 @@ _UNIT_OF = MappingProxyType(
         for word in text.split()
     }
 )
-_BEHIND = 4
+_UNIT_DISTANCE = 4
 "How many words behind a number its unit may stand: `two and a half million crowns`."
 _JOINS_TEXT = """
 and a half million billion trillion hundred thousand millionen millones de of cubic square
@@ -113,7 +113,7 @@ _PAIRED_TEXT = """
 in at near from off on outside inside beneath under to into
 """
 _PAIRED = frozenset(_PAIRED_TEXT.split())
-_OWN = frozenset(["a", "an", "the", "its", "his", "her", "their"])
+_ARTICLES = frozenset(["a", "an", "the", "its", "his", "her", "their"])
 _ENDS = ("ers", "er", "ors", "or", "ists", "ist", "ians", "ian", "nurse", "nurses", "ees")
 _PEOPLE_TEXT = """
 man woman men women people person children boy girl father mother son daughter wife husband king queen
@@ -129,16 +129,16 @@ _LINKS = frozenset(_LINKS_TEXT.split())
 _LINK = re.compile(r"\s{1,2}(?:([\w&]{1,3})\s{1,2})?(?:the\s)?\Z")
 
 
-def numbers(sentence: str) -> list[Spot]:
+def find_numbers(sentence: str) -> list[CharSpan]:
     """Find the numbers, in digits or words."""
-    return [spot for word, spot in words_at(sentence) if _is_number(word)]
+    return [spot for word, spot in split_words(sentence) if _is_number(word)]
 
 
-def spots(kind: str, sentence: str) -> list[Spot]:
+def find_entities(kind: str, sentence: str) -> list[CharSpan]:
     """Find what is of a kind: money, length, duration, share, temperature, speed, age, time, reason, place ..."""
-    words = words_at(sentence)
+    words = split_words(sentence)
     if kind in _UNITS:
-        found = list(_measured(words, kind))
+        found = list(_find_measures(words, kind))
         if kind == "share":
             found += [spot for word, spot in words if word.lower() in _SHARES]
         if kind == "duration":
@@ -147,18 +147,18 @@ def spots(kind: str, sentence: str) -> list[Spot]:
     if kind == "time":
         return [spot for word, spot in words if _is_time(word)]
     if kind == "age":
-        return list(_aged(sentence, words))
+        return list(_find_ages(sentence, words))
     if kind == "speed":
-        return list(_fast(words))
+        return list(_find_speeds(words))
     chosen = {"strong reason": _STRONG, "reason": _WEAK, "manner": _BY}.get(kind)
     if chosen is not None:
         return [spot for word, spot in words if word.lower() in chosen]
-    return list(_placed(words, kind == "there"))
+    return list(_find_places(words, kind == "there"))
 
 
-def names_at(sentence: str) -> list[Spot]:
+def find_name_spans(sentence: str) -> list[CharSpan]:
     """Find stretches that are written like names."""
-    found: list[Spot] = []
+    found: list[CharSpan] = []
     for match in _NAME.finditer(sentence):
         start, end = match.start(), match.end()
         if end - start > 2 and match[0].endswith((".", "’", "'")):
@@ -176,16 +176,16 @@ def names_at(sentence: str) -> list[Spot]:
     return found
 
 
-def trade(sentence: str) -> Spot | None:
+def find_role(sentence: str) -> CharSpan | None:
     """Find the first word for somebody: a trade, a body of people."""
-    for word, spot in words_at(sentence):
+    for word, spot in split_words(sentence):
         small = word.lower()
         if small in _PEOPLE or (len(small) > 5 and small.endswith(_ENDS)):
             return spot
     return None
 
 
-def words_at(sentence: str) -> list[tuple[str, Spot]]:
+def split_words(sentence: str) -> list[tuple[str, CharSpan]]:
     """Cut a sentence into all its words, with their places."""
     return [(match[0], match.span()) for match in _WORD.finditer(sentence)]
 
@@ -216,7 +216,7 @@ def _is_clock(word: str) -> bool:
     return len(minute) == 2 and hour.isdecimal() and len(hour) <= 2 and minute.isdecimal() and minute < "60"
 
 
-def _measured(words: list[tuple[str, Spot]], kind: str) -> Iterator[Spot]:
+def _find_measures(words: list[tuple[str, CharSpan]], kind: str) -> Iterator[CharSpan]:
     """Find numbers with a unit of a kind right behind them, one other word between at most."""
     for at, (word, (start, _)) in enumerate(words):
         if word in _SIGNS and kind == "money" and at + 1 < len(words) and _is_number(words[at + 1][0]):
@@ -224,7 +224,7 @@ def _measured(words: list[tuple[str, Spot]], kind: str) -> Iterator[Spot]:
         if not _is_number(word):
             continue
         others = 0
-        for unit, (_, end) in words[at + 1 : at + 1 + _BEHIND]:
+        for unit, (_, end) in words[at + 1 : at + 1 + _UNIT_DISTANCE]:
             small = unit.lower()
             if kind in _UNIT_OF.get(small, ()):
                 yield start, end
@@ -238,7 +238,7 @@ def _measured(words: list[tuple[str, Spot]], kind: str) -> Iterator[Spot]:
 _SIGNS = frozenset("$€£¥")
 
 
-def _aged(sentence: str, words: list[tuple[str, Spot]]) -> Iterator[Spot]:
+def _find_ages(sentence: str, words: list[tuple[str, CharSpan]]) -> Iterator[CharSpan]:
     """Find ages: `Volk, 58, won`, `aged 51`, `9,600 years old`, `at the age of four`."""
     for at, (word, (start, end)) in enumerate(words):
         small = word.lower()
@@ -252,7 +252,7 @@ def _aged(sentence: str, words: list[tuple[str, Spot]]) -> Iterator[Spot]:
             yield start, end
 
 
-def _fast(words: list[tuple[str, Spot]]) -> Iterator[Spot]:
+def _find_speeds(words: list[tuple[str, CharSpan]]) -> Iterator[CharSpan]:
     for (word, (start, _)), (other, (_, end)) in pairwise(words):
         if word.lower() in _PER and other.lower() in _CLOCK:
             yield start, end
@@ -263,13 +263,13 @@ _PER = frozenset(["an", "per", "por", "pro", "par", "a", "l", "km", "m"])
 _CLOCK = frozenset(["hour", "second", "hora", "segundo", "stunde", "sekunde", "heure", "h", "s"])
 
 
-def _placed(words: list[tuple[str, Spot]], is_plain: bool) -> Iterator[Spot]:
+def _find_places(words: list[tuple[str, CharSpan]], is_plain: bool) -> Iterator[CharSpan]:
     """Find `in Tolvik`, `off the coast of Velmora`; plain: `in a former swimming pool`."""
     for at, (word, (start, _)) in enumerate(words):
         small = word.lower()
         following = words[at + 1 : at + 5]
         if is_plain:
-            if small in _PAIRED and len(following) > 1 and following[0][0].lower() in _OWN:
+            if small in _PAIRED and len(following) > 1 and following[0][0].lower() in _ARTICLES:
                 yield start, following[1][1][1]
         elif small in _PLACES:
             for other, (_, end) in following:

@@ -6,19 +6,19 @@ import re
 from collections.abc import Iterator, Sequence
 
 from actors.answers.archive.messages import Snippet
-from actors.answers.extractive.entity_patterns import Spot, names_at
-from actors.answers.extractive.injection_filter import cleaned, gives_orders
-from actors.answers.extractive.question_generation import questions_of
-from actors.answers.extractive.sentences import sentences
+from actors.answers.extractive.entity_patterns import CharSpan, find_name_spans
+from actors.answers.extractive.injection_filter import clean_text, has_instructions
+from actors.answers.extractive.question_generation import generate_questions
+from actors.answers.extractive.sentences import split_sentences
 from actors.language.analysis import Analyzers
 from actors.language.stopwords import STOP_WORDS
-from actors.language.tokens import words as words_of
+from actors.language.tokens import tokenize as words_of
 
 _PARENTS = 3
 _LONGEST = 600
 _MOST_RELATED = 8
-_LOOKED_AT = 6
-_ALIKE = 0.6
+_MAX_PASSAGES = 6
+_DUPLICATE_SHARE = 0.6
 _STEM = 4
 "Letters by which words of two questions are compared: endings differ."
 _FAITHFUL = 0.7
@@ -70,24 +70,24 @@ _ASKS = re.compile(
 )
 
 
-def follow_up(question: str, parents: Sequence[str]) -> str:
+def resolve_followup(question: str, parents: Sequence[str]) -> str:
     """Make a follow-up understandable without the questions before it; `parents` oldest first.
 
     A question that stands for itself stays as it is. English, Spanish and German pronouns and omitted subjects are
     resolved; a subject that fits nowhere in the sentence stands behind it in parentheses.
     """
-    asked = cleaned(question[:_LONGEST])
+    asked = clean_text(question[:_LONGEST])
     before = ""
-    for parent in [cleaned(one[:_LONGEST]) for one in parents[-_PARENTS:]]:
+    for parent in [clean_text(one[:_LONGEST]) for one in parents[-_PARENTS:]]:
         if parent:
-            before = _resolved(parent, before) if before else parent
-    return _resolved(asked, before) if asked and before else asked
+            before = _resolve_references(parent, before) if before else parent
+    return _resolve_references(asked, before) if asked and before else asked
 
 
-def checked_rewriting(written: str, question: str, parents: Sequence[str]) -> str:
+def validate_rewriting(written: str, question: str, parents: Sequence[str]) -> str:
     """Return a model's rewriting of a follow-up when it is one question in the words of the questions; else empty."""
-    text = cleaned(written.strip().strip('"“”'))
-    if not text or len(text) > _LONGEST or "\n" in written.strip() or gives_orders(written):
+    text = clean_text(written.strip().strip('"“”'))
+    if not text or len(text) > _LONGEST or "\n" in written.strip() or has_instructions(written):
         return ""
     begins = {word[:_STEM] for one in (question, *parents) for word in words_of(one)}
     own = [word for word in words_of(text) if len(word) >= _STEM]
@@ -95,26 +95,26 @@ def checked_rewriting(written: str, question: str, parents: Sequence[str]) -> st
     return text if own and known >= _FAITHFUL * len(own) else ""
 
 
-def _resolved(asked: str, before: str) -> str:
+def _resolve_references(asked: str, before: str) -> str:
     if (linked := _LINKED.match(asked)) and not _ALONE.match(asked.lstrip("¿ ")):
         # "and how do I prune them?" asks something else of the same subject: it is no other subject
         asked = linked["opens"] + linked["rest"][0].upper() + linked["rest"][1:]
     elif match := _NEXT.match(asked.lstrip("¿¡ ")):
-        return _exchanged(next(group for group in match.groups() if group).strip(), before)
-    subject = topic(before)
-    is_measure = _MEASURE.match(asked) and not _names(before)
+        return _replace_topic(next(group for group in match.groups() if group).strip(), before)
+    subject = extract_topic(before)
+    is_measure = _MEASURE.match(asked) and not _find_names(before)
     if _ALONE.match(asked) or is_measure or (not subject and len(asked.split()) < _SHORT):
         return f"{asked.rstrip('? ')}: {before}"
     if not subject:
         return asked
-    if _PERSON.search(asked) and _WHO_DID.match(before):
+    if _PERSON.search(asked) and _AGENT_QUESTION.match(before):
         # somebody was asked for: only the question before says who is meant
         return f"{asked.rstrip('? ')} ({before.rstrip('? ')})?"
     if not _DUMMY.search(asked):
-        replaced = _pointed(asked, subject)
+        replaced = _replace_pronoun(asked, subject)
         if replaced != asked:
             return replaced
-    stands_alone = bool(_names(asked)) or len(asked.split()) > 6
+    stands_alone = bool(_find_names(asked)) or len(asked.split()) > 6
     if _POINTS_GERMAN.search(asked) and not _ASKS_ENGLISH.match(asked):
         return _POINTS_GERMAN.sub(lambda _: subject, asked, count=1)
     points = _POINTS_ELSEWHERE.search(asked) or _POINTS_SPANISH.search(asked)
@@ -150,12 +150,12 @@ _MEASURE = re.compile(r"^(?:how|wie)\s+\w+\s*\??$", re.IGNORECASE)
 "*How deep?* asks for a part of the question before."
 _SHORT = 5
 _PERSON = re.compile(r"\b(?:he|she|they|him|them|his|her|their)\b", re.IGNORECASE)
-_WHO_DID = re.compile(
+_AGENT_QUESTION = re.compile(
     r"^(?:who|whom|whose)\s+(?!(?:is|was|are|were)\s+(?:the|an?)\b|(?:is|was)\s+[A-Z])", re.IGNORECASE
 )
 
 
-def _pointed(asked: str, subject: str) -> str:
+def _replace_pronoun(asked: str, subject: str) -> str:
     """Put what is meant where a pronoun points at it: the first one, names beside it are left alone."""
     if match := _OWNED.search(asked):
         owner = f"{subject}'" if subject.endswith("s") else f"{subject}'s"
@@ -205,14 +205,14 @@ _VERBS = frozenset(
 )
 
 
-def _exchanged(wanted: str, before: str) -> str:
+def _replace_topic(wanted: str, before: str) -> str:
     """Ask the question before of something else: a year for a year, a name for a name."""
     bare = re.sub(r"^(?:in|for|at|on|from|to|für|en|para|pour)\s+", "", wanted, flags=re.IGNORECASE)
-    subject = topic(before)
+    subject = extract_topic(before)
     if _YEAR.fullmatch(bare) and _YEAR.search(before):
         return _YEAR.sub(bare, before, count=1)
-    own = _names(before)
-    if own and _names(f"x {bare}"):
+    own = _find_names(before)
+    if own and _find_names(f"x {bare}"):
         last = own[-1]
         return before[: last[0]] + bare + before[last[1] :]
     if _YEAR.fullmatch(bare):
@@ -235,24 +235,24 @@ _LEAD = re.compile(
 "What belongs to a name and stands before it: *the mayor of* Obermoos."
 
 
-def topic(question: str) -> str:
+def extract_topic(question: str) -> str:
     """Say what a question is about: its longest stretch around names, else what follows its verb."""
     rest = _ASKS.sub("", question, count=1).strip(" ?.!¿")
-    named = _names(f"x {rest}")
+    named = _find_names(f"x {rest}")
     if named:
         first, last = named[0][0] - 2, named[-1][1] - 2
         before = _LEAD.search(rest[:first])
         start = before.start() if before else first
         if len(named) > 1 and len(rest[first:last].split()) > 8:
             last = named[0][1] - 2
-        return rest[start:last].strip() + _behind(rest[last:])
+        return rest[start:last].strip() + _noun_after(rest[last:])
     phrase = re.search(
         r"\b(?:the|an?|der|die|das|ein|eine|la|el|los|las|un|una|le|les|une)\s+((?:[\w’'-]+\s*){1,4})", rest
     )
     if phrase:
-        return _noun(phrase[0])
+        return _leading_noun(phrase[0])
     bare = _BARE.match(rest) or _BARE_SPANISH.match(rest)
-    return _noun(next(group for group in bare.groups() if group)) if bare else ""
+    return _leading_noun(next(group for group in bare.groups() if group)) if bare else ""
 
 
 _BARE = re.compile(
@@ -267,7 +267,7 @@ _BARE_SPANISH = re.compile(
 )
 
 
-def _behind(rest: str) -> str:
+def _noun_after(rest: str) -> str:
     """Take the noun that follows a name: the Kaltbach *tunnel*, Dell's *ban*."""
     match = re.match(r"(?:['’]s?)?\s[a-zà-ÿ-]+", rest)
     if match is None:
@@ -286,7 +286,7 @@ _DONE = re.compile(
 )
 
 
-def _noun(phrase: str) -> str:
+def _leading_noun(phrase: str) -> str:
     """Cut a stretch of words at the first that cannot belong to its noun."""
     kept = phrase.split()[:1]
     for word in phrase.split()[1:]:
@@ -297,10 +297,10 @@ def _noun(phrase: str) -> str:
     return " ".join(kept).removesuffix(" of")
 
 
-def _names(text: str) -> list[Spot]:
+def _find_names(text: str) -> list[CharSpan]:
     return [
         (start, end)
-        for start, end in names_at(text)
+        for start, end in find_name_spans(text)
         if text[:start].strip("¿¡ ") and text[start:end] not in ("I", "I'm")
     ]
 
@@ -308,14 +308,18 @@ def _names(text: str) -> list[Spot]:
 # --- what else could be asked ---------------------------------------------------------------------------------------
 
 
-def related(question: str, snippets: Sequence[Snippet], looked_at: int = _LOOKED_AT) -> tuple[str, ...]:
+def generate_related_questions(
+    question: str, snippets: Sequence[Snippet], looked_at: int = _MAX_PASSAGES
+) -> tuple[str, ...]:
     """Say what else could be asked that these passages answer; best passages first, none asks the same twice."""
     asked = [set(words_of(question))]
     found: list[str] = []
-    is_english = Analyzers().guess(" ".join(snippet.text[:400] for snippet in snippets[:3])) == "en"
-    for one in _questions(snippets[:looked_at], is_english):
+    is_english = Analyzers().detect_language(" ".join(snippet.text[:400] for snippet in snippets[:3])) == "en"
+    for one in _generate_candidates(snippets[:looked_at], is_english):
         said = set(words_of(one))
-        if len(said) > 2 and all(len(said & other) < _ALIKE * min(len(said), len(other)) for other in asked):
+        if len(said) > 2 and all(
+            len(said & other) < _DUPLICATE_SHARE * min(len(said), len(other)) for other in asked
+        ):
             asked.append(said)
             found.append(one)
             if len(found) >= _MOST_RELATED:
@@ -323,15 +327,15 @@ def related(question: str, snippets: Sequence[Snippet], looked_at: int = _LOOKED
     return tuple(found)
 
 
-def _questions(snippets: Sequence[Snippet], is_english: bool) -> Iterator[str]:
+def _generate_candidates(snippets: Sequence[Snippet], is_english: bool) -> Iterator[str]:
     for snippet in snippets:
         for heading in (snippet.child_title, snippet.title):
-            plain = cleaned(heading)
-            if plain.endswith("?") and len(plain.split()) > 2 and not gives_orders(plain):
+            plain = clean_text(heading)
+            if plain.endswith("?") and len(plain.split()) > 2 and not has_instructions(plain):
                 yield plain
         if not is_english:
             continue
-        for sentence in sentences(snippet.text):
-            plain = cleaned(sentence.text)
-            if not gives_orders(sentence.text):
-                yield from questions_of(plain)
+        for sentence in split_sentences(snippet.text):
+            plain = clean_text(sentence.text)
+            if not has_instructions(sentence.text):
+                yield from generate_questions(plain)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from actors.answers.extractive.question_forms import QuestionForm
-from actors.answers.extractive.sentence_features import Weighed
-from actors.answers.extractive.text_tokens import Wording
-from actors.answers.extractive.word_lists import WordLists, word_lists
+from actors.answers.extractive.sentence_features import ScoredSentence
+from actors.answers.extractive.text_tokens import TextTokenizer
+from actors.answers.extractive.word_lists import WordLists, load_word_lists
 
 _TOKEN = re.compile(r"[^\W_]{1,60}|[,;:()–—“”„\"«»]")
 _MOST_TOKENS = 120
@@ -27,12 +27,12 @@ _SAME = 0.75
 _SAME_VERB = 0.6
 "As near as this, a word is the verb that is asked for; a participle is a compound of it (`gepflückt`)."
 _NAMES_SOMEBODY = 0.35
-ABOUT = 0.7
+NEUTRAL = 0.7
 "Share of the question that must be said in a sentence, or in front of one that leans on it."
 
 
 @dataclass(frozen=True, slots=True)
-class _Cut:
+class _TokenizedSentence:
     """A sentence in words and marks."""
 
     words: tuple[str, ...]
@@ -42,52 +42,59 @@ class _Cut:
     "Empty for marks and words that say nothing."
 
 
-def evidence(form: QuestionForm, one: Weighed, wording: Wording, title: str) -> float:
+def score_form(form: QuestionForm, one: ScoredSentence, wording: TextTokenizer, title: str) -> float:
     """Rate from 0 to 1 how surely a sentence is built like an answer; 0.5 where nobody can tell."""
-    lists = word_lists(wording.language)
+    lists = load_word_lists(wording.language)
     if lists is None:
         return 0.5
-    cut = _cut(one.sentence.text, wording)
+    cut = _tokenize(one.sentence.text, wording)
     subject = tuple(filter(None, map(wording.stem, form.subject)))
     if not subject:
         return 0.5
     if form.kind == "definition":
-        return max(_defines(cut, subject, lists), _defines_title(cut, subject, lists, one, title, wording))
+        return max(
+            _score_definition(cut, subject, lists),
+            _score_titled_definition(cut, subject, lists, one, title, wording),
+        )
     if form.kind == "agent":
-        return _acts(cut, form.subject[0], one, wording, lists)
-    leans = one.facts.leans or float(cut.small[:1] != () and cut.small[0] in lists.pronouns)
-    if one.facts.own + leans * (one.facts.title + one.facts.before) < ABOUT and form.kind != "effect":
+        return _score_agent(cut, form.subject[0], one, wording, lists)
+    leans = one.features.has_reference or float(cut.small[:1] != () and cut.small[0] in lists.pronouns)
+    if (
+        one.features.in_sentence + leans * (one.features.title + one.features.before) < NEUTRAL
+        and form.kind != "effect"
+    ):
         return 0.0
     if form.kind == "deeds":
-        return _does(cut, subject, lists)
+        return _score_action(cut, subject, lists)
     if form.kind == "effect":
         acted_on = all(
-            wording.found(stem, cut.stems) >= _SAME for stem in filter(None, map(wording.stem, form.rest))
+            wording.best_similarity(stem, cut.stems) >= _SAME
+            for stem in filter(None, map(wording.stem, form.rest))
         )
-        return 0.6 if acted_on and not _defines(cut, subject, lists) else 0.0
-    return 1.0 if any(_has_cue(cut.small, cue) for cue in _cues(wording.language, form.kind)) else 0.0
+        return 0.6 if acted_on and not _score_definition(cut, subject, lists) else 0.0
+    return 1.0 if any(_has_cue(cut.small, cue) for cue in _load_cues(wording.language, form.kind)) else 0.0
 
 
-def _cut(text: str, wording: Wording) -> _Cut:
+def _tokenize(text: str, wording: TextTokenizer) -> _TokenizedSentence:
     words = tuple(_TOKEN.findall(text)[:_MOST_TOKENS])
     stems = tuple("" if word in _MARKS else wording.stem(word) for word in words)
-    return _Cut(words, tuple(word.lower() for word in words), stems)
+    return _TokenizedSentence(words, tuple(word.lower() for word in words), stems)
 
 
 # --- definitions ----------------------------------------------------------------------------------------------------
 
 
-def _defines(cut: _Cut, subject: Sequence[str], lists: WordLists) -> float:
+def _score_definition(cut: _TokenizedSentence, subject: Sequence[str], lists: WordLists) -> float:
     best = 0.0
-    for start, end in _places(cut, subject):
+    for start, end in _find_subject(cut, subject):
         begins = _begins_clause(cut, start, lists)
         if begins:
-            best = max(best, _by_copula(cut, end, lists), _by_colon(cut, start, end, lists))
-        best = max(best, _by_apposition(cut, end, lists), _by_name(cut, start, lists))
+            best = max(best, _score_copula(cut, end, lists), _score_colon(cut, start, end, lists))
+        best = max(best, _score_apposition(cut, end, lists), _score_naming(cut, start, lists))
     return best
 
 
-def _places(cut: _Cut, subject: Sequence[str]) -> Iterator[tuple[int, int]]:
+def _find_subject(cut: _TokenizedSentence, subject: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Find where the subject stands; words that say nothing may stand inside it (`a layer of mulch`)."""
     at = [place for place, stem in enumerate(cut.stems) if stem]
     size = len(subject)
@@ -99,7 +106,7 @@ def _places(cut: _Cut, subject: Sequence[str]) -> Iterator[tuple[int, int]]:
             yield places[0], places[-1] + 1
 
 
-def _before(cut: _Cut, start: int, lists: WordLists) -> tuple[int, str]:
+def _step_before(cut: _TokenizedSentence, start: int, lists: WordLists) -> tuple[int, str]:
     """Step over quotation marks and one article; return the place before them and the article."""
     at, article = start - 1, ""
     while at >= 0 and cut.words[at] in _QUOTES:
@@ -112,12 +119,12 @@ def _before(cut: _Cut, start: int, lists: WordLists) -> tuple[int, str]:
     return at, article
 
 
-def _begins_clause(cut: _Cut, start: int, lists: WordLists) -> bool:
-    at, _ = _before(cut, start, lists)
+def _begins_clause(cut: _TokenizedSentence, start: int, lists: WordLists) -> bool:
+    at, _ = _step_before(cut, start, lists)
     return at < 0 or cut.words[at] in _CLAUSE
 
 
-def _after(cut: _Cut, end: int) -> int:
+def _step_after(cut: _TokenizedSentence, end: int) -> int:
     """Step over a closing quotation mark and an aside between commas or brackets."""
     while end < len(cut.words) and cut.words[end] in _QUOTES:
         end += 1
@@ -129,9 +136,9 @@ def _after(cut: _Cut, end: int) -> int:
     return end
 
 
-def _by_copula(cut: _Cut, end: int, lists: WordLists) -> float:
+def _score_copula(cut: _TokenizedSentence, end: int, lists: WordLists) -> float:
     """`mulch is a layer`, `kefir, also known as ..., is a drink`; not `kilns are sold`."""
-    at = _after(cut, end)
+    at = _step_after(cut, end)
     if at >= len(cut.words) or cut.small[at] not in lists.copulas:
         return 0.0
     at += 1
@@ -151,22 +158,22 @@ def _by_copula(cut: _Cut, end: int, lists: WordLists) -> float:
     return 0.7
 
 
-def _by_colon(cut: _Cut, start: int, end: int, lists: WordLists) -> float:
-    at, _ = _before(cut, start, lists)
+def _score_colon(cut: _TokenizedSentence, start: int, end: int, lists: WordLists) -> float:
+    at, _ = _step_before(cut, start, lists)
     follows = len(cut.words) - end > 3 and cut.words[end] in (":", "–", "—")
     return 0.8 if at < 0 and follows else 0.0
 
 
-def _by_apposition(cut: _Cut, end: int, lists: WordLists) -> float:
+def _score_apposition(cut: _TokenizedSentence, end: int, lists: WordLists) -> float:
     """`a sextant, an instrument with two mirrors`."""
     if end + 2 >= len(cut.words) or cut.words[end] not in (",", "(", "–", "—"):
         return 0.0
     return 0.9 if cut.small[end + 1] in lists.indefinite else 0.0
 
 
-def _by_name(cut: _Cut, start: int, lists: WordLists) -> float:
+def _score_naming(cut: _TokenizedSentence, start: int, lists: WordLists) -> float:
     """`called a pound`, `als Watt bezeichnet man`, `se llama acequia`."""
-    at, article = _before(cut, start, lists)
+    at, article = _step_before(cut, start, lists)
     has_marker = at >= 0 and cut.small[at] in lists.naming_before
     for place, word in enumerate(cut.small):
         if word not in lists.naming:
@@ -180,13 +187,18 @@ def _by_name(cut: _Cut, start: int, lists: WordLists) -> float:
     return 0.0
 
 
-def _defines_title(
-    cut: _Cut, subject: Sequence[str], lists: WordLists, one: Weighed, title: str, wording: Wording
+def _score_titled_definition(
+    cut: _TokenizedSentence,
+    subject: Sequence[str],
+    lists: WordLists,
+    one: ScoredSentence,
+    title: str,
+    wording: TextTokenizer,
 ) -> float:
     """Under the heading of the very word: `A layer of ...`, `It is a layer of ...`."""
-    if one.number or len(cut.words) < 3:
+    if one.sentence_number or len(cut.words) < 3:
         return 0.0
-    if tuple(word.stem for word in wording.words(title)) != tuple(subject):
+    if tuple(word.stem for word in wording.tokenize(title)) != tuple(subject):
         return 0.0
     if cut.small[0] in lists.indefinite:
         return 0.7
@@ -197,25 +209,27 @@ def _defines_title(
 # --- other forms ----------------------------------------------------------------------------------------------------
 
 
-def _does(cut: _Cut, subject: Sequence[str], lists: WordLists) -> float:
+def _score_action(cut: _TokenizedSentence, subject: Sequence[str], lists: WordLists) -> float:
     """`a farrier trims hooves`, `a farrier is a craftsman who trims hooves`; not `Quill is the farrier`."""
-    for start, end in _places(cut, subject):
-        before, article = _before(cut, start, lists)
+    for start, end in _find_subject(cut, subject):
+        before, article = _step_before(cut, start, lists)
         if before >= 0 or end >= len(cut.words) or not (article in lists.indefinite or not article):
             continue
         if cut.small[end] not in lists.copulas:
             return 0.9 if cut.words[end] not in _MARKS else 0.5
-        if any(_has_cue(cut.small[end:], cue) for cue in _cues_of(lists, "relative")):
+        if any(_has_cue(cut.small[end:], cue) for cue in _parse_cues(lists, "relative")):
             return 0.9
     return 0.0
 
 
-def _acts(cut: _Cut, verb: str, one: Weighed, wording: Wording, lists: WordLists) -> float:
+def _score_agent(
+    cut: _TokenizedSentence, verb: str, one: ScoredSentence, wording: TextTokenizer, lists: WordLists
+) -> float:
     """Is somebody said to do it? `Pear trees are pruned in January` leaves open who does."""
     stem = wording.stem(verb)
     passive = lists.passive
     for at, said in enumerate(cut.stems):
-        if not said or not stem or wording.near(stem, said) < _SAME_VERB:
+        if not said or not stem or wording.similarity(stem, said) < _SAME_VERB:
             continue
         close = cut.small[max(at - 3, 0) : at]
         if _is_passive(cut, at, lists):
@@ -226,12 +240,12 @@ def _acts(cut: _Cut, verb: str, one: Weighed, wording: Wording, lists: WordLists
             close[-1] in lists.articles
             or (len(close) == 3 and close[0] in lists.copulas and close[1] in lists.articles)
         )
-        if is_noun and one.facts.looks < _NAMES_SOMEBODY:
+        if is_noun and one.features.answer_type < _NAMES_SOMEBODY:
             return 0.0
     return 0.5
 
 
-def _is_passive(cut: _Cut, at: int, lists: WordLists) -> bool:
+def _is_passive(cut: _TokenizedSentence, at: int, lists: WordLists) -> bool:
     passive = lists.passive
     verb, before = cut.small[at], cut.small[:at]
     if before[-1:] and before[-1] in passive.reflexive:
@@ -242,12 +256,12 @@ def _is_passive(cut: _Cut, at: int, lists: WordLists) -> bool:
 
 
 @cache
-def _cues(language: str, kind: str) -> tuple[tuple[frozenset[str], ...], ...]:
-    lists = word_lists(language)
-    return _cues_of(lists, kind) if lists is not None else ()
+def _load_cues(language: str, kind: str) -> tuple[tuple[frozenset[str], ...], ...]:
+    lists = load_word_lists(language)
+    return _parse_cues(lists, kind) if lists is not None else ()
 
 
-def _cues_of(lists: WordLists, kind: str) -> tuple[tuple[frozenset[str], ...], ...]:
+def _parse_cues(lists: WordLists, kind: str) -> tuple[tuple[frozenset[str], ...], ...]:
     return tuple(
         tuple(frozenset(part.split("|")) for part in cue.split()) for cue in lists.cues.get(kind, ())
     )
@@ -255,10 +269,10 @@ def _cues_of(lists: WordLists, kind: str) -> tuple[tuple[frozenset[str], ...], .
 
 def _has_cue(words: Sequence[str], cue: Sequence[frozenset[str]]) -> bool:
     """Do the words of a cue follow each other, where it has no gap?"""
-    return any(_follows(words, cue, at) for at in range(len(words)))
+    return any(_matches_at(words, cue, at) for at in range(len(words)))
 
 
-def _follows(words: Sequence[str], cue: Sequence[frozenset[str]], at: int) -> bool:
+def _matches_at(words: Sequence[str], cue: Sequence[frozenset[str]], at: int) -> bool:
     for place, part in enumerate(cue):
         if "_" in part:
             wanted = cue[place + 1]

@@ -102,7 +102,7 @@ _ANYWHERE = (
     r"</?(?:script|iframe|img|svg|a|object|embed|form|style|link|meta|base|video|audio|input|button"
     r"|div|span|body|html)\b[^>]{0,200}>?|\bjavascript:|\bdata:text/|\bon(?:error|load|click)\s{0,3}=",
 )
-_ORDERS = re.compile(r"\b(?:" + "|".join(_AT_WORDS) + r")|" + "|".join(_ANYWHERE), re.IGNORECASE)
+_INSTRUCTIONS = re.compile(r"\b(?:" + "|".join(_AT_WORDS) + r")|" + "|".join(_ANYWHERE), re.IGNORECASE)
 
 _MARKED_LINK = re.compile(
     r"!?\[([^\[\]]{0,300})\]\((?:[^()\s]|\([^()\s]{0,80}\)){0,600}(?:\s{1,3}[\"'][^\"']{0,200}[\"'])?\)"
@@ -117,34 +117,34 @@ _TAG = re.compile(r"<[/!?a-zA-Z][^<>]{0,500}>")
 _LEFT_OUT = "…"
 
 
-def gives_orders(text: str) -> bool:
+def has_instructions(text: str) -> bool:
     """Does a sentence talk to whoever writes an answer, or smuggle in something that is not text?
 
     Cost:
         20 us for a sentence
     """
-    plain = visible(text)
-    if _ORDERS.search(plain) or ("](" in plain and _ORDERS.search(cleaned(plain))):
+    plain = strip_invisible(text)
+    if _INSTRUCTIONS.search(plain) or ("](" in plain and _INSTRUCTIONS.search(clean_text(plain))):
         return True
-    return has_hidden(text) and _ORDERS.search(_uncovered(text)) is not None
+    return has_hidden_characters(text) and _INSTRUCTIONS.search(_decode_tags(text)) is not None
 
 
-def has_hidden(text: str) -> bool:
+def has_hidden_characters(text: str) -> bool:
     """Does it hold characters that nobody sees: tags, directions, blanks of no width?"""
     return not text.isascii() and any(_is_hidden(character) for character in text)
 
 
-def visible(text: str) -> str:
+def strip_invisible(text: str) -> str:
     """Take everything off that nobody sees, and make one line of it."""
     if not text.isascii():
         text = unicodedata.normalize("NFC", "".join(c for c in text if not _is_hidden(c)))
     return " ".join(text.replace("\x00", " ").split())
 
 
-def cleaned(text: str) -> str:
+def clean_text(text: str) -> str:
     """Make plain text of a sentence: no markup, links, addresses, footnote marks or hidden characters."""
-    text = visible(text)
-    text = _TAG.sub("", _without_comments(text)) if "<" in text else text
+    text = strip_invisible(text)
+    text = _TAG.sub("", _strip_comments(text)) if "<" in text else text
     text = _REFERENCE.sub(r"\1", _MARKED_LINK.sub(r"\1", text)) if "[" in text else text
     text = _NOTE.sub("", text) if "[" in text else text
     text = _ADDRESS.sub(_LEFT_OUT, text) if ":" in text or "www." in text.lower() else text
@@ -152,7 +152,7 @@ def cleaned(text: str) -> str:
     return " ".join(text.split())
 
 
-def _without_comments(text: str) -> str:
+def _strip_comments(text: str) -> str:
     first, *others = text.split("<!--")
     return first + "".join(other.partition("-->")[2] for other in others)
 
@@ -166,6 +166,6 @@ def _is_hidden(character: str) -> bool:
     )
 
 
-def _uncovered(text: str) -> str:
+def _decode_tags(text: str) -> str:
     """Read what is written in tag characters, which look like nothing and spell ASCII."""
     return "".join(chr(ord(c) - 0xE0000) if 0xE0020 <= ord(c) <= 0xE007E else c for c in text)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from actors.answers.archive.messages import Snippet
-from actors.answers.extractive.answer_composer import Composed
-from actors.answers.extractive.injection_filter import cleaned
+from actors.answers.extractive.answer_composer import ComposedAnswer
+from actors.answers.extractive.injection_filter import clean_text
 from actors.answers.extractive.term_links import TermLinks
 
 _SPECIAL = re.compile(r"([\\`*_\[\]~|])")
@@ -18,8 +18,8 @@ _IN_ADDRESS = str.maketrans(
 )
 
 
-def as_markdown(
-    composed: Composed,
+def render_markdown(
+    composed: ComposedAnswer,
     snippets: Sequence[Snippet],
     *,
     cite_start: str = "[",
@@ -28,27 +28,29 @@ def as_markdown(
     urls: Mapping[str, str] | None = None,
     term_link: str = "",
 ) -> str:
-    """Write an answer with its citations, numbered by `cited_products`; empty when it was refused.
+    """Write an answer with its citations, numbered by `list_cited_products`; empty when it was refused.
 
     `urls` says where an article is to be found, by product id; without it the passage's own address counts.
     With `term_link`, an address with `%s`, names become links to it, each once.
     """
     links = TermLinks(term_link) if term_link else None
-    numbers = {product_id: at for at, product_id in enumerate(cited_products(composed, snippets), 1)}
+    numbers = {product_id: at for at, product_id in enumerate(list_cited_products(composed, snippets), 1)}
     parts = []
     for cited in composed.sentences:
         snippet = snippets[cited.snippet]
-        text = as_text(cited.text, cite_start, cite_end)
+        text = escape_text(cited.text, cite_start, cite_end)
         if links is not None:
-            terms = links.terms(cleaned(cited.text))
-            text = _linked(text, {as_text(term, cite_start, cite_end): address for term, address in terms})
+            terms = links.select_terms(clean_text(cited.text))
+            text = _link_terms(
+                text, {escape_text(term, cite_start, cite_end): address for term, address in terms}
+            )
         url = (urls or {}).get(snippet.product_id, snippet.url)
-        mark = citation(numbers[snippet.product_id], cite_start, cite_end, url if cite_link else "")
-        parts.append(_before_end(text, mark))
+        mark = render_citation(numbers[snippet.product_id], cite_start, cite_end, url if cite_link else "")
+        parts.append(_append_mark(text, mark))
     return " ".join(parts)
 
 
-def citation(number: int, cite_start: str = "[", cite_end: str = "]", url: str = "") -> str:
+def render_citation(number: int, cite_start: str = "[", cite_end: str = "]", url: str = "") -> str:
     """Write a citation; with the address of a web page it is a link, with any other it is not."""
     mark = f"{cite_start}{number}{cite_end}"
     if not _WEB.match(url.strip()):
@@ -56,22 +58,22 @@ def citation(number: int, cite_start: str = "[", cite_end: str = "]", url: str =
     return f"[{mark}]({url.strip().translate(_IN_ADDRESS)})"
 
 
-def cited_products(composed: Composed, snippets: Sequence[Snippet]) -> tuple[str, ...]:
+def list_cited_products(composed: ComposedAnswer, snippets: Sequence[Snippet]) -> tuple[str, ...]:
     """Name the articles an answer cites, in the order of their numbers."""
     return tuple(dict.fromkeys(snippets[cited.snippet].product_id for cited in composed.sentences))
 
 
-def as_text(text: str, cite_start: str = "[", cite_end: str = "]") -> str:
+def escape_text(text: str, cite_start: str = "[", cite_end: str = "]") -> str:
     """Escape a sentence so that markdown shows it as it is, and take citation marks out that are not ours."""
-    plain = cleaned(text)
+    plain = clean_text(text)
     if cite_start and cite_end and (cite_start, cite_end) != ("(", ")"):
-        plain = _without_marks(plain, cite_start, cite_end)
+        plain = _strip_citations(plain, cite_start, cite_end)
     plain = _SPECIAL.sub(r"\\\1", plain.replace("&", "&amp;"))
     plain = plain.replace("<", "&lt;").replace(">", "&gt;").replace("&amp; ", "& ")
-    return _LINE_START.sub(_escaped_start, plain)
+    return _LINE_START.sub(_escape_start, plain)
 
 
-def _linked(text: str, addresses: Mapping[str, str]) -> str:
+def _link_terms(text: str, addresses: Mapping[str, str]) -> str:
     """Make the first place of each term a link; a term inside another one's link is left alone."""
     taken: list[tuple[int, int, str]] = []
     for term in sorted(addresses, key=len, reverse=True):
@@ -90,7 +92,7 @@ def _is_letter(character: str) -> bool:
     return character.isalnum() or (character != "" and character in "_\\")
 
 
-def _without_marks(text: str, cite_start: str, cite_end: str) -> str:
+def _strip_citations(text: str, cite_start: str, cite_end: str) -> str:
     """Take out whatever looks like a citation: the marks with nothing but a number between."""
     pieces = text.split(cite_start)
     kept = [pieces[0]]
@@ -107,12 +109,12 @@ def _without_marks(text: str, cite_start: str, cite_end: str) -> str:
 _LONGEST_NUMBER = 5
 
 
-def _escaped_start(match: re.Match[str]) -> str:
+def _escape_start(match: re.Match[str]) -> str:
     mark = match[2]
     return f"{match[1]}{mark}\\" if mark[0].isdigit() else f"{match[1]}\\{mark}"
 
 
-def _before_end(text: str, mark: str) -> str:
+def _append_mark(text: str, mark: str) -> str:
     """Put a mark before the full stop, as in print; behind anything else that ends a sentence."""
     if text.endswith(".") and not text.endswith(".."):
         return f"{text[:-1]} {mark}."

@@ -64,7 +64,7 @@ _UNITS = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class NumberMention:
     """A number and what it counts."""
 
     value: float
@@ -74,23 +74,23 @@ class Figure:
     "Written in digits, so it must be meant as a number."
 
 
-def figures(text: str) -> list[Figure]:
+def parse_numbers(text: str) -> list[NumberMention]:
     """Read the numbers of a text, in order; `1,900`, `1.9 thousand` and `nineteen hundred` are one value.
 
     Cost:
         20 us for a sentence
     """
     tokens = _TOKEN.findall(text.lower())
-    found: list[Figure] = []
+    found: list[NumberMention] = []
     at = 0
     while at < len(tokens):
-        value, digits, after = _number(tokens, at)
+        value, digits, after = _parse_number(tokens, at)
         if after == at:
             at += 1
             continue
-        unit = "money" if at and tokens[at - 1] in "$€£¥" else _unit(tokens[after : after + 2])
+        unit = "money" if at and tokens[at - 1] in "$€£¥" else _find_unit(tokens[after : after + 2])
         if digits or after - at > 1 or tokens[at] not in _ONES:
-            found.append(Figure(value, unit, digits))
+            found.append(NumberMention(value, unit, digits))
         at = after
     return found
 
@@ -101,7 +101,7 @@ def is_number_word(word: str) -> bool:
     return small in _WORDS or small in _TIMES
 
 
-def _unit(tokens: list[str]) -> str:
+def _find_unit(tokens: list[str]) -> str:
     for token in tokens:
         if token[0].isdecimal():
             return ""
@@ -110,7 +110,7 @@ def _unit(tokens: list[str]) -> str:
     return ""
 
 
-def _number(tokens: list[str], at: int) -> tuple[float, bool, int]:
+def _parse_number(tokens: list[str], at: int) -> tuple[float, bool, int]:
     """Read the number that begins at a token: its value, whether in digits, and the token behind it."""
     total = part = 0.0
     digits = False
@@ -120,7 +120,7 @@ def _number(tokens: list[str], at: int) -> tuple[float, bool, int]:
         if token[0].isdecimal():
             if at > begin:
                 break
-            part, digits = _value(token), True
+            part, digits = _parse_digits(token), True
         elif token in _WORDS:
             if at > begin and not (part % 100 == 0 or (20 <= part % 100 < 100 and _WORDS[token] < 10)):
                 break
@@ -141,7 +141,7 @@ def _number(tokens: list[str], at: int) -> tuple[float, bool, int]:
     return total + part, digits, at
 
 
-def _value(token: str) -> float:
+def _parse_digits(token: str) -> float:
     """Read digits; what parts groups of three parts thousands, anything else is a decimal sign."""
     if _THOUSANDS.match(token) and not token.startswith("0"):
         return float(re.sub(r"\D", "", token))

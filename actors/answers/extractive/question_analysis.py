@@ -6,15 +6,21 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from actors.answers.extractive.answer_types import kind_asked
-from actors.answers.extractive.entity_patterns import Spot, names_at, numbers, spots, trade
-from actors.answers.extractive.question_forms import QuestionForm, read_form
-from actors.answers.extractive.text_tokens import Word, Wording, names
+from actors.answers.extractive.answer_types import classify_question
+from actors.answers.extractive.entity_patterns import (
+    CharSpan,
+    find_entities,
+    find_name_spans,
+    find_numbers,
+    find_role,
+)
+from actors.answers.extractive.question_forms import QuestionForm, parse_form
+from actors.answers.extractive.text_tokens import TextToken, TextTokenizer, select_names
 from actors.language.stopwords import STOP_WORDS
 
 _NUMBERS = re.compile(r"\d{1,15}(?:[.,]\d{1,15}){0,4}")
 _YEARS = re.compile(r"\b(?:1[0-9]{3}|20[0-9]{2})\b")
-_ASKED = re.compile(
+_QUESTION_PHRASE = re.compile(
     r"\b(?:how many|how much|cu[aá]nt[oa]s?|wie ?viele?|combien d['e]s?|quant[ie]|quant[oa]s|hoeveel|"
     r"(?:number|share|percentage|proportion) of|which|what|who|whom|whose|welche[mnrs]?|qu[eé]"
     r"|qui[eé]n(?:es)?|wer|wen|wem|"
@@ -63,7 +69,7 @@ _AUXILIARY = frozenset(
         "ont",
     ]
 )
-_PALE = frozenset(
+_LOW_CONTENT = frozenset(
     [
         "make",
         "made",
@@ -112,12 +118,12 @@ _PARTS = re.compile(r"[’'.]")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class QuestionAnalysis:
     """A question, read."""
 
     text: str
-    kind: str
-    words: tuple[Word, ...]
+    answer_type: str
+    words: tuple[TextToken, ...]
     weights: Mapping[str, float]
     "Stem -> how much it tells."
     names: frozenset[str]
@@ -126,48 +132,48 @@ class Wanted:
     numbers: frozenset[str]
     focus: tuple[str, ...]
     "What is counted or picked (how many *ships*): the stem that must be there, then others that may."
-    runs: tuple[tuple[int, ...], ...]
+    name_runs: tuple[tuple[int, ...], ...]
     "Names of several words, as places in `weights`: who says the last one says the name."
-    wording: Wording = field(repr=False)
+    tokenizer: TextTokenizer = field(repr=False)
     form: QuestionForm | None = None
     "A plain question, taken apart."
 
     @property
-    def total(self) -> float:
+    def total_weight(self) -> float:
         """What all words together tell."""
         return sum(self.weights.values()) or 1.0
 
 
-def read_question(
-    text: str, language: str, wording: Wording, rarity: Callable[[str], float] | None = None
-) -> Wanted:
+def analyze_question(
+    text: str, language: str, wording: TextTokenizer, rarity: Callable[[str], float] | None = None
+) -> QuestionAnalysis:
     """Read a question."""
-    words = [word for word in wording.words(text) if word.stem]
-    form = read_form(text, language)
+    words = [word for word in wording.tokenize(text) if word.stem]
+    form = parse_form(text, language)
     if form is not None:
         words = [word for word in words if _is_content(word, form)] or words
-    own = {word.stem for word in names(text, words) if not word.is_number}
-    return Wanted(
+    own = {word.stem for word in select_names(text, words) if not word.is_number}
+    return QuestionAnalysis(
         text=text,
-        kind=kind_asked(text, language),
+        answer_type=classify_question(text, language),
         words=tuple(words),
-        weights={word.stem: _weight(word, own, rarity) for word in words},
+        weights={word.stem: _weigh_word(word, own, rarity) for word in words},
         names=frozenset(own),
         years=frozenset(_YEARS.findall(text)),
         numbers=frozenset(_NUMBERS.findall(text)),
-        focus=_focus(text, wording, language),
-        runs=_runs(words, own),
-        wording=wording,
+        focus=_find_focus(text, wording, language),
+        name_runs=_find_name_runs(words, own),
+        tokenizer=wording,
         form=form,
     )
 
 
-def _is_content(word: Word, form: QuestionForm) -> bool:
+def _is_content(word: TextToken, form: QuestionForm) -> bool:
     small = word.text.lower()
     return small in form.content or any(part in form.content for part in _PARTS.split(small))
 
 
-def _runs(words: Sequence[Word], own: set[str]) -> tuple[tuple[int, ...], ...]:
+def _find_name_runs(words: Sequence[TextToken], own: set[str]) -> tuple[tuple[int, ...], ...]:
     places = {stem: at for at, stem in enumerate(dict.fromkeys(word.stem for word in words))}
     runs: list[list[int]] = []
     end = -9
@@ -181,17 +187,17 @@ def _runs(words: Sequence[Word], own: set[str]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(run) for run in runs if len(run) > 1)
 
 
-def _weight(word: Word, own: set[str], rarity: Callable[[str], float] | None) -> float:
+def _weigh_word(word: TextToken, own: set[str], rarity: Callable[[str], float] | None) -> float:
     if rarity is not None:
         return max(rarity(word.stem), 0.05)
     if word.stem in own:
         return 1.5
-    return 0.5 if word.text.lower() in _PALE else 1.0
+    return 0.5 if word.text.lower() in _LOW_CONTENT else 1.0
 
 
-def _focus(text: str, wording: Wording, language: str) -> tuple[str, ...]:
+def _find_focus(text: str, wording: TextTokenizer, language: str) -> tuple[str, ...]:
     """Find what is counted, picked or done: the first words that say something behind the question word."""
-    match = _ASKED.search(text)
+    match = _QUESTION_PHRASE.search(text)
     if match is None:
         return ()
     stop = STOP_WORDS.get(language, STOP_WORDS["en"])
@@ -227,34 +233,39 @@ _DOES = frozenset(["do", "does", "did"])
 
 
 @dataclass(frozen=True, slots=True)
-class Looks:
+class AnswerTypeMatch:
     """Something in a sentence that is of the kind that is asked for."""
 
-    degree: float = 0.0
-    spots: tuple[Spot, ...] = ()
+    score: float = 0.0
+    spans: tuple[CharSpan, ...] = ()
     "Where it stands in the sentence."
 
 
-def looks(wanted: Wanted, sentence: str, words: Sequence[Word]) -> Looks:
+def match_answer_type(wanted: QuestionAnalysis, sentence: str, words: Sequence[TextToken]) -> AnswerTypeMatch:
     """Say how much a sentence looks like holding the kind of thing that is asked for, and where."""
-    kind = wanted.kind
-    special = {"many": _counted, "person": _named, "name": _titled, "place": _placed}.get(kind)
+    kind = wanted.answer_type
+    special = {
+        "many": _match_count,
+        "person": _match_person,
+        "name": _match_title,
+        "place": _match_place,
+    }.get(kind)
     if special is not None:
         return special(wanted, sentence, words)
     if kind == "amount":
-        return _fresh(wanted, sentence, numbers(sentence))
+        return _drop_repeated(wanted, sentence, find_numbers(sentence))
     if kind == "manner":
-        return Looks(1.0 if spots("manner", sentence) else 0.5)
-    if kind not in _ALSO:
-        return Looks(0.5)
-    for other, degree in _ALSO[kind]:
-        found = _fresh(wanted, sentence, spots(other, sentence), degree)
-        if found.degree:
+        return AnswerTypeMatch(1.0 if find_entities("manner", sentence) else 0.5)
+    if kind not in _ENTITY_KINDS:
+        return AnswerTypeMatch(0.5)
+    for other, degree in _ENTITY_KINDS[kind]:
+        found = _drop_repeated(wanted, sentence, find_entities(other, sentence), degree)
+        if found.score:
             return found
-    return Looks()
+    return AnswerTypeMatch()
 
 
-_ALSO: Mapping[str, tuple[tuple[str, float], ...]] = {
+_ENTITY_KINDS: Mapping[str, tuple[tuple[str, float], ...]] = {
     "long": (("duration", 1.0), ("length", 1.0)),
     "time": (("time", 1.0), ("duration", 0.4)),
     "reason": (("strong reason", 1.0), ("reason", 0.5)),
@@ -269,10 +280,10 @@ _ALSO: Mapping[str, tuple[tuple[str, float], ...]] = {
 "What will do for a kind, and how well."
 
 
-def closeness(found: Looks, matched: Sequence[Word]) -> float:
+def score_closeness(found: AnswerTypeMatch, matched: Sequence[TextToken]) -> float:
     """Say how close the nearest such thing stands to a word of the question that is not a part of it, 0 to 1."""
     best = 0.0
-    for start, end in found.spots:
+    for start, end in found.spans:
         for word in matched:
             if word.start >= start and word.end <= end:
                 continue
@@ -281,46 +292,50 @@ def closeness(found: Looks, matched: Sequence[Word]) -> float:
     return best
 
 
-def _fresh(wanted: Wanted, sentence: str, found: Sequence[Spot], degree: float = 1.0) -> Looks:
+def _drop_repeated(
+    wanted: QuestionAnalysis, sentence: str, found: Sequence[CharSpan], degree: float = 1.0
+) -> AnswerTypeMatch:
     """Leave out what only repeats the question."""
     asked = wanted.text.lower()
     fresh = tuple((start, end) for start, end in found if sentence[start:end].lower() not in asked)
-    return Looks(degree, fresh) if fresh else Looks()
+    return AnswerTypeMatch(degree, fresh) if fresh else AnswerTypeMatch()
 
 
-def _counted(wanted: Wanted, sentence: str, words: Sequence[Word]) -> Looks:
+def _match_count(wanted: QuestionAnalysis, sentence: str, words: Sequence[TextToken]) -> AnswerTypeMatch:
     """A number right before what is counted is best, one somewhere else in its sentence is less."""
-    found = _fresh(wanted, sentence, numbers(sentence))
-    if not found.degree or not wanted.focus:
-        return Looks(0.6 * found.degree, found.spots)
+    found = _drop_repeated(wanted, sentence, find_numbers(sentence))
+    if not found.score or not wanted.focus:
+        return AnswerTypeMatch(0.6 * found.score, found.spans)
     best = 0.0
     for word in words:
-        degree = wanted.wording.near(wanted.focus[0], word.stem)
+        degree = wanted.tokenizer.similarity(wanted.focus[0], word.stem)
         if degree:
-            close = any(-1 <= word.start - end <= _NEAR_NUMBER for _, end in found.spots)
+            close = any(-1 <= word.start - end <= _NEAR_NUMBER for _, end in found.spans)
             best = max(best, degree * (1.0 if close else 0.7))
-    return Looks(best, found.spots)
+    return AnswerTypeMatch(best, found.spans)
 
 
-def _titled(wanted: Wanted, sentence: str, words: Sequence[Word]) -> Looks:
-    own = tuple((word.start, word.end) for word in names(sentence, words) if word.stem not in wanted.weights)
-    return Looks(1.0 if own or "“" in sentence or '"' in sentence else 0.3, own)
+def _match_title(wanted: QuestionAnalysis, sentence: str, words: Sequence[TextToken]) -> AnswerTypeMatch:
+    own = tuple(
+        (word.start, word.end) for word in select_names(sentence, words) if word.stem not in wanted.weights
+    )
+    return AnswerTypeMatch(1.0 if own or "“" in sentence or '"' in sentence else 0.3, own)
 
 
-def _placed(wanted: Wanted, sentence: str, words: Sequence[Word]) -> Looks:
-    named = _fresh(wanted, sentence, spots("place", sentence))
-    if named.degree and any(word.stem not in wanted.weights for word in names(sentence, words)):
+def _match_place(wanted: QuestionAnalysis, sentence: str, words: Sequence[TextToken]) -> AnswerTypeMatch:
+    named = _drop_repeated(wanted, sentence, find_entities("place", sentence))
+    if named.score and any(word.stem not in wanted.weights for word in select_names(sentence, words)):
         return named
-    there = _fresh(wanted, sentence, spots("there", sentence), 0.6)
-    return there if there.degree else Looks(0.2 * named.degree, named.spots)
+    there = _drop_repeated(wanted, sentence, find_entities("there", sentence), 0.6)
+    return there if there.score else AnswerTypeMatch(0.2 * named.score, named.spans)
 
 
-def _named(wanted: Wanted, sentence: str, words: Sequence[Word]) -> Looks:
+def _match_person(wanted: QuestionAnalysis, sentence: str, words: Sequence[TextToken]) -> AnswerTypeMatch:
     """A name of two words or more that the question did not say is best, then any name, then somebody's trade."""
     asked = wanted.weights.keys()
-    capital = {word.start for word in names(sentence, words)}
-    found = Looks()
-    for start, end in names_at(sentence):
+    capital = {word.start for word in select_names(sentence, words)}
+    found = AnswerTypeMatch()
+    for start, end in find_name_spans(sentence):
         parts = [word for word in words if start <= word.start < end]
         fresh = [word for word in parts if word.is_name and word.stem not in asked]
         if not fresh or (len(fresh) < 2 and fresh[0].start not in capital):
@@ -330,14 +345,14 @@ def _named(wanted: Wanted, sentence: str, words: Sequence[Word]) -> Looks:
         if _STANDS_AT.search(sentence[max(0, start - 12) : start]):
             degree = 0.2
         spot = (fresh[0].start, fresh[-1].end)
-        if degree > found.degree:
-            found = Looks(degree, (spot,))
-        elif degree == found.degree:
-            found = Looks(degree, (*found.spots, spot))
-    if found.degree >= _TRADE:
+        if degree > found.score:
+            found = AnswerTypeMatch(degree, (spot,))
+        elif degree == found.score:
+            found = AnswerTypeMatch(degree, (*found.spans, spot))
+    if found.score >= _TRADE:
         return found
-    somebody = trade(sentence)
-    return Looks(_TRADE, (somebody,)) if somebody else found
+    somebody = find_role(sentence)
+    return AnswerTypeMatch(_TRADE, (somebody,)) if somebody else found
 
 
 _FAR = 60

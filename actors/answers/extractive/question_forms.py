@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from actors.answers.extractive.word_lists import WordLists, word_lists
+from actors.answers.extractive.word_lists import WordLists, load_word_lists
 
 _TOKEN = re.compile(r"[^\W_]{1,60}")
 _MOST_TOKENS = 16
@@ -41,23 +41,23 @@ class QuestionForm:
         return frozenset(word.lower() for word in (*self.subject, *self.rest))
 
 
-def read_form(question: str, language: str) -> QuestionForm | None:
+def parse_form(question: str, language: str) -> QuestionForm | None:
     """Return the form of a question; None: it has none."""
-    lists = word_lists(language)
+    lists = load_word_lists(language)
     words = _TOKEN.findall(question)
     if lists is None or not 1 < len(words) <= _MOST_TOKENS:
         return None
     small = [word.lower() for word in words]
-    for kind, template in _templates(language):
-        slots = _fit(template, small)
+    for kind, template in _load_templates(language):
+        slots = _match_template(template, small)
         if slots is not None:
-            return _form(kind, lists, {name: words[start:end] for name, (start, end) in slots.items()})
-    return _agent(words, small, lists)
+            return _build_form(kind, lists, {name: words[start:end] for name, (start, end) in slots.items()})
+    return _parse_agent(words, small, lists)
 
 
 @cache
-def _templates(language: str) -> tuple[tuple[str, Template], ...]:
-    lists = word_lists(language)
+def _load_templates(language: str) -> tuple[tuple[str, Template], ...]:
+    lists = load_word_lists(language)
     forms = lists.forms if lists is not None else {}
     return tuple(
         (kind, tuple(frozenset(part.split("|")) for part in text.split()))
@@ -66,27 +66,29 @@ def _templates(language: str) -> tuple[tuple[str, Template], ...]:
     )
 
 
-def _fit(template: Template, words: Sequence[str], at: int = 0) -> dict[str, tuple[int, int]] | None:
+def _match_template(
+    template: Template, words: Sequence[str], at: int = 0
+) -> dict[str, tuple[int, int]] | None:
     """Fit a template to all words from a place on; a slot takes as few words as it can."""
     if not template:
         return {} if at == len(words) else None
     first, rest = template[0], template[1:]
     slot = first & _SLOTS
     if not slot:
-        return _fit(rest, words, at + 1) if at < len(words) and words[at] in first else None
+        return _match_template(rest, words, at + 1) if at < len(words) and words[at] in first else None
     for end in range(at + 1, len(words) + 1):
-        found = _fit(rest, words, end)
+        found = _match_template(rest, words, end)
         if found is not None:
             return {next(iter(slot)): (at, end), **found}
     return None
 
 
-def _form(kind: str, lists: WordLists, slots: dict[str, list[str]]) -> QuestionForm | None:
+def _build_form(kind: str, lists: WordLists, slots: dict[str, list[str]]) -> QuestionForm | None:
     said = slots["X"]
     article = said[0].lower() if said[0].lower() in lists.articles and len(said) > 1 else ""
     said = said[1:] if article else said
     if kind == "definition" or kind == "past_definition":
-        return _definition(kind, lists, article, said)
+        return _build_definition(kind, lists, article, said)
     subject = tuple(word for word in said if word.lower() not in lists.articles)
     acted_on = tuple(word for word in slots.get("Y", ()) if word.lower() not in lists.articles)
     if not subject or len(subject) > _MOST_SUBJECT or (kind == "effect" and not acted_on):
@@ -94,7 +96,7 @@ def _form(kind: str, lists: WordLists, slots: dict[str, list[str]]) -> QuestionF
     return QuestionForm(kind, subject, acted_on, strict=kind == "material")
 
 
-def _definition(kind: str, lists: WordLists, article: str, said: Sequence[str]) -> QuestionForm | None:
+def _build_definition(kind: str, lists: WordLists, article: str, said: Sequence[str]) -> QuestionForm | None:
     where = next((at for at, word in enumerate(said) if word.lower() in lists.place), len(said))
     subject, rest = tuple(said[:where]), tuple(said[where + 1 :])
     small = [word.lower() for word in (*subject, *rest)]
@@ -118,7 +120,7 @@ def _is_term(lists: WordLists, article: str, subject: Sequence[str]) -> bool:
     return True
 
 
-def _agent(words: Sequence[str], small: Sequence[str], lists: WordLists) -> QuestionForm | None:
+def _parse_agent(words: Sequence[str], small: Sequence[str], lists: WordLists) -> QuestionForm | None:
     """Take `who prunes pears` apart."""
     passive = lists.passive
     if small[0] not in passive.person:

@@ -49,7 +49,7 @@ _NO_THINGS = frozenset(
      "days", "weeks", "months", "years", "nights", "times")
 )  # fmt: skip
 _PLURALS = frozenset(("people", "children", "women", "men", "sheep", "police", "fish"))
-_SAYING = frozenset(("said", "says", "told", "expects", "thinks", "believes"))
+_REPORTING = frozenset(("said", "says", "told", "expects", "thinks", "believes"))
 _PLAIN: Mapping[str, str] = {
     "closed": "close", "opened": "open", "ended": "end", "started": "start", "returned": "return",
     "arrived": "arrive", "signed": "sign", "declared": "declare", "moved": "move", "erupted": "erupt",
@@ -58,7 +58,7 @@ _PLAIN: Mapping[str, str] = {
     "reopened": "reopen", "handed": "hand", "shook": "shake", "struck": "strike", "rejected": "reject",
 }  # fmt: skip
 _MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
-_DID = re.compile(
+_PAST_TENSE = re.compile(
     r"^(?P<subject>(?:The |An? |[A-ZÀ-Þ][\w’'-]+ )(?:(?!who |which |that |where |whose |when |had |has )[\w’'-]+ )"
     r"{0,8}?)(?P<verb>" + "|".join(_PLAIN) + r")(?P<tail>(?: (?!on \d|in \d)[\w’'.-]+){0,12}?)"
     r" (?:on \d{1,2} (?:" + _MONTHS + r") \d{4}|in (?:(?:" + _MONTHS + r") )?(?:1\d{3}|20\d\d))\b"
@@ -80,30 +80,35 @@ _POINTING = frozenset(
 "Words that only their own article explains."
 
 
-def questions_of(sentence: str) -> Iterator[str]:
+def generate_questions(sentence: str) -> Iterator[str]:
     """Turn an English sentence into the questions it answers."""
-    for one in _asked(sentence):
+    for one in _generate_all(sentence):
         if one.split()[_SUBJECT_AT : _SUBJECT_AT + 1] not in (["It"], ["They"], ["This"], ["That"]):
             yield one
 
 
-def _asked(sentence: str) -> Iterator[str]:
+def _generate_all(sentence: str) -> Iterator[str]:
     match = _WHO.search(sentence)
     if match and not match["deed"][-1:].isdigit() and not set(match["deed"].split()) & _POINTING:
         yield f"Who {match['deed'].strip()}?"
     if match := _ROLE.search(sentence):
         yield f"Who is the {match['role']}?"
     if match := _WHEN.search(sentence):
-        yield f"When was {_small(match['subject'])} {match['verb']}?"
+        yield f"When was {_lower_first(match['subject'])} {match['verb']}?"
     if match := _COST.search(sentence):
         does = "does" if match["costs"] == "costs" else "did"
-        yield f"How much {does} {_small(match['subject'])} cost?"
-    for one in (_counted(sentence), _dated(sentence), _expected(sentence), _lasting(sentence)):
-        if one and _says_enough(one):
+        yield f"How much {does} {_lower_first(match['subject'])} cost?"
+    for one in (
+        _count_questions(sentence),
+        _date_questions(sentence),
+        _expectation_questions(sentence),
+        _duration_questions(sentence),
+    ):
+        if one and _is_self_contained(one):
             yield one
 
 
-def _counted(sentence: str) -> str:
+def _count_questions(sentence: str) -> str:
     match = _COUNT.match(sentence)
     if match is None or not _DOES_SOMETHING.search(match["rest"]):
         return ""
@@ -113,36 +118,38 @@ def _counted(sentence: str) -> str:
     return f"How many {match['rest'].strip()}?"
 
 
-def _dated(sentence: str) -> str:
-    match = _DID.match(sentence)
+def _date_questions(sentence: str) -> str:
+    match = _PAST_TENSE.match(sentence)
     if match is None or not _is_subject(match["subject"]):
         return ""
     tail = _TIME_OF_DAY.sub("", match["tail"])
-    return f"When did {_small(match['subject'])} {_PLAIN[match['verb']]}{tail.rstrip()}?"
+    return f"When did {_lower_first(match['subject'])} {_PLAIN[match['verb']]}{tail.rstrip()}?"
 
 
-def _expected(sentence: str) -> str:
+def _expectation_questions(sentence: str) -> str:
     match = _EXPECTS.match(sentence)
     return f"What does the {match['who']} {match['verb'][:-1]}?" if match else ""
 
 
-def _lasting(sentence: str) -> str:
+def _duration_questions(sentence: str) -> str:
     match = _LASTS.match(sentence)
     if match is None or not _is_subject(match["subject"]):
         return ""
     verb = match["verb"]
     does = "does" if verb.endswith("s") else "did"
-    return f"How long {does} {_small(match['subject'])} {'last' if verb.startswith('last') else 'take'}?"
+    return (
+        f"How long {does} {_lower_first(match['subject'])} {'last' if verb.startswith('last') else 'take'}?"
+    )
 
 
 def _is_subject(text: str) -> bool:
     """Is it a thing with an article or a name, and no clause with a verb of its own?"""
     words = text.split()
     named = words[0] in ("The", "A", "An") or sum(word[0].isupper() for word in words) > 1
-    return named and not {word.lower() for word in words} & (_POINTING | _SAYING)
+    return named and not {word.lower() for word in words} & (_POINTING | _REPORTING)
 
 
-def _says_enough(question: str) -> bool:
+def _is_self_contained(question: str) -> bool:
     """Would somebody who never saw the article know what is asked?"""
     words = question.rstrip("?").split()
     named = any(word[0].isupper() for word in words[1:])
@@ -153,6 +160,6 @@ def _says_enough(question: str) -> bool:
     )
 
 
-def _small(subject: str) -> str:
+def _lower_first(subject: str) -> str:
     subject = subject.strip()
     return subject[:1].lower() + subject[1:] if subject.startswith(("The ", "A ", "An ")) else subject

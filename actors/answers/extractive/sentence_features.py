@@ -16,13 +16,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from actors.answers.archive.messages import Snippet
-from actors.answers.extractive.question_analysis import Wanted, closeness, looks
-from actors.answers.extractive.sentences import Sentence, sentences
-from actors.answers.extractive.text_tokens import Beside, Word
+from actors.answers.extractive.question_analysis import QuestionAnalysis, match_answer_type, score_closeness
+from actors.answers.extractive.sentences import Sentence, split_sentences
+from actors.answers.extractive.text_tokens import SimilarityCache, TextToken
 
 _MOST_CHARACTERS = 6_000
 "Of a passage; ours have about 1,000."
-_LEANS = re.compile(
+_REFERENCE_START = re.compile(
     r"(?:he|she|it|they|this|these|those|that|his|her|its|their|both|such|there|then|another"
     r"|others|"
     r"the (?:latter|former|other|others|same)|most of them|all of them|each|er|sie|es|dies\w*|ihre?|seine?"
@@ -31,15 +31,15 @@ _LEANS = re.compile(
     r"|leurs)\b",
     re.IGNORECASE,
 )
-_SAID = 0.7
+_MENTIONED = 0.7
 _BY_LAST_NAME = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class SentenceFeatures:
     """What is known of a sentence beside a question; shares of the question's weight, 0 to 1."""
 
-    own: float
+    in_sentence: float
     title: float
     before: float
     after: float
@@ -51,41 +51,41 @@ class Facts:
     "The same as `own`, words counting less the more sentences of the article say them."
     pairs: float
     "Neighbouring words of the question that are neighbours here, at most 3, as a share."
-    looks: float
-    close: float
+    answer_type: float
+    closeness: float
     "How near what is asked for stands to a word of the question."
     focus: float
     "Is what is counted, picked or done said in it?"
     fresh: float
     "Does it say anything beyond the question?"
-    leans: float
+    has_reference: float
     "Does it begin with a word for something said before?"
     score: float
     "Of the passage, as it was found."
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class ScoredSentence:
     """A sentence that could be (part of) the answer."""
 
     snippet: int
-    number: int
+    sentence_number: int
     "Of the sentence in its passage."
     sentence: Sentence
-    words: tuple[Word, ...]
+    words: tuple[TextToken, ...]
     matched: tuple[float, ...]
     "How well each word of the question is said in it."
     around: tuple[float, ...]
     "How well each is said in it, around it or in its title."
-    facts: Facts
+    features: SentenceFeatures
 
 
 @dataclass(frozen=True, slots=True)
-class _Page:
+class _TokenizedPassage:
     """A passage, cut."""
 
     sentences: list[Sentence]
-    words: list[list[Word]]
+    words: list[list[TextToken]]
     matched: list[list[float]]
     title: list[float]
     whole: list[float]
@@ -93,80 +93,87 @@ class _Page:
 
 
 @dataclass(frozen=True, slots=True)
-class _Scale:
+class _QuestionWeights:
     """What the words of a question tell, over all and inside one article."""
 
-    wanted: Wanted
+    question: QuestionAnalysis
     weights: Sequence[float]
     spread: Sequence[float]
     pairs: frozenset[tuple[str, str]]
     plain: frozenset[int]
     "Words of the question that are no names."
-    beside: Beside
+    similarity: SimilarityCache
 
-    def says(self, stem: str) -> bool:
-        return any(degree >= _SAID and at in self.plain for at, degree in self.beside.near(stem))
+    def has_mention(self, stem: str) -> bool:
+        return any(
+            degree >= _MENTIONED and at in self.plain for at, degree in self.similarity.similarities(stem)
+        )
 
-    def share(self, matched: Sequence[float]) -> float:
+    def weighted_share(self, matched: Sequence[float]) -> float:
         return sum(w * m for w, m in zip(self.weights, matched, strict=True)) / (sum(self.weights) or 1.0)
 
-    def rare(self, matched: Sequence[float]) -> float:
+    def rare_share(self, matched: Sequence[float]) -> float:
         return sum(w * m for w, m in zip(self.spread, matched, strict=True)) / (sum(self.spread) or 1.0)
 
 
-def weigh(wanted: Wanted, snippets: Sequence[Snippet]) -> list[Weighed]:
+def score_sentences(wanted: QuestionAnalysis, snippets: Sequence[Snippet]) -> list[ScoredSentence]:
     """Weigh all sentences of all passages, in order.
 
     Cost:
         3 ms for ten passages of 150 words
     """
     stems = list(wanted.weights)
-    beside = Beside(wanted.wording, stems)
-    pages = [_page(wanted, beside, snippet) for snippet in snippets]
+    beside = SimilarityCache(wanted.tokenizer, stems)
+    pages = [_tokenize_passage(wanted, beside, snippet) for snippet in snippets]
     weights = [wanted.weights[stem] for stem in stems]
     asked_pairs = frozenset(itertools.pairwise(word.stem for word in wanted.words))
     plain = frozenset(at for at, stem in enumerate(stems) if stem not in wanted.names)
-    found: list[Weighed] = []
+    found: list[ScoredSentence] = []
     for at, (snippet, page) in enumerate(zip(snippets, pages, strict=True)):
         own = [other for other, one in enumerate(snippets) if one.product_id == snippet.product_id]
         siblings = [pages[other].whole for other in own if other != at]
-        article = _most(siblings, len(stems))
-        spread = _spread([row for other in own for row in pages[other].matched], page.title, weights)
-        scale = _Scale(wanted, weights, spread, asked_pairs, plain, beside)
+        article = _column_max(siblings, len(stems))
+        spread = _article_weights([row for other in own for row in pages[other].matched], page.title, weights)
+        scale = _QuestionWeights(wanted, weights, spread, asked_pairs, plain, beside)
         found += (
-            _weighed(scale, at, number, snippet.score, page, article) for number in range(len(page.sentences))
+            _score_sentence(scale, at, number, snippet.score, page, article)
+            for number in range(len(page.sentences))
         )
     return found
 
 
-def leans(text: str) -> bool:
+def starts_with_reference(text: str) -> bool:
     """Does a sentence begin with a word for somebody or something that was said before? Not in what is quoted."""
-    return _LEANS.match(text) is not None
+    return _REFERENCE_START.match(text) is not None
 
 
-def _page(wanted: Wanted, beside: Beside, snippet: Snippet) -> _Page:
-    cut = sentences(snippet.text[:_MOST_CHARACTERS])
-    words = [wanted.wording.words(one.text) for one in cut]
-    matched = [_whole_names(wanted, beside.matched(word.stem for word in said)) for said in words]
-    heading = wanted.wording.words(f"{snippet.title} . {snippet.child_title}")
-    title = beside.matched(word.stem for word in heading)
-    return _Page(cut, words, matched, title, _most(matched, len(title)))
+def _tokenize_passage(
+    wanted: QuestionAnalysis, beside: SimilarityCache, snippet: Snippet
+) -> _TokenizedPassage:
+    cut = split_sentences(snippet.text[:_MOST_CHARACTERS])
+    words = [wanted.tokenizer.tokenize(one.text) for one in cut]
+    matched = [_extend_name_matches(wanted, beside.match_stems(word.stem for word in said)) for said in words]
+    heading = wanted.tokenizer.tokenize(f"{snippet.title} . {snippet.child_title}")
+    title = beside.match_stems(word.stem for word in heading)
+    return _TokenizedPassage(cut, words, matched, title, _column_max(matched, len(title)))
 
 
-def _whole_names(wanted: Wanted, matched: list[float]) -> list[float]:
+def _extend_name_matches(wanted: QuestionAnalysis, matched: list[float]) -> list[float]:
     """Take the last word of a name for all of it."""
-    for run in wanted.runs:
+    for run in wanted.name_runs:
         if matched[run[-1]] == 1.0:
             for at in run:
                 matched[at] = max(matched[at], _BY_LAST_NAME)
     return matched
 
 
-def _most(rows: Sequence[Sequence[float]], width: int) -> list[float]:
+def _column_max(rows: Sequence[Sequence[float]], width: int) -> list[float]:
     return [max(column) for column in zip(*rows, strict=True)] if rows else [0.0] * width
 
 
-def _spread(rows: Sequence[Sequence[float]], title: Sequence[float], weights: Sequence[float]) -> list[float]:
+def _article_weights(
+    rows: Sequence[Sequence[float]], title: Sequence[float], weights: Sequence[float]
+) -> list[float]:
     """Weigh the words of the question by how few sentences of an article say them."""
     spread = []
     for at, weight in enumerate(weights):
@@ -175,39 +182,44 @@ def _spread(rows: Sequence[Sequence[float]], title: Sequence[float], weights: Se
     return spread
 
 
-def _weighed(
-    scale: _Scale, at: int, number: int, score: float, page: _Page, article: Sequence[float]
-) -> Weighed:
+def _score_sentence(
+    scale: _QuestionWeights,
+    at: int,
+    number: int,
+    score: float,
+    page: _TokenizedPassage,
+    article: Sequence[float],
+) -> ScoredSentence:
     own = page.matched[number]
     nothing = [0.0] * len(own)
     before = page.matched[number - 1] if number else nothing
     after = page.matched[number + 1] if number + 1 < len(page.matched) else nothing
     best = list(own)
-    shares = [scale.share(own)]
+    shares = [scale.weighted_share(own)]
     for layer in (page.title, before, after, page.whole, article):
-        shares.append(scale.share([max(m - b, 0.0) for m, b in zip(layer, best, strict=True)]))
+        shares.append(scale.weighted_share([max(m - b, 0.0) for m, b in zip(layer, best, strict=True)]))
         best = [max(m, b) for m, b in zip(layer, best, strict=True)]
     words = page.words[number]
     stems = [word.stem for word in words]
-    wanted = scale.wanted
-    found = looks(wanted, page.sentences[number].text, words)
-    said = [word for word in words if scale.says(word.stem)]
+    wanted = scale.question
+    found = match_answer_type(wanted, page.sentences[number].text, words)
+    said = [word for word in words if scale.has_mention(word.stem)]
     said_here, title, around_before, around_after, passage, elsewhere = shares
-    facts = Facts(
-        own=said_here,
+    facts = SentenceFeatures(
+        in_sentence=said_here,
         title=title,
         before=around_before,
         after=around_after,
         passage=passage,
         article=elsewhere,
-        special=scale.share([m * (1 - t) for m, t in zip(own, page.title, strict=True)]),
-        rare=scale.rare(own),
+        special=scale.weighted_share([m * (1 - t) for m, t in zip(own, page.title, strict=True)]),
+        rare=scale.rare_share(own),
         pairs=min(len(scale.pairs & set(itertools.pairwise(stems))), 3) / 3,
-        looks=found.degree,
-        close=closeness(found, said),
-        focus=wanted.wording.found(wanted.focus[0], stems) if wanted.focus else 0.5,
-        fresh=min(len(set(stems) - scale.wanted.weights.keys()), 3) / 3,
-        leans=float(leans(page.sentences[number].text)),
+        answer_type=found.score,
+        closeness=score_closeness(found, said),
+        focus=wanted.tokenizer.best_similarity(wanted.focus[0], stems) if wanted.focus else 0.5,
+        fresh=min(len(set(stems) - scale.question.weights.keys()), 3) / 3,
+        has_reference=float(starts_with_reference(page.sentences[number].text)),
         score=score,
     )
-    return Weighed(at, number, page.sentences[number], tuple(words), tuple(own), tuple(best), facts)
+    return ScoredSentence(at, number, page.sentences[number], tuple(words), tuple(own), tuple(best), facts)

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from actors.answers.archive.messages import Snippet
-from actors.answers.extractive.question_analysis import Wanted
-from actors.answers.extractive.sentence_features import Weighed
+from actors.answers.extractive.question_analysis import QuestionAnalysis
+from actors.answers.extractive.sentence_features import ScoredSentence
 
 THRESHOLD = 0.65
 "Less sure than this, and the answer is an honest no."
@@ -25,7 +25,7 @@ _MEASURED = frozenset(
 "Kinds whose answers are easily told by their looks."
 _WIDEST_GAP = 4.0
 
-_BEST: Mapping[str, float] = MappingProxyType(
+_RANK_WEIGHTS: Mapping[str, float] = MappingProxyType(
     {
         "own": 1.38,
         "special": 2.87,
@@ -60,7 +60,7 @@ _BEST: Mapping[str, float] = MappingProxyType(
         "names said": -1.75,
     }
 )
-_SURE: Mapping[str, float] = MappingProxyType(
+_CERTAINTY_WEIGHTS: Mapping[str, float] = MappingProxyType(
     {
         "own": 0.36,
         "special": 0.25,
@@ -105,13 +105,13 @@ _SURE: Mapping[str, float] = MappingProxyType(
 )
 
 
-def traits(wanted: Wanted, one: Weighed) -> dict[str, float]:
+def rank_features(wanted: QuestionAnalysis, one: ScoredSentence) -> dict[str, float]:
     """Say what speaks for a sentence."""
-    facts = one.facts
-    person = float(wanted.kind == "person")
-    measured = float(wanted.kind in _MEASURED)
+    facts = one.features
+    person = float(wanted.answer_type == "person")
+    measured = float(wanted.answer_type in _MEASURED)
     return {
-        "own": facts.own,
+        "own": facts.in_sentence,
         "special": facts.special,
         "rare": facts.rare,
         "title": facts.title,
@@ -120,42 +120,44 @@ def traits(wanted: Wanted, one: Weighed) -> dict[str, float]:
         "passage": facts.passage,
         "article": facts.article,
         "pairs": facts.pairs,
-        "looks": facts.looks,
-        "close": facts.close,
+        "looks": facts.answer_type,
+        "close": facts.closeness,
         "focus": facts.focus,
         "fresh": facts.fresh,
-        "leans before": facts.leans * facts.before,
-        "leans title": facts.leans * facts.title,
+        "leans before": facts.has_reference * facts.before,
+        "leans title": facts.has_reference * facts.title,
         "score": facts.score,
-        "looks own": facts.looks * facts.own,
-        "looks special": facts.looks * facts.special,
-        "looks focus": facts.looks * facts.focus,
-        "close focus": facts.close * facts.focus,
-        "no looks": float(facts.looks < 0.3),
-        "person own": person * facts.own,
+        "looks own": facts.answer_type * facts.in_sentence,
+        "looks special": facts.answer_type * facts.special,
+        "looks focus": facts.answer_type * facts.focus,
+        "close focus": facts.closeness * facts.focus,
+        "no looks": float(facts.answer_type < 0.3),
+        "person own": person * facts.in_sentence,
         "person rare": person * facts.rare,
-        "person looks": person * facts.looks,
+        "person looks": person * facts.answer_type,
         "person focus": person * facts.focus,
-        "person close focus": person * facts.close * facts.focus,
-        "person looks focus": person * facts.looks * facts.focus,
-        "measured looks": measured * facts.looks,
-        "measured looks special": measured * facts.looks * facts.special,
-        "measured looks rare": measured * facts.looks * facts.rare,
+        "person close focus": person * facts.closeness * facts.focus,
+        "person looks focus": person * facts.answer_type * facts.focus,
+        "measured looks": measured * facts.answer_type,
+        "measured looks special": measured * facts.answer_type * facts.special,
+        "measured looks rare": measured * facts.answer_type * facts.rare,
         "names said": sum(
             wanted.weights[stem] * degree
             for stem, degree in zip(wanted.weights, one.matched, strict=True)
             if stem in wanted.names
         )
-        / wanted.total,
+        / wanted.total_weight,
     }
 
 
-def doubts(wanted: Wanted, one: Weighed, gap: float) -> dict[str, float]:
+def certainty_features(wanted: QuestionAnalysis, one: ScoredSentence, gap: float) -> dict[str, float]:
     """Say what speaks against, and for, a best sentence being an answer; `gap` is how far ahead it is."""
-    facts = one.facts
+    facts = one.features
     around = dict(zip(wanted.weights, one.around, strict=True))
-    missing = {stem: wanted.weights[stem] * (1 - degree) / wanted.total for stem, degree in around.items()}
-    person = wanted.kind == "person"
+    missing = {
+        stem: wanted.weights[stem] * (1 - degree) / wanted.total_weight for stem, degree in around.items()
+    }
+    person = wanted.answer_type == "person"
     focus = around.get(wanted.focus[0], 1.0) if wanted.focus else 1.0
     return {
         "gap": min(gap, _WIDEST_GAP) / _WIDEST_GAP,
@@ -165,24 +167,26 @@ def doubts(wanted: Wanted, one: Weighed, gap: float) -> dict[str, float]:
         "a name missing": float(any(degree < 0.5 for stem, degree in around.items() if stem in wanted.names)),
         "focus missing": float(focus < 0.5),
         "person without focus": float(person and facts.focus < 0.5),
-        "person without looks": float(person and facts.looks < 0.4),
-        "measured without looks": float(wanted.kind in _MEASURED and facts.looks < 0.3),
-        "counted without": float(wanted.kind == "many" and facts.looks < 0.5),
+        "person without looks": float(person and facts.answer_type < 0.4),
+        "measured without looks": float(wanted.answer_type in _MEASURED and facts.answer_type < 0.3),
+        "counted without": float(wanted.answer_type == "many" and facts.answer_type < 0.5),
     }
 
 
-def quality(found: Mapping[str, float]) -> float:
+def score_quality(found: Mapping[str, float]) -> float:
     """Weigh traits: the higher, the better the sentence answers."""
-    return sum(weight * found.get(name, 0.0) for name, weight in _BEST.items())
+    return sum(weight * found.get(name, 0.0) for name, weight in _RANK_WEIGHTS.items())
 
 
-def certainty(found: Mapping[str, float]) -> float:
+def estimate_certainty(found: Mapping[str, float]) -> float:
     """Weigh traits and doubts of the best sentence: how sure is it that it answers, 0 to 1?"""
-    total = _SURE.get("always", 0.0) + sum(weight * found.get(name, 0.0) for name, weight in _SURE.items())
+    total = _CERTAINTY_WEIGHTS.get("always", 0.0) + sum(
+        weight * found.get(name, 0.0) for name, weight in _CERTAINTY_WEIGHTS.items()
+    )
     return 1 / (1 + math.exp(-max(min(total, 30.0), -30.0)))
 
 
-def is_out_of_question(wanted: Wanted, one: Weighed, snippets: Sequence[Snippet]) -> bool:
+def is_unsupported(wanted: QuestionAnalysis, one: ScoredSentence, snippets: Sequence[Snippet]) -> bool:
     """Is a year, a number or a name of the question nowhere in what the sentence was taken from?"""
     if _lacks_name(wanted, one):
         return True
@@ -195,14 +199,14 @@ def is_out_of_question(wanted: Wanted, one: Weighed, snippets: Sequence[Snippet]
     return any(year not in text and not snippet.published.startswith(year) for year in wanted.years)
 
 
-def _lacks_name(wanted: Wanted, one: Weighed) -> bool:
+def _lacks_name(wanted: QuestionAnalysis, one: ScoredSentence) -> bool:
     """Is a name nowhere in the article? Where all nouns have capitals, or all words, nobody can tell."""
-    if wanted.wording.language == "de" or 2 * len(wanted.names) > len(wanted.weights) + 1:
+    if wanted.tokenizer.language == "de" or 2 * len(wanted.names) > len(wanted.weights) + 1:
         return False
     return any(
-        degree < _NAMED and stem in wanted.names
+        degree < _NAME_MATCH and stem in wanted.names
         for stem, degree in zip(wanted.weights, one.around, strict=True)
     )
 
 
-_NAMED = 0.5
+_NAME_MATCH = 0.5

@@ -97,7 +97,7 @@ class Sentence:
     end: int
 
 
-def sentences(text: str) -> list[Sentence]:
+def split_sentences(text: str) -> list[Sentence]:
     """Cut a text into sentences, in order; together they hold everything but the blanks between them.
 
     Cost:
@@ -106,14 +106,14 @@ def sentences(text: str) -> list[Sentence]:
     found: list[Sentence] = []
     begin = 0
     for match in _END.finditer(text):
-        if match.end() > begin and _ends(text, begin, match):
-            _add(found, text, begin, match.end())
+        if match.end() > begin and _is_sentence_end(text, begin, match):
+            _append(found, text, begin, match.end())
             begin = match.end()
-    _add(found, text, begin, len(text))
+    _append(found, text, begin, len(text))
     return found
 
 
-def _ends(text: str, begin: int, match: re.Match[str]) -> bool:
+def _is_sentence_end(text: str, begin: int, match: re.Match[str]) -> bool:
     """Does a sentence end here, or is it an abbreviation, an initial, a number in a list?"""
     mark = match[0]
     if not mark.startswith("."):
@@ -132,7 +132,7 @@ def _ends(text: str, begin: int, match: re.Match[str]) -> bool:
     return not (word.isdigit() and len(word) <= 2 and match.start() - begin <= 3)
 
 
-def _add(found: list[Sentence], text: str, begin: int, end: int) -> None:
+def _append(found: list[Sentence], text: str, begin: int, end: int) -> None:
     while begin < end:
         stop = min(end, begin + _LONGEST)
         if stop < end:

@@ -255,7 +255,7 @@ pays nation état
 ville capitale
 """
 
-FAMILIES = {
+SYNONYMS = {
     language: tuple(tuple(line.split()) for line in text.strip().splitlines())
     for language, text in (("en", _EN), ("de", _DE), ("es", _ES), ("fr", _FR))
 }

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from urllib.parse import quote
 
-from actors.answers.extractive.entity_patterns import names_at
+from actors.answers.extractive.entity_patterns import find_name_spans
 from actors.language.stopwords import STOP_WORDS
 
-PLACE = "%s"
+PLACEHOLDER = "%s"
 "Where the template wants the term."
-MOST_TERMS = 8
+MAX_TERMS = 8
 
 _TERM = re.compile(r"[\w’'][\w’' .&-]*[\w’']")
 
@@ -27,20 +27,20 @@ class TermLinks:
         self._template = template
         self._linked: set[str] = set()
 
-    def terms(self, text: str) -> list[tuple[str, str]]:
+    def select_terms(self, text: str) -> list[tuple[str, str]]:
         """Choose the terms of a sentence that were not linked before, each with its address."""
         found = []
-        for start, end in names_at(text):
-            term = _key(text[start:end], at_start=start == 0)
-            if len(self._linked) >= MOST_TERMS:
+        for start, end in find_name_spans(text):
+            term = _normalize_name(text[start:end], at_start=start == 0)
+            if len(self._linked) >= MAX_TERMS:
                 break
             if term and term.casefold() not in self._linked:
                 self._linked.add(term.casefold())
-                found.append((term, self._template.replace(PLACE, quote(term, safe=""))))
+                found.append((term, self._template.replace(PLACEHOLDER, quote(term, safe=""))))
         return found
 
 
-def _key(name: str, *, at_start: bool) -> str:
+def _normalize_name(name: str, *, at_start: bool) -> str:
     """Take the articles off a name; empty when it may be just a word with a capital at the start of a sentence."""
     words = name.split()
     kept = words[next((at for at, word in enumerate(words) if word.lower() not in STOP_WORDS["en"]), 0) :]

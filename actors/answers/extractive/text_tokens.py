@@ -11,22 +11,22 @@ from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 
-from actors.answers.extractive.synonyms import FAMILIES
-from actors.answers.extractive.word_lists import word_lists
+from actors.answers.extractive.synonyms import SYNONYMS
+from actors.answers.extractive.word_lists import load_word_lists
 from actors.language.analysis import Analyzer
 
 _WORD = re.compile(r"\d+(?:[.,:]\d+)*|(?:[^\W\d_]\.){2,}|[^\W\d_]+(?:['’][^\W\d_]+)?(?:\d+)?")
 _NAME_PART = re.compile(r"[^\W\d_]")
-KINDRED = 0.8
+SYNONYM_SIMILARITY = 0.8
 "What a word of the same family is worth beside the word itself."
-_DERIVED = 0.75
-_COMPOUND = 0.6
+_DERIVED_SIMILARITY = 0.75
+_COMPOUND_SIMILARITY = 0.6
 _LEAST_ROOT = 5
 _LONGEST_ENDING = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class TextToken:
     """A word that says something."""
 
     text: str
@@ -45,14 +45,14 @@ class Word:
         return self.text[:1].isdecimal()
 
 
-class Wording:
+class TextTokenizer:
     """Cuts texts of one language."""
 
     def __init__(self, language: str) -> None:
         self._analyzer = Analyzer(language)
         self.language = self._analyzer.language
         self._stems: dict[str, str] = {}
-        self._families = _families_of(self._analyzer.language)
+        self._families = _load_synonyms(self._analyzer.language)
 
     def stem(self, word: str) -> str:
         """Give the stem of a word, empty for one that says nothing."""
@@ -61,87 +61,87 @@ class Wording:
             known = self._stems[word] = "".join(self._analyzer.stems(word))
         return known
 
-    def words(self, text: str) -> list[Word]:
+    def tokenize(self, text: str) -> list[TextToken]:
         """Cut a text into the words that say something, in order."""
         found = []
         for match in _WORD.finditer(text):
             said = match[0]
             stem = said if said[0].isdecimal() else self.stem(said)
             if stem:
-                found.append(Word(said, stem, match.start(), match.end()))
+                found.append(TextToken(said, stem, match.start(), match.end()))
         return found
 
-    def near(self, one: str, other: str) -> float:
+    def similarity(self, one: str, other: str) -> float:
         """Say how near two stems are: 1 the same, 0 nothing in common."""
         if one == other:
             return 1.0
         families = self._families.get(one)
         if families and (others := self._families.get(other)) and not families.isdisjoint(others):
-            return KINDRED
-        return _likeness(one, other)
+            return SYNONYM_SIMILARITY
+        return _letter_similarity(one, other)
 
-    def found(self, stem: str, stems: Iterable[str]) -> float:
+    def best_similarity(self, stem: str, stems: Iterable[str]) -> float:
         """Say how near the nearest of some stems is."""
-        return max((self.near(stem, other) for other in stems), default=0.0)
+        return max((self.similarity(stem, other) for other in stems), default=0.0)
 
 
-class Beside:
+class SimilarityCache:
     """Remembers how near every word of some texts is to the words of a question."""
 
-    def __init__(self, wording: Wording, stems: Sequence[str]) -> None:
+    def __init__(self, wording: TextTokenizer, stems: Sequence[str]) -> None:
         self._wording = wording
         self._stems = stems
-        self._known: dict[str, tuple[tuple[int, float], ...]] = {}
+        self._cache: dict[str, tuple[tuple[int, float], ...]] = {}
 
-    def matched(self, said: Iterable[str]) -> list[float]:
+    def match_stems(self, said: Iterable[str]) -> list[float]:
         """Say for every word of the question how near the nearest of these stems is."""
         best = [0.0] * len(self._stems)
         for stem in said:
-            for at, degree in self.near(stem):
+            for at, degree in self.similarities(stem):
                 if degree > best[at]:
                     best[at] = degree
         return best
 
-    def near(self, stem: str) -> tuple[tuple[int, float], ...]:
+    def similarities(self, stem: str) -> tuple[tuple[int, float], ...]:
         """Say to which words of the question a stem is near, as places and degrees."""
-        known = self._known.get(stem)
+        known = self._cache.get(stem)
         if known is None:
-            known = self._known[stem] = self._compared(stem)
+            known = self._cache[stem] = self._compute_similarities(stem)
         return known
 
-    def _compared(self, stem: str) -> tuple[tuple[int, float], ...]:
-        degrees = ((at, self._wording.near(asked, stem)) for at, asked in enumerate(self._stems))
+    def _compute_similarities(self, stem: str) -> tuple[tuple[int, float], ...]:
+        degrees = ((at, self._wording.similarity(asked, stem)) for at, asked in enumerate(self._stems))
         return tuple((at, degree) for at, degree in degrees if degree)
 
 
 @cache
-def _families_of(language: str) -> Mapping[str, frozenset[int]]:
+def _load_synonyms(language: str) -> Mapping[str, frozenset[int]]:
     analyzer = Analyzer(language)
     families: dict[str, set[int]] = {}
-    lists = word_lists(language)
+    lists = load_word_lists(language)
     more = [tuple(family.split()) for family in lists.families] if lists is not None else []
-    for number, family in enumerate([*FAMILIES.get(language, ()), *more]):
+    for number, family in enumerate([*SYNONYMS.get(language, ()), *more]):
         for word in family:
             families.setdefault("".join(analyzer.stems(word)), set()).add(number)
     families.pop("", None)
     return MappingProxyType({stem: frozenset(numbers) for stem, numbers in families.items()})
 
 
-def _likeness(one: str, other: str) -> float:
+def _letter_similarity(one: str, other: str) -> float:
     """Compare two stems by their letters: derived from each other, or one a part of the other."""
     short, long = (one, other) if len(one) <= len(other) else (other, one)
     if len(short) < _LEAST_ROOT - 1 or not short[0].isalpha():
         return 0.0
     if short[:3] == long[:3]:
-        common = _common(short, long)
+        common = _prefix_length(short, long)
         if common >= max(_LEAST_ROOT, len(short) - 2) and len(long) - common <= _LONGEST_ENDING:
-            return _DERIVED
+            return _DERIVED_SIMILARITY
     if len(short) > _LEAST_ROOT and (long.endswith(short) or long.startswith(short)):
-        return _COMPOUND
+        return _COMPOUND_SIMILARITY
     return 0.0
 
 
-def _common(one: str, other: str) -> int:
+def _prefix_length(one: str, other: str) -> int:
     count = 0
     for a, b in zip(one, other, strict=False):
         if a != b:
@@ -150,11 +150,11 @@ def _common(one: str, other: str) -> int:
     return count
 
 
-def names(text: str, words: Sequence[Word]) -> list[Word]:
+def select_names(text: str, words: Sequence[TextToken]) -> list[TextToken]:
     """Pick the words with a capital that does not only begin a sentence."""
-    return [word for word in words if word.is_name and not _begins(text, word.start)]
+    return [word for word in words if word.is_name and not _starts_sentence(text, word.start)]
 
 
-def _begins(text: str, start: int) -> bool:
+def _starts_sentence(text: str, start: int) -> bool:
     before = text[:start].rstrip(" \"'“”‘’«»([¿¡")
     return not before or before[-1] in ".!?…:\n"

@@ -10,18 +10,18 @@ import re
 from collections.abc import Sequence
 from types import MappingProxyType
 
-from actors.answers.extractive.injection_filter import visible
-from actors.answers.extractive.numbers import Figure, figures, is_number_word
-from actors.answers.extractive.sentences import sentences
-from actors.answers.extractive.text_tokens import Word, Wording, names
+from actors.answers.extractive.injection_filter import strip_invisible
+from actors.answers.extractive.numbers import NumberMention, is_number_word, parse_numbers
+from actors.answers.extractive.sentences import split_sentences
+from actors.answers.extractive.text_tokens import TextToken, TextTokenizer, select_names
 from actors.language.analysis import Analyzers
 from actors.language.tokens import fold
 
-SUPPORTED = 0.5
+MIN_SUPPORT = 0.5
 "A sentence with at least this may be shown."
 
 _MOST = 20_000
-_WRONG = 0.1
+_CONTRADICTION_FACTOR = 0.1
 "The most a sentence gets with a number, name or month of its own, or that says the opposite."
 _MONTHS = re.compile(
     r"\b(?:january|february|march|april|may(?= \d)|june|july|august|september|october|november|december|"
@@ -70,48 +70,48 @@ _PASSIVE = re.compile(
 _SEEN_IN_BOTH = MappingProxyType({"usa": "us", "uk": "britain"})
 
 
-def supported(sentence: str, passage: str) -> float:
+def score_support(sentence: str, passage: str) -> float:
     """Say how well a passage holds a sentence: 0 not at all, 1 word by word.
 
     Cost:
         1 ms for a passage of 150 words
     """
-    said, held = visible(sentence[:_MOST]), visible(passage[:_MOST])
+    said, held = strip_invisible(sentence[:_MOST]), strip_invisible(passage[:_MOST])
     if not said or not held:
         return 0.0
-    if _plain(said) in _plain(held):
+    if _normalize(said) in _normalize(held):
         return 1.0
-    wording = Wording(Analyzers().guess(said + " " + held[:2_000]))
-    own, other = wording.words(said), wording.words(held)
+    wording = TextTokenizer(Analyzers().detect_language(said + " " + held[:2_000]))
+    own, other = wording.tokenize(said), wording.tokenize(held)
     if not own:
         return 0.0
     coverage = _coverage(wording, own, other)
     if (
-        _brings_figures(figures(said), figures(held))
-        or _brings_names(said, own, held, other, wording)
-        or _brings_months(said, held)
+        _has_new_numbers(parse_numbers(said), parse_numbers(held))
+        or _has_new_names(said, own, held, other, wording)
+        or _has_new_months(said, held)
         or _contradicts(said, held, wording)
-        or _turned_round(said, own, held, wording)
+        or _swaps_names(said, own, held, wording)
     ):
-        return min(coverage, 1.0) * _WRONG
+        return min(coverage, 1.0) * _CONTRADICTION_FACTOR
     return round(min(coverage, 0.99), 4)
 
 
-def _plain(text: str) -> str:
+def _normalize(text: str) -> str:
     return re.sub(r"[\"“”„‘’'«»]", "", fold(text)).strip(" .!?…")
 
 
-def _coverage(wording: Wording, own: Sequence[Word], other: Sequence[Word]) -> float:
+def _coverage(wording: TextTokenizer, own: Sequence[TextToken], other: Sequence[TextToken]) -> float:
     """Share of the sentence's words that the passage has, in the same or other words."""
     stems = {word.stem for word in other}
-    values = {figure.value for word in other for figure in figures(word.text)}
+    values = {figure.value for word in other for figure in parse_numbers(word.text)}
     total = found = 0.0
     for word in own:
         if is_number_word(word.text):
             continue  # numbers are looked at by what they are worth
         weight = 1.5 if word.is_name or word.is_number else 1.0
-        degree = 1.0 if word.stem in stems else wording.found(word.stem, stems)
-        if degree < 1.0 and any(figure.value in values for figure in figures(word.text)):
+        degree = 1.0 if word.stem in stems else wording.best_similarity(word.stem, stems)
+        if degree < 1.0 and any(figure.value in values for figure in parse_numbers(word.text)):
             degree = 1.0
         total += weight
         found += weight * degree
@@ -121,7 +121,7 @@ def _coverage(wording: Wording, own: Sequence[Word], other: Sequence[Word]) -> f
 # --- what must not be new -------------------------------------------------------------------------------------------
 
 
-def _brings_figures(own: Sequence[Figure], other: Sequence[Figure]) -> bool:
+def _has_new_numbers(own: Sequence[NumberMention], other: Sequence[NumberMention]) -> bool:
     """Is there a number the passage does not have, or has of something else?"""
     for figure in own:
         same = [one for one in other if one.value == figure.value]
@@ -132,23 +132,25 @@ def _brings_figures(own: Sequence[Figure], other: Sequence[Figure]) -> bool:
     return False
 
 
-def _brings_names(said: str, own: Sequence[Word], held: str, other: Sequence[Word], wording: Wording) -> bool:
+def _has_new_names(
+    said: str, own: Sequence[TextToken], held: str, other: Sequence[TextToken], wording: TextTokenizer
+) -> bool:
     """Is there a name the passage does not have? Adjectives of names and their other forms are the name."""
     known = {word.stem for word in other}
     folded = fold(held)
-    for word in names(said, own):
+    for word in select_names(said, own):
         if word.is_number or word.stem in known or _MONTHS.fullmatch(word.text):
             continue
         bare = fold(re.sub(r"['’]s?$", "", word.text))
         if bare in folded or _SEEN_IN_BOTH.get(bare, bare) in folded:
             continue
-        if wording.found(word.stem, known) < _DERIVED_NAME:
+        if wording.best_similarity(word.stem, known) < _DERIVED_NAME:
             return True
-    return _begins_with_unknown(said, own, known, folded, wording)
+    return _has_unknown_first_name(said, own, known, folded, wording)
 
 
-def _begins_with_unknown(
-    said: str, own: Sequence[Word], known: set[str], folded: str, wording: Wording
+def _has_unknown_first_name(
+    said: str, own: Sequence[TextToken], known: set[str], folded: str, wording: TextTokenizer
 ) -> bool:
     """Does a sentence begin with a name of two words, one of which the passage does not have?"""
     if len(own) < 2 or said[: own[0].start].strip(" \"'“‘("):
@@ -156,13 +158,13 @@ def _begins_with_unknown(
     first, second = own[0], own[1]
     if not (first.is_name and second.is_name and second.start - first.end == 1):
         return False
-    return fold(first.text) not in folded and wording.found(first.stem, known) < _DERIVED_NAME
+    return fold(first.text) not in folded and wording.best_similarity(first.stem, known) < _DERIVED_NAME
 
 
 _DERIVED_NAME = 0.6
 
 
-def _brings_months(said: str, held: str) -> bool:
+def _has_new_months(said: str, held: str) -> bool:
     return not {month.lower() for month in _MONTHS.findall(said)} <= {
         month.lower() for month in _MONTHS.findall(held)
     }
@@ -171,10 +173,10 @@ def _brings_months(said: str, held: str) -> bool:
 # --- what must not be turned round ----------------------------------------------------------------------------------
 
 
-def _contradicts(said: str, held: str, wording: Wording) -> bool:
+def _contradicts(said: str, held: str, wording: TextTokenizer) -> bool:
     """Does it say `not` where the passage does not, or the other way round, or a word's opposite?"""
-    denied, stated = _denied(said, wording)
-    denied_there, stated_there = _denied(held, wording)
+    denied, stated = _split_negated(said, wording)
+    denied_there, stated_there = _split_negated(held, wording)
     if any(stem in denied_there and stem not in stated_there for stem in stated):
         return True
     if any(stem in stated_there and stem not in denied_there for stem in denied):
@@ -187,7 +189,7 @@ def _contradicts(said: str, held: str, wording: Wording) -> bool:
     return False
 
 
-def _denied(text: str, wording: Wording) -> tuple[set[str], set[str]]:
+def _split_negated(text: str, wording: TextTokenizer) -> tuple[set[str], set[str]]:
     """Part the words of a text into those a `not` is about and the others."""
     denied: set[str] = set()
     stated: set[str] = set()
@@ -195,25 +197,25 @@ def _denied(text: str, wording: Wording) -> tuple[set[str], set[str]]:
     for end in [*(match.start() for match in _CLAUSE.finditer(text)), len(text)]:
         clause = text[begin:end]
         spot = _NOT.search(clause)
-        for word in wording.words(clause[: spot.start()] if spot else clause):
+        for word in wording.tokenize(clause[: spot.start()] if spot else clause):
             stated.add(word.stem)
         if spot:
-            behind = wording.words(clause[spot.end() :])
+            behind = wording.tokenize(clause[spot.end() :])
             denied |= {word.stem for word in behind[:_SCOPE]}
             stated |= {word.stem for word in behind[_SCOPE:]}
         begin = end
     return denied, stated
 
 
-def _turned_round(said: str, own: Sequence[Word], held: str, wording: Wording) -> bool:
+def _swaps_names(said: str, own: Sequence[TextToken], held: str, wording: TextTokenizer) -> bool:
     """Do two names change places around the same deed: who beat whom?"""
     mine = [word.stem for word in own if word.is_name and not word.is_number]
     deeds = {word.stem for word in own if not word.is_name and not word.is_number}
     pairs = [(one, other) for at, one in enumerate(mine) for other in mine[at + 1 :] if one != other]
     if not pairs or not deeds:
         return False
-    for sentence in sentences(held):
-        words = wording.words(sentence.text)
+    for sentence in split_sentences(held):
+        words = wording.tokenize(sentence.text)
         order = {word.stem: at for at, word in reversed(list(enumerate(words)))}
         both = [(one, other) for one, other in pairs if one in order and other in order]
         shared = deeds & order.keys()
@@ -222,12 +224,12 @@ def _turned_round(said: str, own: Sequence[Word], held: str, wording: Wording) -
         for one, other in both:
             low, high = sorted((order[one], order[other]))
             deed = [stem for stem in shared if low < order[stem] < high]
-            if order[one] > order[other] and deed and _between(own, one, other, deed):
+            if order[one] > order[other] and deed and _is_between(own, one, other, deed):
                 return True
     return False
 
 
-def _between(own: Sequence[Word], one: str, other: str, deeds: Sequence[str]) -> bool:
+def _is_between(own: Sequence[TextToken], one: str, other: str, deeds: Sequence[str]) -> bool:
     order = [word.stem for word in own]
     first, last = order.index(one), len(order) - 1 - order[::-1].index(other)
     return any(stem in order[first + 1 : last] for stem in deeds)

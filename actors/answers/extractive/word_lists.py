@@ -70,15 +70,15 @@ class WordLists(BaseModel):
 
 
 @cache
-def word_lists(language: str) -> WordLists | None:
+def load_word_lists(language: str) -> WordLists | None:
     """Read the lists of a language; None: there are none."""
     if language not in LANGUAGES:
         return None
     text = (files("actors.answers.extractive") / "data" / f"{language}.toml").read_text("utf-8")
-    return WordLists.model_validate(_toml(text))
+    return WordLists.model_validate(_parse_toml(text))
 
 
-def _toml(text: str) -> dict[str, Any]:
+def _parse_toml(text: str) -> dict[str, Any]:
     try:
         import tomllib as toml  # 3.11 and later
     except ModuleNotFoundError:  # pragma: no cover

@@ -5,5 +5,5 @@ address    which addresses may be spoken to
 breaker    while it fails nobody waits for it
 prompt     question and passages as messages; passages are data behind a fence
 stream     server-sent events to pieces of text
-writer     the `Writer` of an answer, out of all of them
+writer     the `AnswerWriter` of an answer, out of all of them
 """

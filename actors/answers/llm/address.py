@@ -12,14 +12,14 @@ from collections.abc import Awaitable, Callable
 
 import httpx
 
-Lookup = Callable[[str, int], Awaitable[list[str]]]
+Resolver = Callable[[str, int], Awaitable[list[str]]]
 
 
-class Internal(Exception):
+class InternalAddressError(Exception):
     """The address is one of ours, not one of the world's."""
 
 
-async def look_up(host: str, port: int) -> list[str]:
+async def resolve_addresses(host: str, port: int) -> list[str]:
     """Find the addresses of a name."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
@@ -54,7 +54,9 @@ Source: the IANA registries of special-purpose addresses
 class GuardedTransport(httpx.AsyncBaseTransport):
     """Connects to the address that was judged, under the name that was asked for."""
 
-    def __init__(self, *, may_be_internal: bool, look_up: Lookup = look_up, verify: bool = True) -> None:
+    def __init__(
+        self, *, may_be_internal: bool, look_up: Resolver = resolve_addresses, verify: bool = True
+    ) -> None:
         self._may_be_internal = may_be_internal
         self._look_up = look_up
         self._inner = httpx.AsyncHTTPTransport(verify=verify, retries=0, trust_env=False)
@@ -72,7 +74,7 @@ class GuardedTransport(httpx.AsyncBaseTransport):
             raise httpx.ConnectError("the name is unknown", request=request) from error
         # one bad address among good ones is a trick, not an accident
         if not addresses or (not self._may_be_internal and any(map(is_internal, addresses))):
-            raise Internal
+            raise InternalAddressError
         request.extensions = {**request.extensions, "sni_hostname": host}
         request.url = request.url.copy_with(host=addresses[0])
         return await self._inner.handle_async_request(request)

@@ -13,7 +13,7 @@ from cluster.meter import Meter
 
 FAILURES_TO_OPEN = 5
 OPEN_S = 20.0
-LONGEST_S = 300.0
+MAX_OPEN_S = 300.0
 
 
 class ModelBreaker:
@@ -35,7 +35,7 @@ class ModelBreaker:
             return "closed"
         return "open" if self._clock.monotonic_s() < self._until_s else "half open"
 
-    def lets_through(self) -> bool:
+    def can_call(self) -> bool:
         """May somebody call? Half open, the first one who asks may, until it is known how that went."""
         if self.state == "closed":
             return True
@@ -44,18 +44,18 @@ class ModelBreaker:
         self._is_tried = True
         return True
 
-    def worked(self) -> None:
+    def record_success(self) -> None:
         """A call went well."""
         if self._until_s:
             self._log.info("model_returned")
             self._meter.gauge("kiosk_model_away", 0)
         self._failures, self._open_s, self._until_s, self._is_tried = 0, OPEN_S, 0.0, False
 
-    def failed(self) -> None:
+    def record_failure(self) -> None:
         """A call failed."""
         self._failures += 1
         if self._until_s:
-            self._open_s = min(LONGEST_S, 2 * self._open_s) if self._is_tried else self._open_s
+            self._open_s = min(MAX_OPEN_S, 2 * self._open_s) if self._is_tried else self._open_s
         elif self._failures < FAILURES_TO_OPEN:
             return
         else:
@@ -63,6 +63,6 @@ class ModelBreaker:
             self._meter.gauge("kiosk_model_away", 1)
         self._until_s, self._is_tried = self._clock.monotonic_s() + self._open_s, False
 
-    def left(self) -> None:
+    def record_cancelled(self) -> None:
         """A call was given up by us; it says nothing."""
         self._is_tried = False

@@ -10,7 +10,7 @@ from cluster.origin import is_loopback
 
 
 @dataclass(frozen=True, slots=True)
-class ModelTerms:
+class ModelConfig:
     """An administrator's word about the provider."""
 
     url: str
@@ -36,7 +36,7 @@ class ModelTerms:
         """Name the model and where it is, without anything secret."""
         return f"{self.model}@{urlsplit(self.url).hostname}"
 
-    def checked(self) -> ModelTerms:
+    def validate(self) -> ModelConfig:
         """Check what can be checked without asking anybody.
 
         Errors:

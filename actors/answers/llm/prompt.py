@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from actors.answers.archive.messages import Snippet
 from actors.answers.draft import NO_ANSWER
 
-MOST_SOURCE_CHARS = 2_000
-MOST_QUESTION_CHARS = 2_000
+MAX_SOURCE_CHARS = 2_000
+MAX_QUESTION_CHARS = 2_000
 
 _RULES = """\
 You answer a reader's question from numbered sources and from nothing else.
@@ -35,25 +35,27 @@ _CONTROL = re.compile(
 )
 
 
-def messages_for(question: str, snippets: Sequence[Snippet], fence: str) -> list[dict[str, str]]:
+def build_answer_messages(question: str, snippets: Sequence[Snippet], fence: str) -> list[dict[str, str]]:
     """Write the messages; `fence` is new for every call."""
     parts = []
     for number, snippet in enumerate(snippets, 1):
         head = f"{fence} source {number}"
         about = " / ".join(filter(None, (snippet.title, snippet.child_title, snippet.published)))
-        text = _plain(snippet.text, fence)[:MOST_SOURCE_CHARS]
-        parts.append(f"{head}\n{_line(about, fence)}\n{text}\n{fence} end of source {number}")
-    asked = f"{fence} question\n{_line(question, fence)[:MOST_QUESTION_CHARS]}\n{fence} end of question"
+        text = _sanitize(snippet.text, fence)[:MAX_SOURCE_CHARS]
+        parts.append(f"{head}\n{_sanitize_line(about, fence)}\n{text}\n{fence} end of source {number}")
+    asked = (
+        f"{fence} question\n{_sanitize_line(question, fence)[:MAX_QUESTION_CHARS]}\n{fence} end of question"
+    )
     return [
         {"role": "system", "content": _RULES.format(fence=fence, no_answer=NO_ANSWER)},
         {"role": "user", "content": "\n\n".join([*parts, asked])},
     ]
 
 
-def rewriting_messages(question: str, before: Sequence[str], fence: str) -> list[dict[str, str]]:
+def build_rewrite_messages(question: str, before: Sequence[str], fence: str) -> list[dict[str, str]]:
     """Write the messages that ask for a follow-up question as a standalone one; `before` oldest first."""
     lines = [
-        f"{fence} question {number}\n{_line(text, fence)[:MOST_QUESTION_CHARS]}"
+        f"{fence} question {number}\n{_sanitize_line(text, fence)[:MAX_QUESTION_CHARS]}"
         for number, text in enumerate([*before, question], 1)
     ]
     return [
@@ -62,10 +64,10 @@ def rewriting_messages(question: str, before: Sequence[str], fence: str) -> list
     ]
 
 
-def _plain(text: str, fence: str) -> str:
+def _sanitize(text: str, fence: str) -> str:
     """Take out what is invisible and what looks like our fence."""
     return _CONTROL.sub(" ", text).replace(fence, " ")
 
 
-def _line(text: str, fence: str) -> str:
-    return " ".join(_plain(text, fence).split())
+def _sanitize_line(text: str, fence: str) -> str:
+    return " ".join(_sanitize(text, fence).split())

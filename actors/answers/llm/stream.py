@@ -9,14 +9,14 @@ from typing import Any
 
 import orjson
 
-MOST_LINE = 256 << 10
+MAX_LINE_BYTES = 256 << 10
 
 
-class Garbage(Exception):
+class InvalidModelReply(Exception):
     """The reply is not what it should be."""
 
 
-class Events:
+class ChatStreamParser:
     """Collects bytes, gives pieces of text."""
 
     def __init__(self) -> None:
@@ -32,8 +32,8 @@ class Events:
         """
         pieces: list[str] = []
         *lines, self._rest = (self._rest + packet).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-        if len(self._rest) > MOST_LINE:
-            raise Garbage("a line without an end")
+        if len(self._rest) > MAX_LINE_BYTES:
+            raise InvalidModelReply("a line without an end")
         for line in lines:
             if not line.startswith(b"data:") or self.is_done:
                 continue
@@ -41,57 +41,57 @@ class Events:
             if data == b"[DONE]":
                 self.is_done = True
             elif data:
-                pieces += self._piece(data)
+                pieces += self._parse_event(data)
         return pieces
 
-    def _piece(self, data: bytes) -> list[str]:
-        event = _parsed(data)
-        choice = _choice(event)
+    def _parse_event(self, data: bytes) -> list[str]:
+        event = _parse_json(data)
+        choice = _first_choice(event)
         if choice is None:
             return []
         if choice.get("finish_reason"):
             self.is_done = True
         delta = choice.get("delta")
-        return _texts(delta.get("content")) if isinstance(delta, dict) else []
+        return _content_texts(delta.get("content")) if isinstance(delta, dict) else []
 
 
-def whole(body: bytes) -> str:
+def parse_reply(body: bytes) -> str:
     """Read a reply that came in one piece, from a provider that does not stream.
 
     Errors:
         Garbage
     """
-    choice = _choice(_parsed(body))
+    choice = _first_choice(_parse_json(body))
     message = choice.get("message") if choice is not None else None
     if not isinstance(message, dict):
-        raise Garbage("no message")
-    return "".join(_texts(message.get("content")))
+        raise InvalidModelReply("no message")
+    return "".join(_content_texts(message.get("content")))
 
 
-def _parsed(data: bytes) -> dict[str, Any]:
+def _parse_json(data: bytes) -> dict[str, Any]:
     try:
         event = orjson.loads(data)
     except ValueError:
-        raise Garbage("no JSON") from None
+        raise InvalidModelReply("no JSON") from None
     if not isinstance(event, dict):
-        raise Garbage("no object")
+        raise InvalidModelReply("no object")
     if event.get("error"):
-        raise Garbage("an error within the stream")
+        raise InvalidModelReply("an error within the stream")
     return event
 
 
-def _choice(event: dict[str, Any]) -> dict[str, Any] | None:
+def _first_choice(event: dict[str, Any]) -> dict[str, Any] | None:
     choices = event.get("choices")
     if choices is None or choices == []:
         return None
     if not isinstance(choices, list) or not isinstance(choices[0], dict):
-        raise Garbage("no choices")
+        raise InvalidModelReply("no choices")
     return choices[0]
 
 
-def _texts(content: Any) -> list[str]:
+def _content_texts(content: Any) -> list[str]:
     if content is None or content == "":
         return []
     if not isinstance(content, str):
-        raise Garbage("content is no text")
+        raise InvalidModelReply("content is no text")
     return [content]

@@ -16,17 +16,17 @@ from typing import Any
 
 import httpx
 
-from actors.answers.answer_pipeline import ModelFailed
+from actors.answers.answer_pipeline import LanguageModelError
 from actors.answers.archive.messages import Snippet
-from actors.answers.llm.address import GuardedTransport, Internal
+from actors.answers.llm.address import GuardedTransport, InternalAddressError
 from actors.answers.llm.breaker import ModelBreaker
-from actors.answers.llm.model_config import ModelTerms
-from actors.answers.llm.prompt import messages_for, rewriting_messages
-from actors.answers.llm.stream import Events, Garbage, whole
+from actors.answers.llm.model_config import ModelConfig
+from actors.answers.llm.prompt import build_answer_messages, build_rewrite_messages
+from actors.answers.llm.stream import ChatStreamParser, InvalidModelReply, parse_reply
 from cluster.clock import Clock
 from cluster.meter import Meter
 
-_MOST_REWRITTEN = 120
+_MAX_REWRITE_TOKENS = 120
 "Tokens of a rewritten question."
 _TURN_S = 2.0
 "How long an answer waits for its turn before it is composed instead."
@@ -35,17 +35,17 @@ _Messages = list[dict[str, str]]
 
 
 class ModelWriter:
-    """`Writer` over any server with the OpenAI chat interface."""
+    """`AnswerWriter` over any server with the OpenAI chat interface."""
 
     def __init__(
         self,
-        terms: ModelTerms,
+        terms: ModelConfig,
         clock: Clock,
         meter: Meter,
         *,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self._terms = terms.checked()
+        self._terms = terms.validate()
         self._clock = clock
         self._meter = meter
         self.breaker = ModelBreaker(clock, meter)
@@ -70,9 +70,9 @@ class ModelWriter:
         """Write an answer, in pieces as they arrive.
 
         Errors:
-            ModelFailed: late, broken, refused, or given up on for now
+            LanguageModelError: late, broken, refused, or given up on for now
         """
-        messages = messages_for(question, snippets, _new_fence())
+        messages = build_answer_messages(question, snippets, _new_fence())
         async with aclosing(self._complete(messages, self._terms.most_tokens)) as pieces:
             async for piece in pieces:
                 yield piece
@@ -81,51 +81,51 @@ class ModelWriter:
         """Write a follow-up question as one that stands for itself; `before` oldest first.
 
         Errors:
-            ModelFailed: late, broken, refused, or given up on for now
+            LanguageModelError: late, broken, refused, or given up on for now
         """
-        messages = rewriting_messages(question, before, _new_fence())
-        async with aclosing(self._complete(messages, _MOST_REWRITTEN)) as pieces:
+        messages = build_rewrite_messages(question, before, _new_fence())
+        async with aclosing(self._complete(messages, _MAX_REWRITE_TOKENS)) as pieces:
             return "".join([piece async for piece in pieces])
 
     async def _complete(self, messages: _Messages, most_tokens: int) -> AsyncGenerator[str, None]:
         """Send messages and give the reply in pieces as they arrive.
 
         Errors:
-            ModelFailed
+            LanguageModelError
         """
-        if not self.breaker.lets_through():
-            raise ModelFailed("given up on for now")
+        if not self.breaker.can_call():
+            raise LanguageModelError("given up on for now")
         wrote = False
         try:
-            async with self._turn(), aclosing(self._pieces(messages, most_tokens)) as pieces:
+            async with self._acquire_turn(), aclosing(self._read_pieces(messages, most_tokens)) as pieces:
                 async for piece in pieces:
                     wrote = True
                     yield piece
         except _Failures as error:
-            self.breaker.failed()
-            raise ModelFailed(_reason(error)) from None
-        except (GeneratorExit, asyncio.CancelledError, ModelFailed):
+            self.breaker.record_failure()
+            raise LanguageModelError(_loggable_reason(error)) from None
+        except (GeneratorExit, asyncio.CancelledError, LanguageModelError):
             # the reader has enough, or we never came to ask: only the first says something about the provider
-            (self.breaker.worked if wrote else self.breaker.left)()
+            (self.breaker.record_success if wrote else self.breaker.record_cancelled)()
             raise
-        self.breaker.worked()
+        self.breaker.record_success()
 
     @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
+    async def _acquire_turn(self) -> AsyncIterator[None]:
         try:
             await asyncio.wait_for(self._turns.acquire(), _TURN_S)
         except asyncio.TimeoutError:
-            raise ModelFailed("too many at once") from None
+            raise LanguageModelError("too many at once") from None
         try:
             yield
         finally:
             self._turns.release()
 
-    async def _pieces(self, messages: _Messages, most_tokens: int) -> AsyncGenerator[str, None]:
+    async def _read_pieces(self, messages: _Messages, most_tokens: int) -> AsyncGenerator[str, None]:
         terms, clock = self._terms, self._clock
         began_s = clock.monotonic_s()
         limit_s = began_s + terms.first_s
-        async with aclosing(self._packets(messages, most_tokens)) as packets:
+        async with aclosing(self._read_packets(messages, most_tokens)) as packets:
             while True:
                 left_s = min(limit_s, began_s + terms.total_s) - clock.monotonic_s()
                 try:
@@ -136,21 +136,21 @@ class ModelWriter:
                     limit_s = clock.monotonic_s() + terms.between_s
                     yield piece
 
-    async def _packets(self, messages: _Messages, most_tokens: int) -> AsyncGenerator[str, None]:
+    async def _read_packets(self, messages: _Messages, most_tokens: int) -> AsyncGenerator[str, None]:
         """Give the text of each packet; empty for packets without any."""
-        terms, events, read = self._terms, Events(), 0
+        terms, events, read = self._terms, ChatStreamParser(), 0
         url, body = terms.url.rstrip("/") + "/chat/completions", self._body(messages, most_tokens)
         async with self._client.stream("POST", url, headers=self._headers(), json=body) as reply:
             if reply.status_code != 200:
-                raise Garbage(f"status {reply.status_code}")
+                raise InvalidModelReply(f"status {reply.status_code}")
             if reply.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
-                raise Garbage("compressed, though that was not asked for")
+                raise InvalidModelReply("compressed, though that was not asked for")
             streams = "text/event-stream" in reply.headers.get("content-type", "")
             held = b""
             async for packet in reply.aiter_raw():
                 read += len(packet)
                 if read > terms.most_bytes:
-                    raise Garbage("too long")
+                    raise InvalidModelReply("too long")
                 if streams:
                     yield "".join(events.feed(packet))
                     if events.is_done:
@@ -159,9 +159,9 @@ class ModelWriter:
                     held += packet
                     yield ""
             if not streams:
-                yield whole(held)
+                yield parse_reply(held)
             elif not events.is_done:
-                raise Garbage("broken off")
+                raise InvalidModelReply("broken off")
 
     def _headers(self) -> dict[str, str]:
         # a few compressed bytes may become gigabytes before they can be counted
@@ -186,17 +186,17 @@ _Failures = (
     httpx.HTTPError,
     httpx.StreamError,
     httpx.InvalidURL,
-    Garbage,
-    Internal,
+    InvalidModelReply,
+    InternalAddressError,
     asyncio.TimeoutError,
     OSError,
 )
 
 
-def _reason(error: BaseException) -> str:
+def _loggable_reason(error: BaseException) -> str:
     """Say what went wrong; the words of others may hold what must not be logged."""
-    if isinstance(error, Garbage):
+    if isinstance(error, InvalidModelReply):
         return str(error)
-    if isinstance(error, Internal):
+    if isinstance(error, InternalAddressError):
         return "an internal address"
     return "too late" if isinstance(error, asyncio.TimeoutError) else type(error).__name__

@@ -5,25 +5,25 @@ Source: reference 5.3, 6.1 (`dedupe_product_group_id`)
 
 from __future__ import annotations
 
-from actors.recommender.ranking.query_context import Request
-from actors.recommender.ranking.user_profile import did_with
+from actors.recommender.ranking.query_context import QueryContext
+from actors.recommender.ranking.user_profile import select_history
 from actors.recommender.state.events import EXPOSURE
 from cluster.records.validation.recent_events import GROUP
 
 
-def dealt_with(request: Request) -> list[int]:
+def list_history_rows(request: QueryContext) -> list[int]:
     """List the rows of a reader's history that are on offer, newest first, by the query's `history_type`.
 
     An interaction with a group alone stands for the variant on offer with the best score.
     """
-    did = did_with(request.did, request.query.history_type)
+    did = select_history(request.recent_events, request.query.history_type)
     names = dict.fromkeys(name for kind, ids, _, _ in did if kind not in EXPOSURE for name in ids)
-    chosen = _chosen([name for name in names if name.startswith(GROUP)], request)
+    chosen = _select_variants([name for name in names if name.startswith(GROUP)], request)
     rows = (chosen[name] if name in chosen else request.catalog.row_of(name) for name in names)
     return [row for row in dict.fromkeys(rows) if _is_offered(row, request)]
 
 
-def _chosen(names: list[str], request: Request) -> dict[str, int]:
+def _select_variants(names: list[str], request: QueryContext) -> dict[str, int]:
     """Choose a variant for every group; -1 where none is on offer."""
     variants = {
         name: [
@@ -36,10 +36,10 @@ def _chosen(names: list[str], request: Request) -> dict[str, int]:
     every = [row for rows in variants.values() for row in rows]
     if not every:
         return dict.fromkeys(names, -1)
-    scores = request.ranking().of(every)
+    scores = request.build_ranking().get_scores(every)
     by_row = dict(zip(every, scores.tolist(), strict=True))
     return {name: max(rows, key=by_row.__getitem__, default=-1) for name, rows in variants.items()}
 
 
-def _is_offered(row: int, request: Request) -> bool:
-    return 0 <= row < len(request.standing) and bool(request.catalog.offered[row])
+def _is_offered(row: int, request: QueryContext) -> bool:
+    return 0 <= row < len(request.item_priors) and bool(request.catalog.offered[row])

@@ -5,15 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from actors.recommender.messages import ReaderQuery
-from actors.recommender.ranking.score import own_of
-from actors.recommender.ranking.session_context import leaning
-from actors.recommender.ranking.user_profile import Did, Taste, Traces, taste_of, traces_of
-from actors.recommender.rerank.dither import seed_of
+from actors.recommender.messages import UserQuery
+from actors.recommender.ranking.score import personal_scores
+from actors.recommender.ranking.session_context import apply_session_context
+from actors.recommender.ranking.user_profile import (
+    InteractionRows,
+    RecentEventTuple,
+    UserProfile,
+    build_user_profile,
+    find_interaction_rows,
+)
+from actors.recommender.rerank.dither import seed_from_names
 from actors.recommender.state.catalog import Catalog
-from actors.recommender.state.engine_state import CohortScores, Holdings, Standing
-from actors.recommender.state.prior_scores import Ranking, Start
-from actors.recommender.state.score_components import Own
+from actors.recommender.state.engine_state import CohortScores, EngineState, ItemPriors
+from actors.recommender.state.prior_scores import PriorScores, Ranking
+from actors.recommender.state.score_components import PersonalScores
 from cluster.records.validation.recent_events import GROUP
 
 _DAY_MS = 86_400_000
@@ -21,98 +27,100 @@ _LOOK_BACK = 200
 
 
 @dataclass(frozen=True)
-class Request:
+class QueryContext:
     """One query on its way through the pipeline."""
 
-    query: ReaderQuery
-    did: list[Did]
+    query: UserQuery
+    recent_events: list[RecentEventTuple]
     "What the reader did lately, newest first."
-    shown: list[str]
+    shown_ids: list[str]
     "Products already returned under the query's `pagination_id`."
-    holdings: Holdings
-    standing: Standing
+    engine_state: EngineState
+    item_priors: ItemPriors
     now_ms: int
 
     @property
     def catalog(self) -> Catalog:
         """The products."""
-        return self.holdings.catalog
+        return self.engine_state.catalog
 
     @property
-    def before(self) -> int:
+    def shown_count(self) -> int:
         """Places of the whole list that earlier pages filled."""
-        return len(self.shown)
+        return len(self.shown_ids)
 
     @property
     def start(self) -> int:
         """Rows to skip of what is left after earlier pages."""
-        return max(0, self.query.start - self.before)
+        return max(0, self.query.start - self.shown_count)
 
     @property
-    def wanted(self) -> int:
+    def page_end(self) -> int:
         """Rows that must be left after earlier pages to fill this one."""
         return self.start + self.query.rows
 
     @cached_property
     def shown_rows(self) -> frozenset[int]:
         """Rows of earlier pages; with their variants when one per product is wanted."""
-        if not self.shown:
+        if not self.shown_ids:
             return frozenset()
-        rows = self.catalog.rows_of(self.shown)
-        return frozenset(self.catalog.with_variants(rows) if self.query.dedupe else rows)
+        rows = self.catalog.rows_of(self.shown_ids)
+        return frozenset(self.catalog.add_variants(rows) if self.query.dedupe else rows)
 
     @cached_property
-    def traces(self) -> Traces:
+    def interaction_rows(self) -> InteractionRows:
         """What the reader did, by row."""
-        return traces_of(self.did, self.catalog)
+        return find_interaction_rows(self.recent_events, self.catalog)
 
     @cached_property
-    def own_taste(self) -> Taste:
+    def history_profile(self) -> UserProfile:
         """What the reader likes, by what they did."""
-        return taste_of(self.traces, self.holdings.index)
+        return build_user_profile(self.interaction_rows, self.engine_state.index)
 
     @cached_property
-    def taste(self) -> Taste:
+    def user_profile(self) -> UserProfile:
         """What the reader likes, the session's variables included."""
         context = self.query.context
         if not context:
-            return self.own_taste
-        return leaning(self.own_taste, context, self.catalog, self.holdings.index, self.standing)
+            return self.history_profile
+        return apply_session_context(
+            self.history_profile, context, self.catalog, self.engine_state.index, self.item_priors
+        )
 
     @cached_property
-    def cohort(self) -> CohortScores | None:
+    def cohort_scores(self) -> CohortScores | None:
         """What users with equal attributes take; None for a user with history, or when nothing is known of them."""
         profile = {**self.query.context, **self.query.cohort}
-        if not profile or self.own_taste.known:
+        if not profile or self.history_profile.has_signal:
             return None
-        return self.holdings.get_cohort_scores(profile, self.standing, self.now_ms)
+        return self.engine_state.get_cohort_scores(profile, self.item_priors, self.now_ms)
 
     @cached_property
-    def start_scores(self) -> Start:
+    def prior_scores(self) -> PriorScores:
         """What the user's scores start from: everybody's, or those of their cohort when that is all that is known."""
-        if self.own_taste.known:
-            return self.standing.start
-        return self.standing.start_new if self.cohort is None else self.cohort.start
+        if self.history_profile.has_signal:
+            return self.item_priors.prior
+        return self.item_priors.prior_new if self.cohort_scores is None else self.cohort_scores.prior
 
     @cached_property
-    def own(self) -> Own:
+    def personal_scores(self) -> PersonalScores:
         """What is said to this reader alone."""
-        return own_of(self.taste, self.holdings, self.standing)
+        return personal_scores(self.user_profile, self.engine_state, self.item_priors)
 
-    def ranking(self) -> Ranking:
+    def build_ranking(self) -> Ranking:
         """Score every row for the reader; whoever asks may bar rows of it."""
-        return Ranking(self.start_scores, self.own)
+        return Ranking(self.prior_scores, self.personal_scores)
 
     @property
-    def rung(self) -> str:
+    def fallback_level(self) -> str:
         """Name the rung of the fallback ladder: the reader's own taste, their kind's, the session's, the crowd's."""
-        if self.own_taste.known:
+        if self.history_profile.has_signal:
             return "personal"
-        if self.cohort is not None:
+        if self.cohort_scores is not None:
             return "cohort"
-        if self.taste.known:
+        if self.user_profile.has_signal:
             return "context"
-        return "trending" if self.standing.voted else "newest"
+        return "trending" if self.item_priors.has_interactions else "newest"
 
     @cached_property
     def seed(self) -> int:
@@ -120,7 +128,9 @@ class Request:
 
         So the pages of one reader fit together when they are turned by `start` alone.
         """
-        return seed_of(*self.query.reader_ids, self.query.pagination_id or f"day {self.now_ms // _DAY_MS}")
+        return seed_from_names(
+            *self.query.reader_ids, self.query.pagination_id or f"day {self.now_ms // _DAY_MS}"
+        )
 
     @cached_property
     def last_shown(self) -> list[int]:
@@ -128,7 +138,7 @@ class Request:
         if not self.query.spacing:
             return []
         distance = max(rule.minimum_distance for rule in self.query.spacing)
-        return self.catalog.rows_of(self.shown[-min(distance, _LOOK_BACK) :]) if distance else []
+        return self.catalog.rows_of(self.shown_ids[-min(distance, _LOOK_BACK) :]) if distance else []
 
     @cached_property
     def anchor_rows(self) -> list[int]:

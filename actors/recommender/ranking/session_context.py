@@ -14,9 +14,9 @@ from typing import Any as Anything
 
 import numpy as np
 
-from actors.recommender.ranking.user_profile import Taste, taste_for
+from actors.recommender.ranking.user_profile import UserProfile, profile_from_weights
 from actors.recommender.state.catalog import Catalog
-from actors.recommender.state.engine_state import Standing
+from actors.recommender.state.engine_state import ItemPriors
 from actors.vectors.index import VectorIndex
 from actors.vectors.types import Mask, Rows
 from cluster.query.language.field_values import canonical, is_moment, is_text
@@ -36,62 +36,68 @@ _FIELDS = frozenset(
 )
 
 
-def leaning(
-    own: Taste, context: Mapping[str, Anything], catalog: Catalog, index: VectorIndex, standing: Standing
-) -> Taste:
+def apply_session_context(
+    own: UserProfile,
+    context: Mapping[str, Anything],
+    catalog: Catalog,
+    index: VectorIndex,
+    standing: ItemPriors,
+) -> UserProfile:
     """Add to a taste what the session says.
 
     Cost:
         nothing without a variable named as a product field; else 0.1 ms for 100,000 products
     """
-    clauses = [clause for name, value in context.items() if (clause := _clause(name, value)) is not None]
-    rows = _matching(clauses[:_MOST_FIELDS], catalog, standing)
+    clauses = [
+        clause for name, value in context.items() if (clause := _parse_clause(name, value)) is not None
+    ]
+    rows = _find_matching_rows(clauses[:_MOST_FIELDS], catalog, standing)
     if not len(rows):
         return own
-    given = taste_for(dict.fromkeys(rows.tolist(), _WEIGHT / len(rows)), index)
+    given = profile_from_weights(dict.fromkeys(rows.tolist(), _WEIGHT / len(rows)), index)
     return replace(
         own,
         rows=np.concatenate((own.rows, given.rows)),
         weights=np.concatenate((own.weights, given.weights)),
-        find_vector=lambda: _between(own.vector, given.vector),
-        given=len(given.rows),
+        compute_vector=lambda: _combine_vectors(own.vector, given.vector),
+        context_count=len(given.rows),
     )
 
 
-def _between(own: Anything, given: Anything) -> Anything:
+def _combine_vectors(own: Anything, given: Anything) -> Anything:
     if own is None or given is None:
         return given if own is None else own
     vector = own + np.float32(_WEIGHT) * given
     return vector / np.float32(max(float(np.sqrt(vector @ vector)), 1e-6))
 
 
-def _clause(name: str, value: Anything) -> Node | None:
+def _parse_clause(name: str, value: Anything) -> Node | None:
     field = canonical(name)
     if field not in _FIELDS and not field.startswith("custom_attributes."):
         return None
     values = value if isinstance(value, list) else [value]
-    texts = [text for item in values[:_MOST_VALUES] if (text := _text(item))]
+    texts = [text for item in values[:_MOST_VALUES] if (text := _text_from_value(item))]
     return Any(tuple(Phrase(field, text) for text in texts)) if texts else None
 
 
-def _text(value: Anything) -> str:
+def _text_from_value(value: Anything) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, (str, int, float)) else ""
 
 
-def _matching(clauses: list[Node], catalog: Catalog, standing: Standing) -> Rows:
+def _find_matching_rows(clauses: list[Node], catalog: Catalog, standing: ItemPriors) -> Rows:
     """Find the most popular products on offer that match the most variables."""
     if not clauses:
         return np.zeros(0, np.int64)
     hits = np.zeros(len(standing), np.int8)
     for clause in clauses:
-        mask: Mask = catalog.matching(clause)[: len(standing)]
+        mask: Mask = catalog.filter_mask(clause)[: len(standing)]
         hits += mask
     hits[~standing.offered] = 0
     best = int(hits.max(initial=0))
     rows: Rows = np.flatnonzero(hits == best) if best else np.zeros(0, np.int64)
     if len(rows) > _MOST_ROWS:
-        top = np.argsort(-standing.popular[rows], kind="stable")[:_MOST_ROWS]
+        top = np.argsort(-standing.relative_popularity[rows], kind="stable")[:_MOST_ROWS]
         rows = rows[top]
     return rows

@@ -17,25 +17,25 @@ import orjson
 
 from actors.recommender.state.catalog import Catalog
 from actors.recommender.state.cooccurrence import SESSION_GAP_MS
-from actors.recommender.state.events import EVENT_WEIGHTS, EXPOSURE, weight_of
+from actors.recommender.state.events import EVENT_WEIGHTS, EXPOSURE, weigh_event
 from actors.vectors.index import VectorIndex
 from actors.vectors.types import Floats, Rows, Vector
 from cluster.records.recent_event import RecentEvent
 
-LEFT_OUT = 50
+MOST_HIDDEN = 50
 "So many of a reader's most recent products are not recommended again."
 
 _HALF_LIFE_ITEMS = 15.0
 _MOST_ROWS = 80
 _SHORT_NAMES = {"view": "product_detail_page_view", "cart": "add_to_cart", "purchase": "checkout"}
-_FADING = tuple(0.5 ** (place / _HALF_LIFE_ITEMS) for place in range(_MOST_ROWS))
+_DECAY = tuple(0.5 ** (place / _HALF_LIFE_ITEMS) for place in range(_MOST_ROWS))
 
-Did = tuple[str, Sequence[str], int, float]
+RecentEventTuple = tuple[str, Sequence[str], int, float]
 "One recent event, unpacked: type, product ids, milliseconds since 1970, value."
 
 
 @dataclass(frozen=True, slots=True)
-class Traces:
+class InteractionRows:
     """The same by row, an entry for every product of an event, newest first."""
 
     kinds: Sequence[str] = ()
@@ -46,13 +46,13 @@ class Traces:
     "Numbers of the events: the lines of a basket share one."
 
     @classmethod
-    def of(cls, entries: Sequence[tuple[str, int, float, int, int]]) -> Traces:
+    def of(cls, entries: Sequence[tuple[str, int, float, int, int]]) -> InteractionRows:
         """Make them of entries in the order of the fields."""
         return cls(*zip(*entries, strict=True)) if entries else cls()
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class WeightedInteractions:
     """What a reader did, one row an entry, newest first; what speaks against a product weighs less than 0."""
 
     rows: Sequence[int] = ()
@@ -61,22 +61,22 @@ class Steps:
     kinds: Sequence[str] = ()
 
 
-def _nowhere() -> None:
+def _no_vector() -> None:
     return None
 
 
 @dataclass(frozen=True)
-class Taste:
+class UserProfile:
     """A reader's interests."""
 
     rows: Rows
     "Liked rows."
     weights: Floats
     "float64 [m], above 0."
-    find_vector: Callable[[], Vector | None] = _nowhere
-    steps: Steps = field(default_factory=Steps)
+    compute_vector: Callable[[], Vector | None] = _no_vector
+    interactions: WeightedInteractions = field(default_factory=WeightedInteractions)
     "The events it was made of: what was learned is asked with them."
-    given: int = 0
+    context_count: int = 0
     "So many of the last rows were not done but said by the session: nothing that was learned speaks of them."
 
     @cached_property
@@ -85,43 +85,47 @@ class Taste:
 
         Worked out when somebody asks: where a snapshot knows all of a history, nobody does.
         """
-        return self.find_vector()
+        return self.compute_vector()
 
     @property
-    def known(self) -> bool:
+    def has_signal(self) -> bool:
         """Is there anything to go by?"""
         return len(self.rows) > 0 or self.vector is not None
 
 
-NO_TASTE = Taste(np.zeros(0, np.int64), np.zeros(0))
+EMPTY_PROFILE = UserProfile(np.zeros(0, np.int64), np.zeros(0))
 
 
-def unpack(recent: Sequence[bytes], simulated: Sequence[RecentEvent] = ()) -> list[Did]:
+def parse_recent_events(
+    recent: Sequence[bytes], simulated: Sequence[RecentEvent] = ()
+) -> list[RecentEventTuple]:
     """Read a recent list, newest first, with simulated events before it.
 
     Cost:
         25 us for 100 events
     """
     made_up = sorted(simulated, key=lambda event: -event.at_ms)
-    first: list[Did] = [(event.type, event.product_ids, event.at_ms, event.value) for event in made_up]
+    first: list[RecentEventTuple] = [
+        (event.type, event.product_ids, event.at_ms, event.value) for event in made_up
+    ]
     if not recent:
         return first
     try:
         # one call for the whole list: a third of the time of reading the events one by one
-        read: list[Did] = orjson.loads(b"[" + b",".join(recent) + b"]")
+        read: list[RecentEventTuple] = orjson.loads(b"[" + b",".join(recent) + b"]")
         return first + read
     except orjson.JSONDecodeError:
-        return first + [did for packed in recent if (did := _unpacked(packed))]
+        return first + [did for packed in recent if (did := _parse_event(packed))]
 
 
-def traces_of(did: Sequence[Did], catalog: Catalog) -> Traces:
+def find_interaction_rows(did: Sequence[RecentEventTuple], catalog: Catalog) -> InteractionRows:
     """Find the rows of what was done; events that only showed something or whose products are unknown are left out.
 
     Cost:
         20 us for 50 events
     """
     if not did:
-        return Traces()
+        return InteractionRows()
     kinds, names, at_ms, values = zip(*did, strict=True)
     if EXPOSURE.isdisjoint(kinds):
         row_of = catalog.row_by_id.get
@@ -129,8 +133,8 @@ def traces_of(did: Sequence[Did], catalog: Catalog) -> Traces:
             # nearly always every event is about one product that is there
             rows = [row_of(name) for (name,) in names]
             if None not in rows:
-                return Traces(kinds, cast("list[int]", rows), values, at_ms, range(len(rows)))
-    return Traces.of(
+                return InteractionRows(kinds, cast("list[int]", rows), values, at_ms, range(len(rows)))
+    return InteractionRows.of(
         [
             (kind, row, value, at, event)
             for event, (kind, several, at, value) in enumerate(did)
@@ -140,9 +144,9 @@ def traces_of(did: Sequence[Did], catalog: Catalog) -> Traces:
     )
 
 
-def recent_rows(
-    traces: Traces,
-    most: int | None = LEFT_OUT,
+def list_recent_rows(
+    traces: InteractionRows,
+    most: int | None = MOST_HIDDEN,
     *,
     since_ms: int | None = None,
     kinds: Collection[str] = (),
@@ -158,14 +162,14 @@ def recent_rows(
     return list(dict.fromkeys(rows))[:most]
 
 
-def did_with(did: Iterable[Did], history_type: str) -> Iterator[Did]:
+def select_history(did: Iterable[RecentEventTuple], history_type: str) -> Iterator[RecentEventTuple]:
     """Pick the events of a history: `last_checkout`, `last_view`, `last_read` and so on; all when it is empty."""
     kind = history_type.removeprefix("last_")
     kind = _SHORT_NAMES.get(kind, kind)
     return (event for event in did if not kind or event[0] == kind)
 
 
-def taste_of(traces: Traces, index: VectorIndex) -> Taste:
+def build_user_profile(traces: InteractionRows, index: VectorIndex) -> UserProfile:
     """Make a taste: event weights, halved for every dozen products further back.
 
     Cost:
@@ -179,47 +183,49 @@ def taste_of(traces: Traces, index: VectorIndex) -> Taste:
     met, plain = weights.get, EVENT_WEIGHTS.get
     last, place = -1, 0
     for kind, row, value, event in zip(traces.kinds, traces.rows, traces.values, traces.events, strict=True):
-        weight = weight_of(kind, value) if value or kind == "rate" else plain(kind, 0.0)
+        weight = weigh_event(kind, value) if value or kind == "rate" else plain(kind, 0.0)
         amounts.append(weight)
         if event != last:
             # all products of one event are equally recent, however many lines a basket has
             last, place = event, len(weights)
         if weight and place < _MOST_ROWS:
-            weights[row] = met(row, 0.0) + weight * _FADING[place]
-    steps = Steps(traces.rows, traces.at_ms, amounts, traces.kinds)
-    return taste_for(weights, index, _that_count(steps) if 0.0 in amounts else steps)
+            weights[row] = met(row, 0.0) + weight * _DECAY[place]
+    steps = WeightedInteractions(traces.rows, traces.at_ms, amounts, traces.kinds)
+    return profile_from_weights(weights, index, _drop_weightless(steps) if 0.0 in amounts else steps)
 
 
-def taste_for(weights: dict[int, float], index: VectorIndex, steps: Steps | None = None) -> Taste:
+def profile_from_weights(
+    weights: dict[int, float], index: VectorIndex, steps: WeightedInteractions | None = None
+) -> UserProfile:
     """Make a taste of weighted rows."""
     if not weights:
-        return NO_TASTE
+        return EMPTY_PROFILE
     rows = np.fromiter(weights, np.int64, len(weights))
     amounts = np.fromiter(weights.values(), np.float64, len(weights))
     liked = amounts > 0
-    direction = partial(_direction, rows, amounts, index)
-    return Taste(rows[liked], amounts[liked], direction, steps or Steps())
+    direction = partial(_profile_vector, rows, amounts, index)
+    return UserProfile(rows[liked], amounts[liked], direction, steps or WeightedInteractions())
 
 
-def _direction(rows: Rows, amounts: Floats, index: VectorIndex) -> Vector | None:
+def _profile_vector(rows: Rows, amounts: Floats, index: VectorIndex) -> Vector | None:
     vector: Vector = amounts.astype(np.float32) @ index.take(rows)
     length = float(np.sqrt(vector @ vector))
     return vector / np.float32(length) if length > 1e-6 else None
 
 
-def _that_count(steps: Steps) -> Steps:
+def _drop_weightless(steps: WeightedInteractions) -> WeightedInteractions:
     """Leave out what says nothing."""
     entries = zip(steps.rows, steps.at_ms, steps.weights, steps.kinds, strict=True)
     kept = [entry for entry in entries if entry[2]]
-    return Steps(*zip(*kept, strict=True)) if kept else Steps()
+    return WeightedInteractions(*zip(*kept, strict=True)) if kept else WeightedInteractions()
 
 
-def anchored(rows: Sequence[int], now_ms: int) -> Steps:
+def interactions_from_anchors(rows: Sequence[int], now_ms: int) -> WeightedInteractions:
     """Make steps of products that were named, all of the same moment."""
-    return Steps(list(rows), [now_ms] * len(rows), [1.0] * len(rows), [""] * len(rows))
+    return WeightedInteractions(list(rows), [now_ms] * len(rows), [1.0] * len(rows), [""] * len(rows))
 
 
-def running_session(steps: Steps, now_ms: int) -> Steps:
+def select_session(steps: WeightedInteractions, now_ms: int) -> WeightedInteractions:
     """Take what a reader did without a pause of half an hour until now."""
     count, until_ms = 0, now_ms
     for at_ms in steps.at_ms:
@@ -227,12 +233,14 @@ def running_session(steps: Steps, now_ms: int) -> Steps:
             break
         until_ms = at_ms
         count += 1
-    return Steps(steps.rows[:count], steps.at_ms[:count], steps.weights[:count], steps.kinds[:count])
+    return WeightedInteractions(
+        steps.rows[:count], steps.at_ms[:count], steps.weights[:count], steps.kinds[:count]
+    )
 
 
-def joined(newer: Steps, older: Steps) -> Steps:
+def join_interactions(newer: WeightedInteractions, older: WeightedInteractions) -> WeightedInteractions:
     """Put older steps behind newer ones."""
-    return Steps(
+    return WeightedInteractions(
         [*newer.rows, *older.rows],
         [*newer.at_ms, *older.at_ms],
         [*newer.weights, *older.weights],
@@ -240,7 +248,7 @@ def joined(newer: Steps, older: Steps) -> Steps:
     )
 
 
-def _unpacked(packed: bytes) -> Did | None:
+def _parse_event(packed: bytes) -> RecentEventTuple | None:
     try:
         event = RecentEvent.unpack(packed)
     except ValueError:

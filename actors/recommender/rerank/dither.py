@@ -15,12 +15,12 @@ from actors.vectors.types import Floats, Rows
 _STEP = 1 / 8
 
 
-def seed_of(*parts: str) -> int:
+def seed_from_names(*parts: str) -> int:
     """Derive a seed from names."""
     return mmh3.hash64("\x00".join(parts), signed=False)[0]
 
 
-def dithered(rows: list[int], dithering: float, seed: int, first: int = 0) -> list[int]:
+def dither(rows: list[int], dithering: float, seed: int, first: int = 0) -> list[int]:
     """Sort by ln(rank) plus Gaussian noise of variance ln(1 + (dithering - 1) / 8).
 
     `first` is the rank of the first row. At 1 nothing moves; at 5 the list loses a few percent of its worth and

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from actors.recommender.messages import Spacing
+from actors.recommender.messages import DiversityRule
 
-ValuesOf = Callable[[int, str], frozenset[str]]
+ReadValues = Callable[[int, str], frozenset[str]]
 "Reads the values of a row's field."
 
 _LOOK_AHEAD = 200
@@ -15,7 +15,9 @@ _LOOKS = 400
 "Rows ahead times rules that are looked at for one place: with more than two rules fewer rows each."
 
 
-def gathered(rows: Sequence[int], spacing: Sequence[Spacing], values_of: ValuesOf) -> list[int]:
+def gather_equal_values(
+    rows: Sequence[int], spacing: Sequence[DiversityRule], values_of: ReadValues
+) -> list[int]:
     """Put rows with an equal value side by side, where the first of them stood (`always_together`)."""
     order = list(rows)
     for rule in spacing:
@@ -28,10 +30,10 @@ def gathered(rows: Sequence[int], spacing: Sequence[Spacing], values_of: ValuesO
     return order
 
 
-def spaced(
+def diversify(
     rows: Sequence[int],
-    spacing: Sequence[Spacing],
-    values_of: ValuesOf,
+    spacing: Sequence[DiversityRule],
+    values_of: ReadValues,
     *,
     pinned: Mapping[int, int],
     front: int,
@@ -50,7 +52,7 @@ def spaced(
     rules = [rule for rule in spacing if rule.minimum_distance > 0 and not rule.always_together]
     fixed = set(pinned.values())
     waiting = [row for row in rows if row not in fixed]
-    supply = _Supply(rules, waiting, values_of)
+    supply = _ValueSupply(rules, waiting, values_of)
     placed: list[int] = []
     ahead = min(_LOOK_AHEAD, max(_LOOKS // max(len(rules), 1), 20))
     while waiting and rules and len(placed) < wanted:
@@ -58,22 +60,22 @@ def spaced(
             placed.append(pinned[len(placed)])
             continue
         end = min(ahead, front if front > 0 else len(waiting))
-        urgent = supply.urgent() if front <= 0 else frozenset()
-        at = _fitting(waiting[:end], placed, rules, values_of, pinned, urgent, previous)
-        placed.append(supply.taken(waiting.pop(at)))
+        urgent = supply.list_urgent() if front <= 0 else frozenset()
+        at = _find_fitting(waiting[:end], placed, rules, values_of, pinned, urgent, previous)
+        placed.append(supply.place(waiting.pop(at)))
         front -= 1
-    return _filled(placed, waiting, pinned)
+    return _fill(placed, waiting, pinned)
 
 
-def interleaved(rows: Sequence[int], pinned: Mapping[int, int]) -> list[int]:
+def insert_pinned(rows: Sequence[int], pinned: Mapping[int, int]) -> list[int]:
     """Put pinned rows into their places among the others."""
-    return _filled([], rows, pinned) if pinned else list(rows)
+    return _fill([], rows, pinned) if pinned else list(rows)
 
 
-class _Supply:
+class _ValueSupply:
     """How many rows still carry each value: when one must be placed now, or it will not keep its distance."""
 
-    def __init__(self, rules: Sequence[Spacing], rows: Sequence[int], values_of: ValuesOf) -> None:
+    def __init__(self, rules: Sequence[DiversityRule], rows: Sequence[int], values_of: ReadValues) -> None:
         self._values_of = values_of
         self._rows = len(rows)
         self._counts = {
@@ -85,14 +87,14 @@ class _Supply:
         possible = all(need <= self._rows for need in self._needs().values())
         self._counts = self._counts if possible else {}
 
-    def taken(self, row: int) -> int:
+    def place(self, row: int) -> int:
         """Note that a row was placed."""
         self._rows -= 1
         for rule, counts in self._counts.items():
             counts.subtract(self._values_of(row, rule.field))
         return row
 
-    def urgent(self) -> frozenset[tuple[str, str]]:
+    def list_urgent(self) -> frozenset[tuple[str, str]]:
         """Name the values (field, value) that need every place that is left."""
         return frozenset(key for key, need in self._needs().items() if need >= self._rows)
 
@@ -106,17 +108,17 @@ class _Supply:
         }
 
 
-def _fitting(
+def _find_fitting(
     waiting: Sequence[int],
     placed: Sequence[int],
-    rules: Sequence[Spacing],
-    values_of: ValuesOf,
+    rules: Sequence[DiversityRule],
+    values_of: ReadValues,
     pinned: Mapping[int, int],
     urgent: frozenset[tuple[str, str]],
     previous: Sequence[int],
 ) -> int:
     """Find the first row whose values are not taken nearby, an urgent one if there is; 0 when all are."""
-    taken = [(rule.field, _nearby(rule, placed, values_of, pinned, previous)) for rule in rules]
+    taken = [(rule.field, _collect_nearby(rule, placed, values_of, pinned, previous)) for rule in rules]
     fitting = (
         at
         for at, row in enumerate(waiting)
@@ -129,10 +131,10 @@ def _fitting(
     return next(pressing, fits[0] if fits else 0)
 
 
-def _nearby(
-    rule: Spacing,
+def _collect_nearby(
+    rule: DiversityRule,
     placed: Sequence[int],
-    values_of: ValuesOf,
+    values_of: ReadValues,
     pinned: Mapping[int, int],
     previous: Sequence[int],
 ) -> frozenset[str]:
@@ -145,7 +147,7 @@ def _nearby(
     return frozenset[str]().union(*(values_of(row, rule.field) for row in near))
 
 
-def _filled(placed: list[int], waiting: Sequence[int], pinned: Mapping[int, int]) -> list[int]:
+def _fill(placed: list[int], waiting: Sequence[int], pinned: Mapping[int, int]) -> list[int]:
     """Append the rest, pinned rows in their places (or at the end when the list is too short)."""
     rest = iter(waiting)
     left = {place: row for place, row in pinned.items() if place >= len(placed)}

@@ -6,10 +6,10 @@ another reader, so that many new products are tried on few people each. The firs
 
 from __future__ import annotations
 
-from actors.recommender.ranking.query_context import Request
+from actors.recommender.ranking.query_context import QueryContext
 from actors.recommender.state.prior_scores import Ranking
 
-STRETCH = 20
+BLOCK_SIZE = 20
 "One place in so many goes to a new product."
 
 _BEST = 8
@@ -19,23 +19,23 @@ _MIX, _STEP, _ALL = 6364136223846793005, 1442695040888963407, (1 << 64) - 1
 "A linear congruential step: enough to give readers different products."
 
 
-def explored(pool: list[int], request: Request, ranking: Ranking) -> list[int]:
+def add_exploration(pool: list[int], request: QueryContext, ranking: Ranking) -> list[int]:
     """Let new products into a ranking that are not among its first places by themselves.
 
     Cost:
         nothing when there are no new products, else 30 us
     """
-    new = request.standing.newcomers.rows
+    new = request.item_priors.cold_start.rows
     if not len(new) or len(pool) < 2:
         return pool
-    candidates = ranking.best_of(new, 2 * _BEST).tolist()
-    stretches = -(-min(len(pool), request.before + request.wanted) // STRETCH)
+    candidates = ranking.select_best_of(new, 2 * _BEST).tolist()
+    stretches = -(-min(len(pool), request.shown_count + request.page_end) // BLOCK_SIZE)
     groups = request.catalog.groups
     for stretch in range(stretches):
-        first = stretch * STRETCH
+        first = stretch * BLOCK_SIZE
         draw = request.seed * _MIX + stretch * _STEP & _ALL
-        place = first + 1 + (draw >> 33) % (STRETCH - 1)
-        here = pool[first : first + STRETCH]
+        place = first + 1 + (draw >> 33) % (BLOCK_SIZE - 1)
+        here = pool[first : first + BLOCK_SIZE]
         if place >= len(pool) or any(row in here for row in candidates):
             continue  # one got here by itself
         shown = {int(groups[row]) for row in pool[:place]}

@@ -16,24 +16,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from actors.recommender.messages import Boost, ReaderQuery
-from actors.recommender.rerank.dither import dithered
-from actors.recommender.rerank.diversity import gathered, interleaved, spaced
+from actors.recommender.messages import Boost, UserQuery
+from actors.recommender.rerank.dither import dither
+from actors.recommender.rerank.diversity import diversify, gather_equal_values, insert_pinned
 from actors.recommender.state.catalog import Catalog
 from actors.vectors.types import Mask
-from cluster.query.language.field_values import canonical, leaves_of
+from cluster.query.language.field_values import canonical, collect_scalars
 from cluster.query.language.tree import Everything
 
-LOT = 1000
+BLOCK_SIZE = 1000
 "So many neighbours of the ranking may change places: as many as the longest page has rows."
 
-_GROUP_LOT = 200
+_GROUP_BLOCK_SIZE = 200
 _ALL = 1 << 40
 _FEW = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class RankedItem:
     """One row of the list."""
 
     row: int
@@ -43,7 +43,7 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RerankStep:
     """The list after one step, for explanations."""
 
     name: str
@@ -52,23 +52,23 @@ class Step:
     "Row -> label of the boost that moved it; empty for other steps."
 
 
-def known_for(query: ReaderQuery, wanted: int) -> int:
+def required_depth(query: UserQuery, wanted: int) -> int:
     """Say how many of the best must be known to find the first `wanted`: whole lots, where products may move."""
     if query.explain_missing:
         return _ALL
     if query.boosts or query.boost_circles or query.spacing or query.dithering > 1:
-        return max(_reach(query), wanted if query.group_rows else -(-wanted // LOT) * LOT)
+        return max(_boost_depth(query), wanted if query.group_rows else -(-wanted // BLOCK_SIZE) * BLOCK_SIZE)
     return wanted
 
 
-def depth_for(known: int) -> int:
+def expected_depth(known: int) -> int:
     """Say how many ranked rows usually hold so many different products."""
-    return known + min(known, LOT) + 14
+    return known + min(known, BLOCK_SIZE) + 14
 
 
-def one_per_group(rows: Sequence[int], catalog: Catalog) -> list[int]:
+def deduplicate_groups(rows: Sequence[int], catalog: Catalog) -> list[int]:
     """Keep the first variant of every product; rows must be ranked, so that is the likeliest one."""
-    if catalog.are_single(rows):
+    if catalog.has_single_variants(rows):
         return list(rows)
     ranked = np.asarray(rows, np.int64)
     groups = catalog.groups[ranked]
@@ -83,9 +83,9 @@ def one_per_group(rows: Sequence[int], catalog: Catalog) -> list[int]:
     return every
 
 
-def arrange(
+def rerank(
     ranked: list[int],
-    query: ReaderQuery,
+    query: UserQuery,
     catalog: Catalog,
     *,
     start: int,
@@ -94,8 +94,8 @@ def arrange(
     before: int = 0,
     shown: Set[int] = frozenset(),
     last_shown: Sequence[int] = (),
-    steps: list[Step] | None = None,
-) -> list[Placed]:
+    steps: list[RerankStep] | None = None,
+) -> list[RankedItem]:
     """Make the page from a ranking without duplicates.
 
     `before` counts the places that came on earlier pages, `shown` holds their rows and `last_shown` the last of them
@@ -104,25 +104,25 @@ def arrange(
     end = start + rows
     if not (query.boosts or query.boost_circles or query.spacing or query.dithering > 1):
         left = [row for row in ranked if row not in shown] if shown else ranked
-        return [Placed(row) for row in left[start:end]]
-    values = _Values(catalog)
-    mixed = _Mixed(query, values, shown, seed, steps)
-    reach = _reach(query)
-    head = mixed.lots(ranked[:reach], 0, 0, reach)
-    order = head + mixed.lots(ranked[reach:], reach, start - len(head), end - len(head))
+        return [RankedItem(row) for row in left[start:end]]
+    values = _FieldValues(catalog)
+    mixed = _DitheredRanking(query, values, shown, seed, steps)
+    reach = _boost_depth(query)
+    head = mixed.dither_blocks(ranked[:reach], 0, 0, reach)
+    order = head + mixed.dither_blocks(ranked[reach:], reach, start - len(head), end - len(head))
     if steps is not None:
-        mixed.tell()
-    rules = _rules(query, catalog)
-    boosted = _boosted(order, len(head), rules, before)
+        mixed.record_steps()
+    rules = _compile_boosts(query, catalog)
+    boosted = _apply_boosts(order, len(head), rules, before)
     if steps is not None and rules:
-        steps.append(Step("boost", list(boosted.order), boosted.by_rule))
-    order = _spaced(boosted, query, values, start, end, last_shown)
+        steps.append(RerankStep("boost", list(boosted.order), boosted.by_rule))
+    order = _diversify(boosted, query, values, start, end, last_shown)
     if steps is not None and query.spacing:
-        steps.append(Step("diversification", order, {}))
-    return [_placed(row, rules) for row in order[start:end]]
+        steps.append(RerankStep("diversification", order, {}))
+    return [_build_item(row, rules) for row in order[start:end]]
 
 
-class _Values:
+class _FieldValues:
     """Values of a field by row, read once a request."""
 
     def __init__(self, catalog: Catalog) -> None:
@@ -132,16 +132,21 @@ class _Values:
     def __call__(self, row: int, field: str) -> frozenset[str]:
         values = self._found.get((row, field))
         if values is None:
-            leaves = leaves_of(self._catalog.record(row), canonical(field))
+            leaves = collect_scalars(self._catalog.record(row), canonical(field))
             values = self._found[row, field] = frozenset(str(leaf) for leaf in leaves)
         return values
 
 
-class _Mixed:
+class _DitheredRanking:
     """Dithers and gathers lots of the ranking, and takes out what earlier pages showed."""
 
     def __init__(
-        self, query: ReaderQuery, values: _Values, shown: Set[int], seed: int, steps: list[Step] | None
+        self,
+        query: UserQuery,
+        values: _FieldValues,
+        shown: Set[int],
+        seed: int,
+        steps: list[RerankStep] | None,
     ) -> None:
         self._query = query
         self._values = values
@@ -151,36 +156,36 @@ class _Mixed:
         self._dithered: list[int] = []
         self._gathered: list[int] = []
 
-    def lots(self, rows: list[int], first: int, start: int, end: int) -> list[int]:
+    def dither_blocks(self, rows: list[int], first: int, start: int, end: int) -> list[int]:
         """Work on the lots that have a place in start..end; `first` is the rank of the first row."""
         done: list[int] = []
-        for at in range(0, len(rows), LOT):
-            lot = rows[at : at + LOT]
-            near = len(done) < end and len(done) + LOT > start
+        for at in range(0, len(rows), BLOCK_SIZE):
+            lot = rows[at : at + BLOCK_SIZE]
+            near = len(done) < end and len(done) + BLOCK_SIZE > start
             if near and self._query.dithering > 1:
-                lot = dithered(lot, self._query.dithering, self._seed, first + at)
+                lot = dither(lot, self._query.dithering, self._seed, first + at)
             if self._shown:
                 lot = [row for row in lot if row not in self._shown]
             if self._steps is not None:
                 self._dithered += lot
             if near and self._query.spacing:
-                lot = gathered(lot, self._query.spacing, self._values)
+                lot = gather_equal_values(lot, self._query.spacing, self._values)
             done += lot
         if self._steps is not None:
             self._gathered += done
         return done
 
-    def tell(self) -> None:
+    def record_steps(self) -> None:
         """Say what was done."""
         assert self._steps is not None
         if self._query.dithering > 1:
-            self._steps.append(Step("dithering", self._dithered, {}))
+            self._steps.append(RerankStep("dithering", self._dithered, {}))
         if any(rule.always_together for rule in self._query.spacing):
-            self._steps.append(Step("diversification", self._gathered, {}))
+            self._steps.append(RerankStep("diversification", self._gathered, {}))
 
 
 @dataclass(frozen=True, slots=True)
-class _Boosted:
+class _BoostedList:
     """A list after boosting: pinned rows stand in their places."""
 
     order: list[int]
@@ -189,7 +194,7 @@ class _Boosted:
     by_rule: dict[int, str]
 
 
-def _reach(query: ReaderQuery) -> int:
+def _boost_depth(query: UserQuery) -> int:
     """Say from how many of the best boosts choose: whole lots, up to the last position that is asked for.
 
     The products of a category or a value have no later pages, and so few are shown that a smaller lot will do.
@@ -199,40 +204,44 @@ def _reach(query: ReaderQuery) -> int:
     ]
     last = max((place for places in wanted for place in places or ()), default=0)
     if query.group_rows:
-        return max(last + 1, min(LOT, max(_GROUP_LOT, 20 * query.group_rows)))
-    return (last // LOT + 1) * LOT
+        return max(last + 1, min(BLOCK_SIZE, max(_GROUP_BLOCK_SIZE, 20 * query.group_rows)))
+    return (last // BLOCK_SIZE + 1) * BLOCK_SIZE
 
 
-def _rules(query: ReaderQuery, catalog: Catalog) -> list[tuple[Boost, Mask]]:
+def _compile_boosts(query: UserQuery, catalog: Catalog) -> list[tuple[Boost, Mask]]:
     """Decide every boost for all rows; circles boost like rules without a name."""
-    rules = [(boost, catalog.matching(boost.filter)) for boost in query.boosts]
+    rules = [(boost, catalog.filter_mask(boost.filter)) for boost in query.boosts]
     return rules + [
-        (Boost(Everything(), circle.positions, label=f"geo.boost[{at}]"), catalog.near(circle))
+        (Boost(Everything(), circle.positions, label=f"geo.boost[{at}]"), catalog.near_mask(circle))
         for at, circle in enumerate(query.boost_circles)
     ]
 
 
-def _boosted(order: list[int], reach: int, rules: Sequence[tuple[Boost, Mask]], before: int) -> _Boosted:
+def _apply_boosts(
+    order: list[int], reach: int, rules: Sequence[tuple[Boost, Mask]], before: int
+) -> _BoostedList:
     """Raise, pin and bury among the first `reach` rows. What is raised is not buried."""
     if not rules:
-        return _Boosted(order, {}, frozenset(), {})
+        return _BoostedList(order, {}, frozenset(), {})
     head, tail = order[:reach], order[reach:]
     by_rule: dict[int, str] = {}
-    pinned = _pinned(head, rules, before, by_rule)
+    pinned = _pin_rows(head, rules, before, by_rule)
     taken = set(pinned.values())
     raised = [(boost, mask) for boost, mask in rules if boost.positions is None and not boost.bury]
-    first = [row for row in _any_of([mask for _, mask in raised], head) if row not in taken]
+    first = [row for row in _filter_any([mask for _, mask in raised], head) if row not in taken]
     taken.update(first)
     buried = [(boost, mask) for boost, mask in rules if boost.bury]
-    last = [row for row in _any_of([mask for _, mask in buried], head) if row not in taken]
+    last = [row for row in _filter_any([mask for _, mask in buried], head) if row not in taken]
     taken.update(last)
     between = [row for row in head if row not in taken]
-    _note(by_rule, raised, first)
-    _note(by_rule, buried, last)
-    return _Boosted(interleaved(first + between + last, pinned) + tail, pinned, frozenset(first), by_rule)
+    _record_rule(by_rule, raised, first)
+    _record_rule(by_rule, buried, last)
+    return _BoostedList(
+        insert_pinned(first + between + last, pinned) + tail, pinned, frozenset(first), by_rule
+    )
 
 
-def _pinned(
+def _pin_rows(
     order: Sequence[int], rules: Sequence[tuple[Boost, Mask]], before: int, by_rule: dict[int, str]
 ) -> dict[int, int]:
     """Give places to boosted rows, best first; the earlier rule has a place that two want.
@@ -243,7 +252,7 @@ def _pinned(
     for boost, mask in rules:
         if boost.positions is None or boost.bury:
             continue
-        matching = (row for row in _any_of([mask], order) if row not in by_rule)
+        matching = (row for row in _filter_any([mask], order) if row not in by_rule)
         for place in sorted(set(boost.positions)):
             if place < before or place - before in pinned or place - before >= len(order):
                 continue
@@ -255,7 +264,7 @@ def _pinned(
     return pinned
 
 
-def _note(by_rule: dict[int, str], rules: Sequence[tuple[Boost, Mask]], rows: Sequence[int]) -> None:
+def _record_rule(by_rule: dict[int, str], rules: Sequence[tuple[Boost, Mask]], rows: Sequence[int]) -> None:
     """Name the first rule that matches each row."""
     if len(rules) == 1:
         by_rule.update(dict.fromkeys(rows, rules[0][0].label))
@@ -264,7 +273,7 @@ def _note(by_rule: dict[int, str], rules: Sequence[tuple[Boost, Mask]], rows: Se
         by_rule[row] = next(boost.label for boost, mask in rules if mask[row])
 
 
-def _any_of(masks: Sequence[Mask], rows: Sequence[int]) -> list[int]:
+def _filter_any(masks: Sequence[Mask], rows: Sequence[int]) -> list[int]:
     """Keep the rows that any of the masks marks."""
     if not masks or not rows:
         return []
@@ -273,10 +282,10 @@ def _any_of(masks: Sequence[Mask], rows: Sequence[int]) -> list[int]:
     return kept
 
 
-def _spaced(
-    boosted: _Boosted,
-    query: ReaderQuery,
-    values: _Values,
+def _diversify(
+    boosted: _BoostedList,
+    query: UserQuery,
+    values: _FieldValues,
     start: int,
     end: int,
     last_shown: Sequence[int],
@@ -285,13 +294,15 @@ def _spaced(
     order = boosted.order
     if not any(rule.minimum_distance > 0 and not rule.always_together for rule in query.spacing):
         return order
-    for at in _lots(start, min(end, len(order))):
-        lot = order[at : at + LOT]
-        order[at : at + LOT] = spaced(
+    for at in _block_starts(start, min(end, len(order))):
+        lot = order[at : at + BLOCK_SIZE]
+        order[at : at + BLOCK_SIZE] = diversify(
             lot,
             query.spacing,
             values,
-            pinned={place - at: row for place, row in boosted.pinned.items() if at <= place < at + LOT},
+            pinned={
+                place - at: row for place, row in boosted.pinned.items() if at <= place < at + BLOCK_SIZE
+            },
             front=sum(row in boosted.front for row in lot),
             wanted=end - at,
             previous=last_shown if at == 0 else (),
@@ -299,10 +310,10 @@ def _spaced(
     return order
 
 
-def _lots(start: int, end: int) -> Iterator[int]:
-    return iter(range(start // LOT * LOT, end, LOT))
+def _block_starts(start: int, end: int) -> Iterator[int]:
+    return iter(range(start // BLOCK_SIZE * BLOCK_SIZE, end, BLOCK_SIZE))
 
 
-def _placed(row: int, rules: Sequence[tuple[Boost, Mask]]) -> Placed:
+def _build_item(row: int, rules: Sequence[tuple[Boost, Mask]]) -> RankedItem:
     matched = [boost for boost, mask in rules if mask[row] and not boost.bury]
-    return Placed(row, bool(matched), tuple(dict.fromkeys(boost.name for boost in matched if boost.name)))
+    return RankedItem(row, bool(matched), tuple(dict.fromkeys(boost.name for boost in matched if boost.name)))

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from actors.recommender.state.groups import Groups
-from cluster.query.language.field_values import leaves_of
+from cluster.query.language.field_values import collect_scalars
 
 _RUN = 64
 
 
-class KeptAttribute:
+class AttributeColumnSource:
     """Groups by the values of one field, laid out and kept like a column (`cluster.query.columnar.column_source`)."""
 
     def __init__(self, field: str) -> None:
@@ -20,26 +20,26 @@ class KeptAttribute:
         self.run = _RUN
         self._field = field
 
-    def lay(self, start: int, records: Sequence[Mapping[str, Any]]) -> None:
+    def bind_rows(self, start: int, records: Sequence[Mapping[str, Any]]) -> None:
         """Write a run of rows that hold nothing yet."""
         field = self._field
-        self.column.lay(start, [texts_under(record, field) for record in records])
+        self.column.bind_rows(start, [read_texts(record, field) for record in records])
 
-    def settle(self) -> None:
+    def sort_rows(self) -> None:
         """Sort rows by value."""
-        self.column.settle()
+        self.column.sort_rows()
 
-    def write(self, row: int, record: Mapping[str, Any]) -> None:
+    def write_row(self, row: int, record: Mapping[str, Any]) -> None:
         """Write a row anew."""
-        self.column.put(row, texts_under(record, self._field))
+        self.column.put(row, read_texts(record, self._field))
 
 
-def texts_under(record: Mapping[str, Any], field: str) -> Sequence[str]:
+def read_texts(record: Mapping[str, Any], field: str) -> Sequence[str]:
     """Read the values under a field, by its canonical name, as texts."""
     value = record.get(field)
     if type(value) is str:
         return (value,)
-    return [_text(leaf) for leaf in leaves_of(record, field)]
+    return [_text(leaf) for leaf in collect_scalars(record, field)]
 
 
 def _text(value: str | bool | int | float) -> str:

@@ -13,9 +13,9 @@ import numpy as np
 import orjson
 
 from actors.recommender.messages import Circle
-from actors.recommender.state.attribute_groups import KeptAttribute
+from actors.recommender.state.attribute_groups import AttributeColumnSource
 from actors.recommender.state.groups import Groups
-from actors.vectors.types import Codes, Mask, room_for
+from actors.vectors.types import Codes, Mask, ensure_capacity
 from cluster.query.columnar.column_store import ColumnStore
 from cluster.query.language.tree import Node
 from cluster.records.validation.recent_events import GROUP
@@ -25,9 +25,10 @@ ATTRIBUTE = "attribute"
 _ROW_BYTES = 600
 "Ids in lists and dictionaries, groups, categories."
 _OUT_OF_STOCK = "OUT_OF_STOCK"
+_RELATED = "related_ids"
 
 
-Watcher = Callable[[int, Mapping[str, Any] | None], None]
+ChangeListener = Callable[[int, Mapping[str, Any] | None], None]
 "Hears of every product that changed, by row; None when it is gone."
 
 
@@ -36,7 +37,7 @@ class Catalog:
 
     def __init__(self, most_unknown: int = 50_000) -> None:
         self.product_ids: list[str] = []
-        self.columns = ColumnStore(kinds={ATTRIBUTE: KeptAttribute})
+        self.columns = ColumnStore(kinds={ATTRIBUTE: AttributeColumnSource})
         self.categories: Groups[tuple[str, ...]] = Groups()
         self.version = 0
         "Grows with every change of a product."
@@ -52,7 +53,7 @@ class Catalog:
         self._type_codes: dict[str, int] = {}
         self._sizes = np.zeros(0, np.int32)
         self._most_unknown = most_unknown
-        self._watchers: list[Watcher] = []
+        self._listeners: list[ChangeListener] = []
         self.products = 0
         "How many products are there, those out of stock included."
 
@@ -93,27 +94,33 @@ class Catalog:
             return [row for name in names if (row := self.row_of(name)) >= 0]
         return found
 
-    def row_for(self, name: str) -> int:
+    def get_or_add_row(self, name: str) -> int:
         """Find or make a row; -1 for an unknown group and when too many rows wait for products nobody uploads."""
         row = self.row_of(name)
         if row < 0 and not name.startswith(GROUP) and self.unused < self._most_unknown:
-            row = self._new_row(name)
+            row = self._add_row(name)
         return row
 
     def related_rows(self, row: int) -> list[int]:
-        """Find the rows of the products and groups that a product's `related_ids` name."""
-        names: Sequence[str] = self.record(row).get("related_ids") or ()
+        """Find the rows of the products and groups that a product's `related_ids` name.
+
+        Cost:
+            0.6 microseconds where no product has the field; else the record is read
+        """
+        if self.columns.fields.missing((_RELATED,)):
+            return []
+        names: Sequence[str] = self.record(row).get(_RELATED) or ()
         return [found for name in names for found in self.rows_of([name]) or self.rows_of_group(name)]
 
     def rows_of_group(self, group_id: str) -> list[int]:
         """Find the rows of all variants of a product."""
         return list(self._members.get(self._group_codes.get(group_id, -1), ()))
 
-    def are_single(self, rows: Sequence[int]) -> bool:
+    def has_single_variants(self, rows: Sequence[int]) -> bool:
         """Tell whether no two of some rows can be variants of one product, because none has any."""
         return self._siblings.keys().isdisjoint(rows)
 
-    def with_variants(self, rows: Iterable[int]) -> list[int]:
+    def add_variants(self, rows: Iterable[int]) -> list[int]:
         """Add the other variants of the same products."""
         siblings = self._siblings
         if not siblings:
@@ -122,28 +129,28 @@ class Catalog:
 
     # --- changes --------------------------------------------------------------------------------------------
 
-    def watch(self, watcher: Watcher) -> None:
+    def subscribe(self, watcher: ChangeListener) -> None:
         """Tell somebody of every product that changes from now on."""
-        self._watchers.append(watcher)
+        self._listeners.append(watcher)
 
     def put(self, product: Mapping[str, Any]) -> int:
         """Set a product, old or new; return its row."""
         product_id = product["product_id"]
         row = self._rows.get(product_id)
         if row is None:
-            row = self._new_row(product_id)
+            row = self._add_row(product_id)
         self.products += not self._present[row]
         self._present[row] = True
         packed = orjson.dumps(product)
         self._sizes[row] = len(packed)
         self.columns.replace(row, packed)
         self._offered[row] = product.get("availability") != _OUT_OF_STOCK
-        self._join(row, product.get("product_group_id") or product_id)
+        self._join_group(row, product.get("product_group_id") or product_id)
         self._types[row] = _code(self._type_codes, product.get("type") or "")
         parent_id = product.get("parent_id")
-        self._parents[row] = self.row_for(parent_id) if parent_id else -1
-        self.categories.put(row, _category_paths(product))
-        for watcher in self._watchers:
+        self._parents[row] = self.get_or_add_row(parent_id) if parent_id else -1
+        self.categories.put(row, _list_category_paths(product))
+        for watcher in self._listeners:
             watcher(row, product)
         self.version += 1
         return row
@@ -155,10 +162,10 @@ class Catalog:
             self.products -= 1
             self._present[row] = self._offered[row] = False
             self._sizes[row] = 0
-            self._leave(row)
+            self._leave_group(row)
             self.columns.remove(row)
             self.categories.remove(row)
-            for watcher in self._watchers:
+            for watcher in self._listeners:
                 watcher(row, None)
             self.version += 1
         return row
@@ -189,15 +196,15 @@ class Catalog:
         """Read a product; empty when there is none."""
         return self.columns.record(row) or {}
 
-    def of_type(self, product_type: str) -> Mask:
+    def type_mask(self, product_type: str) -> Mask:
         """Mark rows of one type."""
         return np.equal(self._types[: len(self)], self._type_codes.get(product_type, -1))
 
-    def matching(self, node: Node) -> Mask:
+    def filter_mask(self, node: Node) -> Mask:
         """Mark rows whose product matches a filter. Shared, not to be changed."""
         return self.columns.mask(node)
 
-    def near(self, circle: Circle) -> Mask:
+    def near_mask(self, circle: Circle) -> Mask:
         """Mark rows with a point in a circle."""
         return self.columns.within(circle.lat, circle.lon, circle.distance_km, circle.field)
 
@@ -206,7 +213,7 @@ class Catalog:
         """Do some products have several variants?"""
         return bool(self._siblings)
 
-    def attribute(self, field: str) -> Groups[str]:
+    def group_by_attribute(self, field: str) -> Groups[str]:
         """Group products by the values of a field, up to date until the next change.
 
         Cost:
@@ -215,17 +222,17 @@ class Catalog:
         groups: Groups[str] = self.columns.of_kind(ATTRIBUTE, field)
         return groups
 
-    def _join(self, row: int, group_id: str) -> None:
+    def _join_group(self, row: int, group_id: str) -> None:
         code = _code(self._group_codes, group_id)
         if self._groups[row] != code:
-            self._leave(row)
+            self._leave_group(row)
             self._groups[row] = code
             members = self._members.setdefault(code, [])
             members.append(row)
             if len(members) > 1:
                 self._siblings.update(dict.fromkeys(members, members))
 
-    def _leave(self, row: int) -> None:
+    def _leave_group(self, row: int) -> None:
         code = int(self._groups[row])
         if code >= 0:
             self._groups[row] = -1
@@ -235,17 +242,17 @@ class Catalog:
             if not members:
                 del self._members[code]
 
-    def _new_row(self, product_id: str) -> int:
+    def _add_row(self, product_id: str) -> int:
         row = self._rows[product_id] = len(self.product_ids)
         self.product_ids.append(product_id)
         # a row without a record stands in the columns too, so that masks fit every other array
         self.columns.append()
-        self._present = room_for(self._present, row + 1)
-        self._offered = room_for(self._offered, row + 1)
-        self._groups = room_for(self._groups, row + 1, -1)
-        self._types = room_for(self._types, row + 1, -1)
-        self._parents = room_for(self._parents, row + 1, -1)
-        self._sizes = room_for(self._sizes, row + 1)
+        self._present = ensure_capacity(self._present, row + 1)
+        self._offered = ensure_capacity(self._offered, row + 1)
+        self._groups = ensure_capacity(self._groups, row + 1, -1)
+        self._types = ensure_capacity(self._types, row + 1, -1)
+        self._parents = ensure_capacity(self._parents, row + 1, -1)
+        self._sizes = ensure_capacity(self._sizes, row + 1)
         return row
 
 
@@ -253,7 +260,7 @@ def _code(codes: dict[str, int], value: str) -> int:
     return codes.setdefault(value, len(codes))
 
 
-def _category_paths(product: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+def _list_category_paths(product: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     """Name every category a product stands in, the broader ones included."""
     for path in product.get("categories") or ():
         for depth in range(1, len(path) + 1):

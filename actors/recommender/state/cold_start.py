@@ -15,24 +15,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from actors.models.features import feature_matrix, features_of
-from actors.recommender.state.global_signals import Crowd
+from actors.models.features import build_feature_matrix, features_from_product
+from actors.recommender.state.global_signals import GlobalSignals
 from actors.recommender.state.overlay import Overlay
-from actors.recommender.state.serving_model import Champion
-from actors.vectors.types import Mask, Matrix, Rows, Scores, room_for
+from actors.recommender.state.serving_model import ServingModel
+from actors.vectors.types import Mask, Matrix, Rows, Scores, ensure_capacity
 
 ENOUGH_VOTES = 20.0
 "A product with so many votes stands for itself."
 
 _MOST = 2_000
-_KIN = 8
-_ELDERS = 4_096
+_NEIGHBOURS = 8
+_ESTABLISHED = 4_096
 _A_REFRESH = 64
 _AT_FIRST = 512
 "So many are met with the first refresh of a snapshot: they were there before it."
 _POWER = 3
 _INHERITED = 0.7
-_ELDERS_FOR_MS = 600_000
+_ESTABLISHED_FOR_MS = 600_000
 
 
 def _no_rows() -> Rows:
@@ -43,31 +43,32 @@ def _no_scores() -> Scores:
     return np.zeros(0, np.float32)
 
 
-def _no_kin() -> Rows:
-    return np.zeros((0, _KIN), np.int64)
+def _no_neighbours() -> Rows:
+    return np.zeros((0, _NEIGHBOURS), np.int64)
 
 
 def _no_weights() -> Matrix:
-    return np.zeros((0, _KIN), np.float32)
+    return np.zeros((0, _NEIGHBOURS), np.float32)
 
 
 @dataclass(frozen=True, slots=True)
-class Kin:
+class ColdStartItems:
     """New products and what they are like; and the known products that many deal with, with their vectors.
 
     Shapes:
         rows: int64 [k]; kin: int64 [k, 8], rows of known products; weights: float32 [k, 8], at most 1 in sum;
-        elders: int64 [e]; vectors: float32 [e, d]; slots: int64 [k] and kin_slots: int64 [k, 8], the same products
+        elders: int64 [e]; vectors: float32 [e, d]; slots: int64 [k] and neighbour_slots: int64 [k, 8], the
+        same products
         where they stand in what the parts of a score say
     """
 
     rows: Rows = field(default_factory=_no_rows)
-    kin: Rows = field(default_factory=_no_kin)
+    neighbours: Rows = field(default_factory=_no_neighbours)
     weights: Matrix = field(default_factory=_no_weights)
-    elders: Rows = field(default_factory=_no_rows)
-    vectors: Matrix = field(default_factory=_no_weights)
+    established_rows: Rows = field(default_factory=_no_rows)
+    established_vectors: Matrix = field(default_factory=_no_weights)
     slots: Rows = field(default_factory=_no_rows)
-    kin_slots: Rows = field(default_factory=_no_kin)
+    neighbour_slots: Rows = field(default_factory=_no_neighbours)
     features: Any = None
     "CSR float32 [k, features of the snapshot]; None when it learned nothing from what products are like."
     shares: Scores = field(default_factory=_no_scores)
@@ -76,106 +77,113 @@ class Kin:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def inherited(self, values: Scores) -> Scores:
+    def inherit_by_row(self, values: Scores) -> Scores:
         """Give what new products inherit of values by row.
 
         Shapes:
             values: float32 [n], finite
             returns: float32 [k]
         """
-        return self._inherited(values, self.kin)
+        return self._inherit(values, self.neighbours)
 
-    def inherited_own(self, values: Scores) -> Scores:
+    def inherit_by_slot(self, values: Scores) -> Scores:
         """Give the same of values by slot.
 
         Shapes:
             values: float32 [slots]
             returns: float32 [k]
         """
-        return self._inherited(values, self.kin_slots)
+        return self._inherit(values, self.neighbour_slots)
 
-    def _inherited(self, values: Scores, kin: Rows) -> Scores:
+    def _inherit(self, values: Scores, kin: Rows) -> Scores:
         found: Scores = (values[kin] * self.weights).sum(axis=1)
         return found
 
 
-class Newcomers:
+class ColdStartTracker:
     """Finds new products and their kin, some with every refresh."""
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
-        self._met: Mask = np.zeros(0, np.bool_)
-        self._kin: npt.NDArray[np.int32] = np.zeros((0, _KIN), np.int32)
-        self._weights: Matrix = np.zeros((0, _KIN), np.float32)
-        self._elders: Rows = np.zeros(0, np.int64)
-        self._vectors: Matrix = np.zeros((0, overlay.index.dimensions), np.float32)
-        self._chosen_ms = -_ELDERS_FOR_MS
+        self._compared: Mask = np.zeros(0, np.bool_)
+        self._neighbours: npt.NDArray[np.int32] = np.zeros((0, _NEIGHBOURS), np.int32)
+        self._weights: Matrix = np.zeros((0, _NEIGHBOURS), np.float32)
+        self._established: Rows = np.zeros(0, np.int64)
+        self._established_vectors: Matrix = np.zeros((0, overlay.index.dimensions), np.float32)
+        self._chosen_ms = -_ESTABLISHED_FOR_MS
         self._features: dict[int, list[int]] = {}
         self._matrix: tuple[Rows, Any] | None = None
 
-    def among(self, crowd: Crowd, champion: Champion) -> Kin:
+    def get_items(self, crowd: GlobalSignals, champion: ServingModel) -> ColdStartItems:
         """List the newest of the products that the snapshot does not know and few dealt with.
 
         Cost:
             64 new products: 8 ms with 4,096 known ones, later nothing
         """
-        if crowd.at_ms - self._chosen_ms >= _ELDERS_FOR_MS:
-            self._choose(crowd, champion)
-        alone = Kin(elders=self._elders, vectors=self._vectors)
-        if len(self._elders) < _KIN:
+        if crowd.at_ms - self._chosen_ms >= _ESTABLISHED_FOR_MS:
+            self._select_established(crowd, champion)
+        alone = ColdStartItems(
+            established_rows=self._established, established_vectors=self._established_vectors
+        )
+        if len(self._established) < _NEIGHBOURS:
             return alone
         count = len(crowd)
-        votes = self._overlay.votes.of(count)
-        new = np.flatnonzero((champion.items_of(count) < 0) & crowd.offered & (votes < ENOUGH_VOTES))[-_MOST:]
-        self._met = room_for(self._met, count, False)
-        missing = new[~self._met[new]][-(_A_REFRESH if self._met.any() else _AT_FIRST) :]
+        votes = self._overlay.votes.get_counts(count)
+        new = np.flatnonzero((champion.get_items(count) < 0) & crowd.offered & (votes < ENOUGH_VOTES))[
+            -_MOST:
+        ]
+        self._compared = ensure_capacity(self._compared, count, False)
+        missing = new[~self._compared[new]][-(_A_REFRESH if self._compared.any() else _AT_FIRST) :]
         if len(missing):
-            self._meet(missing, champion)
-        rows = new[self._met[new]]
+            self._compare_items(missing, champion)
+        rows = new[self._compared[new]]
         if not len(rows):
             return alone
         share = (1.0 - votes[rows] / ENOUGH_VOTES).astype(np.float32)
-        kin, layout = self._kin[rows].astype(np.int64), champion.layout
-        return Kin(
+        kin, layout = self._neighbours[rows].astype(np.int64), champion.slot_map
+        return ColdStartItems(
             rows,
             kin,
             self._weights[rows] * share[:, None],
-            self._elders,
-            self._vectors,
+            self._established,
+            self._established_vectors,
             layout.slots(rows),
             layout.slots(kin),
-            self._described(rows, champion),
+            self._build_features(rows, champion),
             share,
         )
 
-    def _described(self, rows: Rows, champion: Champion) -> Any:
+    def _build_features(self, rows: Rows, champion: ServingModel) -> Any:
         """Mark the features of new products, as far as the snapshot knows them; the same rows are marked once."""
         content = champion.learned.content
         if content is None:
             return None
         if self._matrix is None or not np.array_equal(self._matrix[0], rows):
             lists = [self._features[row] for row in rows.tolist()]
-            self._matrix = rows, feature_matrix(lists, content.features)
+            self._matrix = rows, build_feature_matrix(lists, content.features)
         return self._matrix[1]
 
-    def _choose(self, crowd: Crowd, champion: Champion) -> None:
+    def _select_established(self, crowd: GlobalSignals, champion: ServingModel) -> None:
         """Choose the known products that many deal with."""
         self._chosen_ms = crowd.at_ms
-        known = np.flatnonzero((champion.items_of(len(crowd)) >= 0) & crowd.offered)
-        self._elders = known[np.argsort(-crowd.popular[known], kind="stable")[:_ELDERS]]
-        self._vectors = self._overlay.index.take(self._elders)
+        known = np.flatnonzero((champion.get_items(len(crowd)) >= 0) & crowd.offered)
+        self._established = known[np.argsort(-crowd.relative_popularity[known], kind="stable")[:_ESTABLISHED]]
+        self._established_vectors = self._overlay.index.take(self._established)
 
-    def _meet(self, rows: Rows, champion: Champion) -> None:
+    def _compare_items(self, rows: Rows, champion: ServingModel) -> None:
         """Compare some new products with the known ones, and read what they are like."""
         if champion.learned.content is not None:
             for row in rows.tolist():
-                self._features[row] = features_of(self._overlay.catalog.record(row))
-        like = np.maximum(self._overlay.index.take(rows) @ self._vectors.T, 0.0)
-        nearest = np.argpartition(like, like.shape[1] - _KIN, axis=1)[:, -_KIN:]
+                self._features[row] = features_from_product(self._overlay.catalog.record(row))
+        like = np.maximum(self._overlay.index.take(rows) @ self._established_vectors.T, 0.0)
+        nearest = np.argpartition(like, like.shape[1] - _NEIGHBOURS, axis=1)[:, -_NEIGHBOURS:]
         weights = np.take_along_axis(like, nearest, axis=1) ** _POWER
         # what is like nothing inherits nothing; what is the same as all its kin inherits most
         weights *= _INHERITED / np.maximum(weights.sum(axis=1, keepdims=True), 1.0)
         count = int(rows.max()) + 1
-        self._kin, self._weights = room_for(self._kin, count), room_for(self._weights, count)
-        self._kin[rows], self._weights[rows] = self._elders[nearest], weights
-        self._met[rows] = True
+        self._neighbours, self._weights = (
+            ensure_capacity(self._neighbours, count),
+            ensure_capacity(self._weights, count),
+        )
+        self._neighbours[rows], self._weights[rows] = self._established[nearest], weights
+        self._compared[rows] = True

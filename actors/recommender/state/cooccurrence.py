@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from actors.recommender.state.events import Events
+from actors.recommender.state.events import EventArrays
 from actors.recommender.state.trending import DAY_MS, Times
-from actors.vectors.types import Floats, Mask, Rows, room_for
+from actors.vectors.types import Floats, Mask, Rows, ensure_capacity
 
 SESSION_GAP_MS = 30 * 60_000
 _BACK = 0.5
@@ -22,7 +22,7 @@ _LOWEST_EXPONENT = -120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class ItemPairs:
     """Directed pairs of rows with a weight and the time of the later one."""
 
     left: Rows
@@ -31,7 +31,7 @@ class Pairs:
     at_ms: Times
 
 
-def sequence_pairs(events: Events, old: int = 0, window: int = 5) -> Pairs:
+def build_sequence_pairs(events: EventArrays, old: int = 0, window: int = 5) -> ItemPairs:
     """Pair products that follow each other within a session.
 
     The first `old` events are context: pairs among them were counted before and are left out.
@@ -40,21 +40,21 @@ def sequence_pairs(events: Events, old: int = 0, window: int = 5) -> Pairs:
         0.6 s for 1,000,000 events
     """
     order = np.lexsort((np.arange(len(events)), events.at_ms, events.readers))
-    order = order[_changes(events, order)]
-    sessions = _sessions(events, order)
-    found = [_at_distance(events, order, sessions, old, lag) for lag in range(1, window + 1)]
-    return _concatenated([(pairs, 1 / (lag + 1)) for lag, pairs in enumerate(found)], both=_BACK)
+    order = order[_drop_repeats(events, order)]
+    sessions = _number_sessions(events, order)
+    found = [_pairs_at_lag(events, order, sessions, old, lag) for lag in range(1, window + 1)]
+    return _join_pairs([(pairs, 1 / (lag + 1)) for lag, pairs in enumerate(found)], both=_BACK)
 
 
-def basket_pairs(events: Events, old: int = 0, window: int = 40) -> Pairs:
+def build_basket_pairs(events: EventArrays, old: int = 0, window: int = 40) -> ItemPairs:
     """Pair products bought in one session, all alike."""
     order = np.lexsort((np.arange(len(events)), events.at_ms, events.readers))
-    sessions = _sessions(events, order)
-    found = [_at_distance(events, order, sessions, old, lag) for lag in range(1, window + 1)]
-    return _concatenated([(pairs, 1.0) for pairs in found], both=1.0)
+    sessions = _number_sessions(events, order)
+    found = [_pairs_at_lag(events, order, sessions, old, lag) for lag in range(1, window + 1)]
+    return _join_pairs([(pairs, 1.0) for pairs in found], both=1.0)
 
 
-class Neighbours:
+class CooccurrenceTable:
     """For each row its strongest neighbours, forward-decayed, at most `width` of them."""
 
     def __init__(self, width: int = 50, half_life_days: float = 60.0) -> None:
@@ -64,20 +64,20 @@ class Neighbours:
         self._rows: npt.NDArray[np.int32] = np.full((0, width), -1, np.int32)
         self._weights: npt.NDArray[np.float32] = np.zeros((0, width), np.float32)
 
-    def add(self, pairs: Pairs, sign: float = 1.0) -> None:
+    def add(self, pairs: ItemPairs, sign: float = 1.0) -> None:
         """Add pairs, or with `sign` -1 take them back as far as they are still kept."""
         if not len(pairs.left):
             return
         if self._landmark_ms == 0:
             self._landmark_ms = int(pairs.at_ms.max())
         exponents = np.maximum((pairs.at_ms - self._landmark_ms) / self._half_ms, _LOWEST_EXPONENT)
-        left, right, weights = _summed(pairs.left, pairs.right, pairs.weights * np.exp2(exponents) * sign)
+        left, right, weights = _sum_pairs(pairs.left, pairs.right, pairs.weights * np.exp2(exponents) * sign)
         self._reserve(int(max(left.max(), right.max())) + 1)
-        new = ~self._strengthen(left, right, weights)
+        new = ~self._add_to_existing(left, right, weights)
         if sign > 0 and new.any():
-            self._admit(left[new], right[new], weights[new])
+            self._insert_stronger(left[new], right[new], weights[new])
 
-    def of(self, rows: Rows) -> tuple[Rows, Floats]:
+    def get_neighbours(self, rows: Rows) -> tuple[Rows, Floats]:
         """Give the neighbours of rows and how often each goes with it, relative to all that goes with it.
 
         Shapes:
@@ -92,7 +92,7 @@ class Neighbours:
         weights /= np.maximum(weights.sum(axis=1, keepdims=True), 1e-30)
         return found, weights
 
-    def named(self, rows: Rows) -> npt.NDArray[np.int32]:
+    def get_neighbour_rows(self, rows: Rows) -> npt.NDArray[np.int32]:
         """Give the neighbours of rows in no order, -1 where there is no further one.
 
         Shapes:
@@ -101,9 +101,9 @@ class Neighbours:
         self._reserve(int(rows.max(initial=-1)) + 1)
         return self._rows[rows]
 
-    def knows(self, rows: Rows) -> bool:
+    def has_neighbours(self, rows: Rows) -> bool:
         """Tell whether any of these rows has a neighbour."""
-        return bool(self.of(rows)[1].any())
+        return bool(self.get_neighbours(rows)[1].any())
 
     @property
     def nbytes(self) -> int:
@@ -111,10 +111,10 @@ class Neighbours:
         return self._rows.nbytes + self._weights.nbytes
 
     def _reserve(self, count: int) -> None:
-        self._rows = room_for(self._rows, count, -1)
-        self._weights = room_for(self._weights, count)
+        self._rows = ensure_capacity(self._rows, count, -1)
+        self._weights = ensure_capacity(self._weights, count)
 
-    def _strengthen(self, left: Rows, right: Rows, weights: Floats) -> Mask:
+    def _add_to_existing(self, left: Rows, right: Rows, weights: Floats) -> Mask:
         """Add to pairs that are kept already; say which those were. In slices, to bound memory."""
         known = np.zeros(len(left), np.bool_)
         for start in range(0, len(left), 65_536):
@@ -124,7 +124,7 @@ class Neighbours:
             known[start + hits] = True
         return known
 
-    def _admit(self, left: Rows, right: Rows, weights: Floats) -> None:
+    def _insert_stronger(self, left: Rows, right: Rows, weights: Floats) -> None:
         """Let new neighbours take the places of the weakest, strongest first, where they are stronger."""
         order = np.lexsort((-weights, left))
         left, right, weights = left[order], right[order], weights[order].astype(np.float32)
@@ -142,7 +142,7 @@ class Neighbours:
         self._weights[left, places] = weights[better]
 
 
-def _changes(events: Events, order: Rows) -> Mask:
+def _drop_repeats(events: EventArrays, order: Rows) -> Mask:
     """Leave out an event about the same product as the reader's event just before it."""
     readers, rows, at_ms = events.readers[order], events.rows[order], events.at_ms[order]
     changed = np.ones(len(order), np.bool_)
@@ -151,7 +151,7 @@ def _changes(events: Events, order: Rows) -> Mask:
     return changed
 
 
-def _sessions(events: Events, order: Rows) -> Rows:
+def _number_sessions(events: EventArrays, order: Rows) -> Rows:
     """Number the sessions of ordered events."""
     readers, at_ms = events.readers[order], events.at_ms[order]
     starts = np.ones(len(order), np.int64)
@@ -159,7 +159,7 @@ def _sessions(events: Events, order: Rows) -> Rows:
     return np.cumsum(starts)
 
 
-def _at_distance(events: Events, order: Rows, sessions: Rows, old: int, lag: int) -> Pairs:
+def _pairs_at_lag(events: EventArrays, order: Rows, sessions: Rows, old: int, lag: int) -> ItemPairs:
     """Pair each ordered event with the one `lag` later in its session; weight 1 forward, times below."""
     first, second = order[:-lag], order[lag:]
     rows_1, rows_2 = events.rows[first], events.rows[second]
@@ -168,10 +168,10 @@ def _at_distance(events: Events, order: Rows, sessions: Rows, old: int, lag: int
     first, second = first[valid], second[valid]
     at_ms = np.maximum(events.at_ms[first], events.at_ms[second])
     side_by_side = (events.at_ms[first] == events.at_ms[second]).astype(np.float64)
-    return Pairs(events.rows[first], events.rows[second], side_by_side, at_ms)
+    return ItemPairs(events.rows[first], events.rows[second], side_by_side, at_ms)
 
 
-def _concatenated(found: list[tuple[Pairs, float]], both: float) -> Pairs:
+def _join_pairs(found: list[tuple[ItemPairs, float]], both: float) -> ItemPairs:
     """Put pairs of all distances together with their way back, which weighs `both` unless side by side."""
     left = np.concatenate([pairs.left for pairs, _ in found])
     right = np.concatenate([pairs.right for pairs, _ in found])
@@ -179,7 +179,7 @@ def _concatenated(found: list[tuple[Pairs, float]], both: float) -> Pairs:
     level = np.concatenate([pairs.weights for pairs, _ in found])
     at_ms = np.concatenate([pairs.at_ms for pairs, _ in found])
     back = there * np.maximum(level, both)
-    return Pairs(
+    return ItemPairs(
         np.concatenate((left, right)),
         np.concatenate((right, left)),
         np.concatenate((there, back)),
@@ -187,7 +187,7 @@ def _concatenated(found: list[tuple[Pairs, float]], both: float) -> Pairs:
     )
 
 
-def _summed(left: Rows, right: Rows, weights: Floats) -> tuple[Rows, Rows, Floats]:
+def _sum_pairs(left: Rows, right: Rows, weights: Floats) -> tuple[Rows, Rows, Floats]:
     """Add up pairs that occur several times."""
     keys, inverse = np.unique(left << 32 | right, return_inverse=True)
     sums: Floats = np.bincount(inverse, weights, len(keys)).astype(np.float64)

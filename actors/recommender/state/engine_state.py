@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from actors.recommender.state.cold_start import Kin, Newcomers
-from actors.recommender.state.filtered_groups import Sections
-from actors.recommender.state.global_signals import Crowd, Crowds
+from actors.recommender.state.cold_start import ColdStartItems, ColdStartTracker
+from actors.recommender.state.filtered_groups import FilteredGroupsCache
+from actors.recommender.state.global_signals import GlobalSignals, GlobalSignalsCache
 from actors.recommender.state.groups import Groups
 from actors.recommender.state.live_cohorts import CohortValue, CohortVotes, LiveCohorts
 from actors.recommender.state.overlay import Overlay
-from actors.recommender.state.prior_scores import Start
-from actors.recommender.state.serving_model import Champion
+from actors.recommender.state.prior_scores import PriorScores
+from actors.recommender.state.serving_model import ServingModel
 from actors.recommender.state.trending import zscores
-from actors.retrieval.autocomplete.field_indexes import Completions
-from actors.retrieval.paragraphs.page_cache import Pages
+from actors.retrieval.autocomplete.field_indexes import FieldIndexes
+from actors.retrieval.paragraphs.page_cache import PageCache
 from actors.vectors.types import Floats, Mask, Matrix, Scores, Vector
 
 LEARNED_COHORT, LIVE_COHORT = "learned:cohort", "live:cohort"
@@ -29,7 +29,7 @@ _PROFILES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Blend:
+class BlendWeights:
     """Weights of the parts of a score, each part scaled to spread 1.
 
     Source:
@@ -44,9 +44,9 @@ class Blend:
     "Decayed counts of a week."
     popular: float = 0.1
     "Logarithm of the counts of a month: gives the long tail an order."
-    taste_in_trending: float = 0.3
+    profile_in_trending: float = 0.3
     "How much the reader's own score moves near-equals of the trending list."
-    crowd_in_similar: float = 0.1
+    prior_in_similar: float = 0.1
     "How much trend and popularity say about what is similar."
     related: float = 1.0
     "What an anchor's own `related_ids` say of products."
@@ -55,7 +55,7 @@ class Blend:
 
 
 @dataclass(frozen=True, slots=True)
-class CrowdPart:
+class PriorComponent:
     """What one part says to everybody.
 
     Shapes:
@@ -71,65 +71,67 @@ class CrowdPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ItemPriors:
     """How products stand before a reader is known.
 
     Shapes:
         offered: bool [n]; trend: float32 [n]; popular: float64 [n]; mean: float32 [d]; covariance: [d, d]
     """
 
-    crowd: Crowd
-    parts: tuple[CrowdPart, ...]
-    start: Start
+    global_signals: GlobalSignals
+    components: tuple[PriorComponent, ...]
+    prior: PriorScores
     "For readers with a history."
-    start_new: Start
+    prior_new: PriorScores
     "For readers without one."
-    newcomers: Kin
+    cold_start: ColdStartItems
     "Products nobody knows much of yet, and what they are like."
 
     def __len__(self) -> int:
         """Count rows that are judged; rows added since are not."""
-        return len(self.crowd)
+        return len(self.global_signals)
 
     @property
     def versions(self) -> tuple[int, int, int]:
         """What it was made of: of the catalog, of the events, and the number of rows."""
-        return self.crowd.versions
+        return self.global_signals.versions
 
     @property
     def offered(self) -> Mask:
         """Rows that may be recommended."""
-        return self.crowd.offered
+        return self.global_signals.offered
 
     @property
     def trend(self) -> Scores:
         """Counts of a week, scaled to spread 1; -inf where the product is not offered."""
-        return self.crowd.trend
+        return self.global_signals.trend
 
     @property
-    def popular(self) -> Floats:
+    def relative_popularity(self) -> Floats:
         """Counts of a month, the largest 1."""
-        return self.crowd.popular
+        return self.global_signals.relative_popularity
 
     @property
     def leaders(self) -> tuple[int, ...]:
         """Rows with the best trend, best first."""
-        return self.crowd.leaders
+        return self.global_signals.leaders
 
     @property
-    def voted(self) -> bool:
+    def has_interactions(self) -> bool:
         """Did anybody do anything yet, now or before the snapshot was made?"""
-        return self.crowd.voted or any(part.name.startswith("learned:") for part in self.parts)
+        return self.global_signals.has_interactions or any(
+            part.name.startswith("learned:") for part in self.components
+        )
 
     @property
-    def base(self) -> Scores:
+    def prior_values(self) -> Scores:
         """What the score of a reader with a history starts from."""
-        return self.start.scores
+        return self.prior.scores
 
-    def spread(self, vector: Vector) -> tuple[float, float]:
+    def estimate_spread(self, vector: Vector) -> tuple[float, float]:
         """Tell mean and spread of all content scores for a vector, without computing them."""
-        mean: Vector = self.crowd.mean
-        covariance: Matrix = self.crowd.covariance
+        mean: Vector = self.global_signals.mean
+        covariance: Matrix = self.global_signals.covariance
         variance = float(vector @ covariance @ vector)
         return float(mean @ vector), max(variance, 1e-6) ** 0.5
 
@@ -143,187 +145,195 @@ class CohortScores:
     """
 
     name: str
-    start: Start
-    trend: Start
+    prior: PriorScores
+    trend: PriorScores
     "What trends among everybody, moved by what the cohort takes."
-    popular: Floats
+    vote_shares: Floats
 
 
-class Holdings:
+class EngineState:
     """What one engine knows: the app's overlay, which it shares, and its own snapshot."""
 
     def __init__(
         self,
         overlay: Overlay,
         *,
-        blend: Blend | None = None,
-        crowds: Crowds | None = None,
+        blend: BlendWeights | None = None,
+        crowds: GlobalSignalsCache | None = None,
         cohorts: LiveCohorts | None = None,
-        completions: Completions | None = None,
+        completions: FieldIndexes | None = None,
     ) -> None:
         self.overlay = overlay
         self.catalog = overlay.catalog
         self.index = overlay.index
         self.texts = overlay.texts
-        self.blend = Blend() if blend is None else blend
-        self.champion: Champion | None = None
+        self.weights = BlendWeights() if blend is None else blend
+        self.serving_model: ServingModel | None = None
         "The snapshot that ranks; none when it was made of products alone."
-        self.serving = ""
+        self.serving_version = ""
         "Version of the snapshot that was adopted, also of one that only searches and completes."
-        self.completions = Completions() if completions is None else completions
-        self.sections = Sections()
-        self.pages = Pages()
-        self._crowds = Crowds(overlay) if crowds is None else crowds
+        self.completions = FieldIndexes() if completions is None else completions
+        self.filtered_groups = FilteredGroupsCache()
+        self.pages = PageCache()
+        self._global_signals = GlobalSignalsCache(overlay) if crowds is None else crowds
         self._cohorts = LiveCohorts(overlay) if cohorts is None else cohorts
-        self._newcomers = Newcomers(overlay)
-        self._standing: Standing | None = None
-        self._starts: OrderedDict[tuple[CohortValue, ...], tuple[CohortVotes, CohortScores | None]] = (
+        self._cold_start = ColdStartTracker(overlay)
+        self._item_priors: ItemPriors | None = None
+        self._cohort_cache: OrderedDict[tuple[CohortValue, ...], tuple[CohortVotes, CohortScores | None]] = (
             OrderedDict()
         )
 
-    def adopt(self, champion: Champion | None) -> None:
+    def set_serving_model(self, champion: ServingModel | None) -> None:
         """Let another snapshot serve, or none; the next question is answered by it."""
-        self.serving = "" if champion is None else champion.version
+        self.serving_version = "" if champion is None else champion.version
         if champion is not None and not champion.learned.blend.parts:
             champion = (
                 None  # what happens from now on ranks better than a snapshot that knows nothing of readers
             )
         if champion is not None:
-            champion.cover(self.catalog.product_ids)
-            votes = self.overlay.votes.of(len(self.catalog))
-            champion.note_before(votes, self.overlay.votes_since(champion.learned_until_ms))
-        self.champion = champion
-        self._newcomers = Newcomers(self.overlay)
-        self._starts.clear()
-        self._standing = None
+            champion.bind_rows(self.catalog.product_ids)
+            votes = self.overlay.votes.get_counts(len(self.catalog))
+            champion.record_learned_votes(votes, self.overlay.count_votes_since(champion.learned_until_ms))
+        self.serving_model = champion
+        self._cold_start = ColdStartTracker(self.overlay)
+        self._cohort_cache.clear()
+        self._item_priors = None
 
-    def standing(self, now_ms: int) -> Standing:
+    def get_item_priors(self, now_ms: int) -> ItemPriors:
         """Give the standing, at most the refresh interval old.
 
         Cost:
             with a snapshot 2 ms more for 100,000 products when something changed; else nothing
         """
-        crowd = self._crowds.at(now_ms)
-        now = self._standing
-        if now is None or now.crowd is not crowd:
-            now = self._standing = self._judged(crowd, now_ms)
-            self._starts.clear()
+        crowd = self._global_signals.get(now_ms)
+        now = self._item_priors
+        if now is None or now.global_signals is not crowd:
+            now = self._item_priors = self._build_priors(crowd, now_ms)
+            self._cohort_cache.clear()
         return now
 
     def get_cohort_scores(
-        self, profile: Mapping[str, Any], standing: Standing, now_ms: int
+        self, profile: Mapping[str, Any], standing: ItemPriors, now_ms: int
     ) -> CohortScores | None:
         """Give the scores that users with such a profile start from; None when nothing is known of their cohort.
 
         Cost:
             3 ms for 100,000 products the first time, then nothing until the standing changes
         """
-        learned = None if self.champion is None else self.champion.learned.cohorts
+        learned = None if self.serving_model is None else self.serving_model.learned.cohorts
         if not profile or (learned is None and not len(self._cohorts)):
             return None
         values = self._cohorts.resolve_values(profile, learned)
         if not values:
             return None
         votes = self._cohorts.count_votes(now_ms)
-        found = self._starts.get(values)
+        found = self._cohort_cache.get(values)
         if found is None or found[0] is not votes:
-            shares = self._cohorts.estimate_shares(values, votes, self.champion, len(standing))
+            shares = self._cohorts.estimate_shares(values, votes, self.serving_model, len(standing))
             scores = None
             if shares is not None:
                 is_learned = learned is not None and any(learned.find_row(*value) >= 0 for value in values)
-                scores = self._cohort_scores(shares, standing, LEARNED_COHORT if is_learned else LIVE_COHORT)
-            found = self._starts[values] = votes, scores
-            if len(self._starts) > _PROFILES:
-                self._starts.popitem(last=False)
+                scores = self._build_cohort_scores(
+                    shares, standing, LEARNED_COHORT if is_learned else LIVE_COHORT
+                )
+            found = self._cohort_cache[values] = votes, scores
+            if len(self._cohort_cache) > _PROFILES:
+                self._cohort_cache.popitem(last=False)
         return found[1]
 
     def list_unknown_cohort_keys(self, profile: Mapping[str, Any]) -> list[tuple[str, str]]:
         """Name the keys of a profile that form no cohort, with the reason."""
-        learned = None if self.champion is None else self.champion.learned.cohorts
+        learned = None if self.serving_model is None else self.serving_model.learned.cohorts
         return list(self._cohorts.list_unknown_values(profile, learned))
 
-    def crowd_parts(self, standing: Standing, known: bool) -> Iterator[tuple[str, Scores]]:
+    def prior_components(self, standing: ItemPriors, known: bool) -> Iterator[tuple[str, Scores]]:
         """Take the start of a reader's scores apart: name of each part and what it adds by row."""
-        for part in standing.parts:
+        for part in standing.components:
             weight = part.weight if known else part.weight_new
             if weight:
                 yield part.name, part.values * np.float32(weight)
-        yield "live:newest", _by_age(len(standing))
+        yield "live:newest", _score_newness(len(standing))
 
-    def crowd(self, groups: Groups[Any], standing: Standing) -> Floats:
+    def sum_group_popularity(self, groups: Groups[Any], standing: ItemPriors) -> Floats:
         """Add up the popularity of every group's products, once per standing.
 
         Shapes:
             returns: float64 [groups]
         """
-        return self._crowds.of_groups(groups, standing.offered, standing.popular)
+        return self._global_signals.sum_by_group(groups, standing.offered, standing.relative_popularity)
 
-    def _judged(self, crowd: Crowd, now_ms: int) -> Standing:
-        parts = list(self._parts(crowd, now_ms))
-        newcomers = Kin() if self.champion is None else self._newcomers.among(crowd, self.champion)
+    def _build_priors(self, crowd: GlobalSignals, now_ms: int) -> ItemPriors:
+        parts = list(self._list_components(crowd, now_ms))
+        newcomers = (
+            ColdStartItems()
+            if self.serving_model is None
+            else self._cold_start.get_items(crowd, self.serving_model)
+        )
         if len(newcomers):
-            parts.append(_born_with(newcomers, parts))
-        return Standing(
-            crowd=crowd,
-            parts=tuple(parts),
-            start=_start([(part.weight, part.values) for part in parts], crowd.offered),
-            start_new=_start([(part.weight_new, part.values) for part in parts], crowd.offered),
-            newcomers=newcomers,
+            parts.append(_inherit_prior(newcomers, parts))
+        return ItemPriors(
+            global_signals=crowd,
+            components=tuple(parts),
+            prior=_sum_prior([(part.weight, part.values) for part in parts], crowd.offered),
+            prior_new=_sum_prior([(part.weight_new, part.values) for part in parts], crowd.offered),
+            cold_start=newcomers,
         )
 
-    def _parts(self, crowd: Crowd, now_ms: int) -> Iterator[CrowdPart]:
-        champion, blend = self.champion, self.blend
+    def _list_components(self, crowd: GlobalSignals, now_ms: int) -> Iterator[PriorComponent]:
+        champion, blend = self.serving_model, self.weights
         trend = np.where(crowd.offered, crowd.trend, np.float32(0))
         if champion is None:
-            yield CrowdPart("live:trend", blend.trend, blend.trend, trend)
-            yield CrowdPart("live:popular", blend.popular, blend.popular, crowd.popularity)
+            yield PriorComponent("live:trend", blend.trend, blend.trend, trend)
+            yield PriorComponent("live:popular", blend.popular, blend.popular, crowd.popularity)
             return
-        champion.cover(self.catalog.product_ids[: len(crowd)])
-        champion.refresh(self.overlay.votes.of(len(crowd)))
+        champion.bind_rows(self.catalog.product_ids[: len(crowd)])
+        champion.refresh(self.overlay.votes.get_counts(len(crowd)))
         told_new = False
-        for name, weight, weight_new, values in champion.crowd(self.overlay.counts, crowd.offered, now_ms):
+        for name, weight, weight_new, values in champion.prior_contributions(
+            self.overlay.counts, crowd.offered, now_ms
+        ):
             told_new = told_new or weight_new > 0
-            yield CrowdPart(name, weight, weight_new, zscores(values, crowd.offered))
-        yield CrowdPart("live:popular", blend.long_tail, blend.long_tail, crowd.popularity)
+            yield PriorComponent(name, weight, weight_new, zscores(values, crowd.offered))
+        yield PriorComponent("live:popular", blend.long_tail, blend.long_tail, crowd.popularity)
         if not told_new:
-            yield CrowdPart("live:trend", 0.0, blend.trend, trend)
+            yield PriorComponent("live:trend", 0.0, blend.trend, trend)
 
-    def _cohort_scores(self, shares: Floats, standing: Standing, name: str) -> CohortScores:
+    def _build_cohort_scores(self, shares: Floats, standing: ItemPriors, name: str) -> CohortScores:
         """Put the cohort's favourites before the crowd's, which still tells what changed since."""
-        weight = max(1.0, sum(part.weight_new for part in standing.parts))
-        crowd = [(part.weight_new / 2, part.values) for part in standing.parts]
+        weight = max(1.0, sum(part.weight_new for part in standing.components))
+        crowd = [(part.weight_new / 2, part.values) for part in standing.components]
         own = zscores(shares, standing.offered)
         trend = np.where(standing.offered, standing.trend, np.float32(0))
         return CohortScores(
             name,
-            _start([*crowd, (weight, own)], standing.offered),
-            _start([(0.5, trend), (1.0, own)], standing.offered),
+            _sum_prior([*crowd, (weight, own)], standing.offered),
+            _sum_prior([(0.5, trend), (1.0, own)], standing.offered),
             np.where(standing.offered, shares, 0.0),
         )
 
 
-def _born_with(newcomers: Kin, parts: Sequence[CrowdPart]) -> CrowdPart:
+def _inherit_prior(newcomers: ColdStartItems, parts: Sequence[PriorComponent]) -> PriorComponent:
     """Let new products start from what the crowd says of those they are like."""
     values = np.zeros(len(parts[0].values), np.float32)
     for part in parts:
-        values[newcomers.rows] += newcomers.inherited(part.values) * np.float32(
+        values[newcomers.rows] += newcomers.inherit_by_row(part.values) * np.float32(
             max(part.weight, part.weight_new)
         )
     np.maximum(values, 0.0, out=values)
     # where features speak to readers with a history, the crowd's word would only drown theirs
-    return CrowdPart("new:content", 1.0 if newcomers.features is None else 0.0, 1.0, values)
+    return PriorComponent("new:content", 1.0 if newcomers.features is None else 0.0, 1.0, values)
 
 
-def _start(parts: list[tuple[float, Scores]], offered: Mask) -> Start:
-    scores = _by_age(len(offered))
+def _sum_prior(parts: list[tuple[float, Scores]], offered: Mask) -> PriorScores:
+    scores = _score_newness(len(offered))
     for weight, values in parts:
         if weight:
             scores += np.float32(weight) * values
     scores[~offered] = -np.inf
-    return Start.of(scores)
+    return PriorScores.of(scores)
 
 
-def _by_age(count: int) -> Scores:
+def _score_newness(count: int) -> Scores:
     """Let later rows, which are newer products, go first among equals."""
     ages: Scores = np.linspace(0, 1e-3, count, dtype=np.float32)
     return ages

@@ -19,7 +19,7 @@ from cluster.records.validation.recent_events import GROUP
 
 Ints = npt.NDArray[np.int64]
 
-Event = tuple[int, int, int, float, bool]
+EventTuple = tuple[int, int, int, float, bool]
 "Reader's code, row, milliseconds since 1970, weight, bought: one entry of `Events`."
 
 EVENT_WEIGHTS: Mapping[str, float] = {
@@ -63,7 +63,7 @@ _RATINGS, _RATING_WEIGHTS = (0.0, 2.0, 3.0, 3.5, 5.0), (-0.5, -0.1, 0.1, 0.4, 1.
 
 
 @dataclass(frozen=True, slots=True)
-class Events:
+class EventArrays:
     """Events about one row each, in the order they were written."""
 
     readers: Ints
@@ -76,14 +76,14 @@ class Events:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def pick(self, which: npt.NDArray[Any]) -> Events:
+    def select(self, which: npt.NDArray[Any]) -> EventArrays:
         """Take some of them, by mask or by position."""
-        return Events(
+        return EventArrays(
             self.readers[which], self.rows[which], self.at_ms[which], self.weights[which], self.bought[which]
         )
 
     @classmethod
-    def of(cls, found: Iterable[Event]) -> Events:
+    def of(cls, found: Iterable[EventTuple]) -> EventArrays:
         """Make events from tuples in the order of the fields."""
         columns = list(zip(*found, strict=True)) or [(), (), (), (), ()]
         return cls(
@@ -95,7 +95,7 @@ class Events:
         )
 
     @classmethod
-    def joined(cls, first: Events, second: Events) -> Events:
+    def concatenate(cls, first: EventArrays, second: EventArrays) -> EventArrays:
         """Put two lots behind each other."""
         return cls(
             np.concatenate((first.readers, second.readers)),
@@ -106,7 +106,7 @@ class Events:
         )
 
 
-def weight_of(event_type: str, value: float = 0.0) -> float:
+def weigh_event(event_type: str, value: float = 0.0) -> float:
     """Say what one event is worth, -1 to 1.
 
     Units:
@@ -124,23 +124,23 @@ def weight_of(event_type: str, value: float = 0.0) -> float:
     return weight
 
 
-def read_items(
+def parse_interactions(
     items: Iterable[Mapping[str, Any]],
     *,
     reader_code: Callable[[str], int],
     row_of: Callable[[str], int],
     latest_ms: int,
-) -> list[Event]:
+) -> list[EventTuple]:
     """Read interactions of a change, one event a product. Those that say nothing are left out.
 
     `latest_ms` is when they were written: nothing can have happened later, whatever the caller's clock says, or a
     single event dated years ahead would trend until then.
     """
-    found: list[Event] = []
+    found: list[EventTuple] = []
     for item in items:
         kind = item["type"]
-        weight = weight_of(kind, _value_of(item))
-        reader = reader_of(item)
+        weight = weigh_event(kind, _read_value(item))
+        reader = user_key_from_item(item)
         if weight == 0 or not reader:
             continue
         names = [
@@ -150,17 +150,17 @@ def read_items(
         rows = [row for name in names if (row := row_of(name)) >= 0]
         if rows:  # a reader is only known by events that count, or visitors of a crawl would fill the memory
             code = reader_code(reader)
-            at_ms = min(_ms_of(item.get("timestamp"), latest_ms), latest_ms)
+            at_ms = min(_time_from_text_ms(item.get("timestamp"), latest_ms), latest_ms)
             found += [(code, row, at_ms, weight, kind == "checkout") for row in rows]
     return found
 
 
-def events_of_table(
+def events_from_table(
     table: Any,
     *,
     reader_code: Callable[[str], int],
     row_of: Callable[[str], int],
-) -> Events:
+) -> EventArrays:
     """Read settled interactions (columns of `cluster.artifacts.tables.LOADED_INTERACTIONS`).
 
     Cost:
@@ -171,7 +171,7 @@ def events_of_table(
     names = kinds.dictionary.to_pylist()
     kind = kinds.indices.to_numpy(zero_copy_only=False)
     weights = _table_weights(names, kind, table["value"].fill_null(0).to_numpy())
-    at_ms = np.minimum(table["at_ms"].to_numpy(), _written_ms(table["offset"].combine_chunks()))
+    at_ms = np.minimum(table["at_ms"].to_numpy(), _offset_times_ms(table["offset"].combine_chunks()))
     lists = table["product_ids"].combine_chunks()
     products = lists.flatten().dictionary_encode()
     rows = np.array([row_of(product) for product in products.dictionary.to_pylist()], np.int64)
@@ -184,22 +184,24 @@ def events_of_table(
     codes = [reader_code(reader) for reader in readers.dictionary.take(pa.array(who)).to_pylist()]
     reader = np.array(codes, np.int64)[place]
     bought = np.array([name == "checkout" for name in names], np.bool_)
-    return Events(reader, row, at_ms[owner], weights[owner], bought[kind[owner]] if len(names) else owner > 0)
+    return EventArrays(
+        reader, row, at_ms[owner], weights[owner], bought[kind[owner]] if len(names) else owner > 0
+    )
 
 
-def reader_of(item: Mapping[str, Any]) -> str:
+def user_key_from_item(item: Mapping[str, Any]) -> str:
     """Name who did it: the user when known, else the visitor."""
     if item.get("user_id"):
         return "u:" + str(item["user_id"])
     return "a:" + str(item["anonymous_id"]) if item.get("anonymous_id") else ""
 
 
-def written_ms(offset: str) -> int:
+def offset_time_ms(offset: str) -> int:
     """Read the time out of an offset."""
     return int(offset.partition("-")[0])
 
 
-def _value_of(item: Mapping[str, Any]) -> float:
+def _read_value(item: Mapping[str, Any]) -> float:
     """Read seconds or rating as recent lists and segments hold them."""
     if item["type"] == "rate":
         rating = item.get("rating")
@@ -218,19 +220,19 @@ def _table_weights(
             weights[those] = np.interp(values[those], _RATINGS, _RATING_WEIGHTS)
         elif name in VALUED:
             found, inverse = np.unique(values[those], return_inverse=True)
-            weights[those] = np.array([weight_of(name, value) for value in found.tolist()])[inverse]
+            weights[those] = np.array([weigh_event(name, value) for value in found.tolist()])[inverse]
         else:
-            weights[those] = weight_of(name)
+            weights[those] = weigh_event(name)
     return weights
 
 
-def _written_ms(offsets: Any) -> Ints:
+def _offset_times_ms(offsets: Any) -> Ints:
     encoded = offsets.dictionary_encode()
-    times = np.array([written_ms(offset) for offset in encoded.dictionary.to_pylist()], np.int64)
+    times = np.array([offset_time_ms(offset) for offset in encoded.dictionary.to_pylist()], np.int64)
     return times[encoded.indices.to_numpy(zero_copy_only=False)] if len(times) else times
 
 
-def _ms_of(timestamp: Any, default: int) -> int:
+def _time_from_text_ms(timestamp: Any, default: int) -> int:
     if not timestamp:
         return default
     # `Z` is not understood by fromisoformat before 3.11

@@ -20,7 +20,7 @@ _MOST = 32
 _MOST_ROWS = 2_000_000
 
 
-class Section:
+class FilteredGroups:
     """Rows that pass one filter, as a mask, by group, and counted by group.
 
     Shapes:
@@ -29,31 +29,31 @@ class Section:
 
     def __init__(self, groups: Groups[Any], allowed: Mask, offered: Mask) -> None:
         self.allowed = allowed
-        self.open: Mask = allowed & offered
-        self.totals: Rows = groups.totals(allowed)
+        self.available: Mask = allowed & offered
+        self.totals: Rows = groups.count_rows(allowed)
         "Products of every group that pass, out of stock or not."
-        self.open_totals: Rows = groups.totals(self.open)
-        self.held = 0
+        self.available_totals: Rows = groups.count_rows(self.available)
+        self.listed_rows = 0
         "Rows that are listed by group."
         self._groups = groups
         self._rows: dict[int, Rows] = {}
 
-    def rows_of(self, code: int) -> Rows:
+    def list_rows(self, code: int) -> Rows:
         """List the open rows of a group."""
         rows = self._rows.get(code)
         if rows is None:
             rows = self._groups.rows_of(code)
-            rows = rows[rows < len(self.open)]
-            rows = self._rows[code] = rows[self.open[rows]]
-            self.held += len(rows)
+            rows = rows[rows < len(self.available)]
+            rows = self._rows[code] = rows[self.available[rows]]
+            self.listed_rows += len(rows)
         return rows
 
 
-class Sections:
+class FilteredGroupsCache:
     """The sections that were asked for lately; all are forgotten when a product changes."""
 
     def __init__(self) -> None:
-        self._of: WeakKeyDictionary[Groups[Any], OrderedDict[Hashable, Section]] = WeakKeyDictionary()
+        self._of: WeakKeyDictionary[Groups[Any], OrderedDict[Hashable, FilteredGroups]] = WeakKeyDictionary()
         self._state: Hashable = None
 
     def get(
@@ -63,7 +63,7 @@ class Sections:
         state: Hashable,
         allowed: Callable[[], Mask],
         offered: Mask,
-    ) -> Section:
+    ) -> FilteredGroups:
         """Find the section of what is asked; `state` says when what was found before does not hold any more.
 
         Cost:
@@ -75,14 +75,16 @@ class Sections:
         kept = self._of.setdefault(groups, OrderedDict())
         section = kept.get(asked)
         if section is None or len(section.totals) != len(groups):
-            section = kept[asked] = Section(groups, allowed(), offered)
+            section = kept[asked] = FilteredGroups(groups, allowed(), offered)
         kept.move_to_end(asked)
-        while len(kept) > 1 and (len(kept) > _MOST or sum(one.held for one in kept.values()) > _MOST_ROWS):
+        while len(kept) > 1 and (
+            len(kept) > _MOST or sum(one.listed_rows for one in kept.values()) > _MOST_ROWS
+        ):
             kept.popitem(last=False)
         return section
 
 
-def merit_of(groups: Groups[Any], rows: Rows, weights: npt.NDArray[Any]) -> Floats:
+def sum_by_group(groups: Groups[Any], rows: Rows, weights: npt.NDArray[Any]) -> Floats:
     """Add up the weights of some rows for every group they stand in.
 
     Shapes:

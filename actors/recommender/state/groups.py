@@ -7,8 +7,8 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from actors.vectors.types import Codes, Floats, Mask, Rows, Scores, room_for
-from cluster.query.columnar.postings import stable_order
+from actors.vectors.types import Codes, Floats, Mask, Rows, Scores, ensure_capacity
+from cluster.query.columnar.postings import sort_order
 
 V = TypeVar("V", bound=Hashable)
 
@@ -30,7 +30,7 @@ class Groups(Generic[V]):
         "Where the pairs of each row are, and how many."
         self._pairs = np.zeros(0, _PAIR)
         self._count = 0
-        self._crossed_out = 0
+        self._removed_count = 0
         self._rows_below = 0
         self._sorted: tuple[Rows, Rows, Rows] | None = None
         self._of_rows: tuple[Rows, Rows] | None = None
@@ -42,7 +42,7 @@ class Groups(Generic[V]):
         return arrays + 16 * self._count + 8 * self._rows_below + 200 * len(self.values)
 
     @property
-    def wear(self) -> int:
+    def allocated_slots(self) -> int:
         """Count what stays until groups are made anew: nothing that would not be used again."""
         return 0
 
@@ -74,7 +74,7 @@ class Groups(Generic[V]):
         if codes:
             self._append(row, np.array([len(codes)], np.int32), np.array(codes, np.int32))
 
-    def lay(self, start: int, held: Sequence[Sequence[V]]) -> None:
+    def bind_rows(self, start: int, held: Sequence[Sequence[V]]) -> None:
         """Say which values a run of rows carry that carried nothing.
 
         Cost:
@@ -92,7 +92,7 @@ class Groups(Generic[V]):
                 lengths.append(len(several))
         self._append(start, np.array(lengths, np.int32), np.array(codes, np.int32))
 
-    def settle(self) -> None:
+    def sort_rows(self) -> None:
         """Sort what was laid, before anybody asks."""
         self._by_code()
         self._by_row()
@@ -104,21 +104,21 @@ class Groups(Generic[V]):
             start = int(self._starts[row])
             self._pairs["row"][start : start + length] = -1
             self._lengths[row] = 0
-            self._crossed_out += length
+            self._removed_count += length
             self._sorted = self._of_rows = None
-            if self._crossed_out > self._count // 2 + 1_000:
-                self._tidy()
+            if self._removed_count > self._count // 2 + 1_000:
+                self._compact()
 
-    def totals(self, allowed: Mask) -> Rows:
+    def count_rows(self, allowed: Mask) -> Rows:
         """Count allowed rows of every value.
 
         Shapes:
             allowed: bool [n]; rows it does not reach are not allowed
             returns: int64 [values]
         """
-        return self.sums(allowed.astype(np.float64)).astype(np.int64)
+        return self.sum_weights(allowed.astype(np.float64)).astype(np.int64)
 
-    def sums(self, weights: Floats) -> Floats:
+    def sum_weights(self, weights: Floats) -> Floats:
         """Add up a weight per row for every value.
 
         Shapes:
@@ -150,10 +150,10 @@ class Groups(Generic[V]):
         places = np.arange(int(lengths.sum())) + np.repeat(first - (ends - lengths), lengths)
         return np.repeat(known, lengths), codes[places]
 
-    def best_of(self, code: int, scores: Scores, count: int) -> Rows:
+    def select_best(self, code: int, scores: Scores, count: int) -> Rows:
         """Give the best scored rows of a value, best first; rows scored -inf never appear."""
         rows = self.rows_of(code)
-        return best_among(rows[rows < len(scores)], scores, count)
+        return select_best_rows(rows[rows < len(scores)], scores, count)
 
     def _code(self, value: V) -> int:
         code = self._codes.setdefault(value, len(self.values))
@@ -164,11 +164,11 @@ class Groups(Generic[V]):
     def _append(self, row: int, lengths: Codes, codes: Codes) -> None:
         """Write the pairs of a run of rows at the end."""
         first, end, rows_below = self._count, self._count + len(codes), row + len(lengths)
-        self._pairs = room_for(self._pairs, end)
+        self._pairs = ensure_capacity(self._pairs, end)
         self._pairs["row"][first:end] = np.repeat(np.arange(row, rows_below, dtype=np.int32), lengths)
         self._pairs["code"][first:end] = codes
-        self._starts = room_for(self._starts, rows_below)
-        self._lengths = room_for(self._lengths, rows_below)
+        self._starts = ensure_capacity(self._starts, rows_below)
+        self._lengths = ensure_capacity(self._lengths, rows_below)
         self._starts[row:rows_below] = first + np.cumsum(lengths) - lengths
         self._lengths[row:rows_below] = lengths
         self._count = end
@@ -180,7 +180,7 @@ class Groups(Generic[V]):
         if self._sorted is None or len(self._sorted[1]) != len(self.values):
             pairs = self._pairs[: self._count]
             pairs = pairs[pairs["row"] >= 0]
-            order = stable_order(pairs["code"])
+            order = sort_order(pairs["code"])
             bounds = np.zeros(len(self.values) + 1, np.int64)
             np.cumsum(np.bincount(pairs["code"], minlength=len(self.values)), out=bounds[1:])
             self._sorted = pairs["row"][order].astype(np.int64), bounds[:-1], bounds[1:]
@@ -196,16 +196,16 @@ class Groups(Generic[V]):
             self._of_rows = starts, pairs["code"][order].astype(np.int64)
         return self._of_rows
 
-    def _tidy(self) -> None:
+    def _compact(self) -> None:
         """Write the pairs anew without what was crossed out."""
         pairs = self._pairs[: self._count]
         kept = pairs["row"] >= 0
         self._starts[: self._rows_below] = (np.cumsum(kept) - kept)[self._starts[: self._rows_below]]
         self._pairs = pairs[kept]
-        self._count, self._crossed_out = len(self._pairs), 0
+        self._count, self._removed_count = len(self._pairs), 0
 
 
-def best_among(rows: Rows, scores: Scores, count: int) -> Rows:
+def select_best_rows(rows: Rows, scores: Scores, count: int) -> Rows:
     """Give the best scored of some rows, best first; rows scored -inf never appear.
 
     Shapes:

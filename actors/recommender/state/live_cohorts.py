@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from actors.models.cohorts import LEAST_USERS, Cohorts, estimate_prior, text_of_value
+from actors.models.cohorts import LEAST_USERS, CohortModel, estimate_prior, text_from_value
 from actors.recommender.state.overlay import Overlay
-from actors.recommender.state.serving_model import Champion
+from actors.recommender.state.serving_model import ServingModel
 from actors.recommender.state.trending import DAY_MS
 from actors.recommender.state.user_attributes import fields_from_key
-from actors.recommender.state.user_contributions import Notes
+from actors.recommender.state.user_contributions import ContributionArrays
 from actors.vectors.types import Floats, Rows
 
 Ints = npt.NDArray[np.int64]
@@ -80,18 +80,22 @@ class LiveCohorts:
         """
         now = self._votes
         overlay = self._overlay
-        versions = (overlay.events, len(overlay.catalog))
+        versions = (overlay.events_version, len(overlay.catalog))
         refresh_ms = self._refresh_ms * (1 + len(now.votes) // _EVENTS_PER_REFRESH)
         if now.versions != versions and not 0 <= now_ms - now.counted_at_ms < refresh_ms:
-            now = self._votes = _count(overlay.read_newest_notes(_MOST_EVENTS), versions, now_ms)
+            now = self._votes = _count_votes(
+                overlay.read_newest_contributions(_MOST_EVENTS), versions, now_ms
+            )
         return now
 
-    def resolve_values(self, profile: Mapping[str, Any], learned: Cohorts | None) -> tuple[CohortValue, ...]:
+    def resolve_values(
+        self, profile: Mapping[str, Any], learned: CohortModel | None
+    ) -> tuple[CohortValue, ...]:
         """List the values of a profile that some user has, or that the snapshot knows."""
         return tuple(sorted({value for _, value in self._resolve(profile, learned) if value is not None}))
 
     def list_unknown_values(
-        self, profile: Mapping[str, Any], learned: Cohorts | None
+        self, profile: Mapping[str, Any], learned: CohortModel | None
     ) -> Iterator[tuple[str, str]]:
         """Name the keys of a profile that form no cohort, with the reason."""
         for name, value in self._resolve(profile, learned):
@@ -102,7 +106,7 @@ class LiveCohorts:
         self,
         values: tuple[CohortValue, ...],
         votes: CohortVotes,
-        champion: Champion | None,
+        champion: ServingModel | None,
         count: int,
     ) -> Floats | None:
         """Estimate what users with all these values take; None when too few of them did anything.
@@ -118,18 +122,18 @@ class LiveCohorts:
         return np.mean(found, axis=0) if found else None
 
     def _estimate_value_shares(
-        self, field: str, text: str, votes: CohortVotes, champion: Champion | None, count: int
+        self, field: str, text: str, votes: CohortVotes, champion: ServingModel | None, count: int
     ) -> Floats | None:
         learned = None if champion is None else champion.learned.cohorts
         row = -1 if learned is None else learned.find_row(field, text)
         if champion is not None and learned is not None and row >= 0:
             of_value = self._select_votes(field, text, votes, champion.learned_until_ms, count)
-            base = champion.by_row(learned.shares[row], count)
-            return _blend(votes, of_value, base, learned.get_mass(row)) if len(of_value) else base
+            base = champion.expand_to_rows(learned.shares[row], count)
+            return _estimate_blend(votes, of_value, base, learned.get_mass(row)) if len(of_value) else base
         of_value = self._select_votes(field, text, votes, 0, count)
         if not _has_enough_users(votes.slots[of_value]):
             return None
-        return _blend(votes, of_value, votes.get_everybody(count), np.inf)
+        return _estimate_blend(votes, of_value, votes.get_everybody(count), np.inf)
 
     def _select_votes(self, field: str, text: str, votes: CohortVotes, after_ms: int, count: int) -> Rows:
         value = self._overlay.users.find(field, text)
@@ -139,10 +143,10 @@ class LiveCohorts:
         return np.flatnonzero(chosen & self._overlay.users.match_slots(votes.slots, value))
 
     def _resolve(
-        self, profile: Mapping[str, Any], learned: Cohorts | None
+        self, profile: Mapping[str, Any], learned: CohortModel | None
     ) -> Iterator[tuple[str, CohortValue | None]]:
         for name, value in list(profile.items())[:_MOST_FIELDS]:
-            text = text_of_value(value)
+            text = text_from_value(value)
             found = None
             if text and len(text) <= _LONGEST_VALUE:
                 for field in fields_from_key(name):
@@ -152,7 +156,7 @@ class LiveCohorts:
                         break
             yield name, found
 
-    def _explain_unknown(self, name: str, learned: Cohorts | None) -> str:
+    def _explain_unknown(self, name: str, learned: CohortModel | None) -> str:
         fields = fields_from_key(name)
         users = self._overlay.users
         if any(
@@ -168,7 +172,7 @@ def _has_enough_users(slots: Rows) -> bool:
     return len(set(few.tolist())) >= LEAST_USERS or len(np.unique(slots)) >= LEAST_USERS
 
 
-def _blend(votes: CohortVotes, chosen: Rows, base: Floats, most_prior: float) -> Floats:
+def _estimate_blend(votes: CohortVotes, chosen: Rows, base: Floats, most_prior: float) -> Floats:
     own = votes.votes[chosen]
     counts: Floats = np.bincount(votes.rows[chosen], own, len(base)).astype(np.float64)
     total, squares = float(own.sum()), float(own @ own)
@@ -179,7 +183,7 @@ def _blend(votes: CohortVotes, chosen: Rows, base: Floats, most_prior: float) ->
     return shares
 
 
-def _count(notes: Notes, versions: tuple[int, int], now_ms: int) -> CohortVotes:
+def _count_votes(notes: ContributionArrays, versions: tuple[int, int], now_ms: int) -> CohortVotes:
     """Count one vote per reader and product, at most 1, halved every 30 days."""
     if not len(notes.row):
         return _empty_votes(versions, now_ms)

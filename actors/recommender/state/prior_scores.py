@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from actors.recommender.state.score_components import Own
+from actors.recommender.state.score_components import PersonalScores
 from actors.vectors.top import best_few, best_rows
 from actors.vectors.types import Mask, Rows, Scores
 
-Barred = tuple[list[int], Mask]
+ExcludedRows = tuple[list[int], Mask]
 "Rows, and which of them were open before."
 
 _FRONT = 4_096
@@ -25,7 +25,7 @@ _ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Front:
+class TopRows:
     """The first rows of an order, and how they stand in it.
 
     Shapes:
@@ -34,30 +34,30 @@ class Front:
 
     rows: Rows
     values: Scores
-    behind: float
+    next_score: float
     "What the best row behind the front has; -inf when there is none."
 
     @classmethod
-    def of(cls, scores: Scores) -> Front:
+    def of(cls, scores: Scores) -> TopRows:
         """Take the front of all scores; rows at -inf are in no order."""
         rows = best_rows(scores, _FRONT + 1)
         values = scores[rows]
         behind = float(values[_FRONT]) if len(rows) > _FRONT else -np.inf
         return cls(rows[:_FRONT], values[:_FRONT], behind)
 
-    def times(self, share: float) -> Front:
+    def scale(self, share: float) -> TopRows:
         """Give the front of the same scores, all multiplied by a share above 0."""
-        return Front(self.rows, self.values * np.float32(share), self.behind * share)
+        return TopRows(self.rows, self.values * np.float32(share), self.next_score * share)
 
-    def first(self, count: int) -> Front:
+    def head(self, count: int) -> TopRows:
         """Take a shorter front."""
         if count >= len(self.rows):
             return self
-        return Front(self.rows[:count], self.values[:count], float(self.values[count]))
+        return TopRows(self.rows[:count], self.values[:count], float(self.values[count]))
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class PriorScores:
     """What scores start from before a reader is known.
 
     Shapes:
@@ -65,68 +65,68 @@ class Start:
     """
 
     scores: Scores
-    front: Front | None = None
+    top_rows: TopRows | None = None
     "Its first rows; None when nobody took them together."
 
     @classmethod
-    def of(cls, scores: Scores) -> Start:
+    def of(cls, scores: Scores) -> PriorScores:
         """Take scores with their front."""
-        return cls(scores, Front.of(scores))
+        return cls(scores, TopRows.of(scores))
 
-    def times(self, share: float) -> Start:
+    def scale(self, share: float) -> PriorScores:
         """Give the same with all scores multiplied by a share above 0."""
         if share == 1.0:
             return self
-        front = None if self.front is None else self.front.times(share)
-        return Start(self.scores * np.float32(share), front)
+        front = None if self.top_rows is None else self.top_rows.scale(share)
+        return PriorScores(self.scores * np.float32(share), front)
 
 
 class Ranking:
     """Scores on their way to a list; whoever holds it may bar rows."""
 
-    def __init__(self, start: Start, own: Own | None = None) -> None:
-        self._start = start
-        self._own = own
-        self._open: Mask | None = None
+    def __init__(self, start: PriorScores, own: PersonalScores | None = None) -> None:
+        self._prior = start
+        self._personal = own
+        self._allowed: Mask | None = None
         self._all: Scores | None = None
 
     def __len__(self) -> int:
         """Count the rows that are judged."""
-        return len(self._start.scores)
+        return len(self._prior.scores)
 
-    def bar(self, rows: Sequence[int]) -> Barred:
+    def exclude(self, rows: Sequence[int]) -> ExcludedRows:
         """Let some rows not appear, as far as they are judged; `unbar` takes back what this returns."""
         count = len(self)
         inside = [row for row in rows if row < count]
-        if self._open is None:
-            self._open = np.ones(count, np.bool_)
-        before = self._open[inside]
-        self._open[inside] = False
+        if self._allowed is None:
+            self._allowed = np.ones(count, np.bool_)
+        before = self._allowed[inside]
+        self._allowed[inside] = False
         return inside, before
 
-    def unbar(self, barred: Barred) -> None:
+    def restore(self, barred: ExcludedRows) -> None:
         """Let rows appear again that did before they were barred."""
         rows, before = barred
-        if self._open is not None:
-            self._open[rows] = before
+        if self._allowed is not None:
+            self._allowed[rows] = before
 
-    def bar_all_but(self, allowed: Mask) -> None:
+    def restrict(self, allowed: Mask) -> None:
         """Let only some rows appear.
 
         Shapes:
             allowed: bool [n or more]
         """
         mask = allowed[: len(self)]
-        self._open = mask.copy() if self._open is None else self._open & mask
+        self._allowed = mask.copy() if self._allowed is None else self._allowed & mask
 
-    def of(self, rows: Sequence[int] | Rows) -> Scores:
+    def get_scores(self, rows: Sequence[int] | Rows) -> Scores:
         """Give the scores of some rows, -inf where a product must not appear.
 
         Shapes:
             rows: int64 [m], as a list or array; returns: float32 [m], fresh
         """
         chosen = np.asarray(rows, np.int64)
-        return self._seen(chosen, self._start.scores[chosen])
+        return self._score_rows(chosen, self._prior.scores[chosen])
 
     @property
     def scores(self) -> Scores:
@@ -136,10 +136,12 @@ class Ranking:
             float32 [n], not to be changed
         """
         if self._all is None:
-            self._all = self._start.scores if self._own is None else self._own.added_to(self._start.scores)
-        return self._all if self._open is None else np.where(self._open, self._all, np.float32(-np.inf))
+            self._all = (
+                self._prior.scores if self._personal is None else self._personal.add_to(self._prior.scores)
+            )
+        return self._all if self._allowed is None else np.where(self._allowed, self._all, np.float32(-np.inf))
 
-    def best(self, count: int) -> Rows:
+    def select_best(self, count: int) -> Rows:
         """Pick the best rows, best first; never one at -inf.
 
         Shapes:
@@ -147,49 +149,51 @@ class Ranking:
         Cost:
             100,000 rows: 30 us; when likeness is worked out for all: 0.3 ms
         """
-        whole = self._start.front
-        if whole is not None and count > 0 and not (self._own and self._own.likenesses):
-            for front in (whole.first(max(_SHORT, 4 * count)), whole):
-                found = self._near(front, count)
+        whole = self._prior.top_rows
+        if whole is not None and count > 0 and not (self._personal and self._personal.vector_scores):
+            for front in (whole.head(max(_SHORT, 4 * count)), whole):
+                found = self._select_near_top(front, count)
                 if found is not None:
                     return found
         return best_rows(self.scores, count)
 
-    def best_of(self, rows: Rows, count: int) -> Rows:
+    def select_best_of(self, rows: Rows, count: int) -> Rows:
         """Pick the best of some rows, best first; never one at -inf."""
-        return rows[best_few(self.of(rows), count)]
+        return rows[best_few(self.get_scores(rows), count)]
 
-    def _near(self, front: Front, count: int) -> Rows | None:
+    def _select_near_top(self, front: TopRows, count: int) -> Rows | None:
         """Pick among the front and those of whom much is said; None when better ones may stand behind."""
         if len(front.rows) < count:
             return None
-        now = self._seen(front.rows, front.values)
+        now = self._score_rows(front.rows, front.values)
         least = float(np.partition(now, len(now) - count)[len(now) - count])
         if least == -np.inf:
             return None
         leading = now >= least
         rows, scores = front.rows[leading], now[leading]
-        if front.behind > -np.inf:
+        if front.next_score > -np.inf:
             # who stands behind the front needs so much of their own to get among the best
-            needed = least - front.behind - _ROUNDING * (abs(least) + abs(front.behind))
+            needed = least - front.next_score - _ROUNDING * (abs(least) + abs(front.next_score))
             if needed <= 0:
                 return None
-            if self._own is not None:
-                risen, own = self._own.reaching(needed, len(self))
+            if self._personal is not None:
+                risen, own = self._personal.rows_above(needed, len(self))
                 rows = np.concatenate((rows, risen))
-                scores = np.concatenate((scores, self._barred(risen, self._start.scores[risen] + own)))
-        return _best_once(rows, scores, count)
+                scores = np.concatenate((scores, self._mask_excluded(risen, self._prior.scores[risen] + own)))
+        return _select_best_once(rows, scores, count)
 
-    def _seen(self, rows: Rows, start: Scores) -> Scores:
-        return self._barred(rows, start + self._own.of(rows) if self._own is not None else start.copy())
+    def _score_rows(self, rows: Rows, start: Scores) -> Scores:
+        return self._mask_excluded(
+            rows, start + self._personal.get_scores(rows) if self._personal is not None else start.copy()
+        )
 
-    def _barred(self, rows: Rows, scores: Scores) -> Scores:
-        if self._open is not None:
-            scores[~self._open[rows]] = -np.inf
+    def _mask_excluded(self, rows: Rows, scores: Scores) -> Scores:
+        if self._allowed is not None:
+            scores[~self._allowed[rows]] = -np.inf
         return scores
 
 
-def _best_once(rows: Rows, scores: Scores, count: int) -> Rows:
+def _select_best_once(rows: Rows, scores: Scores, count: int) -> Rows:
     """Pick the best of rows of which each may come twice, best first, among equals the smaller row."""
     if len(rows) > 2 * count:
         kept = scores >= np.partition(scores, len(scores) - 2 * count)[len(scores) - 2 * count]

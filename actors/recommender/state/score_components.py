@@ -1,7 +1,7 @@
 """What the parts of a score say to a reader, and what that makes in all.
 
     Said          of some products, one by one              (the live parts, a short history)
-    SaidOfAll     of everything the snapshot knows          (models that have much to say)
+    DenseScores     of everything the snapshot knows          (models that have much to say)
     Likeness      of any product, when it is looked at      (distance to the reader's vector)
 
 Values are scaled and weighted already: a score is their sum.
@@ -15,13 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from actors.recommender.state.slot_map import Layout
+from actors.recommender.state.slot_map import SlotMap
 from actors.vectors.index import VectorIndex
 from actors.vectors.types import Rows, Scores, Vector
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class SparseScores:
     """What one part says of some slots; slots may repeat and add up, of all others it says nothing.
 
     Shapes:
@@ -33,13 +33,13 @@ class Said:
     values: Scores
 
     @property
-    def many(self) -> int:
+    def count(self) -> int:
         """Count what it said."""
         return len(self.values)
 
 
 @dataclass(frozen=True, slots=True)
-class SaidOfAll:
+class DenseScores:
     """What one part says of every slot.
 
     Shapes:
@@ -48,12 +48,12 @@ class SaidOfAll:
 
     name: str
     values: Scores
-    many: int
+    count: int
     "So many values were added up."
 
 
 @dataclass(frozen=True, slots=True)
-class Likeness:
+class VectorScores:
     """What likeness to a vector says of every row: worked out for the rows that are asked for."""
 
     name: str
@@ -62,12 +62,12 @@ class Likeness:
     factor: float
     mean: float
 
-    def of(self, rows: Rows) -> Scores:
+    def score_rows(self, rows: Rows) -> Scores:
         """Say it of some rows."""
         like: Scores = self.index.take(rows) @ self.vector
         return (like - np.float32(self.mean)) * np.float32(self.factor)
 
-    def of_all(self, count: int) -> Scores:
+    def score_all(self, count: int) -> Scores:
         """Say it of the first `count` rows."""
         like: Scores = self.index.scores(self.vector)[:count]
         like -= np.float32(self.mean)
@@ -75,22 +75,22 @@ class Likeness:
         return like
 
 
-Part = Said | SaidOfAll | Likeness
+ScoreComponent = SparseScores | DenseScores | VectorScores
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class PersonalScores:
     """What all parts say to one reader: what is added to what everybody's scores start from.
 
     Shapes:
         values: float32 [slots]; None when nothing is said
     """
 
-    layout: Layout
+    slot_map: SlotMap
     values: Scores | None = None
-    likenesses: tuple[Likeness, ...] = ()
+    vector_scores: tuple[VectorScores, ...] = ()
 
-    def of(self, rows: Rows) -> Scores:
+    def get_scores(self, rows: Rows) -> Scores:
         """Give it for some rows.
 
         Shapes:
@@ -98,23 +98,27 @@ class Own:
         """
         found: Scores = np.zeros(len(rows), np.float32)
         if self.values is not None:
-            found = self.values[self.layout.slots(rows)]
-        for likeness in self.likenesses:
-            found += likeness.of(rows)
+            found = self.values[self.slot_map.slots(rows)]
+        for likeness in self.vector_scores:
+            found += likeness.score_rows(rows)
         return found
 
-    def added_to(self, start: Scores) -> Scores:
+    def add_to(self, start: Scores) -> Scores:
         """Add it to the scores of all rows.
 
         Shapes:
             start: float32 [n]; returns: float32 [n], fresh
         """
-        scores = start.copy() if self.values is None else start + self.layout.by_row(self.values, len(start))
-        for likeness in self.likenesses:
-            scores += likeness.of_all(len(scores))
+        scores = (
+            start.copy()
+            if self.values is None
+            else start + self.slot_map.expand_to_rows(self.values, len(start))
+        )
+        for likeness in self.vector_scores:
+            scores += likeness.score_all(len(scores))
         return scores
 
-    def reaching(self, least: float, count: int) -> tuple[Rows, Scores]:
+    def rows_above(self, least: float, count: int) -> tuple[Rows, Scores]:
         """Find the rows, among the first `count`, for which at least so much is said, likenesses left out.
 
         Shapes:
@@ -123,27 +127,27 @@ class Own:
         if self.values is None:
             return np.zeros(0, np.int64), np.zeros(0, np.float32)
         slots = np.flatnonzero(self.values >= np.float32(least))
-        rows = self.layout.rows(slots)
+        rows = self.slot_map.rows(slots)
         inside = (rows >= 0) & (rows < count)
         return rows[inside], self.values[slots[inside]]
 
 
-def added_up(parts: Iterable[Part], layout: Layout) -> Own:
+def sum_components(parts: Iterable[ScoreComponent], layout: SlotMap) -> PersonalScores:
     """Add the parts up; the first vector among them becomes the sum, so they are not to be used again."""
     values: Scores | None = None
-    likenesses: list[Likeness] = []
-    listed: list[Said] = []
+    likenesses: list[VectorScores] = []
+    listed: list[SparseScores] = []
     for part in parts:
-        if isinstance(part, Likeness):
+        if isinstance(part, VectorScores):
             likenesses.append(part)
-        elif isinstance(part, Said):
+        elif isinstance(part, SparseScores):
             listed.append(part)
         elif values is None:
             values = part.values
         else:
             values += part.values
     for said in listed:
-        if said.many:
+        if said.count:
             values = np.zeros(layout.count, np.float32) if values is None else values
             np.add.at(values, said.slots, said.values)
-    return Own(layout, values, tuple(likenesses))
+    return PersonalScores(layout, values, tuple(likenesses))

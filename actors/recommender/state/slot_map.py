@@ -13,7 +13,7 @@ from actors.vectors.types import Rows, Scores
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class SlotMap:
     """Slots of rows and rows of slots. Without a snapshot both are the same, and the arrays are not there.
 
     Shapes:
@@ -32,7 +32,7 @@ class Layout:
         """Give the rows of slots, -1 for products that are not there any more."""
         return slots if self.row_of is None else self.row_of[slots]
 
-    def by_row(self, values: Scores, count: int) -> Scores:
+    def expand_to_rows(self, values: Scores, count: int) -> Scores:
         """Lay values of slots out for the first `count` rows.
 
         Shapes:

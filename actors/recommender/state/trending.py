@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from actors.vectors.types import Floats, Mask, Rows, Scores, room_for
+from actors.vectors.types import Floats, Mask, Rows, Scores, ensure_capacity
 
 DAY_MS = 86_400_000
 HALF_LIVES_DAYS = (1.0, 7.0, 30.0)
@@ -48,7 +48,7 @@ class DecayedCounts:
             weights = votes * np.exp2((at_ms - self._landmark_ms[at]) / half_ms)
             np.add.at(self._values[at], rows, weights)
 
-    def of(self, half_life_days: float, count: int) -> Floats:
+    def get_relative_counts(self, half_life_days: float, count: int) -> Floats:
         """Give the counts of the first `count` rows up to one common factor: good for order and for z-scores.
 
         Shapes:
@@ -61,11 +61,11 @@ class DecayedCounts:
         fresh = np.exp2((self._newest_ms - self._landmark_ms[at]) / self._half_ms[at])
         return np.where(values > _NOISE * fresh, values, 0.0)
 
-    def at(self, half_life_days: float, count: int, now_ms: int) -> Floats:
+    def get_counts_at(self, half_life_days: float, count: int, now_ms: int) -> Floats:
         """Give the counts as they stand now, in votes."""
         at = self.half_lives_days.index(half_life_days)
         age = (self._landmark_ms[at] - now_ms) / self._half_ms[at]
-        return self.of(half_life_days, count) * float(np.exp2(age))
+        return self.get_relative_counts(half_life_days, count) * float(np.exp2(age))
 
     @property
     def nbytes(self) -> int:
@@ -73,7 +73,7 @@ class DecayedCounts:
         return sum(values.nbytes for values in self._values)
 
     def _reserve(self, count: int) -> None:
-        self._values = [room_for(values, count) for values in self._values]
+        self._values = [ensure_capacity(values, count) for values in self._values]
 
     def _move_landmarks(self, newest_ms: float) -> None:
         """Keep exponents small; happens once in hundreds of half-lives."""
@@ -96,12 +96,12 @@ class PlainCounts:
     def add(self, rows: Rows, votes: Floats) -> None:
         """Add votes; negative ones take earlier votes back."""
         if len(rows):
-            self._values = room_for(self._values, int(rows.max()) + 1)
+            self._values = ensure_capacity(self._values, int(rows.max()) + 1)
             np.add.at(self._values, rows, votes)
 
-    def of(self, count: int) -> Floats:
+    def get_counts(self, count: int) -> Floats:
         """Give the counts of the first `count` rows. A view: not to be changed."""
-        self._values = room_for(self._values, count)
+        self._values = ensure_capacity(self._values, count)
         return self._values[:count]
 
     @property
@@ -118,7 +118,7 @@ class DailyVotes:
 
     def __init__(self, days: int = 2) -> None:
         self._days = days
-        self._had: dict[int, dict[int, float]] = {}
+        self._recorded: dict[int, dict[int, float]] = {}
 
     def weigh(self, readers: Rows, rows: Rows, at_ms: Times, weights: Floats) -> Floats:
         """Find what each event adds to what its reader already said.
@@ -139,24 +139,24 @@ class DailyVotes:
             np.maximum.at(best, inverse, weights[those])
             last = np.zeros(len(found), np.int64)
             last[inverse] = those
-            worth[last] = self._remember(day, found.tolist(), best)
+            worth[last] = self._record(day, found.tolist(), best)
         return worth
 
-    def forget(self, reader: int, rows: list[int]) -> None:
+    def delete(self, reader: int, rows: list[int]) -> None:
         """Drop what is remembered of a reader about some rows."""
-        for had in self._had.values():
+        for had in self._recorded.values():
             for row in rows:
                 had.pop(reader << 31 | row, None)
 
-    def _remember(self, day: int, keys: list[int], best: Floats) -> Floats:
-        had = self._had.get(day)
+    def _record(self, day: int, keys: list[int], best: Floats) -> Floats:
+        had = self._recorded.get(day)
         if had is None:
-            newest = max(self._had, default=day)
+            newest = max(self._recorded, default=day)
             if day <= newest - self._days:
                 return best
-            had = self._had[day] = {}
-            for old in [other for other in self._had if other <= max(newest, day) - self._days]:
-                del self._had[old]
+            had = self._recorded[day] = {}
+            for old in [other for other in self._recorded if other <= max(newest, day) - self._days]:
+                del self._recorded[old]
         before = np.array([had.get(key, 0.0) for key in keys])
         had.update(zip(keys, np.maximum(before, best).tolist(), strict=True))
         more: Floats = np.maximum(best - before, 0)

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from actors.models.cohorts import ATTRIBUTES, FIELDS, text_of_value
-from actors.vectors.types import Mask, Rows, room_for
+from actors.models.cohorts import ATTRIBUTES, FIELDS, text_from_value
+from actors.vectors.types import Mask, Rows, ensure_capacity
 from cluster.query.language.field_values import canonical
 
 MOST_USERS = 250_000
@@ -99,9 +99,9 @@ class UserAttributes:
     def _codes_of(self, user: Mapping[str, Any]) -> npt.NDArray[np.uint16]:
         codes = np.zeros(len(self._values), np.uint16)
         for field in FIELDS:
-            codes[self._columns[field]] = self._code_for(field, text_of_value(user.get(field)))
+            codes[self._columns[field]] = self._code_for(field, text_from_value(user.get(field)))
         for name, value in (user.get("custom_attributes") or {}).items():
-            text = text_of_value(value)
+            text = text_from_value(value)
             if text and "." not in name and (column := self._column_for(ATTRIBUTES + name)) >= 0:
                 code = self._code_for(ATTRIBUTES + name, text)
                 # the attribute may just have turned out to have too many values
@@ -146,7 +146,7 @@ class UserAttributes:
             return self._free.pop()
         if self._slots >= self._most_users:
             return -1
-        self._codes = room_for(self._codes, self._slots + 1)
+        self._codes = ensure_capacity(self._codes, self._slots + 1)
         self._slots += 1
         return self._slots - 1
 

@@ -11,13 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from actors.recommender.state.cooccurrence import SESSION_GAP_MS
-from actors.recommender.state.events import Events, Ints
-from actors.vectors.types import Floats, room_for
+from actors.recommender.state.events import EventArrays, Ints
+from actors.vectors.types import Floats, ensure_capacity
 
 _READER_BYTES = 220
 "A reader's id, code and last place in two dictionaries."
 
-_NOTE = np.dtype(
+_ENTRY = np.dtype(
     [
         ("reader", np.int32),
         ("row", np.int32),
@@ -33,7 +33,7 @@ _NOTE = np.dtype(
 where the user's attributes stand or -1."""
 
 
-class Notes(NamedTuple):
+class ContributionArrays(NamedTuple):
     """Noted events as columns.
 
     Shapes:
@@ -47,7 +47,7 @@ class Notes(NamedTuple):
     slot: Ints
 
 
-class Ledger:
+class UserContributions:
     """Codes of readers, and what each of them put into the counts."""
 
     def __init__(self, limit: int = 2_000_000) -> None:
@@ -57,7 +57,7 @@ class Ledger:
         self._count = 0
         self._last: dict[int, int] = {}
         self._slots: dict[int, int] = {}
-        self._notes = np.zeros(0, _NOTE)
+        self._entries = np.zeros(0, _ENTRY)
 
     def __len__(self) -> int:
         """Count noted events."""
@@ -66,9 +66,9 @@ class Ledger:
     @property
     def nbytes(self) -> int:
         """Memory held, estimated."""
-        return self._notes.nbytes + len(self._codes) * _READER_BYTES
+        return self._entries.nbytes + len(self._codes) * _READER_BYTES
 
-    def code_of(self, reader_id: str) -> int:
+    def get_code(self, reader_id: str) -> int:
         """Give a reader's code; codes are never used twice."""
         code = self._codes.get(reader_id)
         if code is None:
@@ -76,15 +76,15 @@ class Ledger:
             self._next_code += 1
         return code
 
-    def note(self, events: Events, votes: Floats) -> None:
+    def record(self, events: EventArrays, votes: Floats) -> None:
         """Remember events and the votes they were worth."""
         start, end = self._count, self._count + len(events)
-        self._notes = room_for(self._notes, end)
-        new = self._notes[start:end]
+        self._entries = ensure_capacity(self._entries, end)
+        new = self._entries[start:end]
         new["reader"], new["row"], new["at_ms"] = events.readers, events.rows, events.at_ms
         new["weight"], new["votes"], new["bought"] = events.weights, votes, events.bought
         readers = events.readers.tolist()
-        new["before"] = self._chain(start, readers)
+        new["before"] = self._link_events(start, readers)
         new["slot"] = [self._slots.get(reader, -1) for reader in readers] if self._slots else -1
         self._count = end
         if end > self._limit:
@@ -96,7 +96,7 @@ class Ledger:
 
     def set_slot(self, reader_id: str, slot: int) -> None:
         """Connect a user, and what the user did before, with a slot of attributes; -1 for none."""
-        code = self.code_of(reader_id)
+        code = self.get_code(reader_id)
         if slot < 0:
             self._slots.pop(code, None)
         else:
@@ -105,34 +105,34 @@ class Ledger:
         if at < 0 and slot < 0:
             del self._codes[reader_id]
         while at >= 0:
-            self._notes[at]["slot"] = slot
-            at = int(self._notes[at]["before"])
+            self._entries[at]["slot"] = slot
+            at = int(self._entries[at]["before"])
 
-    def read_newest(self, most: int) -> Notes:
+    def read_newest(self, most: int) -> ContributionArrays:
         """Give the newest notes that still count, oldest first."""
-        notes = self._notes[max(0, self._count - most) : self._count]
+        notes = self._entries[max(0, self._count - most) : self._count]
         alive = notes["reader"] >= 0
         reader, row, at_ms, slot = (
             notes[name][alive].astype(np.int64) for name in ("reader", "row", "at_ms", "slot")
         )
-        return Notes(reader, row, at_ms, notes["votes"][alive], slot)
+        return ContributionArrays(reader, row, at_ms, notes["votes"][alive], slot)
 
-    def tail(self, reader: int, now_ms: int, most: int) -> list[int]:
+    def read_session_tail(self, reader: int, now_ms: int, most: int) -> list[int]:
         """Find where the reader's last events of the running session stand, oldest first, `most` of them."""
         places: list[int] = []
         at = self._last.get(reader, -1)
         while at >= 0 and len(places) < most:
-            _, _, at_ms, _, _, _, before, _ = self._notes.item(at)
+            _, _, at_ms, _, _, _, before, _ = self._entries.item(at)
             if now_ms - at_ms > SESSION_GAP_MS:
                 break
             places.append(at)
             now_ms, at = at_ms, before
         return places[::-1]
 
-    def events(self, places: list[int]) -> Events:
+    def read_events(self, places: list[int]) -> EventArrays:
         """Read noted events."""
-        notes = self._notes[np.array(places, np.int64)]
-        return Events(
+        notes = self._entries[np.array(places, np.int64)]
+        return EventArrays(
             notes["reader"].astype(np.int64),
             notes["row"].astype(np.int64),
             notes["at_ms"].copy(),
@@ -140,18 +140,18 @@ class Ledger:
             notes["bought"].copy(),
         )
 
-    def votes_since(self, at_ms: int, count: int) -> Floats:
+    def count_votes_since(self, at_ms: int, count: int) -> Floats:
         """Add up by row what noted events after a moment were worth.
 
         Shapes:
             returns: float64 [count]
         """
-        notes = self._notes[: self._count]
+        notes = self._entries[: self._count]
         late = notes[(notes["at_ms"] > at_ms) & (notes["reader"] >= 0)]
         sums: Floats = np.bincount(late["row"], late["votes"], count)[:count].astype(np.float64)
         return sums
 
-    def take_back(self, reader_id: str) -> tuple[Events, Floats]:
+    def remove_user(self, reader_id: str) -> tuple[EventArrays, Floats]:
         """Forget a reader; return their events that are still noted, oldest first, and what they were worth."""
         code = self._codes.pop(reader_id, -1)
         self._slots.pop(code, None)
@@ -159,14 +159,14 @@ class Ledger:
         places: list[int] = []
         while at >= 0:
             places.append(at)
-            at = int(self._notes[at]["before"])
+            at = int(self._entries[at]["before"])
         places.reverse()
-        taken = self.events(places)
-        votes = self._notes["votes"][places]
-        self._notes["reader"][places] = -1
+        taken = self.read_events(places)
+        votes = self._entries["votes"][places]
+        self._entries["reader"][places] = -1
         return taken, votes
 
-    def _chain(self, start: int, readers: list[int]) -> list[int]:
+    def _link_events(self, start: int, readers: list[int]) -> list[int]:
         """Link every new event to the one its reader had before."""
         last = self._last
         before: list[int] = []
@@ -177,12 +177,12 @@ class Ledger:
 
     def _drop_oldest(self) -> None:
         """Keep the newer half; readers without a kept event or attributes lose their code."""
-        keep = np.flatnonzero(self._notes["reader"][: self._count] >= 0)[-(self._limit // 2) :]
-        kept, votes = self.events(keep.tolist()), self._notes["votes"][keep]
+        keep = np.flatnonzero(self._entries["reader"][: self._count] >= 0)[-(self._limit // 2) :]
+        kept, votes = self.read_events(keep.tolist()), self._entries["votes"][keep]
         present = set(kept.readers.tolist())
         slots = self._slots
         self._codes = {
             reader: code for reader, code in self._codes.items() if code in present or code in slots
         }
         self._count, self._last = 0, {}
-        self.note(kept, votes)
+        self.record(kept, votes)

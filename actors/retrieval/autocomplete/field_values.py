@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from actors.vectors.types import Rows, room_for
-from cluster.query.language.field_values import leaves_of
+from actors.vectors.types import Rows, ensure_capacity
+from cluster.query.language.field_values import collect_scalars
 
 LONGEST = 300
 "Characters of a value that are completed; longer ones are texts, nobody types them."
@@ -23,7 +23,7 @@ _TRANSLATION = re.compile(r"i18n_([A-Za-z]{2})\Z")
 _NOTHING = 0
 
 
-class Marks:
+class FieldFingerprints:
     """One number for each row: what its product has under one field; 0 for nothing.
 
     Cost:
@@ -37,28 +37,28 @@ class Marks:
     def put(self, row: int, mark: int) -> bool:
         """Set the mark of a row; say whether it was another one."""
         if row >= self._count:
-            self._marks = room_for(self._marks, row + 1)
+            self._marks = ensure_capacity(self._marks, row + 1)
             self._count = row + 1
         if int(self._marks[row]) == mark:
             return False
         self._marks[row] = mark
         return True
 
-    def of(self, row: int) -> int:
+    def get(self, row: int) -> int:
         """Give the mark of one row."""
         return int(self._marks[row]) if row < self._count else _NOTHING
 
-    def upto(self, count: int) -> npt.NDArray[np.uint64]:
+    def first(self, count: int) -> npt.NDArray[np.uint64]:
         """Give the marks of the first rows.
 
         Shapes:
             returns: uint64 [count]
         """
-        self._marks = room_for(self._marks, count)
+        self._marks = ensure_capacity(self._marks, count)
         return self._marks[:count]
 
 
-def mark_of(product: Mapping[str, Any] | None, field: str) -> int:
+def field_fingerprint(product: Mapping[str, Any] | None, field: str) -> int:
     """Name everything that completions of a field can show of a product, in any language, by 63 bits; 0: nothing.
 
     Cost:
@@ -66,10 +66,10 @@ def mark_of(product: Mapping[str, Any] | None, field: str) -> int:
     """
     if product is None:
         return _NOTHING
-    found: list[Any] = [leaves_of(product, field)]
+    found: list[Any] = [collect_scalars(product, field)]
     for key in product:
         if key.startswith("i18n_"):
-            found += [key, leaves_of(product, f"{key}.{field}")]
+            found += [key, collect_scalars(product, f"{key}.{field}")]
     if not any(found[0::2]):
         return _NOTHING
     said = orjson.dumps([product.get("language"), *found], default=str)
@@ -81,9 +81,9 @@ def values_of_field(product: Mapping[str, Any], field: str, language: str, only:
 
     With `only` products that say they are in another language have none.
     """
-    leaves = leaves_of(product, f"i18n_{language}.{field}") if language else []
+    leaves = collect_scalars(product, f"i18n_{language}.{field}") if language else []
     if not leaves and not (only and product.get("language") not in (None, language)):
-        leaves = leaves_of(product, field)
+        leaves = collect_scalars(product, field)
     found: dict[str, None] = {}
     for value in leaves:
         if isinstance(value, str) and 0 < len(value) <= LONGEST:
@@ -98,7 +98,7 @@ def languages_of(product: Mapping[str, Any], field: str) -> set[str]:
     found = {
         match[1].lower()
         for key in product
-        if (match := _TRANSLATION.match(key)) and leaves_of(product, f"{key}.{field}")
+        if (match := _TRANSLATION.match(key)) and collect_scalars(product, f"{key}.{field}")
     }
     language = product.get("language")
     return {*found, language} if isinstance(language, str) and language else found

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from actors.retrieval.edit_distance import LONGEST, Text
-from actors.retrieval.text import folded
+from actors.retrieval.edit_distance import LONGEST, CharCodes
+from actors.retrieval.text import fold_text
 from actors.vectors.types import Mask, Rows
 
 BLANK = 32
@@ -17,27 +17,27 @@ MARGIN = LONGEST + 16
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class FoldedTexts:
     """Folded texts, each between two blanks, so that a finished word also ends at the end; a zero follows.
 
     Shapes:
         codes: uint16 [t]; starts: int64 [n + 1], where each text's first blank stands
     """
 
-    codes: Text
+    codes: CharCodes
     starts: Rows
 
     def __len__(self) -> int:
         return len(self.starts) - 1
 
     @classmethod
-    def of(cls, originals: Sequence[str]) -> Texts:
+    def of(cls, originals: Sequence[str]) -> FoldedTexts:
         """Fold texts.
 
         Cost:
             1,000,000 titles: 1 s
         """
-        pieces = [folded(text) for text in originals]
+        pieces = [fold_text(text) for text in originals]
         lengths = np.fromiter((len(piece) + 3 for piece in pieces), np.int64, len(pieces))
         starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
         whole = "".join(f" {piece} \0" for piece in pieces) + "\0" * MARGIN

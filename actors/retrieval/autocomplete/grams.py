@@ -10,16 +10,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from actors.retrieval.autocomplete.folded_texts import Texts
+from actors.retrieval.autocomplete.folded_texts import FoldedTexts
 from actors.retrieval.autocomplete.prefixes import Allowed
-from actors.retrieval.edit_distance import Text
+from actors.retrieval.edit_distance import CharCodes
 from actors.vectors.types import Rows
 
 _CHUNK = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Grams:
+class NgramIndex:
     """For every n-gram the texts that have it.
 
     Shapes:
@@ -32,14 +32,14 @@ class Grams:
     texts: npt.NDArray[np.int32]
 
     @classmethod
-    def of(cls, texts: Texts, size: int) -> Grams:
+    def of(cls, texts: FoldedTexts, size: int) -> NgramIndex:
         """Index the n-grams of texts.
 
         Cost:
             1,000,000 titles, triples: 6 s
         """
         owner = np.repeat(np.arange(len(texts), dtype=np.int32), np.diff(texts.starts))
-        keys = keys_of(texts.codes[: texts.size], size)
+        keys = ngram_keys(texts.codes[: texts.size], size)
         whole = np.flatnonzero(keys)
         keys, owner = keys[whole], owner[whole]
         order = np.argsort(keys, kind="stable")
@@ -52,7 +52,9 @@ class Grams:
         starts = np.append(np.flatnonzero(first), len(keys)).astype(np.int64)
         return cls(size, keys[first], starts, owner)
 
-    def shared(self, typed: Text, edits: int, among: int, allowed: Allowed | None) -> tuple[Rows, Rows]:
+    def count_shared(
+        self, typed: CharCodes, edits: int, among: int, allowed: Allowed | None
+    ) -> tuple[Rows, Rows]:
         """Count for each of so many texts how many of the rarest n-grams of what was typed it has.
 
         Shapes:
@@ -61,7 +63,7 @@ class Grams:
         Cost:
             100,000 titles: 0.3 ms
         """
-        wanted = np.unique(keys_of(typed, self.size))
+        wanted = np.unique(ngram_keys(typed, self.size))
         wanted = wanted[wanted != 0]
         places = np.searchsorted(self.keys, wanted)
         found = places[(places < len(self.keys))]
@@ -71,10 +73,10 @@ class Grams:
         lengths = self.starts[found + 1] - self.starts[found]
         rarest = found[np.argsort(lengths, kind="stable")][: self.size * edits + 6]
         lists = [self.texts[self.starts[gram] : self.starts[gram + 1]] for gram in rarest.tolist()]
-        return _counted(lists, self.size * edits, among, allowed)
+        return _count_texts(lists, self.size * edits, among, allowed)
 
 
-def keys_of(codes: Text, size: int) -> npt.NDArray[np.uint64]:
+def ngram_keys(codes: CharCodes, size: int) -> npt.NDArray[np.uint64]:
     """Pack every n-gram into one number; 0 where a text ends inside it.
 
     Shapes:
@@ -92,7 +94,7 @@ def keys_of(codes: Text, size: int) -> npt.NDArray[np.uint64]:
     return key
 
 
-def _counted(
+def _count_texts(
     lists: list[npt.NDArray[np.int32]], lost: int, among: int, allowed: Allowed | None
 ) -> tuple[Rows, Rows]:
     """Count how often each text occurs in lists; keep those that could still be near enough."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from html import escape
 
-from actors.retrieval.text import folded_with_places
+from actors.retrieval.text import fold_with_positions
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
+class HighlightedText:
     """A completion as it is shown."""
 
     text: str
@@ -19,7 +19,7 @@ class Marked:
     "`<mark>` around what was typed."
 
 
-def marked(text: str, stretches: list[tuple[int, int]]) -> Marked:
+def highlight(text: str, stretches: list[tuple[int, int]]) -> HighlightedText:
     """Mark a text, given which stretches of its folded form were typed.
 
     `stretches` are (from, to) in folded characters, ascending, not touching each other.
@@ -31,10 +31,10 @@ def marked(text: str, stretches: list[tuple[int, int]]) -> Marked:
         piece = escape(text[begin:end], quote=False)
         normal.append(piece if was_typed else f"<mark>{piece}</mark>")
         inverted.append(f"<mark>{piece}</mark>" if was_typed else piece)
-    return Marked(text, "".join(normal), "".join(inverted))
+    return HighlightedText(text, "".join(normal), "".join(inverted))
 
 
-def words_typed(folded_text: str, typed: str) -> list[tuple[int, int]]:
+def match_typed_words(folded_text: str, typed: str) -> list[tuple[int, int]]:
     """Find the words of a folded text that were typed in another order, as exact or common beginnings.
 
     A typed word marks the word of the text with which it shares its longest beginning.
@@ -55,7 +55,7 @@ def words_typed(folded_text: str, typed: str) -> list[tuple[int, int]]:
 
 def _in_text(text: str, stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Turn stretches of folded characters into stretches of the text."""
-    _, places = folded_with_places(text)
+    _, places = fold_with_positions(text)
     if not places:
         return []
     found = []

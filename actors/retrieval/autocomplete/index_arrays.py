@@ -9,22 +9,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from actors.retrieval.autocomplete.folded_texts import MARGIN, Texts
-from actors.retrieval.autocomplete.grams import Grams
-from actors.retrieval.autocomplete.lookup import Index
-from actors.retrieval.autocomplete.prefixes import BLOCK, Prefixes
-from actors.retrieval.autocomplete.word_index import Words
+from actors.retrieval.autocomplete.folded_texts import MARGIN, FoldedTexts
+from actors.retrieval.autocomplete.grams import NgramIndex
+from actors.retrieval.autocomplete.lookup import CompletionIndex
+from actors.retrieval.autocomplete.prefixes import BLOCK, PrefixIndex
+from actors.retrieval.autocomplete.word_index import WordIndex
 from cluster.errors import Fault
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
-def arrays_of(index: Index) -> dict[str, npt.NDArray[Any]]:
+def arrays_from_index(index: CompletionIndex) -> dict[str, npt.NDArray[Any]]:
     """Name every array of an index by its place, as in `words.grams.keys`."""
-    return dict(_named(index, ""))
+    return dict(_name_arrays(index, ""))
 
 
-def index_of(arrays: Arrays) -> Index:
+def index_from_arrays(arrays: Arrays) -> CompletionIndex:
     """Put an index together again; every array is looked at once.
 
     Errors:
@@ -34,7 +34,7 @@ def index_of(arrays: Arrays) -> Index:
         # plain arrays: a slice of a memmap makes an object of its own, in every step of a look-up
         taken = {name: np.asarray(array) for name, array in arrays.items()}
         texts = _texts(taken, "texts.")
-        index = Index(
+        index = CompletionIndex(
             texts=texts,
             prefixes=_prefixes(taken, "prefixes.", texts),
             pairs=_grams(taken, "pairs.", 2, texts),
@@ -46,52 +46,52 @@ def index_of(arrays: Arrays) -> Index:
         )
     except KeyError as error:
         raise Fault(f"snapshot is damaged: an index of completions has no {error}") from error
-    _see(_lists(index.place_starts, index.places, len(texts), texts.size), "places")
-    _see(index.pull.dtype == np.float32 and index.pull.shape == (len(texts),), "pull")
-    _see(bool(np.isfinite(index.pull.sum(dtype=np.float64))), "pull")
+    _check(_lists(index.place_starts, index.places, len(texts), texts.size), "places")
+    _check(index.pull.dtype == np.float32 and index.pull.shape == (len(texts),), "pull")
+    _check(bool(np.isfinite(index.pull.sum(dtype=np.float64))), "pull")
     return index
 
 
-def _named(thing: Any, prefix: str) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+def _name_arrays(thing: Any, prefix: str) -> Iterator[tuple[str, npt.NDArray[Any]]]:
     for field in fields(thing):
         value = getattr(thing, field.name)
         if isinstance(value, np.ndarray):
             yield prefix + field.name, value
         elif is_dataclass(value):
-            yield from _named(value, f"{prefix}{field.name}.")
+            yield from _name_arrays(value, f"{prefix}{field.name}.")
 
 
-def _texts(taken: Arrays, key: str) -> Texts:
+def _texts(taken: Arrays, key: str) -> FoldedTexts:
     codes, starts = taken[key + "codes"], taken[key + "starts"]
-    _see(codes.dtype == np.uint16 and codes.ndim == 1 and len(codes) >= MARGIN, key + "codes")
-    _see(_in_turn(starts, len(codes) - MARGIN), key + "starts")
-    _see(not codes[len(codes) - MARGIN :].any(), key + "codes")
-    return Texts(codes, starts)
+    _check(codes.dtype == np.uint16 and codes.ndim == 1 and len(codes) >= MARGIN, key + "codes")
+    _check(_in_turn(starts, len(codes) - MARGIN), key + "starts")
+    _check(not codes[len(codes) - MARGIN :].any(), key + "codes")
+    return FoldedTexts(codes, starts)
 
 
-def _prefixes(taken: Arrays, key: str, texts: Texts) -> Prefixes:
-    made = Prefixes(*(taken[key + field.name] for field in fields(Prefixes)))
+def _prefixes(taken: Arrays, key: str, texts: FoldedTexts) -> PrefixIndex:
+    made = PrefixIndex(*(taken[key + field.name] for field in fields(PrefixIndex)))
     count = len(made.places)
-    _see(_numbers(made.places, texts.size), key + "places")
-    _see(_numbers(made.owner, len(texts)) and len(made.owner) == count, key + "owner")
-    _see(made.key.dtype == np.uint64 and made.key.shape == (count,), key + "key")
-    _see(made.rank.dtype == np.int32 and made.rank.shape == (count,), key + "rank")
-    _see(made.best.dtype == np.int32 and made.best.shape == (-(-count // BLOCK),), key + "best")
+    _check(_numbers(made.places, texts.size), key + "places")
+    _check(_numbers(made.owner, len(texts)) and len(made.owner) == count, key + "owner")
+    _check(made.key.dtype == np.uint64 and made.key.shape == (count,), key + "key")
+    _check(made.rank.dtype == np.int32 and made.rank.shape == (count,), key + "rank")
+    _check(made.best.dtype == np.int32 and made.best.shape == (-(-count // BLOCK),), key + "best")
     return made
 
 
-def _grams(taken: Arrays, key: str, size: int, texts: Texts) -> Grams:
+def _grams(taken: Arrays, key: str, size: int, texts: FoldedTexts) -> NgramIndex:
     keys, starts, owners = taken[key + "keys"], taken[key + "starts"], taken[key + "texts"]
-    _see(keys.dtype == np.uint64 and bool((np.diff(keys.astype(np.int64)) > 0).all()), key + "keys")
-    _see(_lists(starts, owners, len(keys), len(texts)), key + "texts")
-    return Grams(size, keys, starts, owners)
+    _check(keys.dtype == np.uint64 and bool((np.diff(keys.astype(np.int64)) > 0).all()), key + "keys")
+    _check(_lists(starts, owners, len(keys), len(texts)), key + "texts")
+    return NgramIndex(size, keys, starts, owners)
 
 
-def _words(taken: Arrays, key: str, texts: Texts) -> Words:
+def _words(taken: Arrays, key: str, texts: FoldedTexts) -> WordIndex:
     vocabulary = _texts(taken, key + "vocabulary.")
     starts, owners = taken[key + "starts"], taken[key + "texts"]
-    _see(_lists(starts, owners, len(vocabulary), len(texts)), key + "texts")
-    return Words(
+    _check(_lists(starts, owners, len(vocabulary), len(texts)), key + "texts")
+    return WordIndex(
         vocabulary,
         _prefixes(taken, key + "prefixes.", vocabulary),
         _grams(taken, key + "grams.", 2, vocabulary),
@@ -116,6 +116,6 @@ def _numbers(values: npt.NDArray[Any], below: int) -> bool:
     return not len(values) or bool(values.min() >= 0 and values.max() < below)
 
 
-def _see(sound: bool | np.bool_, name: str) -> None:
+def _check(sound: bool | np.bool_, name: str) -> None:
     if not sound:
         raise Fault(f"snapshot is damaged: an index of completions: {name} does not fit")

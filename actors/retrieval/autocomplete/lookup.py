@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from actors.retrieval.autocomplete.folded_texts import Texts
-from actors.retrieval.autocomplete.grams import Grams
-from actors.retrieval.autocomplete.prefixes import Allowed, Prefixes
-from actors.retrieval.autocomplete.word_index import Words
-from actors.retrieval.edit_distance import LONGEST, Pattern, edits_allowed, text_of
+from actors.retrieval.autocomplete.folded_texts import FoldedTexts
+from actors.retrieval.autocomplete.grams import NgramIndex
+from actors.retrieval.autocomplete.prefixes import Allowed, PrefixIndex
+from actors.retrieval.autocomplete.word_index import WordIndex
+from actors.retrieval.edit_distance import LONGEST, EditPattern, char_codes, max_edits
 from actors.vectors.types import Floats, Mask, Rows
 
 _PULL = 0.8
@@ -40,7 +40,7 @@ _FEW = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CompletionMatches:
     """Texts that could be meant, best first.
 
     Shapes:
@@ -54,19 +54,19 @@ class Found:
     place: Rows
     cut: Rows
 
-    def pick(self, which: Rows) -> Found:
+    def pick(self, which: Rows) -> CompletionMatches:
         """Take some of them.
 
         Shapes:
             which: int64 [k], positions
         """
-        return Found(
+        return CompletionMatches(
             self.texts[which], self.edits[which], self.cost[which], self.place[which], self.cut[which]
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class CompletionIndex:
     """Everything one field's completions need.
 
     Shapes:
@@ -74,16 +74,18 @@ class Index:
         pull: float32 [n], logarithm of the popularity, 0 to 1
     """
 
-    texts: Texts
-    prefixes: Prefixes
-    pairs: Grams
-    triples: Grams
-    words: Words
+    texts: FoldedTexts
+    prefixes: PrefixIndex
+    pairs: NgramIndex
+    triples: NgramIndex
+    words: WordIndex
     places: Rows
     place_starts: Rows
     pull: npt.NDArray[np.float32]
 
-    def look_up(self, typed: str, wanted: int, page: int = 0, allowed: Allowed | None = None) -> Found:
+    def look_up(
+        self, typed: str, wanted: int, page: int = 0, allowed: Allowed | None = None
+    ) -> CompletionMatches:
         """Find texts for what was typed (folded, see `folding.typed_so_far`).
 
         With `page` exact beginnings typos are not looked for; 0: only with as many as are wanted.
@@ -91,10 +93,10 @@ class Index:
         Cost:
             see benchmarks/completions.py
         """
-        pattern = text_of(typed)
-        first, last = self.prefixes.stretch(pattern, self.texts.codes)
+        pattern = char_codes(typed)
+        first, last = self.prefixes.find_range(pattern, self.texts.codes)
         exact = self._exact(first, last, len(pattern), wanted, allowed)
-        most = edits_allowed(len(typed.strip()))
+        most = max_edits(len(typed.strip()))
         if len(exact.texts) >= (page or wanted) or not most:
             return exact
         if len(exact.texts):
@@ -104,23 +106,23 @@ class Index:
             most = 1
         near = self._with_numbers(self._near(typed, min(most, _FEW), allowed), typed)
         spoilt = int(len(typed) >= _LONG)
-        found = _joined(exact, near, wanted)
+        found = _merge_matches(exact, near, wanted)
         if most + spoilt > _FEW and self._is_doubtful(found, wanted):
             near = self._with_numbers(self._near(typed, most + spoilt, allowed), typed)
-            found = _joined(found, near, wanted)
+            found = _merge_matches(found, near, wanted)
         if " " in typed.strip() and (not len(found.texts) or found.edits.min() > max(1, len(typed) // _SURE)):
             shuffled = self._with_numbers(self._by_words(typed, most, wanted, allowed), typed)
-            found = _joined(found, shuffled, wanted)
+            found = _merge_matches(found, shuffled, wanted)
         return found
 
-    def _is_doubtful(self, found: Found, wanted: int) -> bool:
+    def _is_doubtful(self, found: CompletionMatches, wanted: int) -> bool:
         """Is nothing found, or are a few texts found far away and none by its beginning?"""
         if not len(found.texts):
             return True
         begins = found.place == self.texts.starts[found.texts] + 1
         return len(found.texts) < wanted and int(found.edits.min()) >= _FEW and not bool(begins.any())
 
-    def _with_numbers(self, found: Found, typed: str) -> Found:
+    def _with_numbers(self, found: CompletionMatches, typed: str) -> CompletionMatches:
         """Keep texts that have the numbers typed as they were typed: 7 is no typo of 8."""
         numbers = _NUMBER.findall(typed)
         if not numbers:
@@ -134,12 +136,14 @@ class Index:
                 kept.append(at)
         return found.pick(np.array(kept, np.int64))
 
-    def _exact(self, first: int, last: int, length: int, wanted: int, allowed: Allowed | None) -> Found:
+    def _exact(
+        self, first: int, last: int, length: int, wanted: int, allowed: Allowed | None
+    ) -> CompletionMatches:
         texts, places = self.prefixes.top(first, last, _AHEAD * wanted, allowed)
         cost = _INSIDE * (places != self.texts.starts[texts] + 1) - self._merit(texts)
         best = np.lexsort((texts, cost))[:wanted]
         zeros = np.zeros(len(best), np.int64)
-        return Found(texts[best], zeros, cost[best], places[best], zeros + length)
+        return CompletionMatches(texts[best], zeros, cost[best], places[best], zeros + length)
 
     def _merit(self, texts: Rows) -> Floats:
         """Say what texts are worth whatever was typed: popularity, and of equals the one of which most was typed."""
@@ -149,18 +153,18 @@ class Index:
         )
         return merit
 
-    def _near(self, typed: str, most: int, allowed: Allowed | None) -> Found:
+    def _near(self, typed: str, most: int, allowed: Allowed | None) -> CompletionMatches:
         """Compare what was typed with the texts that share most with it."""
-        marked = text_of(" " + typed)
+        marked = char_codes(" " + typed)
         grams = self.triples if most <= 2 and len(marked) - 2 > 3 * most else self.pairs
-        shared, counts = grams.shared(marked, most, len(self.texts), allowed)
+        shared, counts = grams.count_shared(marked, most, len(self.texts), allowed)
         if len(shared) > _COMPARED:
             # of equally alike texts the more popular ones are compared
             worth = counts + 0.5 * self.pull[shared]
             shared = shared[np.argpartition(-worth, _COMPARED)[:_COMPARED]]
-        pattern = text_of(typed)
+        pattern = char_codes(typed)
         owner, places = self._places(shared, len(pattern), most)
-        found = Pattern(pattern).nearness(self.texts.codes, places, most)
+        found = EditPattern(pattern).compare(self.texts.codes, places, most)
         kept = np.flatnonzero(found.edits <= most)
         texts, places = shared[owner[kept]], places[kept]
         edits, cut = found.edits[kept], found.cut[kept]
@@ -169,7 +173,7 @@ class Index:
         cost = cost + _INSIDE * (places != self.texts.starts[texts] + 1)
         order = np.lexsort((cost, texts))
         best = order[_first_of_each(texts[order])]
-        return Found(texts[best], edits[best], cost[best], places[best], cut[best])
+        return CompletionMatches(texts[best], edits[best], cost[best], places[best], cut[best])
 
     def _places(self, texts: Rows, length: int, most: int) -> tuple[Rows, Rows]:
         """Find where texts may begin to be what was typed: at words that enough characters follow.
@@ -186,7 +190,7 @@ class Index:
         likely = self.texts.starts[texts + 1][owner] - 1 - places >= min(length, LONGEST) - most
         return owner[likely], places[likely]
 
-    def _by_words(self, typed: str, most: int, wanted: int, allowed: Allowed | None) -> Found:
+    def _by_words(self, typed: str, most: int, wanted: int, allowed: Allowed | None) -> CompletionMatches:
         texts, edits = self.words.texts_with(typed, allowed)
         kept = np.flatnonzero(edits <= most)
         texts, edits = texts[kept], edits[kept]
@@ -195,17 +199,17 @@ class Index:
             best = np.argpartition(cost, 4 * wanted)[: 4 * wanted]
             texts, edits, cost = texts[best], edits[best], cost[best]
         nowhere = np.full(len(texts), -1, np.int64)
-        return Found(texts, edits.astype(np.int64), cost, nowhere, np.zeros(len(texts), np.int64))
+        return CompletionMatches(texts, edits.astype(np.int64), cost, nowhere, np.zeros(len(texts), np.int64))
 
 
-def _joined(one: Found, other: Found, wanted: int) -> Found:
+def _merge_matches(one: CompletionMatches, other: CompletionMatches, wanted: int) -> CompletionMatches:
     """Put two lists into one order; a text in both counts where it is cheaper."""
     texts = np.concatenate((one.texts, other.texts))
     cost = np.concatenate((one.cost, other.cost))
     order = np.lexsort((cost, texts))
     best = order[_first_of_each(texts[order])]
     best = best[np.lexsort((texts[best], cost[best]))][:wanted]
-    return Found(
+    return CompletionMatches(
         texts[best],
         np.concatenate((one.edits, other.edits))[best],
         cost[best],

@@ -9,7 +9,7 @@ from typing import Any
 _ELIDED = ("'", "’")
 
 
-def spoken(title: str) -> str:
+def restore_article(title: str) -> str:
     """Put an article that a catalog moved behind the title in front of it again; any other text stays as it is."""
     head, bracket, tail = title.partition(" (")
     name, comma, article = head.rpartition(", ")

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from actors.retrieval.autocomplete.folded_texts import Texts
-from actors.retrieval.edit_distance import Text
+from actors.retrieval.autocomplete.folded_texts import FoldedTexts
+from actors.retrieval.edit_distance import CharCodes
 from actors.vectors.types import Floats, Mask, Rows
 
 BLOCK = 64
@@ -30,7 +30,7 @@ Allowed = Callable[[Rows], Mask]
 
 
 @dataclass(frozen=True, slots=True)
-class Prefixes:
+class PrefixIndex:
     """Word starts, sorted.
 
     Shapes:
@@ -45,7 +45,7 @@ class Prefixes:
     best: Ranks
 
     @classmethod
-    def of(cls, texts: Texts, rank: Ranks) -> Prefixes:
+    def of(cls, texts: FoldedTexts, rank: Ranks) -> PrefixIndex:
         """Sort the word starts of texts.
 
         Cost:
@@ -53,7 +53,7 @@ class Prefixes:
         """
         places = texts.word_starts()
         owner = texts.owners(places)
-        keys = [_packed(texts.codes, places + _PER_KEY * at) for at in range(_KEYS)]
+        keys = [_pack_keys(texts.codes, places + _PER_KEY * at) for at in range(_KEYS)]
         order = np.lexsort(np.stack([rank[owner].astype(np.uint64), *reversed(keys)]))
         kind = np.int32 if texts.size < np.iinfo(np.int32).max else np.int64
         ranked = rank[owner[order]].astype(np.int32)
@@ -61,7 +61,7 @@ class Prefixes:
             places[order].astype(kind), owner[order].astype(np.int32), keys[0][order], ranked, _blocks(ranked)
         )
 
-    def stretch(self, typed: Text, text: Text) -> tuple[int, int]:
+    def find_range(self, typed: CharCodes, text: CharCodes) -> tuple[int, int]:
         """Find the word starts that begin exactly so, as positions from and to.
 
         Cost:
@@ -115,7 +115,7 @@ class Prefixes:
         edges = [np.arange(first, first_block * BLOCK), np.arange(last_block * BLOCK, last)]
         return np.concatenate([*edges, inside])
 
-    def _bisect(self, wanted: list[int], text: Text, first: int, last: int, *, after: bool) -> int:
+    def _bisect(self, wanted: list[int], text: CharCodes, first: int, last: int, *, after: bool) -> int:
         length = len(wanted)
         while first < last:
             middle = (first + last) // 2
@@ -130,7 +130,7 @@ class Prefixes:
         return first
 
 
-def rank_of(popularity: Floats | Rows, lengths: Rows | None = None) -> Ranks:
+def popularity_ranks(popularity: Floats | Rows, lengths: Rows | None = None) -> Ranks:
     """Rank by popularity, 0 first; of equals the shorter one, then the earlier one."""
     rank = np.empty(len(popularity), np.int32)
     order = np.argsort(-popularity, kind="stable") if lengths is None else np.lexsort((lengths, -popularity))
@@ -138,7 +138,7 @@ def rank_of(popularity: Floats | Rows, lengths: Rows | None = None) -> Ranks:
     return rank
 
 
-def _packed(text: Text, places: Rows) -> npt.NDArray[np.uint64]:
+def _pack_keys(text: CharCodes, places: Rows) -> npt.NDArray[np.uint64]:
     """Pack four characters into one number; nothing counts after a text has ended."""
     key: npt.NDArray[np.uint64] = np.zeros(len(places), np.uint64)
     alive = np.ones(len(places), np.bool_)
@@ -149,7 +149,7 @@ def _packed(text: Text, places: Rows) -> npt.NDArray[np.uint64]:
     return key
 
 
-def _bounds(head: Text) -> tuple[int, int]:
+def _bounds(head: CharCodes) -> tuple[int, int]:
     """Give the least and the greatest key that begins with up to four characters."""
     low = high = 0
     for at in range(_PER_KEY):

@@ -21,12 +21,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from actors.models.model import Array, Parts
+from actors.models.model import Array, ModelState
 from actors.models.vocabulary import Vocabulary
-from actors.retrieval.autocomplete.field_values import languages_of, mark_of, values_of_field
-from actors.retrieval.autocomplete.index_arrays import arrays_of, index_of
-from actors.retrieval.autocomplete.text_index import Built
-from actors.retrieval.source_texts import Originals
+from actors.retrieval.autocomplete.field_values import field_fingerprint, languages_of, values_of_field
+from actors.retrieval.autocomplete.index_arrays import arrays_from_index, index_from_arrays
+from actors.retrieval.autocomplete.text_index import TextIndex
+from actors.retrieval.source_texts import SourceTexts
 from actors.vectors.types import Floats, Rows
 from cluster.errors import Fault
 
@@ -37,12 +37,12 @@ FORM = 1
 MOST_LANGUAGES = 8
 "Languages of a field, the most frequent ones, that get indexes of their own."
 
-Variant = tuple[str, bool]
+LanguageVariant = tuple[str, bool]
 "Language, and whether only that language counts; the language is empty for all that nobody wrote in."
 
 
 @dataclass(frozen=True, slots=True)
-class SavedField:
+class SavedFieldIndexes:
     """Indexes of one field, and of which language each is.
 
     Shapes:
@@ -50,18 +50,18 @@ class SavedField:
     """
 
     name: str
-    marks: npt.NDArray[np.uint64]
+    fingerprints: npt.NDArray[np.uint64]
     languages: frozenset[str]
     "Languages that were written in."
-    variants: Mapping[Variant, Built]
+    variants: Mapping[LanguageVariant, TextIndex]
 
-    def of(self, language: str, only: bool) -> Built | None:
+    def get(self, language: str, only: bool) -> TextIndex | None:
         """Find the index of a language; none when there were too many languages."""
         return self.variants.get((language if language in self.languages else "", only))
 
 
 @dataclass(frozen=True, slots=True)
-class SavedTexts:
+class CompletionSnapshot:
     """Completions of a snapshot, laid over a catalog.
 
     Shapes:
@@ -69,11 +69,11 @@ class SavedTexts:
     """
 
     version: str
-    fields: Mapping[str, SavedField]
+    fields: Mapping[str, SavedFieldIndexes]
     codes: Rows
 
     @classmethod
-    def load(cls, version: str, parts: Parts, product_ids: Sequence[str]) -> SavedTexts:
+    def load(cls, version: str, parts: ModelState, product_ids: Sequence[str]) -> CompletionSnapshot:
         """Bring back what `save` gave; arrays stay where they are mapped.
 
         Errors:
@@ -94,7 +94,7 @@ class SavedTexts:
 
 def save(
     products: Sequence[Mapping[str, Any]], fields: Sequence[str], popularity: Mapping[str, float]
-) -> Parts:
+) -> ModelState:
     """Index fields of products; the same products in any order give the same arrays.
 
     `popularity` is by product id, 0 or more.
@@ -104,16 +104,16 @@ def save(
     """
     ordered = sorted(products, key=lambda product: str(product["product_id"]))
     worth = np.array([popularity.get(product["product_id"], 0.0) for product in ordered], np.float64)
-    names = Originals.of(str(product["product_id"]) for product in ordered)
+    names = SourceTexts.of(str(product["product_id"]) for product in ordered)
     arrays: dict[str, Array] = {"products.blob": names.blob, "products.ends": names.ends}
     told = [_saved_field(ordered, name, worth, f"f{at}", arrays) for at, name in enumerate(fields)]
-    return Parts(arrays, {"form": FORM, "fields": told})
+    return ModelState(arrays, {"form": FORM, "fields": told})
 
 
 def _saved_field(
     products: Sequence[Mapping[str, Any]], name: str, worth: Floats, key: str, arrays: dict[str, Array]
 ) -> dict[str, Any]:
-    marks = np.array([mark_of(product, name) for product in products], np.uint64)
+    marks = np.array([field_fingerprint(product, name) for product in products], np.uint64)
     arrays[f"{key}.marks"] = marks
     counted = Counter(language for product in products for language in sorted(languages_of(product, name)))
     languages = sorted(counted)
@@ -124,56 +124,56 @@ def _saved_field(
         values = [values_of_field(product, name, language, only) for product in products]
         at = known.setdefault(tuple(values), len(kept))
         if at == len(kept):
-            built = Built.of(values, marks, worth)
+            built = TextIndex.of(values, marks, worth)
             kept.append({"for": []})
             arrays.update({f"{key}.{at}.{part}": array for part, array in _arrays(built)})
         kept[at]["for"].append([language, only])
     return {"name": name, "languages": languages, "indexes": kept}
 
 
-def _arrays(built: Built) -> Iterator[tuple[str, Array]]:
+def _arrays(built: TextIndex) -> Iterator[tuple[str, Array]]:
     yield "starts", built.starts
     yield "holders", built.holders
-    yield "originals.blob", built.originals.blob
-    yield "originals.ends", built.originals.ends
-    for name, array in arrays_of(built.index).items():
+    yield "originals.blob", built.source_texts.blob
+    yield "originals.ends", built.source_texts.ends
+    for name, array in arrays_from_index(built.index).items():
         yield f"index.{name}", array
 
 
-def _field(parts: Parts, key: str, told: Mapping[str, Any], products: int) -> SavedField:
+def _field(parts: ModelState, key: str, told: Mapping[str, Any], products: int) -> SavedFieldIndexes:
     marks = np.asarray(parts.array(f"{key}.marks"))
-    _see(marks.dtype == np.uint64 and marks.shape == (products,), f"{key}.marks")
-    variants: dict[Variant, Built] = {}
+    _check(marks.dtype == np.uint64 and marks.shape == (products,), f"{key}.marks")
+    variants: dict[LanguageVariant, TextIndex] = {}
     for at, kept in enumerate(told["indexes"]):
-        built = _built(parts, f"{key}.{at}.", marks)
+        built = _load_index(parts, f"{key}.{at}.", marks)
         variants |= {(language, bool(only)): built for language, only in kept["for"]}
-    return SavedField(told["name"], marks, frozenset(told["languages"]), variants)
+    return SavedFieldIndexes(told["name"], marks, frozenset(told["languages"]), variants)
 
 
-def _built(parts: Parts, key: str, marks: npt.NDArray[np.uint64]) -> Built:
+def _load_index(parts: ModelState, key: str, marks: npt.NDArray[np.uint64]) -> TextIndex:
     mine = {name.removeprefix(key): array for name, array in parts.arrays.items() if name.startswith(key)}
     index_arrays = {
         name.removeprefix("index."): array for name, array in mine.items() if name.startswith("index.")
     }
     try:
         starts, holders = np.asarray(mine["starts"]), np.asarray(mine["holders"])
-        originals = Originals(np.asarray(mine["originals.blob"]), np.asarray(mine["originals.ends"]))
+        originals = SourceTexts(np.asarray(mine["originals.blob"]), np.asarray(mine["originals.ends"]))
     except KeyError as error:
         raise Fault(f"snapshot is damaged: completions have no {error}", path=COMPLETIONS) from error
-    index = index_of(index_arrays)
+    index = index_from_arrays(index_arrays)
     texts = len(index.texts)
     whole = originals.blob.dtype == np.uint8 and _in_turn(originals.ends, len(originals.blob))
-    _see(whole and len(originals) == texts, f"{key}originals")
-    _see(len(starts) == texts + 1 and _in_turn(starts, len(holders)), f"{key}starts")
-    _see(holders.dtype.kind == "i" and holders.ndim == 1, f"{key}holders")
-    _see(not len(holders) or (holders.min() >= 0 and holders.max() < len(marks)), f"{key}holders")
-    _see(bool((np.diff(starts) > 0).all()), f"{key}starts")
-    return Built(index, originals, starts, holders, marks)
+    _check(whole and len(originals) == texts, f"{key}originals")
+    _check(len(starts) == texts + 1 and _in_turn(starts, len(holders)), f"{key}starts")
+    _check(holders.dtype.kind == "i" and holders.ndim == 1, f"{key}holders")
+    _check(not len(holders) or (holders.min() >= 0 and holders.max() < len(marks)), f"{key}holders")
+    _check(bool((np.diff(starts) > 0).all()), f"{key}starts")
+    return TextIndex(index, originals, starts, holders, marks)
 
 
-def _names(parts: Parts) -> Vocabulary:
+def _names(parts: ModelState) -> Vocabulary:
     blob, ends = np.asarray(parts.array("products.blob")), np.asarray(parts.array("products.ends"))
-    _see(blob.dtype == np.uint8 and _in_turn(ends, len(blob)), "products")
+    _check(blob.dtype == np.uint8 and _in_turn(ends, len(blob)), "products")
     offsets = pa.py_buffer(ends.astype(np.int32))
     found = pa.StringArray.from_buffers(len(ends) - 1, offsets, pa.py_buffer(np.ascontiguousarray(blob)))
     try:
@@ -181,7 +181,7 @@ def _names(parts: Parts) -> Vocabulary:
     except pa.ArrowInvalid as error:
         raise Fault(f"snapshot is damaged: names of products: {error}", path=COMPLETIONS) from error
     names = Vocabulary(found)
-    _see(names.is_ordered, "products")
+    _check(names.is_ordered, "products")
     return names
 
 
@@ -192,6 +192,6 @@ def _in_turn(ends: Array, last: int) -> bool:
     return bool(ends[0] == 0 and ends[-1] == last and (np.diff(ends) >= 0).all())
 
 
-def _see(sound: bool | np.bool_, name: str) -> None:
+def _check(sound: bool | np.bool_, name: str) -> None:
     if not sound:
         raise Fault(f"snapshot is damaged: completions: {name} does not fit", path=COMPLETIONS)

@@ -13,32 +13,34 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.retrieval.autocomplete.field_values import rows_by_code
-from actors.retrieval.autocomplete.index_builder import build
-from actors.retrieval.autocomplete.lookup import Found, Index
-from actors.retrieval.autocomplete.moved_articles import spoken
-from actors.retrieval.source_texts import Originals
+from actors.retrieval.autocomplete.index_builder import build_index
+from actors.retrieval.autocomplete.lookup import CompletionIndex, CompletionMatches
+from actors.retrieval.autocomplete.moved_articles import restore_article
+from actors.retrieval.source_texts import SourceTexts
 from actors.vectors.types import Floats, Mask, Rows
 
-Values = Mapping[int, tuple[int, tuple[str, ...]]]
+RowValues = Mapping[int, tuple[int, tuple[str, ...]]]
 "By row: the mark of its product, and its texts."
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class TextIndex:
     """An index, and for each text the holders that have it; a holder is a product.
 
     Shapes:
         starts: int64 [n + 1]; holders: int32 [m], ascending per text; marks: uint64 [h], of each holder as it was
     """
 
-    index: Index
-    originals: Originals
+    index: CompletionIndex
+    source_texts: SourceTexts
     starts: Rows
     holders: npt.NDArray[np.int32]
-    marks: npt.NDArray[np.uint64]
+    fingerprints: npt.NDArray[np.uint64]
 
     @classmethod
-    def of(cls, values: list[tuple[str, ...]], marks: npt.NDArray[np.uint64], popularity: Floats) -> Built:
+    def of(
+        cls, values: list[tuple[str, ...]], marks: npt.NDArray[np.uint64], popularity: Floats
+    ) -> TextIndex:
         """Index the texts of holders; a text is as popular as the most popular holder that has it.
 
         Shapes:
@@ -57,16 +59,16 @@ class Built:
         starts = np.searchsorted(together[:, 0], np.arange(len(numbers) + 1)).astype(np.int64)
         worth = np.zeros(len(numbers))
         np.maximum.at(worth, together[:, 0], popularity[together[:, 1]])
-        index = build(list(numbers), worth)
-        return cls(index, Originals.of(numbers), starts, together[:, 1].astype(np.int32), marks)
+        index = build_index(list(numbers), worth)
+        return cls(index, SourceTexts.of(numbers), starts, together[:, 1].astype(np.int32), marks)
 
     def __len__(self) -> int:
         """Count texts."""
-        return len(self.originals)
+        return len(self.source_texts)
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class CompletionHit:
     """One text that could be meant."""
 
     text: str
@@ -78,10 +80,10 @@ class Hit:
     "Where in the folded text the likeness begins and ends; (-1, 0) when only its words are in it, in another order."
 
 
-class Laid:
+class RowTextIndex:
     """A built index over rows."""
 
-    def __init__(self, built: Built, codes: Rows, aside: Mask | None = None) -> None:
+    def __init__(self, built: TextIndex, codes: Rows, aside: Mask | None = None) -> None:
         """Lay an index over a catalog.
 
         Shapes:
@@ -89,7 +91,7 @@ class Laid:
         """
         self.built = built
         self._codes = codes
-        rows = rows_by_code(codes, len(built.marks))
+        rows = rows_by_code(codes, len(built.fingerprints))
         if aside is not None:
             rows[codes[aside & (codes >= 0)]] = -1
         self._rows = rows
@@ -97,7 +99,7 @@ class Laid:
         "Has every text one holder only?"
 
     @classmethod
-    def of(cls, values: Values, popularity: Floats) -> Laid:
+    def of(cls, values: RowValues, popularity: Floats) -> RowTextIndex:
         """Index the values of rows.
 
         Shapes:
@@ -107,7 +109,7 @@ class Laid:
         known = np.zeros(max(int(rows.max(initial=-1)) + 1, len(popularity)))
         known[: len(popularity)] = popularity
         marks = np.array([mark for mark, _ in values.values()], np.uint64)
-        built = Built.of([texts for _, texts in values.values()], marks, known[rows])
+        built = TextIndex.of([texts for _, texts in values.values()], marks, known[rows])
         codes = np.full(len(known), -1, np.int64)
         codes[rows] = np.arange(len(rows))
         return cls(built, codes)
@@ -116,15 +118,15 @@ class Laid:
         """Count rows that are served."""
         return int(np.count_nonzero(self._rows >= 0))
 
-    def take(self, row: int, mark: int) -> bool:
+    def restore(self, row: int, mark: int) -> bool:
         """Serve a row again when its product is as it was; say whether it is."""
         code = self._code(row)
-        if code < 0 or int(self.built.marks[code]) != mark:
+        if code < 0 or int(self.built.fingerprints[code]) != mark:
             return False
         self._rows[code] = row
         return True
 
-    def leave(self, row: int) -> bool:
+    def remove(self, row: int) -> bool:
         """Stop serving a row; say whether it was served."""
         code = self._code(row)
         if code < 0 or self._rows[code] < 0:
@@ -139,7 +141,7 @@ class Laid:
             100,000 titles: 0.2 s
         """
         texts: dict[int, tuple[str, ...]] = {}
-        rows, marks, originals = self._rows.copy(), self.built.marks, self.built.originals
+        rows, marks, originals = self._rows.copy(), self.built.fingerprints, self.built.source_texts
         starts = self.built.starts.tolist()
         holders = self.built.holders.tolist()
         for text in range(len(self.built)):
@@ -148,7 +150,7 @@ class Laid:
                     texts[holder] = (*texts.get(holder, ()), originals[text])
         return {int(rows[holder]): (int(marks[holder]), found) for holder, found in texts.items()}
 
-    def look_up(self, typed: str, wanted: int, page: int, rows: Mask) -> Iterator[Hit]:
+    def look_up(self, typed: str, wanted: int, page: int, rows: Mask) -> Iterator[CompletionHit]:
         """Find texts of admitted rows, best first; near ones only where the page is not full of exact ones.
 
         Shapes:
@@ -182,16 +184,16 @@ class Laid:
         found: Mask = np.logical_or.reduceat(rows.take(mine, mode="clip") & (mine >= 0), begins)
         return found
 
-    def _hits(self, found: Found, rows: Mask) -> Iterator[Hit]:
+    def _hits(self, found: CompletionMatches, rows: Mask) -> Iterator[CompletionHit]:
         built = self.built
         columns = (found.texts, found.edits, found.cost, found.place, found.cut)
         for text, edits, cost, place, cut in zip(*(column.tolist() for column in columns), strict=True):
             holders = built.holders[built.starts[text] : built.starts[text + 1]]
             kept = tuple(row for row in self._rows[holders].tolist() if row >= 0 and rows[row])
             if kept:
-                original = built.originals[text]
+                original = built.source_texts[text]
                 # places are those of the text as it is spoken: where an article was moved, words are marked
-                is_found_as_written = place >= 0 and spoken(original) is original
+                is_found_as_written = place >= 0 and restore_article(original) is original
                 begin = place - int(built.index.texts.starts[text]) - 1 if is_found_as_written else -1
                 ends = begin + cut if begin >= 0 else 0
-                yield Hit(original, kept, edits, cost, (begin, ends))
+                yield CompletionHit(original, kept, edits, cost, (begin, ends))

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from actors.retrieval.autocomplete.folded_texts import Texts
-from actors.retrieval.autocomplete.grams import Grams
-from actors.retrieval.autocomplete.prefixes import Allowed, Prefixes, rank_of
-from actors.retrieval.edit_distance import Pattern, edits_allowed, text_of
+from actors.retrieval.autocomplete.folded_texts import FoldedTexts
+from actors.retrieval.autocomplete.grams import NgramIndex
+from actors.retrieval.autocomplete.prefixes import Allowed, PrefixIndex, popularity_ranks
+from actors.retrieval.edit_distance import EditPattern, char_codes, max_edits
 from actors.vectors.types import Floats, Rows
 
 _WORDS_EACH = 48
@@ -19,21 +19,21 @@ _MOST_WORDS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class WordIndex:
     """The distinct words, how to find them, and which texts have them.
 
     Shapes:
         starts: int64 [v + 1]; texts: int32 [m], ascending within a word
     """
 
-    vocabulary: Texts
-    prefixes: Prefixes
-    grams: Grams
+    vocabulary: FoldedTexts
+    prefixes: PrefixIndex
+    grams: NgramIndex
     starts: Rows
     texts: npt.NDArray[np.int32]
 
     @classmethod
-    def of(cls, texts: Texts) -> Words:
+    def of(cls, texts: FoldedTexts) -> WordIndex:
         """Index the words of texts; a word is as popular as it is frequent.
 
         Cost:
@@ -51,10 +51,14 @@ class Words:
         pairs = np.unique(pairs)
         number, rest = np.divmod(pairs, max(len(texts), 1))
         starts = np.searchsorted(number, np.arange(len(found) + 1)).astype(np.int64)
-        vocabulary = Texts.of(list(found))
-        rank = rank_of(np.diff(starts))
+        vocabulary = FoldedTexts.of(list(found))
+        rank = popularity_ranks(np.diff(starts))
         return cls(
-            vocabulary, Prefixes.of(vocabulary, rank), Grams.of(vocabulary, 2), starts, rest.astype(np.int32)
+            vocabulary,
+            PrefixIndex.of(vocabulary, rank),
+            NgramIndex.of(vocabulary, 2),
+            starts,
+            rest.astype(np.int32),
         )
 
     def texts_with(self, typed: str, allowed: Allowed | None) -> tuple[Rows, Floats]:
@@ -86,18 +90,18 @@ class Words:
 
     def _near(self, word: str, *, whole: bool) -> tuple[Rows, Rows]:
         """Find the words that could be meant, and their typos."""
-        pattern = text_of(word + " " if whole else word)
-        most = min(edits_allowed(len(word)), 3)
-        first, last = self.prefixes.stretch(pattern, self.vocabulary.codes)
+        pattern = char_codes(word + " " if whole else word)
+        most = min(max_edits(len(word)), 3)
+        first, last = self.prefixes.find_range(pattern, self.vocabulary.codes)
         exact, _ = self.prefixes.top(first, last, _WORDS_EACH, None)
         candidates = exact
         if most and not word.isdigit():
-            shared, counts = self.grams.shared(text_of(" " + word), most, len(self.vocabulary), None)
+            shared, counts = self.grams.count_shared(char_codes(" " + word), most, len(self.vocabulary), None)
             if len(shared) > _COMPARED:
                 shared = shared[np.argpartition(-counts, _COMPARED)[:_COMPARED]]
             candidates = np.union1d(exact, shared)
         places = self.vocabulary.starts[candidates] + 1
-        found = Pattern(pattern).nearness(self.vocabulary.codes, places, max(most, 1))
+        found = EditPattern(pattern).compare(self.vocabulary.codes, places, max(most, 1))
         edits = found.edits
         kept = np.flatnonzero(edits <= most)
         if len(kept) > _WORDS_EACH:

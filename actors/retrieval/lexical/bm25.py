@@ -16,9 +16,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from actors.retrieval.lexical.index_segments import Parts, Serving
-from actors.retrieval.lexical.postings import Part
-from actors.retrieval.lexical.query_terms import Group
+from actors.retrieval.lexical.index_segments import ActiveSegment, IndexSegments
+from actors.retrieval.lexical.postings import IndexSegment
+from actors.retrieval.lexical.query_terms import TermAlternatives
 from actors.vectors.types import Floats, Mask, Rows
 
 K1: Final = 1.2
@@ -33,17 +33,17 @@ _RARE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class TermGroup:
     """Terms of which one is enough, and what that is worth."""
 
-    group: Group
+    terms: TermAlternatives
     weight: float = 1.0
-    needed: bool = True
+    required: bool = True
     "False for what only adds to the score."
 
 
 @dataclass(frozen=True, slots=True)
-class Hits:
+class TermHits:
     """Products that have wished terms.
 
     Shapes:
@@ -57,26 +57,26 @@ class Hits:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def at(self, kept: Any) -> Hits:
+    def at(self, kept: Any) -> TermHits:
         """Keep some."""
-        return Hits(self.rows[kept], self.scores[kept], self.found[kept])
+        return TermHits(self.rows[kept], self.scores[kept], self.found[kept])
 
 
-Place = tuple[int, int, int]
+PostingSpan = tuple[int, int, int]
 "Number of a part, first and last posting there."
 
 
-class Matching:
+class TermMatcher:
     """One question over the parts as they are."""
 
-    def __init__(self, parts: Parts, norms: Floats) -> None:
+    def __init__(self, parts: IndexSegments, norms: Floats) -> None:
         self._parts = parts
-        self._serving = list(parts.serving())
+        self._serving = list(parts.active_segments())
         self._norms = norms
-        self._places: dict[int, list[Place]] = {}
+        self._places: dict[int, list[PostingSpan]] = {}
         "Term -> where it stands, in each part that has it."
 
-    def look_up(self, groups: Iterable[Group]) -> None:
+    def look_up(self, groups: Iterable[TermAlternatives]) -> None:
         """Find where terms stand in every part; they need not be looked up before they are asked for."""
         codes = list({code: None for group in groups for code in group if code not in self._places})
         if not codes:
@@ -84,10 +84,10 @@ class Matching:
         asked = np.array(codes, np.uint64)
         self._places.update((code, []) for code in codes)
         for at, serving in enumerate(self._serving):
-            for place, first, last in serving.part.spans(asked):
+            for place, first, last in serving.segment.spans(asked):
                 self._places[codes[place]].append((at, first, last))
 
-    def places(self, group: Group) -> list[Place]:
+    def places(self, group: TermAlternatives) -> list[PostingSpan]:
         """Say where the terms of a group stand."""
         places = self._places
         try:
@@ -96,11 +96,11 @@ class Matching:
             self.look_up([group])
             return self.places(group)
 
-    def count(self, group: Group) -> int:
+    def count(self, group: TermAlternatives) -> int:
         """Count the products that have one of these terms; a product with two of them counts twice."""
         return sum(last - first for _, first, last in self.places(group))
 
-    def occurs(self, group: Group) -> bool:
+    def occurs(self, group: TermAlternatives) -> bool:
         """Does a product that is still there have one of these terms?"""
         for at, first, last in self.places(group):
             serving = self._serving[at]
@@ -111,7 +111,7 @@ class Matching:
                 return True
         return False
 
-    def rarity(self, group: Group) -> float:
+    def rarity(self, group: TermAlternatives) -> float:
         """Weigh terms by how few products have them."""
         products = max(self._parts.products, 1)
         count = min(self.count(group), products)
@@ -119,12 +119,12 @@ class Matching:
 
     def hits(
         self,
-        wishes: Sequence[Wish],
+        wishes: Sequence[TermGroup],
         *,
         every: bool,
         allowed: Mask | None,
         factors: npt.NDArray[np.float64] | None = None,
-    ) -> Hits:
+    ) -> TermHits:
         """Find products that fulfil every needed wish, or at least one.
 
         Shapes:
@@ -132,13 +132,13 @@ class Matching:
         Cost:
             100,000 products, three words: 0.3 ms
         """
-        self.look_up(wish.group for wish in wishes)
-        counts = {wish.group: self.count(wish.group) for wish in wishes}
-        wishes = sorted(wishes, key=lambda wish: (not wish.needed, counts[wish.group]))
-        needed = [wish for wish in wishes if wish.needed]
-        if not needed or not self._serving or (every and not all(counts[wish.group] for wish in needed)):
-            return Hits(np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64))
-        few = every and counts[needed[0].group] * _RARE < sum(counts.values())
+        self.look_up(wish.terms for wish in wishes)
+        counts = {wish.terms: self.count(wish.terms) for wish in wishes}
+        wishes = sorted(wishes, key=lambda wish: (not wish.required, counts[wish.terms]))
+        needed = [wish for wish in wishes if wish.required]
+        if not needed or not self._serving or (every and not all(counts[wish.terms] for wish in needed)):
+            return TermHits(np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64))
+        few = every and counts[needed[0].terms] * _RARE < sum(counts.values())
         rows: list[Any] = []
         worth: list[Any] = []
         among: dict[int, Rows] | None = None
@@ -149,17 +149,17 @@ class Matching:
             if few and among is None:
                 among = {at: one for at, (one, _) in found.items()}
         if not rows:
-            return Hits(np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64))
-        hits, sums = _summed(np.concatenate(rows), np.concatenate(worth), self._parts.rows)
+            return TermHits(np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64))
+        hits, sums = _sum_by_row(np.concatenate(rows), np.concatenate(worth), self._parts.rows)
         enough = sums >= (len(needed) if every else 1) * _WORD
         if allowed is not None:
             enough &= hits < len(allowed)
             enough[enough] = allowed[hits[enough]]
         hits, sums = hits[enough], sums[enough]
         found_words = sums // _WORD
-        return Hits(hits, sums - found_words * _WORD, found_words.astype(np.int64))
+        return TermHits(hits, sums - found_words * _WORD, found_words.astype(np.int64))
 
-    def fields_of(self, rows: Rows, group: Group) -> npt.NDArray[np.uint8]:
+    def fields_of(self, rows: Rows, group: TermAlternatives) -> npt.NDArray[np.uint8]:
         """Say in which fields products have one of these terms, as bits; 0 for none.
 
         Shapes:
@@ -170,8 +170,8 @@ class Matching:
         bits = np.zeros(len(rows), np.uint8)
         for at, first, last in self.places(group):
             serving = self._serving[at]
-            part, spoken = serving.part, np.flatnonzero(self._kept(serving, rows))
-            codes = rows[spoken] if serving.lay is None else serving.lay.codes[rows[spoken]]
+            part, spoken = serving.segment, np.flatnonzero(self._kept(serving, rows))
+            codes = rows[spoken] if serving.row_mapping is None else serving.row_mapping.codes[rows[spoken]]
             listed = part.rows[first:last]
             places = np.searchsorted(listed, codes.astype(np.uint32))
             places[places == last - first] = 0
@@ -180,14 +180,14 @@ class Matching:
         return bits
 
     def _postings(
-        self, wish: Wish, factors: npt.NDArray[np.float64] | None, among: Mapping[int, Rows] | None
+        self, wish: TermGroup, factors: npt.NDArray[np.float64] | None, among: Mapping[int, Rows] | None
     ) -> dict[int, tuple[Rows, Floats]]:
         """Read what the products of each part have of a wish: rows, each once, and gains."""
         spans: dict[int, list[tuple[int, int]]] = {}
-        for at, first, last in self.places(wish.group):
+        for at, first, last in self.places(wish.terms):
             if among is None or at in among:
                 spans.setdefault(at, []).append((first, last))
-        worth = self.rarity(wish.group) * wish.weight * (K1 + 1)
+        worth = self.rarity(wish.terms) * wish.weight * (K1 + 1)
         found = {}
         for at, stretches in spans.items():
             serving = self._serving[at]
@@ -201,10 +201,10 @@ class Matching:
                 factor = factors[fields]
                 kept = factor > 0
                 rows, gains = rows[kept], (gains * factor)[kept]
-            found[at] = rows, gains + _WORD if wish.needed else gains
+            found[at] = rows, gains + _WORD if wish.required else gains
         return found
 
-    def _kept(self, serving: Serving, rows: Rows) -> Mask:
+    def _kept(self, serving: ActiveSegment, rows: Rows) -> Mask:
         """Mark rows that a part speaks for."""
         kept: Mask = (rows >= 0) & self._parts.owned_by(serving.number, rows)
         return kept
@@ -228,7 +228,7 @@ def best_first(scores: Floats) -> Rows:
     return order
 
 
-def _summed(rows: Rows, worth: Floats, count: int) -> tuple[Rows, Floats]:
+def _sum_by_row(rows: Rows, worth: Floats, count: int) -> tuple[Rows, Floats]:
     """Add up what every row is worth; rows ascending."""
     if len(rows) * _SPARSE > count:
         sums: Floats = np.bincount(rows, worth, count).astype(np.float64, copy=False)
@@ -242,21 +242,21 @@ def _summed(rows: Rows, worth: Floats, count: int) -> tuple[Rows, Floats]:
     return ordered[starts], np.add.reduceat(worth[order], starts) if len(starts) else worth
 
 
-def _rows_of(serving: Serving, first: int, last: int) -> Rows:
-    rows = serving.part.rows[first:last]
-    found: Rows = rows.astype(np.int64) if serving.lay is None else serving.lay.rows[rows]
+def _rows_of(serving: ActiveSegment, first: int, last: int) -> Rows:
+    rows = serving.segment.rows[first:last]
+    found: Rows = rows.astype(np.int64) if serving.row_mapping is None else serving.row_mapping.rows[rows]
     return found
 
 
 def _read(
-    serving: Serving, spans: Sequence[tuple[int, int]], among: Rows | None
+    serving: ActiveSegment, spans: Sequence[tuple[int, int]], among: Rows | None
 ) -> tuple[Rows, npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
     """Read postings; of a product that is in several lists the highest count and all fields."""
-    if among is not None and serving.lay is not None:
-        among = serving.lay.codes_of(among)
-    lists = [_stretch(serving.part, first, last, among) for first, last in spans]
-    if serving.lay is not None:
-        lists = [(serving.lay.rows[rows], counts, fields) for rows, counts, fields in lists]
+    if among is not None and serving.row_mapping is not None:
+        among = serving.row_mapping.codes_of(among)
+    lists = [_stretch(serving.segment, first, last, among) for first, last in spans]
+    if serving.row_mapping is not None:
+        lists = [(serving.row_mapping.rows[rows], counts, fields) for rows, counts, fields in lists]
     if len(lists) == 1:
         return lists[0]
     rows = np.concatenate([one[0] for one in lists])
@@ -274,7 +274,7 @@ def _read(
 
 
 def _stretch(
-    part: Part, first: int, last: int, among: Rows | None
+    part: IndexSegment, first: int, last: int, among: Rows | None
 ) -> tuple[Rows, npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
     listed = part.rows[first:last]
     if among is None or len(among) * _RARE > last - first:

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from actors.retrieval.lexical.text_query import TextFound
+from actors.retrieval.lexical.text_query import TextHits
 from actors.vectors.types import Rows, Scores
 
 BEST: Final = 100
@@ -20,9 +20,9 @@ _LEFT: Final = 1e-3
 "What is left for those behind the best: they keep their order."
 
 
-def blended(
-    found: TextFound, near: Rows, likeness: Scores, share: float, *, least: float, bend: float = 1.0
-) -> TextFound:
+def blend_hits(
+    found: TextHits, near: Rows, likeness: Scores, share: float, *, least: float, bend: float = 1.0
+) -> TextHits:
     """Blend what was found by words with the products nearest in meaning.
 
     Shapes:

@@ -14,8 +14,14 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from actors.retrieval.lexical.postings import Part, Text, merged, none, sealed
-from actors.vectors.types import Mask, Rows, room_for
+from actors.retrieval.lexical.postings import (
+    IndexSegment,
+    TermVector,
+    build_segment,
+    empty_segment,
+    merge_segments,
+)
+from actors.vectors.types import Mask, Rows, ensure_capacity
 
 FRESH: Final = 0
 _GONE: Final = -1
@@ -28,7 +34,7 @@ _DEAD_LAID: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Lay:
+class RowMapping:
     """Which rows the products of a part that was made elsewhere stand at.
 
     Shapes:
@@ -39,7 +45,7 @@ class Lay:
     codes: Rows
 
     @classmethod
-    def of(cls, rows: Rows) -> Lay:
+    def of(cls, rows: Rows) -> RowMapping:
         """Make both ways of one."""
         codes = np.full(int(rows.max(initial=-1)) + 1, -1, np.int64)
         here = np.flatnonzero(rows >= 0)
@@ -58,39 +64,39 @@ class Lay:
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
+class ActiveSegment:
     """A part that is asked."""
 
     number: int
-    part: Part
+    segment: IndexSegment
     whole: bool
     "Are all of its products as they are now?"
-    lay: Lay | None = None
+    row_mapping: RowMapping | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedSegment:
     """A part that can take the place of others."""
 
-    part: Part
-    of: tuple[int, ...]
+    segment: IndexSegment
+    replaces: tuple[int, ...]
 
 
-class Parts:
+class IndexSegments:
     """Postings of all products, by parts. Rows are those of the catalog."""
 
     def __init__(self, seal: int = _SEAL) -> None:
         self.products = 0
         self._seal = seal
-        self._parts: dict[int, Part] = {}
-        self._lays: dict[int, Lay] = {}
+        self._parts: dict[int, IndexSegment] = {}
+        self._lays: dict[int, RowMapping] = {}
         self._dead: dict[int, int] = {}
         "How many products of each part are out of date."
         self._next = FRESH + 1
         self._owner = np.zeros(0, np.int32)
         self._rows = 0
-        self._fresh: dict[int, Text] = {}
-        self._fresh_part: Part | None = None
+        self._fresh: dict[int, TermVector] = {}
+        self._fresh_part: IndexSegment | None = None
 
     def __len__(self) -> int:
         """Count parts."""
@@ -116,17 +122,17 @@ class Parts:
         """Is there a product at a row?"""
         return row < self._rows and int(self._owner[row]) != _GONE
 
-    def put(self, text: Text) -> None:
+    def put(self, text: TermVector) -> None:
         """Set a product, old or new."""
         self.remove(text.row)
-        self._owner = room_for(self._owner, text.row + 1, _GONE)
+        self._owner = ensure_capacity(self._owner, text.row + 1, _GONE)
         self._rows = max(self._rows, text.row + 1)
         self._owner[text.row] = FRESH
         self._fresh[text.row] = text
         self._fresh_part = None
         self.products += 1
         if len(self._fresh) >= self._seal:
-            self._add(sealed(list(self._fresh.values())))
+            self._add(build_segment(list(self._fresh.values())))
             self._fresh = {}
 
     def remove(self, row: int) -> None:
@@ -142,14 +148,14 @@ class Parts:
         self._owner[row] = _GONE
         self.products -= 1
 
-    def lay(self, part: Part, rows: Rows) -> None:
+    def bind_rows(self, part: IndexSegment, rows: Rows) -> None:
         """Let a part that was made elsewhere speak for rows; what they had here is out of date.
 
         Shapes:
             rows: int64 [h], by product of the part, -1 for those that are not as the part has them
         """
         taken = rows[rows >= 0]
-        self._owner = room_for(self._owner, int(taken.max(initial=-1)) + 1, _GONE)
+        self._owner = ensure_capacity(self._owner, int(taken.max(initial=-1)) + 1, _GONE)
         self._rows = max(self._rows, int(taken.max(initial=-1)) + 1)
         before = self._owner[taken]
         self.products += int(np.count_nonzero(before == _GONE))
@@ -159,20 +165,20 @@ class Parts:
         for number, count in zip(*np.unique(before[before > FRESH], return_counts=True), strict=True):
             self._dead[int(number)] += int(count)
         number, self._next = self._next, self._next + 1
-        self._parts[number], self._lays[number] = part, Lay.of(rows)
+        self._parts[number], self._lays[number] = part, RowMapping.of(rows)
         self._dead[number] = len(part) - len(taken)
         self._owner[taken] = number
         for old in [old for old, each in self._parts.items() if self._dead[old] >= len(each)]:
             self._drop(old)
 
-    def serving(self) -> Iterator[Serving]:
+    def active_segments(self) -> Iterator[ActiveSegment]:
         """Give every part."""
         for number, part in self._parts.items():
-            yield Serving(number, part, not self._dead[number], self._lays.get(number))
+            yield ActiveSegment(number, part, not self._dead[number], self._lays.get(number))
         if self._fresh:
             if self._fresh_part is None:
-                self._fresh_part = sealed(list(self._fresh.values()))
-            yield Serving(FRESH, self._fresh_part, True)
+                self._fresh_part = build_segment(list(self._fresh.values()))
+            yield ActiveSegment(FRESH, self._fresh_part, True)
 
     def owned_by(self, number: int, rows: npt.NDArray[Any]) -> Mask:
         """Mark rows that a part speaks for."""
@@ -182,11 +188,11 @@ class Parts:
     # --- merging --------------------------------------------------------------------------------------------
 
     @property
-    def wants_merging(self) -> bool:
+    def needs_merge(self) -> bool:
         """Are there many parts of like size, or is one much out of date?"""
         return bool(self._worth_merging())
 
-    def merging(self, *, every: bool = False) -> Callable[[], Merged]:
+    def plan_merge(self, *, every: bool = False) -> Callable[[], MergedSegment]:
         """Give the work of merging parts, for another thread; changes meanwhile are kept."""
         numbers = (
             tuple(number for number in self._parts if number not in self._lays)
@@ -195,26 +201,29 @@ class Parts:
         )
         parts = [_plain(self._parts[number], self._lays.get(number)) for number in numbers]
         owner = self._owner[: self._rows].copy()
-        return lambda: Merged(
-            merged(parts, [np.equal(owner, number) for number in numbers]) if parts else none(), numbers
+        return lambda: MergedSegment(
+            merge_segments(parts, [np.equal(owner, number) for number in numbers])
+            if parts
+            else empty_segment(),
+            numbers,
         )
 
-    def adopt(self, done: Merged) -> None:
+    def adopt(self, done: MergedSegment) -> None:
         """Let a merged part serve in place of those it was made of."""
-        if not done.of or any(number not in self._parts for number in done.of):
+        if not done.replaces or any(number not in self._parts for number in done.replaces):
             return
-        for number in done.of:
+        for number in done.replaces:
             self._drop(number)
-        rows = done.part.owned.astype(np.int64)
-        still = np.isin(self._owner[rows], done.of)
-        number = self._add(done.part, rows[still])
+        rows = done.segment.owned.astype(np.int64)
+        still = np.isin(self._owner[rows], done.replaces)
+        number = self._add(done.segment, rows[still])
         self._dead[number] = len(rows) - int(np.count_nonzero(still))
 
     def _drop(self, number: int) -> None:
         del self._parts[number], self._dead[number]
         self._lays.pop(number, None)
 
-    def _add(self, part: Part, rows: Rows | None = None) -> int:
+    def _add(self, part: IndexSegment, rows: Rows | None = None) -> int:
         number, self._next = self._next, self._next + 1
         self._parts[number], self._dead[number] = part, 0
         self._owner[part.owned if rows is None else rows] = number
@@ -235,7 +244,7 @@ class Parts:
         return tuple(alike)
 
 
-def _plain(part: Part, lay: Lay | None) -> Part:
+def _plain(part: IndexSegment, lay: RowMapping | None) -> IndexSegment:
     """Bring a part that was made elsewhere to the rows here."""
     if lay is None:
         return part
@@ -243,7 +252,7 @@ def _plain(part: Part, lay: Lay | None) -> Part:
     here = rows >= 0
     before = np.concatenate([np.zeros(1, np.int64), np.cumsum(here)])
     owned = lay.rows[lay.rows >= 0]
-    return Part(
+    return IndexSegment(
         part.terms,
         before[part.starts],
         rows[here].astype(np.uint32),
@@ -253,6 +262,6 @@ def _plain(part: Part, lay: Lay | None) -> Part:
     )
 
 
-def _size_of(part: Part, seal: int) -> int:
+def _size_of(part: IndexSegment, seal: int) -> int:
     """Name the size of a part: each is four times the one before."""
     return max(len(part) // seal, 1).bit_length() // 2

@@ -43,7 +43,7 @@ _List: TypeAlias = tuple[float, Scores, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Postings:
+class PassagePostings:
     """See the drawing above."""
 
     terms: npt.NDArray[np.uint64]
@@ -75,7 +75,7 @@ class Postings:
             name: getattr(self, name) for name in ("terms", "starts", "rows", "levels", "peaks", "lengths")
         }
 
-    def spans(self, codes: Sequence[int]) -> list[tuple[int, int, int]]:
+    def find_spans(self, codes: Sequence[int]) -> list[tuple[int, int, int]]:
         """Find terms: number, first and last posting of each; an unknown one has none."""
         known = self._spans
         fresh = [code for code in codes if code not in known]
@@ -89,7 +89,9 @@ class Postings:
                     known[code] = (place, int(self.starts[place]), int(self.starts[place + 1]))
         return [known.get(code, _NOWHERE) for code in codes]
 
-    def best(self, weights: Mapping[int, float], k: int, allowed: Mask | None = None) -> tuple[Rows, Scores]:
+    def find_best(
+        self, weights: Mapping[int, float], k: int, allowed: Mask | None = None
+    ) -> tuple[Rows, Scores]:
         """Find the best passages, exactly.
 
         Short lists are added up. When long ones can't lift any new passage among the best, only the candidates are
@@ -103,12 +105,12 @@ class Postings:
         Cost:
             300,000 passages: see tests/benchmarks/retrieval.py
         """
-        lists = self._weighed(weights)
+        lists = self._bound_terms(weights)
         long = [one for one in lists if one[3] - one[2] > _LONG_LIST]
         short = [one for one in lists if one[3] - one[2] <= _LONG_LIST]
         if not short and long:
             short, long = long[:1], long[1:]
-        rows, sums = _summed(
+        rows, sums = _sum_by_row(
             [(self.rows[start:end], lut[self.levels[start:end]]) for _, lut, start, end in short]
         )
         if allowed is not None:
@@ -116,14 +118,14 @@ class Postings:
             rows, sums = rows[inside], sums[inside]
         left = sum(bound for bound, *_ in long)
         if left:
-            floor = _least_of_best(sums, k)
+            floor = _kth_best(sums, k)
             if floor > left:
                 near = sums > floor - left
-                return self._finish(rows[near], sums[near], long, k)
-            found = self._with_leaders(rows, sums, long, k) if allowed is None else None
+                return self._select_top(rows[near], sums[near], long, k)
+            found = self._add_leaders(rows, sums, long, k) if allowed is None else None
             if found is not None:
                 return found
-            rows, sums = self._all_added(rows, sums, long, allowed)
+            rows, sums = self._add_all_lists(rows, sums, long, allowed)
         top = best_rows(sums, k)
         return rows[top].astype(np.int64), sums[top]
 
@@ -136,39 +138,39 @@ class Postings:
         """
         order = np.argsort(rows, kind="stable")
         scores = np.zeros(len(rows), np.float32)
-        scores[order] = self._added(
-            rows[order].astype(np.uint32), np.zeros(len(rows), np.float32), self._weighed(weights)
+        scores[order] = self._add_list_scores(
+            rows[order].astype(np.uint32), np.zeros(len(rows), np.float32), self._bound_terms(weights)
         )
         return scores
 
-    def _weighed(self, weights: Mapping[int, float]) -> list[_List]:
+    def _bound_terms(self, weights: Mapping[int, float]) -> list[_List]:
         """Bound, worth by level, first and last posting of every term that occurs; the weightiest first."""
         found = []
         codes = list(weights)
-        for code, (term, start, end) in zip(codes, self.spans(codes), strict=True):
+        for code, (term, start, end) in zip(codes, self.find_spans(codes), strict=True):
             if end > start:
                 lut = _STEPS * np.float32(weights[code])
                 found.append((float(lut[self.peaks[term]]), lut, start, end))
         return sorted(found, key=lambda one: -one[0] / math.log2(2 + one[3] - one[2]))
 
-    def _with_leaders(
+    def _add_leaders(
         self, rows: Any, sums: Scores, long: Sequence[_List], k: int
     ) -> tuple[Rows, Scores] | None:
         """Try with the leaders of long lists as further candidates; None when a passage behind them may be better."""
-        leaders = [self._leaders_of(one) for one in long]
+        leaders = [self._find_leaders(one) for one in long]
         behind = sum(float(lut[level]) for (_, lut, _, _), (_, level) in zip(long, leaders, strict=True))
         parts = [(rows, sums), *((led, np.zeros(len(led), np.float32)) for led, _ in leaders)]
-        rows, sums = _summed(parts)
-        floor = _least_of_best(sums, k)
+        rows, sums = _sum_by_row(parts)
+        floor = _kth_best(sums, k)
         near = sums + np.float32(sum(bound for bound, *_ in long)) >= floor
         rows = rows[near]
-        scores = self._added(rows, sums[near], long)
-        if _least_of_best(scores, k) < behind:
+        scores = self._add_list_scores(rows, sums[near], long)
+        if _kth_best(scores, k) < behind:
             return None
         top = best_rows(scores, k)
         return rows[top].astype(np.int64), scores[top]
 
-    def _leaders_of(self, one: _List) -> tuple[npt.NDArray[np.uint32], int]:
+    def _find_leaders(self, one: _List) -> tuple[npt.NDArray[np.uint32], int]:
         """Rows a long list says most about, ascending, and the highest level behind them; remembered."""
         _, _, start, end = one
         found = self._leaders.get(start)
@@ -179,7 +181,7 @@ class Postings:
             found = self._leaders[start] = (self.rows[start:end][places], int(levels[order[0]]))
         return found
 
-    def _all_added(
+    def _add_all_lists(
         self, rows: Any, sums: Scores, long: Sequence[_List], allowed: Mask | None
     ) -> tuple[Any, Scores]:
         """Add whole lists."""
@@ -192,12 +194,12 @@ class Postings:
         rows = np.flatnonzero(every != 0)  # of floats it takes ten times as long
         return rows, every[rows]
 
-    def _finish(self, rows: Any, scores: Scores, lists: Sequence[_List], k: int) -> tuple[Rows, Scores]:
-        scores = self._added(rows, scores, lists)
+    def _select_top(self, rows: Any, scores: Scores, lists: Sequence[_List], k: int) -> tuple[Rows, Scores]:
+        scores = self._add_list_scores(rows, scores, lists)
         top = best_rows(scores, k)
         return rows[top].astype(np.int64), scores[top]
 
-    def _added(self, rows: Any, scores: Scores, lists: Sequence[_List]) -> Scores:
+    def _add_list_scores(self, rows: Any, scores: Scores, lists: Sequence[_List]) -> Scores:
         """Look ascending rows up in lists and add what they are worth there."""
         for _, lut, start, end in lists:
             listed, levels = self.rows[start:end], self.levels[start:end]
@@ -213,12 +215,12 @@ class Postings:
         return scores
 
 
-def rarity(count: int, passages: int) -> float:
+def compute_idf(count: int, passages: int) -> float:
     """Weigh a term by how many passages hold it."""
     return math.log1p((passages - count + 0.5) / (count + 0.5))
 
 
-def _summed(parts: Sequence[tuple[Any, Scores]]) -> tuple[Any, Scores]:
+def _sum_by_row(parts: Sequence[tuple[Any, Scores]]) -> tuple[Any, Scores]:
     """Add scores by row; rows come out ascending, each once."""
     if not parts:
         return np.zeros(0, np.uint32), np.zeros(0, np.float32)
@@ -237,6 +239,6 @@ def _summed(parts: Sequence[tuple[Any, Scores]]) -> tuple[Any, Scores]:
     return rows[firsts], np.add.reduceat(scores, firsts)
 
 
-def _least_of_best(scores: Scores, k: int) -> float:
+def _kth_best(scores: Scores, k: int) -> float:
     """The k-th best; 0 when there are fewer."""
     return float(np.partition(scores, len(scores) - k)[len(scores) - k]) if len(scores) >= k else 0.0

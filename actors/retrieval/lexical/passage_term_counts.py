@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from actors.retrieval.lexical.passage_postings import K1, LEVELS, UNIT, B, Postings
+from actors.retrieval.lexical.passage_postings import K1, LEVELS, UNIT, B, PassagePostings
 from actors.vectors.types import Mask
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class PassageTermCounts:
     """Words counted, before anything is known of the mean length."""
 
     terms: npt.NDArray[np.uint64]
@@ -26,7 +26,7 @@ class Tally:
     "Terms in every passage."
 
 
-def tally(passages: Iterable[Sequence[int]]) -> Tally:
+def count_terms(passages: Iterable[Sequence[int]]) -> PassageTermCounts:
     """Count the terms of passages.
 
     Cost:
@@ -47,24 +47,26 @@ def tally(passages: Iterable[Sequence[int]]) -> Tally:
     counts = np.diff(np.append(places, len(order)))
     terms, first = np.unique(sorted_codes[places], return_index=True)
     starts = np.append(first, len(places)).astype(np.int64)
-    return Tally(terms, starts, sorted_owners[places], np.minimum(counts, 255).astype(np.uint8), sizes)
+    return PassageTermCounts(
+        terms, starts, sorted_owners[places], np.minimum(counts, 255).astype(np.uint8), sizes
+    )
 
 
-def joined(tallies: Sequence[Tally]) -> Tally:
+def concatenate_counts(tallies: Sequence[PassageTermCounts]) -> PassageTermCounts:
     """Put tallies behind each other, as if their passages had been counted together."""
     parts = [(part.terms, part.starts, part.rows, part.counts, part.lengths) for part in tallies]
-    terms, starts, rows, counts, lengths = _joined(parts)
-    return Tally(terms, starts, rows, counts, lengths)
+    terms, starts, rows, counts, lengths = _merge_lists(parts)
+    return PassageTermCounts(terms, starts, rows, counts, lengths)
 
 
-def merged(postings: Sequence[Postings]) -> Postings:
+def merge_postings(postings: Sequence[PassagePostings]) -> PassagePostings:
     """Put postings behind each other; what a term is worth in a passage stays as it was."""
     parts = [(part.terms, part.starts, part.rows, part.levels, part.lengths) for part in postings]
-    terms, starts, rows, levels, lengths = _joined(parts)
-    return Postings(terms, starts, rows, levels, _peaks(levels, starts), lengths)
+    terms, starts, rows, levels, lengths = _merge_lists(parts)
+    return PassagePostings(terms, starts, rows, levels, _max_levels(levels, starts), lengths)
 
 
-def without(postings: Postings, keep: Mask) -> Postings:
+def drop_passages(postings: PassagePostings, keep: Mask) -> PassagePostings:
     """Leave passages out; the others close up.
 
     Shapes:
@@ -76,27 +78,27 @@ def without(postings: Postings, keep: Mask) -> Postings:
     occurring = counts > 0
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts[occurring])])
     levels = postings.levels[kept]
-    return Postings(
+    return PassagePostings(
         terms=postings.terms[occurring],
         starts=starts,
         rows=places[postings.rows[kept]],
         levels=levels,
-        peaks=_peaks(levels, starts),
+        peaks=_max_levels(levels, starts),
         lengths=postings.lengths[keep],
     )
 
 
-def weigh(counted: Tally, mean_length: float) -> Postings:
+def build_postings(counted: PassageTermCounts, mean_length: float) -> PassagePostings:
     """Turn counts into worth, given how long passages are on average."""
     norm = K1 * (1 - B + B * counted.lengths / max(mean_length, 1.0))
     counts = counted.counts.astype(np.float32)
     worth = counts * np.float32(K1 + 1) / (counts + norm.astype(np.float32)[counted.rows])
     levels = np.clip(np.rint(worth / np.float32(UNIT)), 1, LEVELS).astype(np.uint8)
-    peaks = _peaks(levels, counted.starts)
-    return Postings(counted.terms, counted.starts, counted.rows, levels, peaks, counted.lengths)
+    peaks = _max_levels(levels, counted.starts)
+    return PassagePostings(counted.terms, counted.starts, counted.rows, levels, peaks, counted.lengths)
 
 
-def _joined(parts: Sequence[tuple[Any, Any, Any, Any, Any]]) -> tuple[Any, Any, Any, Any, Any]:
+def _merge_lists(parts: Sequence[tuple[Any, Any, Any, Any, Any]]) -> tuple[Any, Any, Any, Any, Any]:
     """Merge flat lists by term; every part's rows come behind those of the parts before."""
     terms = np.unique(np.concatenate([part[0] for part in parts]))
     places = [np.searchsorted(terms, part[0]) for part in parts]
@@ -118,7 +120,7 @@ def _joined(parts: Sequence[tuple[Any, Any, Any, Any, Any]]) -> tuple[Any, Any, 
     return terms, starts, rows, values, np.concatenate([part[4] for part in parts])
 
 
-def _peaks(levels: Any, starts: Any) -> npt.NDArray[np.uint8]:
+def _max_levels(levels: Any, starts: Any) -> npt.NDArray[np.uint8]:
     if not len(levels):
         return np.zeros(len(starts) - 1, np.uint8)
     peaks: npt.NDArray[np.uint8] = np.maximum.reduceat(levels, starts[:-1])

@@ -31,7 +31,7 @@ _BITS = np.array([*(1 << field for field in range(len(WEIGHTS))), 1], np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TermVector:
     """A product cut into terms.
 
     Shapes:
@@ -49,7 +49,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class IndexSegment:
     """See the drawing above; `owned` are the rows it was made of, ascending."""
 
     terms: npt.NDArray[np.uint64]
@@ -86,7 +86,7 @@ class Part:
         return list(zip(known.tolist(), firsts, lasts, strict=True))
 
 
-def sealed(texts: Sequence[Text]) -> Part:
+def build_segment(texts: Sequence[TermVector]) -> IndexSegment:
     """Index products that were cut into terms; no row twice.
 
     Cost:
@@ -107,7 +107,9 @@ def sealed(texts: Sequence[Text]) -> Part:
     return _part(codes[first], owners[first], counts, bits, owned)
 
 
-def merged(parts: Sequence[Part], keep: Sequence[Mask], *, at_once: int = _AT_ONCE) -> Part:
+def merge_segments(
+    parts: Sequence[IndexSegment], keep: Sequence[Mask], *, at_once: int = _AT_ONCE
+) -> IndexSegment:
     """Make one part of several, without the rows that are not kept; so many postings are sorted at once.
 
     Shapes:
@@ -119,10 +121,10 @@ def merged(parts: Sequence[Part], keep: Sequence[Mask], *, at_once: int = _AT_ON
     # terms are hashes, so equal stretches of numbers hold about as many of them
     edges = [at * (1 << 64) // stretches for at in range(1, stretches)]
     cuts = [_cuts(part, edges) for part in parts]
-    pieces = [_merged(parts, keep, [cut[at : at + 2] for cut in cuts]) for at in range(stretches)]
+    pieces = [_merge_terms(parts, keep, [cut[at : at + 2] for cut in cuts]) for at in range(stretches)]
     owned = [part.owned[kept[part.owned]] for part, kept in zip(parts, keep, strict=True)]
     lengths = np.concatenate([np.zeros(1, np.int64), *(piece[1] for piece in pieces)])
-    return Part(
+    return IndexSegment(
         np.concatenate([piece[0] for piece in pieces]),
         np.cumsum(lengths, dtype=np.int64),
         np.concatenate([piece[2] for piece in pieces]),
@@ -132,14 +134,14 @@ def merged(parts: Sequence[Part], keep: Sequence[Mask], *, at_once: int = _AT_ON
     )
 
 
-def _cuts(part: Part, edges: Sequence[int]) -> list[int]:
+def _cuts(part: IndexSegment, edges: Sequence[int]) -> list[int]:
     """Say where stretches of terms begin and end."""
     inner = np.searchsorted(part.terms, np.array(edges, np.uint64)).tolist()
     return [0, *inner, len(part.terms)]
 
 
-def _merged(
-    parts: Sequence[Part], keep: Sequence[Mask], cuts: Sequence[Sequence[int]]
+def _merge_terms(
+    parts: Sequence[IndexSegment], keep: Sequence[Mask], cuts: Sequence[Sequence[int]]
 ) -> tuple[Any, Any, Any, Any, Any]:
     """Merge one stretch of terms: terms, how many postings each has, and postings."""
     codes, rows, counts, bits = [], [], [], []
@@ -156,18 +158,18 @@ def _merged(
     return terms, lengths, whose[order], np.concatenate(counts)[order], np.concatenate(bits)[order]
 
 
-def none() -> Part:
+def empty_segment() -> IndexSegment:
     """Make a part without products."""
-    return sealed([])
+    return build_segment([])
 
 
-def _part(codes: Any, rows: Any, counts: Any, bits: Any, owned: Any) -> Part:
+def _part(codes: Any, rows: Any, counts: Any, bits: Any, owned: Any) -> IndexSegment:
     """Cut sorted postings by term."""
     first = np.ones(len(codes), np.bool_)
     first[1:] = codes[1:] != codes[:-1]
     places: Rows = np.flatnonzero(first)
     starts = np.append(places, len(codes)).astype(np.int64)
-    return Part(codes[places], starts, rows, counts, bits, owned)
+    return IndexSegment(codes[places], starts, rows, counts, bits, owned)
 
 
 def _first_of_each(codes: Any, owners: Any) -> Rows:

@@ -45,11 +45,11 @@ _READ: Final = (
 )
 "Name, number of the field, and characters of it that are read."
 
-Piece = tuple[int, str]
+FieldText = tuple[int, str]
 "Number of the field and its text."
 
 
-def pieces(record: Mapping[str, Any]) -> Iterator[Piece]:
+def read_texts(record: Mapping[str, Any]) -> Iterator[FieldText]:
     """Read the texts of a product, or of one of its translations."""
     for name, field, longest in _READ:
         value = record.get(name)
@@ -65,15 +65,15 @@ def pieces(record: Mapping[str, Any]) -> Iterator[Piece]:
             yield from ((field, text[:longest]) for text in _texts(value))
 
 
-def text_for_meaning(product: Mapping[str, Any]) -> str:
+def search_embedding_text(product: Mapping[str, Any]) -> str:
     """Write down what a product is about, for an embedder: the title twice, then everything else, cut off somewhere."""
-    texts = [text for _, text in pieces(product)]
+    texts = [text for _, text in read_texts(product)]
     if not texts:
-        texts = [text for _, record in translations(product) for _, text in pieces(record)]
+        texts = [text for _, record in read_translations(product) for _, text in read_texts(record)]
     return " ".join([str(product.get("title") or ""), *texts])[:_LONGEST_MEANING]
 
 
-def translations(product: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def read_translations(product: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Read the translations of a product: language and texts."""
     for name, record in product.items():
         if name.startswith("i18n_") and isinstance(record, Mapping):

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import mmh3
 
-from actors.language.analysis import Analyzer, Analyzers, code_of, said
+from actors.language.analysis import Analyzer, Analyzers, split_words, term_code
 from actors.language.tokens import fold
-from actors.retrieval.lexical.postings import PAIR, Text
-from actors.retrieval.lexical.product_fields import WEIGHTS, pieces, translations
+from actors.retrieval.lexical.postings import PAIR, TermVector
+from actors.retrieval.lexical.product_fields import WEIGHTS, read_texts, read_translations
 
 _TITLE: Final = 0
 _MOST_TERMS: Final = 6_000
@@ -23,10 +23,10 @@ _LEFT, _RIGHT = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class AnalyzedProduct:
     """A product as it is indexed."""
 
-    text: Text
+    term_vector: TermVector
     length: int
     "Terms, those of the title twice."
     title: int
@@ -37,7 +37,7 @@ class Cut:
     "As they stand, in lower case, repeated ones repeated."
 
 
-def cut(row: int, product: Mapping[str, Any], analyzers: Analyzers) -> Cut:
+def analyze_product(row: int, product: Mapping[str, Any], analyzers: Analyzers) -> AnalyzedProduct:
     """Cut a product into terms.
 
     A word of a translation counts only when no earlier text has it, so that a name is not counted once a language.
@@ -45,22 +45,26 @@ def cut(row: int, product: Mapping[str, Any], analyzers: Analyzers) -> Cut:
     Cost:
         60 us for 100 words that were seen before
     """
-    own = list(pieces(product))
+    own = list(read_texts(product))
     language = _language_of(product, own, analyzers)
     texts = _Texts()
     if own:
-        texts.add(own, analyzers.of(language))
+        texts.add(own, analyzers.get(language))
     title = fingerprint(texts.title)
     languages = [language] if own else []
     length = texts.length
-    for other, record in translations(product):
-        further = list(pieces(record))
+    for other, record in read_translations(product):
+        further = list(read_texts(record))
         if further:
             languages.append(other)
-            texts.add_new(further, analyzers.of(other))
+            texts.add_new(further, analyzers.get(other))
             title, length = title or fingerprint(texts.title), length or texts.length
-    return Cut(
-        Text(row, texts.codes, texts.fields), length, title, tuple(dict.fromkeys(languages)), texts.words
+    return AnalyzedProduct(
+        TermVector(row, texts.codes, texts.fields),
+        length,
+        title,
+        tuple(dict.fromkeys(languages)),
+        texts.words,
     )
 
 
@@ -69,7 +73,7 @@ def fingerprint(codes: Sequence[int]) -> int:
     return (mmh3.hash64(pack(f"<{len(codes)}Q", *codes), 13, signed=False)[0] or 1) if codes else 0
 
 
-def pair_of(left: int, right: int) -> int:
+def bigram_code(left: int, right: int) -> int:
     """Make one term of two neighbours."""
     return ((left * _LEFT) ^ (right * _RIGHT)) & _MASK or 1
 
@@ -84,7 +88,7 @@ class _Texts:
 
     def add(self, texts: Sequence[tuple[int, str]], analyzer: Analyzer) -> None:
         for field, text in texts:
-            words = said(text)
+            words = split_words(text)
             codes = analyzer.terms_of(words)[: _MOST_TERMS - len(self.codes)]
             self.words += words
             self._take(field, codes)
@@ -96,7 +100,7 @@ class _Texts:
         known = set(self.codes)
         counted = self.length
         for field, text in texts:
-            words = said(text)
+            words = split_words(text)
             every = analyzer.terms_of(words)
             fresh = [code for code in every if code not in known][: max(_MOST_TERMS - len(self.codes), 0)]
             self.words += words
@@ -116,7 +120,7 @@ class _Texts:
         """Note neighbours in the title, and its small words, which only titles are found by."""
         self.title = list(codes)
         more = [((left * _LEFT) ^ (right * _RIGHT)) & _MASK or 1 for left, right in pairwise(codes)]
-        more += [code_of(fold(word)) for word in words if word in analyzer.stop]
+        more += [term_code(fold(word)) for word in words if word in analyzer.stop]
         self._take(PAIR, more)
 
 
@@ -124,4 +128,4 @@ def _language_of(product: Mapping[str, Any], own: Sequence[tuple[int, str]], ana
     told = product.get("language")
     if isinstance(told, str) and len(told) >= 2:
         return told[:2].lower()
-    return analyzers.guess(" ".join(text for _, text in own)[:_GUESSED_FROM])
+    return analyzers.detect_language(" ".join(text for _, text in own)[:_GUESSED_FROM])

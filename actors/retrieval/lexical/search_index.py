@@ -13,17 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.language.analysis import Analyzers
-from actors.retrieval.lexical.bm25 import K1, B, Hits, Matching, Wish, best_first
-from actors.retrieval.lexical.index_segments import Merged, Parts
+from actors.retrieval.lexical.bm25 import K1, B, TermGroup, TermHits, TermMatcher, best_first
+from actors.retrieval.lexical.index_segments import IndexSegments, MergedSegment
 from actors.retrieval.lexical.product_fields import GROUPS, WEIGHTS
-from actors.retrieval.lexical.product_terms import Cut, fingerprint, pair_of
-from actors.retrieval.lexical.product_terms import cut as cut_product
-from actors.retrieval.lexical.query_terms import Word, cut
+from actors.retrieval.lexical.product_terms import AnalyzedProduct, bigram_code, fingerprint
+from actors.retrieval.lexical.product_terms import analyze_product as cut_product
+from actors.retrieval.lexical.query_terms import QueryWord, analyze_query
 from actors.retrieval.lexical.snapshot_format import SavedIndex
-from actors.retrieval.lexical.spell_correction import Corrected, Speller
-from actors.retrieval.lexical.spell_dictionary import Vocabulary, Words
-from actors.retrieval.lexical.text_query import FIELDS, Names, TextAsk, TextFound
-from actors.vectors.types import Mask, Rows, room_for
+from actors.retrieval.lexical.spell_correction import CorrectedQuery, SpellCorrector
+from actors.retrieval.lexical.spell_dictionary import DictionaryBuild, ProductVocabulary
+from actors.retrieval.lexical.text_query import FIELDS, Names, TextHits, TextQuery
+from actors.vectors.types import Mask, Rows, ensure_capacity
 
 _LANGUAGES: Final = 4
 "Languages a question is understood in: the one asked for and those most products have."
@@ -37,11 +37,11 @@ _ABOVE_ALL: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Rebuilt:
+class RebuiltIndex:
     """What was made in another thread."""
 
-    merged: Merged | None
-    spelling: Words | None
+    merged: MergedSegment | None
+    spelling: DictionaryBuild | None
 
 
 class SearchIndex:
@@ -49,8 +49,8 @@ class SearchIndex:
 
     def __init__(self, seal: int = 128) -> None:
         self._analyzers = Analyzers()
-        self._parts = Parts(seal)
-        self._vocabulary = Vocabulary()
+        self._parts = IndexSegments(seal)
+        self._vocabulary = ProductVocabulary()
         self._lengths = np.zeros(0, np.float64)
         self._titles = np.zeros(0, np.uint64)
         self._spoken = np.zeros(0, np.uint64)
@@ -78,27 +78,27 @@ class SearchIndex:
         Cost:
             80 us for 100 words; every 128th time 3 ms
         """
-        self._forget(row)
+        self._delete(row)
         known = cut_product(row, product, self._analyzers)
-        self._lengths = room_for(self._lengths, row + 1)
-        self._titles = room_for(self._titles, row + 1)
-        self._spoken = room_for(self._spoken, row + 1)
+        self._lengths = ensure_capacity(self._lengths, row + 1)
+        self._titles = ensure_capacity(self._titles, row + 1)
+        self._spoken = ensure_capacity(self._spoken, row + 1)
         self._lengths[row] = known.length
         self._titles[row] = known.title
-        self._spoken[row] = self._speaks(known)
+        self._spoken[row] = self._language_bits(known)
         self._length += known.length
         self._languages.update(known.languages[:1])
         self._vocabulary.add(known.words)
-        self._parts.put(known.text)
+        self._parts.put(known.term_vector)
         self._norms = None
 
     def remove(self, row: int) -> None:
         """Take a product out; the next question doesn't find it."""
-        self._forget(row)
+        self._delete(row)
         self._parts.remove(row)
         self._norms = None
 
-    def lay(self, saved: SavedIndex, rows: Rows) -> None:
+    def bind_rows(self, saved: SavedIndex, rows: Rows) -> None:
         """Let an index that was made elsewhere speak for rows whose products are as it has them.
 
         Shapes:
@@ -109,31 +109,31 @@ class SearchIndex:
         codes = np.flatnonzero(rows >= 0)
         taken = rows[codes]
         count = int(taken.max(initial=-1)) + 1
-        self._lengths = room_for(self._lengths, count)
-        self._titles = room_for(self._titles, count)
-        self._spoken = room_for(self._spoken, count)
+        self._lengths = ensure_capacity(self._lengths, count)
+        self._titles = ensure_capacity(self._titles, count)
+        self._spoken = ensure_capacity(self._spoken, count)
         self._length += float((saved.lengths[codes] - self._lengths[taken]).sum())
         self._lengths[taken], self._titles[taken] = saved.lengths[codes], saved.titles[codes]
-        self._spoken[taken] = self._same_bits(saved, codes)
-        own = np.bincount(saved.own[codes], minlength=256).tolist()
+        self._spoken[taken] = self._remap_language_bits(saved, codes)
+        own = np.bincount(saved.main_language[codes], minlength=256).tolist()
         self._languages.update({name: own[at] for at, name in enumerate(saved.languages) if own[at]})
         if not len(self._vocabulary):
-            self._vocabulary.take(saved.vocabulary())
-        self._parts.lay(saved.part, rows)
+            self._vocabulary.load_counts(saved.vocabulary())
+        self._parts.bind_rows(saved.segment, rows)
         self._norms = None
 
     @property
-    def wants_rebuild(self) -> bool:
+    def needs_rebuild(self) -> bool:
         """Did so much change that parts should be merged or words be indexed again?"""
-        return self._parts.wants_merging or self._vocabulary.wants_rebuild
+        return self._parts.needs_merge or self._vocabulary.needs_rebuild
 
-    def rebuilding(self, *, every: bool = False) -> Callable[[], Rebuilt]:
+    def plan_rebuild(self, *, every: bool = False) -> Callable[[], RebuiltIndex]:
         """Give the work of putting the index in order, for another thread; what changes meanwhile is kept."""
-        parts = self._parts.merging(every=every) if every or self._parts.wants_merging else None
-        words = self._vocabulary.rebuilding() if every or self._vocabulary.wants_rebuild else None
-        return lambda: Rebuilt(parts() if parts else None, words() if words else None)
+        parts = self._parts.plan_merge(every=every) if every or self._parts.needs_merge else None
+        words = self._vocabulary.plan_rebuild() if every or self._vocabulary.needs_rebuild else None
+        return lambda: RebuiltIndex(parts() if parts else None, words() if words else None)
 
-    def adopt(self, rebuilt: Rebuilt) -> None:
+    def adopt(self, rebuilt: RebuiltIndex) -> None:
         """Let what was put in order serve."""
         if rebuilt.merged is not None:
             self._parts.adopt(rebuilt.merged)
@@ -142,7 +142,7 @@ class SearchIndex:
 
     # --- questions ------------------------------------------------------------------------------------------
 
-    def find(self, ask: TextAsk, allowed: Mask | None = None) -> TextFound:
+    def find(self, ask: TextQuery, allowed: Mask | None = None) -> TextHits:
         """Find products by words, best first.
 
         Shapes:
@@ -150,81 +150,81 @@ class SearchIndex:
         Cost:
             100,000 products: see tests/benchmarks/search.py
         """
-        languages = self._understood(ask.language)
-        words = cut(ask.text, self._analyzers, languages)
+        languages = self._query_languages(ask.language)
+        words = analyze_query(ask.text, self._analyzers, languages)
         if not words or not len(self):
-            return TextFound.none(ask.text)
-        matching = Matching(self._parts, self._norms_now())
+            return TextHits.empty(ask.text)
+        matching = TermMatcher(self._parts, self._length_norms())
         matching.look_up([group for word in words for group in word.groups])
         factors = _factors(ask.fields)
         anything = partial(matching.hits, every=True, allowed=allowed, factors=factors)
-        speller = Speller(self._vocabulary, self._analyzers, languages, matching, anything)
+        speller = SpellCorrector(self._vocabulary, self._analyzers, languages, matching, anything)
         corrected = speller.correct(ask.text, words)
         used = ask.text
         if ask.correct and corrected.corrections:
-            used, words = corrected.text, cut(corrected.text, self._analyzers, languages)
-        wishes = _wishes(words, corrected.begun)
-        hits = self._hits(ask, matching, wishes, allowed, factors)
-        return self._told(ask, matching, words, wishes, hits, corrected, used)
+            used, words = corrected.text, analyze_query(corrected.text, self._analyzers, languages)
+        wishes = _term_groups(words, corrected.completions)
+        hits = self._score_hits(ask, matching, wishes, allowed, factors)
+        return self._build_hits(ask, matching, words, wishes, hits, corrected, used)
 
-    def having(self, text: str, *, language: str = "", together: bool = False) -> Rows:
+    def rows_with_words(self, text: str, *, language: str = "", together: bool = False) -> Rows:
         """Find the products that have every word of a text; with `together` as neighbours in their title.
 
         Shapes:
             returns: int64 [m], ascending
         """
-        words = cut(text, self._analyzers, self._understood(language))
+        words = analyze_query(text, self._analyzers, self._query_languages(language))
         if not words or not len(self):
             return np.zeros(0, np.int64)
-        wishes = _wishes(words, {})
+        wishes = _term_groups(words, {})
         if together:
-            wishes += [Wish(pair.group) for pair in _pairs(words)]
-        return Matching(self._parts, self._norms_now()).hits(wishes, every=True, allowed=None).rows
+            wishes += [TermGroup(pair.terms) for pair in _pairs(words)]
+        return TermMatcher(self._parts, self._length_norms()).hits(wishes, every=True, allowed=None).rows
 
     # --- how ------------------------------------------------------------------------------------------------
 
-    def _hits(
+    def _score_hits(
         self,
-        ask: TextAsk,
-        matching: Matching,
-        wishes: list[Wish],
+        ask: TextQuery,
+        matching: TermMatcher,
+        wishes: list[TermGroup],
         allowed: Mask | None,
         factors: npt.NDArray[np.float64] | None,
-    ) -> Hits:
+    ) -> TermHits:
         if ask.only_language and ask.language:
-            allowed = self._speakers(ask.language, allowed)
+            allowed = self._rows_in_language(ask.language, allowed)
         titled = factors is None or factors[1] > 0
-        more = _pairs_of(wishes) if titled else []
+        more = _title_bigrams(wishes) if titled else []
         hits = matching.hits(wishes + more, every=ask.partial is False, allowed=allowed, factors=factors)
         if not isinstance(ask.partial, bool) and ask.partial > 0 and len(hits):
-            hits = _weighty(matching, wishes, hits, float(ask.partial), allowed, factors)
+            hits = _filter_by_weight(matching, wishes, hits, float(ask.partial), allowed, factors)
         if not len(hits):
             return hits
         scores = hits.scores
-        whole = fingerprint([wish.group[0] for wish in wishes])
+        whole = fingerprint([wish.terms[0] for wish in wishes])
         if titled:
             named = self._titles[hits.rows] == np.uint64(whole)
             scores[named] += _WHOLE_TITLE * float(scores.max())
         if ask.language and not ask.only_language and self._bits.get(ask.language[:2].lower()):
-            scores[~self._speak(ask.language, hits.rows)] *= _OTHER_LANGUAGE
+            scores[~self._add_language_rows(ask.language, hits.rows)] *= _OTHER_LANGUAGE
         return hits
 
-    def _told(
+    def _build_hits(
         self,
-        ask: TextAsk,
-        matching: Matching,
-        words: list[Word],
-        wishes: list[Wish],
-        hits: Hits,
-        corrected: Corrected,
+        ask: TextQuery,
+        matching: TermMatcher,
+        words: list[QueryWord],
+        wishes: list[TermGroup],
+        hits: TermHits,
+        corrected: CorrectedQuery,
         used: str,
-    ) -> TextFound:
+    ) -> TextHits:
         worth = np.maximum(hits.scores, _ABOVE_ALL)
         order = best_first(worth)
         scores = worth[order].astype(np.float32)
-        needed = len([wish for wish in wishes if wish.needed])
-        groups = [wish.group for wish in wishes if wish.needed]
-        return TextFound(
+        needed = len([wish for wish in wishes if wish.required])
+        groups = [wish.terms for wish in wishes if wish.required]
+        return TextHits(
             rows=hits.rows[order],
             scores=scores,
             complete=np.equal(hits.found[order], needed),
@@ -235,71 +235,73 @@ class SearchIndex:
             missing=partial(_missing, matching, words, used),
         )
 
-    def _understood(self, language: str) -> list[str]:
+    def _query_languages(self, language: str) -> list[str]:
         asked = [language[:2].lower()] if language else []
         most = [name for name, _ in self._languages.most_common(_LANGUAGES)]
         return list(dict.fromkeys([*asked, *most]))[: _LANGUAGES + 1]
 
-    def _forget(self, row: int) -> None:
+    def _delete(self, row: int) -> None:
         if self._parts.has(row):
             self._length -= float(self._lengths[row])
             self._lengths[row] = 0
 
-    def _norms_now(self) -> npt.NDArray[np.float64]:
+    def _length_norms(self) -> npt.NDArray[np.float64]:
         """Say by row how little a word counts because the product is long."""
         if self._norms is None:
             mean = max(self._length / max(len(self), 1), 1.0)
             self._norms = K1 * (1 - B) + (K1 * B / mean) * self._lengths
         return self._norms
 
-    def _speaks(self, known: Cut) -> int:
+    def _language_bits(self, known: AnalyzedProduct) -> int:
         bits = 0
         for language in known.languages:
             bits |= 1 << self._bits.setdefault(language, min(len(self._bits) + 1, 63))
         return bits
 
-    def _same_bits(self, saved: SavedIndex, codes: Rows) -> npt.NDArray[np.uint64]:
+    def _remap_language_bits(self, saved: SavedIndex, codes: Rows) -> npt.NDArray[np.uint64]:
         """Say which languages products have texts in, by the bits they have here."""
-        theirs, ours = saved.spoken[codes], np.zeros(len(codes), np.uint64)
+        theirs, ours = saved.language_bits[codes], np.zeros(len(codes), np.uint64)
         for at, name in enumerate(saved.languages):
             bit = self._bits.setdefault(name, min(len(self._bits) + 1, 63))
             ours |= ((theirs >> np.uint64(at)) & np.uint64(1)) << np.uint64(bit)
         return ours
 
-    def _speak(self, language: str, rows: Rows) -> Mask:
+    def _add_language_rows(self, language: str, rows: Rows) -> Mask:
         bit = self._bits.get(language[:2].lower())
         if bit is None:
             return np.zeros(len(rows), np.bool_)
         speaking: Mask = (self._spoken[rows] >> np.uint64(bit)) & np.uint64(1) == 1
         return speaking
 
-    def _speakers(self, language: str, allowed: Mask | None) -> Mask:
-        speakers = self._speak(language, np.arange(self._parts.rows))
+    def _rows_in_language(self, language: str, allowed: Mask | None) -> Mask:
+        speakers = self._add_language_rows(language, np.arange(self._parts.rows))
         if allowed is not None:
             both = min(len(allowed), len(speakers))
             speakers = speakers[:both] & allowed[:both]
         return speakers
 
 
-def _wishes(words: list[Word], begun: Mapping[str, tuple[int, ...]]) -> list[Wish]:
+def _term_groups(words: list[QueryWord], begun: Mapping[str, tuple[int, ...]]) -> list[TermGroup]:
     """Wish for every word, twice said twice; of a word that may go on, for those that begin so."""
     counted: Counter[tuple[int, ...]] = Counter()
     for word in words:
-        if word.said in begun:
-            counted[begun[word.said]] += 1
+        if word.text in begun:
+            counted[begun[word.text]] += 1
         else:
             counted.update(word.groups)
-    return [Wish(group, float(count)) for group, count in counted.items()]
+    return [TermGroup(group, float(count)) for group, count in counted.items()]
 
 
-def _pairs(words: list[Word]) -> list[Wish]:
-    return _pairs_of(_wishes(words, {}))
+def _pairs(words: list[QueryWord]) -> list[TermGroup]:
+    return _title_bigrams(_term_groups(words, {}))
 
 
-def _pairs_of(wishes: list[Wish]) -> list[Wish]:
+def _title_bigrams(wishes: list[TermGroup]) -> list[TermGroup]:
     """Wish for neighbours to be neighbours in the title, too."""
-    firsts = [wish.group[0] for wish in wishes if wish.needed]
-    return [Wish((pair_of(left, right),), _PHRASE, needed=False) for left, right in pairwise(firsts)]
+    firsts = [wish.terms[0] for wish in wishes if wish.required]
+    return [
+        TermGroup((bigram_code(left, right),), _PHRASE, required=False) for left, right in pairwise(firsts)
+    ]
 
 
 def _factors(weights: Mapping[str, float] | None) -> npt.NDArray[np.float64] | None:
@@ -316,16 +318,16 @@ def _factors(weights: Mapping[str, float] | None) -> npt.NDArray[np.float64] | N
     return factors
 
 
-def _weighty(
-    matching: Matching,
-    wishes: list[Wish],
-    hits: Hits,
+def _filter_by_weight(
+    matching: TermMatcher,
+    wishes: list[TermGroup],
+    hits: TermHits,
     share: float,
     allowed: Mask | None,
     factors: npt.NDArray[np.float64] | None,
-) -> Hits:
+) -> TermHits:
     """Keep the products that have so much of what the words weigh."""
-    rarities = [matching.rarity(wish.group) for wish in wishes]
+    rarities = [matching.rarity(wish.terms) for wish in wishes]
     weights = np.zeros(len(hits))
     for wish, rarity in zip(wishes, rarities, strict=True):
         having = matching.hits([wish], every=True, allowed=allowed, factors=factors).rows
@@ -333,7 +335,7 @@ def _weighty(
     return hits.at(weights >= share * sum(rarities) - 1e-9)
 
 
-def _matched(matching: Matching, groups: list[tuple[int, ...]], rows: Sequence[int]) -> list[Names]:
+def _matched(matching: TermMatcher, groups: list[tuple[int, ...]], rows: Sequence[int]) -> list[Names]:
     where = np.array(rows, np.int64)
     bits = np.zeros(len(where), np.uint8)
     for group in groups:
@@ -345,7 +347,7 @@ def _matched(matching: Matching, groups: list[tuple[int, ...]], rows: Sequence[i
     return [said[one] for one in bits.tolist()]
 
 
-def _missing(matching: Matching, words: list[Word], text: str, rows: Sequence[int]) -> list[Names]:
+def _missing(matching: TermMatcher, words: list[QueryWord], text: str, rows: Sequence[int]) -> list[Names]:
     where = np.array(rows, np.int64)
     lacking: list[list[str]] = [[] for _ in rows]
     for word in words:

@@ -16,9 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.language.analysis import Analyzers
-from actors.retrieval.lexical.postings import Part, Text, merged, none, sealed
-from actors.retrieval.lexical.product_terms import cut
-from actors.retrieval.source_texts import Originals
+from actors.retrieval.lexical.postings import (
+    IndexSegment,
+    TermVector,
+    build_segment,
+    empty_segment,
+    merge_segments,
+)
+from actors.retrieval.lexical.product_terms import analyze_product
+from actors.retrieval.source_texts import SourceTexts
 from cluster.errors import Fault
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -42,13 +48,13 @@ class SavedIndex:
         of the languages; own: uint8 [h], number of the product's own language, 255 for none
     """
 
-    part: Part
+    segment: IndexSegment
     lengths: npt.NDArray[np.float64]
     titles: npt.NDArray[np.uint64]
-    spoken: npt.NDArray[np.uint64]
-    own: npt.NDArray[np.uint8]
+    language_bits: npt.NDArray[np.uint64]
+    main_language: npt.NDArray[np.uint8]
     languages: tuple[str, ...]
-    words: Originals
+    words: SourceTexts
     counts: npt.NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -66,15 +72,15 @@ def save(products: Sequence[Mapping[str, Any]]) -> tuple[dict[str, npt.NDArray[A
     Cost:
         100,000 products of 60 words: 10 s
     """
-    analyzers, parts, texts = Analyzers(), [], list[Text]()
+    analyzers, parts, texts = Analyzers(), [], list[TermVector]()
     lengths = np.zeros(len(products), np.float64)
     titles, spoken = np.zeros(len(products), np.uint64), np.zeros(len(products), np.uint64)
     own = np.full(len(products), _NO_LANGUAGE, np.uint8)
     languages: dict[str, int] = {}
     words: Counter[str] = Counter()
     for row, product in enumerate(products):
-        known = cut(row, product, analyzers)
-        texts.append(known.text)
+        known = analyze_product(row, product, analyzers)
+        texts.append(known.term_vector)
         words.update(known.words)
         lengths[row], titles[row] = known.length, known.title
         numbers = [languages.setdefault(name, len(languages)) for name in known.languages]
@@ -82,13 +88,13 @@ def save(products: Sequence[Mapping[str, Any]]) -> tuple[dict[str, npt.NDArray[A
         spoken[row] = sum(1 << number for number in set(numbers))
         own[row] = numbers[0] if numbers else _NO_LANGUAGE
         if len(texts) == _AT_ONCE:
-            parts.append(sealed(texts))
+            parts.append(build_segment(texts))
             texts = []
-    parts.append(sealed(texts))
+    parts.append(build_segment(texts))
     whole = np.ones(len(products), np.bool_)
-    part = merged(parts, [whole] * len(parts)) if len(products) else none()
+    part = merge_segments(parts, [whole] * len(parts)) if len(products) else empty_segment()
     kept = dict(sorted(words.most_common(_MOST_WORDS)))
-    said = Originals.of(kept)
+    said = SourceTexts.of(kept)
     arrays: dict[str, npt.NDArray[Any]] = {
         **part.arrays(),
         "lengths": lengths,
@@ -115,24 +121,24 @@ def load(arrays: Arrays, facts: Mapping[str, Any]) -> SavedIndex | None:
         lengths, titles, spoken, own = (
             np.asarray(arrays[name]) for name in ("lengths", "titles", "spoken", "own")
         )
-        words = Originals(np.asarray(arrays["words.blob"]), np.asarray(arrays["words.ends"]))
+        words = SourceTexts(np.asarray(arrays["words.blob"]), np.asarray(arrays["words.ends"]))
         counts = np.asarray(arrays["words.counts"])
     except KeyError as error:
         raise Fault(f"snapshot is damaged: the search index has no {error}") from error
     for name, kind in _KINDS.items():
-        _see(taken[name].dtype == np.dtype(kind) and taken[name].ndim == 1, name)
-    part = Part(**taken)
+        _check(taken[name].dtype == np.dtype(kind) and taken[name].ndim == 1, name)
+    part = IndexSegment(**taken)
     products, postings = len(lengths), len(part.rows)
-    _see(len(part.starts) == len(part.terms) + 1 and bool((np.diff(part.starts) > 0).all()), "starts")
-    _see(int(part.starts[0]) == 0 and int(part.starts[-1]) == postings, "starts")
-    _see(len(part.counts) == len(part.fields) == postings, "counts")
-    _see(not postings or int(part.rows.max()) < products, "rows")
-    _see(len(part.owned) == len(titles) == len(spoken) == len(own) == products, "products")
-    _see(len(counts) == len(words) and int(words.ends[-1]) == len(words.blob), "words")
+    _check(len(part.starts) == len(part.terms) + 1 and bool((np.diff(part.starts) > 0).all()), "starts")
+    _check(int(part.starts[0]) == 0 and int(part.starts[-1]) == postings, "starts")
+    _check(len(part.counts) == len(part.fields) == postings, "counts")
+    _check(not postings or int(part.rows.max()) < products, "rows")
+    _check(len(part.owned) == len(titles) == len(spoken) == len(own) == products, "products")
+    _check(len(counts) == len(words) and int(words.ends[-1]) == len(words.blob), "words")
     languages = tuple(map(str, facts.get("languages", ())))
     return SavedIndex(part, lengths, titles, spoken, own, languages, words, counts)
 
 
-def _see(sound: bool | np.bool_, name: str) -> None:
+def _check(sound: bool | np.bool_, name: str) -> None:
     if not sound:
         raise Fault(f"snapshot is damaged: the search index: {name} does not fit")

@@ -9,11 +9,11 @@ from itertools import pairwise
 from typing import Final
 
 from actors.language.analysis import Analyzers
-from actors.retrieval.lexical.bm25 import Hits, Matching, Wish
-from actors.retrieval.lexical.query_terms import Group, Word, groups_of
-from actors.retrieval.lexical.spell_dictionary import Near, Vocabulary
+from actors.retrieval.lexical.bm25 import TermGroup, TermHits, TermMatcher
+from actors.retrieval.lexical.query_terms import QueryWord, TermAlternatives, term_groups
+from actors.retrieval.lexical.spell_dictionary import ProductVocabulary, SpellSuggestion
 from actors.retrieval.lexical.text_query import Correction
-from actors.retrieval.text import folded
+from actors.retrieval.text import fold_text
 
 _SUGGESTED: Final = 5
 _TRIED: Final = 6
@@ -30,32 +30,32 @@ _TYPO_SHARE: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Corrected:
+class CorrectedQuery:
     """What was wrong, and the question without it."""
 
     text: str
     corrections: tuple[Correction, ...] = ()
-    begun: Mapping[str, Group] = field(default_factory=dict)
+    completions: Mapping[str, TermAlternatives] = field(default_factory=dict)
     "A last word that goes on -> terms of the words that begin so."
 
 
-class Speller:
+class SpellCorrector:
     """Corrects one question."""
 
     def __init__(
         self,
-        vocabulary: Vocabulary,
+        vocabulary: ProductVocabulary,
         analyzers: Analyzers,
         languages: Sequence[str],
-        matching: Matching,
-        find: Callable[[Sequence[Wish]], Hits],
+        matching: TermMatcher,
+        find: Callable[[Sequence[TermGroup]], TermHits],
     ) -> None:
         self._vocabulary = vocabulary
-        self._asked = [analyzers.of(language) for language in languages] or [analyzers.of("")]
+        self._asked = [analyzers.get(language) for language in languages] or [analyzers.get("")]
         self._matching = matching
         self._find = find
 
-    def correct(self, text: str, words: Sequence[Word]) -> Corrected:
+    def correct(self, text: str, words: Sequence[QueryWord]) -> CorrectedQuery:
         """Find what is wrong with a question.
 
         Cost:
@@ -63,50 +63,52 @@ class Speller:
         """
         unknown = [word for word in words if not self._occurs(word.groups)]
         if not unknown:
-            return Corrected(text)
-        known = [Wish(group) for word in words if word not in unknown for group in word.groups]
-        begun = self._begun(text, unknown[-1]) if unknown[-1] is words[-1] else {}
+            return CorrectedQuery(text)
+        known = [TermGroup(group) for word in words if word not in unknown for group in word.groups]
+        begun = self._complete_last_word(text, unknown[-1]) if unknown[-1] is words[-1] else {}
         corrections: list[Correction] = []
         for word in unknown[:_CORRECTED_WORDS]:
-            if word.said in begun or (corrections and corrections[-1].end >= word.end):
+            if word.text in begun or (corrections and corrections[-1].end >= word.end):
                 continue
-            corrections.append(self._joined(text, words, word) or self._near(text, word, known))
-        return Corrected(_put_in(text, corrections), tuple(corrections), begun)
+            corrections.append(self._join_neighbours(text, words, word) or self._suggest(text, word, known))
+        return CorrectedQuery(_apply_corrections(text, corrections), tuple(corrections), begun)
 
-    def _occurs(self, groups: Sequence[Group]) -> bool:
+    def _occurs(self, groups: Sequence[TermAlternatives]) -> bool:
         return bool(groups) and all(self._matching.occurs(group) for group in groups)
 
-    def _groups(self, word: str) -> tuple[Group, ...]:
-        return groups_of(word, self._asked)
+    def _groups(self, word: str) -> tuple[TermAlternatives, ...]:
+        return term_groups(word, self._asked)
 
-    def _begun(self, text: str, word: Word) -> dict[str, Group]:
+    def _complete_last_word(self, text: str, word: QueryWord) -> dict[str, TermAlternatives]:
         """Find words that begin with a last word that may not be finished; none when a typo is likelier."""
-        said = folded(word.said)
+        said = fold_text(word.text)
         if text[word.end : word.end + 1] or len(said) < _LEAST_BEGUN or len(word.groups) != 1:
             return {}
-        going_on = self._vocabulary.begun(said, _BEGUN)
+        going_on = self._vocabulary.complete(said, _BEGUN)
         if not going_on:
             return {}
-        meant = [near for near in self._vocabulary.near(said, 1) if near.edits == 1 and len(said) > 3]
+        meant = [near for near in self._vocabulary.suggest(said, 1) if near.edits == 1 and len(said) > 3]
         if meant and meant[0].count > _TYPO_SHARE * sum(count for _, count in going_on):
             return {}
         codes = [code for begun, _ in going_on for group in self._groups(begun)[:1] for code in group]
         group = tuple(dict.fromkeys(code for code in codes if self._matching.occurs((code,))))
-        return {word.said: group} if group else {}
+        return {word.text: group} if group else {}
 
-    def _near(self, text: str, word: Word, known: Sequence[Wish]) -> Correction:
+    def _suggest(self, text: str, word: QueryWord, known: Sequence[TermGroup]) -> Correction:
         """Suggest words for one; of the likeliest the first that occurs together with the rest of the question."""
-        said = folded(word.said)
+        said = fold_text(word.text)
         if len(said) > _LONGEST_WORD:
             return Correction(word.start, word.end, text[word.start : word.end], ())
-        candidates = [near for near in self._vocabulary.near(said, 2 * _TRIED) if self._lives(near.word)]
-        candidates = sorted([*candidates, *self._halves(said)], key=lambda near: (near.cost, near.word))
+        candidates = [
+            near for near in self._vocabulary.suggest(said, 2 * _TRIED) if self._occurs_in_product(near.word)
+        ]
+        candidates = sorted([*candidates, *self._split_word(said)], key=lambda near: (near.cost, near.word))
         candidates = candidates[:_TRIED]
-        together = [near for near in candidates if known and self._meets(near.word, known)]
+        together = [near for near in candidates if known and self._occurs_with(near.word, known)]
         suggestions = dict.fromkeys(near.word for near in (*together[:1], *candidates))
         return Correction(word.start, word.end, text[word.start : word.end], tuple(suggestions)[:_SUGGESTED])
 
-    def _halves(self, said: str) -> list[Near]:
+    def _split_word(self, said: str) -> list[SpellSuggestion]:
         """Read one word as two that stand together somewhere; a number may be as short as one digit."""
         first = 1 if said[:1].isdigit() else _SHORTEST_HALF
         cuts = [(said[:at], said[at:]) for at in range(first, len(said) - _SHORTEST_HALF + 1)]
@@ -115,29 +117,31 @@ class Speller:
         found = []
         for left, right in cuts:
             if self._occurs(groups[left]) and self._occurs(groups[right]):
-                wishes = [Wish(group) for half in (left, right) for group in groups[half]]
+                wishes = [TermGroup(group) for half in (left, right) for group in groups[half]]
                 count = len(self._find(wishes))
                 if count:
-                    found.append(Near(f"{left} {right}", 1, 1.0 - _OFTEN * math.log10(count + 1), count))
+                    found.append(
+                        SpellSuggestion(f"{left} {right}", 1, 1.0 - _OFTEN * math.log10(count + 1), count)
+                    )
         return found
 
-    def _joined(self, text: str, words: Sequence[Word], word: Word) -> Correction | None:
+    def _join_neighbours(self, text: str, words: Sequence[QueryWord], word: QueryWord) -> Correction | None:
         """Read a word and its neighbour as one."""
         for left, right in pairwise(words):
-            if word in (left, right) and self._lives(whole := folded(left.said + right.said)):
+            if word in (left, right) and self._occurs_in_product(whole := fold_text(left.text + right.text)):
                 return Correction(left.start, right.end, text[left.start : right.end], (whole,))
         return None
 
-    def _lives(self, word: str) -> bool:
+    def _occurs_in_product(self, word: str) -> bool:
         """Does a word occur in a product that is still there?"""
         return self._occurs(self._groups(word))
 
-    def _meets(self, suggestion: str, known: Sequence[Wish]) -> bool:
+    def _occurs_with(self, suggestion: str, known: Sequence[TermGroup]) -> bool:
         groups = [group for word in suggestion.split() for group in self._groups(word)]
-        return len(self._find([*known, *map(Wish, groups)])) > 0
+        return len(self._find([*known, *map(TermGroup, groups)])) > 0
 
 
-def _put_in(text: str, corrections: Sequence[Correction]) -> str:
+def _apply_corrections(text: str, corrections: Sequence[Correction]) -> str:
     """Put first suggestions in place of what is wrong."""
     done, parts = 0, []
     for one in sorted(corrections, key=lambda one: one.start):

@@ -15,11 +15,11 @@ from typing import Final
 
 import numpy as np
 
-from actors.retrieval.autocomplete.folded_texts import Texts
-from actors.retrieval.autocomplete.grams import Grams, keys_of
-from actors.retrieval.autocomplete.prefixes import Prefixes, rank_of
-from actors.retrieval.edit_distance import Pattern, edits_allowed, text_of
-from actors.retrieval.text import folded
+from actors.retrieval.autocomplete.folded_texts import FoldedTexts
+from actors.retrieval.autocomplete.grams import NgramIndex, ngram_keys
+from actors.retrieval.autocomplete.prefixes import PrefixIndex, popularity_ranks
+from actors.retrieval.edit_distance import EditPattern, char_codes, max_edits
+from actors.retrieval.text import fold_text
 from actors.vectors.types import Floats, Rows
 
 _PAIR: Final = 2
@@ -36,7 +36,7 @@ _SHARE: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
+class SpellSuggestion:
     """A word that could be meant; the cheaper the likelier."""
 
     word: str
@@ -46,20 +46,20 @@ class Near:
 
 
 @dataclass(frozen=True, slots=True)
-class Spelling:
+class SpellDictionary:
     """Words, folded, and how often products have them.
 
     Shapes:
         counts: float64 [v]
     """
 
-    texts: Texts
-    pairs: Grams
-    prefixes: Prefixes
+    texts: FoldedTexts
+    pairs: NgramIndex
+    prefixes: PrefixIndex
     counts: Floats
 
     @classmethod
-    def of(cls, words: Mapping[str, int]) -> Spelling:
+    def of(cls, words: Mapping[str, int]) -> SpellDictionary:
         """Index words.
 
         Cost:
@@ -68,35 +68,39 @@ class Spelling:
         counted: Counter[str] = Counter()
         for word, count in words.items():
             if 2 <= len(word) <= _LONGEST and not word.isdigit():
-                counted[folded(word)] += count
+                counted[fold_text(word)] += count
         kept = [word for word in counted if len(word) >= 2 and " " not in word]
         counts = np.array([counted[word] for word in kept], np.float64)
-        texts = Texts.of(kept)
-        return cls(texts, Grams.of(texts, _PAIR), Prefixes.of(texts, rank_of(counts)), counts)
+        texts = FoldedTexts.of(kept)
+        return cls(
+            texts, NgramIndex.of(texts, _PAIR), PrefixIndex.of(texts, popularity_ranks(counts)), counts
+        )
 
     def __len__(self) -> int:
         return len(self.texts)
 
-    def near(self, word: str, wanted: int) -> list[Near]:
+    def suggest(self, word: str, wanted: int) -> list[SpellSuggestion]:
         """Find words a few typos away, the likeliest first.
 
         Cost:
             100,000 words: 0.5 ms
         """
-        most = min(edits_allowed(len(word)), _EDITS)
+        most = min(max_edits(len(word)), _EDITS)
         if not most or not len(self):
             return []
         shared = self._alike(word, most)
         if not len(shared):
             return []
-        found = Pattern(text_of(word + " ")).nearness(self.texts.codes, self.texts.starts[shared] + 1, most)
+        found = EditPattern(char_codes(word + " ")).compare(
+            self.texts.codes, self.texts.starts[shared] + 1, most
+        )
         close = np.flatnonzero((found.edits <= most) & (found.edits > 0))
         return sorted(
             (self._judged(word, int(shared[at]), int(found.edits[at])) for at in close.tolist()),
             key=lambda near: (near.cost, near.word),
         )[:wanted]
 
-    def begun(self, word: str, wanted: int) -> list[tuple[str, int]]:
+    def complete(self, word: str, wanted: int) -> list[tuple[str, int]]:
         """Find words that begin so, the most frequent first, and how often they occur.
 
         Cost:
@@ -104,14 +108,14 @@ class Spelling:
         """
         if not len(self):
             return []
-        first, last = self.prefixes.stretch(text_of(word), self.texts.codes)
+        first, last = self.prefixes.find_range(char_codes(word), self.texts.codes)
         texts, _ = self.prefixes.top(first, last, wanted, None)
         found = ((self.texts.folded(text), int(self.counts[text])) for text in texts.tolist())
         return [(begun, count) for begun, count in found if begun.startswith(word)]
 
     def _alike(self, word: str, edits: int) -> Rows:
         """Find the words that share most pairs of characters, as far as so many typos leave them enough."""
-        asked = np.unique(keys_of(text_of(f" {word} "), _PAIR))
+        asked = np.unique(ngram_keys(char_codes(f" {word} "), _PAIR))
         places = np.searchsorted(self.pairs.keys, asked)
         places[places == len(self.pairs.keys)] = 0
         known = places[(self.pairs.keys[places] == asked) & (asked != 0)]
@@ -126,21 +130,21 @@ class Spelling:
             alike = alike[np.argpartition(-counts[alike], _COMPARED)[:_COMPARED]]
         return alike
 
-    def _judged(self, word: str, text: int, edits: int) -> Near:
+    def _judged(self, word: str, text: int, edits: int) -> SpellSuggestion:
         found, count = self.texts.folded(text), int(self.counts[text])
         first = _FIRST_LETTER if found[:1] != word[:1] else 0.0
-        return Near(found, edits, edits + first - _OFTEN * math.log10(count + 1), count)
+        return SpellSuggestion(found, edits, edits + first - _OFTEN * math.log10(count + 1), count)
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class DictionaryBuild:
     """What was built of so many words."""
 
-    spelling: Spelling
+    spelling: SpellDictionary
     count: int
 
 
-class Vocabulary:
+class ProductVocabulary:
     """All words of the products, counted as they come."""
 
     def __init__(self) -> None:
@@ -148,8 +152,8 @@ class Vocabulary:
         "In the order words came, so that those the base lacks stand at the end."
         self._indexed = 0
         "So many words the base has."
-        self._base = Spelling.of({})
-        self._fresh: tuple[int, Spelling] = (0, self._base)
+        self._base = SpellDictionary.of({})
+        self._fresh: tuple[int, SpellDictionary] = (0, self._base)
 
     def __len__(self) -> int:
         return len(self._counts)
@@ -158,53 +162,53 @@ class Vocabulary:
         """Count the words of a product; they stay when it goes."""
         self._counts.update(words)
         if len(self._counts) > _MOST_WORDS:
-            self._forget()
+            self._drop_rare_words()
 
-    def take(self, counts: Mapping[str, int]) -> None:
+    def load_counts(self, counts: Mapping[str, int]) -> None:
         """Take counted words over."""
         self._counts.update(counts)
 
-    def near(self, word: str, wanted: int) -> list[Near]:
+    def suggest(self, word: str, wanted: int) -> list[SpellSuggestion]:
         """Find words a few typos away, the likeliest first."""
-        found: dict[str, Near] = {}
-        for spelling in (self._base, self._of_new()):
-            for near in spelling.near(word, wanted):
+        found: dict[str, SpellSuggestion] = {}
+        for spelling in (self._base, self._index_new_words()):
+            for near in spelling.suggest(word, wanted):
                 if near.word not in found or near.cost < found[near.word].cost:
                     found[near.word] = near
         return sorted(found.values(), key=lambda near: (near.cost, near.word))[:wanted]
 
-    def begun(self, word: str, wanted: int) -> list[tuple[str, int]]:
+    def complete(self, word: str, wanted: int) -> list[tuple[str, int]]:
         """Find words that begin so, the most frequent first."""
         found: dict[str, int] = {}
-        for spelling in (self._base, self._of_new()):
-            for begun, count in spelling.begun(word, wanted):
+        for spelling in (self._base, self._index_new_words()):
+            for begun, count in spelling.complete(word, wanted):
                 found[begun] = max(count, found.get(begun, 0))
         return sorted(found.items(), key=lambda one: (-one[1], one[0]))[:wanted]
 
     @property
-    def wants_rebuild(self) -> bool:
+    def needs_rebuild(self) -> bool:
         """Did so many words come that the base should be built again?"""
         return len(self._counts) - self._indexed > max(_LITTLE, _SHARE * len(self._counts))
 
-    def rebuilding(self) -> Callable[[], Words]:
+    def plan_rebuild(self) -> Callable[[], DictionaryBuild]:
         """Give the work of building the base again, for another thread."""
         counts = dict(self._counts)
-        return lambda: Words(Spelling.of(counts), len(counts))
+        return lambda: DictionaryBuild(SpellDictionary.of(counts), len(counts))
 
-    def adopt(self, built: Words) -> None:
+    def adopt(self, built: DictionaryBuild) -> None:
         """Let a built base serve."""
         self._base, self._indexed = built.spelling, min(built.count, len(self._counts))
         self._fresh = (-1, self._base)
 
-    def _of_new(self) -> Spelling:
+    def _index_new_words(self) -> SpellDictionary:
         """Index the words that came since; the newest of them, when they are many."""
         count = len(self._counts)
         if self._fresh[0] != count:
             few = islice(reversed(self._counts), min(count - self._indexed, 2 * _LITTLE))
-            self._fresh = (count, Spelling.of({word: self._counts[word] for word in few}))
+            self._fresh = (count, SpellDictionary.of({word: self._counts[word] for word in few}))
         return self._fresh[1]
 
-    def _forget(self) -> None:
+    def _drop_rare_words(self) -> None:
         """Drop words that occurred once: most of them are numbers and slips."""
         self._counts = Counter({word: count for word, count in self._counts.items() if count > 1})
         self._indexed = 0

@@ -26,7 +26,7 @@ FIELDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class TextAsk:
+class TextQuery:
     """A search by words."""
 
     text: str
@@ -69,7 +69,7 @@ def no_names(rows: Sequence[int]) -> list[Names]:
 
 
 @dataclass(frozen=True, slots=True)
-class TextFound:
+class TextHits:
     """What was found: every matching product, best first.
 
     Shapes:
@@ -90,7 +90,7 @@ class TextFound:
     "Rows -> words of the searched text that do not occur."
 
     @classmethod
-    def none(cls, text: str = "") -> TextFound:
+    def empty(cls, text: str = "") -> TextHits:
         """Find nothing."""
         return cls(
             np.zeros(0, np.int64),

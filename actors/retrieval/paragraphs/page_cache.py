@@ -8,54 +8,54 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors.language.analysis import Analyzers
-from actors.retrieval.paragraphs.paragraph_scorer import Weighed
-from actors.retrieval.paragraphs.paragraph_splitter import Paragraph, paragraphs
+from actors.retrieval.paragraphs.paragraph_scorer import AnalyzedParagraph
+from actors.retrieval.paragraphs.paragraph_splitter import Paragraph, split_paragraphs
 
-MOST_HELD = 2_000
+MAX_PAGES = 2_000
 "Pages that are held."
 _READ_FOR_LANGUAGE = 600
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class AnalyzedPage:
     """A page cut into paragraphs."""
 
     html: str
     language: str
     paragraphs: tuple[Paragraph, ...]
-    weighed: tuple[Weighed, ...]
+    analyzed: tuple[AnalyzedParagraph, ...]
 
 
-class Pages:
+class PageCache:
     """The pages that were asked lately, cut into paragraphs. One thread at a time."""
 
     def __init__(self) -> None:
         self.analyzers = Analyzers()
-        self._held: OrderedDict[int, Page] = OrderedDict()
+        self._held: OrderedDict[int, AnalyzedPage] = OrderedDict()
 
-    def of(self, row: int, product: Mapping[str, Any]) -> Page:
+    def get(self, row: int, product: Mapping[str, Any]) -> AnalyzedPage:
         """Give the page of a product, cut once for as long as it stays the same."""
         html = product.get("html") or ""
         held = self._held.pop(row, None)
         if held is None or held.html != html:
             held = self._cut(html, product)
         self._held[row] = held
-        while len(self._held) > MOST_HELD:
+        while len(self._held) > MAX_PAGES:
             self._held.popitem(last=False)
         return held
 
-    def _cut(self, html: str, product: Mapping[str, Any]) -> Page:
-        found = tuple(paragraphs(html))
+    def _cut(self, html: str, product: Mapping[str, Any]) -> AnalyzedPage:
+        found = tuple(split_paragraphs(html))
         text = " ".join(paragraph.text for paragraph in found[:5])[:_READ_FOR_LANGUAGE]
-        language = str(product.get("language") or self.analyzers.guess(text))[:2].lower()
-        analyzer = self.analyzers.of(language)
+        language = str(product.get("language") or self.analyzers.detect_language(text))[:2].lower()
+        analyzer = self.analyzers.get(language)
         title = tuple(analyzer.terms(str(product.get("title") or "")))
         weighed = tuple(
-            Weighed(
+            AnalyzedParagraph(
                 paragraph.text,
                 tuple(analyzer.terms(paragraph.text)),
                 frozenset((*title, *analyzer.terms(paragraph.heading))),
             )
             for paragraph in found
         )
-        return Page(html, language, found, weighed)
+        return AnalyzedPage(html, language, found, weighed)

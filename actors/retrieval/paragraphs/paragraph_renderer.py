@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Final
 
-from actors.retrieval.paragraphs.paragraph_splitter import HEADINGS, HIDDEN, blocks, page_of
+from actors.retrieval.paragraphs.paragraph_splitter import HEADINGS, HIDDEN, list_blocks, parse_document
 
 _TAGS: Final = frozenset({
     "a", "abbr", "b", "blockquote", "br", "caption", "cite", "code", "dd", "del", "dfn", "div", "dl", "dt",
@@ -28,7 +28,7 @@ _MOST_CHILDREN = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class SurroundingBlock:
     """The block a paragraph stands in."""
 
     html: str
@@ -41,28 +41,30 @@ class Around:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class RenderedParagraph:
     """A paragraph with its place in the page."""
 
     css_selector: str
     html: str = ""
-    around: Around | None = None
+    around: SurroundingBlock | None = None
 
 
-def show(page: str, number: int, *, html: bool = False, around: bool = False) -> Shown | None:
+def render_paragraph(
+    page: str, number: int, *, html: bool = False, around: bool = False
+) -> RenderedParagraph | None:
     """Show the block of a page with a number; None when the page has none such."""
-    found = blocks(page_of(page))
+    found = list_blocks(parse_document(page))
     if not 0 <= number < len(found):
         return None
     node = found[number].node
-    return Shown(
-        selector(node),
-        html=written(node) if html else "",
+    return RenderedParagraph(
+        build_selector(node),
+        html=render_html(node) if html else "",
         around=_around(node, found[number].heading) if around else None,
     )
 
 
-def selector(node: Any) -> str:
+def build_selector(node: Any) -> str:
     """Write the way from the root of the document to an element."""
     steps: list[str] = []
     while node.parent is not None and node.parent.tag not in ("-undef", "-document"):
@@ -71,29 +73,29 @@ def selector(node: Any) -> str:
     return " > ".join([":root", *reversed(steps)])
 
 
-def written(node: Any) -> str:
+def render_html(node: Any) -> str:
     """Write an element as HTML that can do no harm."""
     pieces: list[str] = []
     _write(node, pieces, 0)
     return "".join(pieces)
 
 
-def _around(node: Any, title: str) -> Around:
+def _around(node: Any, title: str) -> SurroundingBlock:
     """Choose the element around a paragraph, and of its children those that stand under one heading."""
     parent = node.parent if node.parent is not None and node.parent.tag != "html" else node
     children = list(_elements(parent)) if parent is not node else []
     seen = [child for child in children if child.tag not in HIDDEN][:_MOST_CHILDREN]
     ids = [child.mem_id for child in seen]
     if parent is node or node.mem_id not in ids:
-        return Around(written(node), selector(node), (0, 1), ":scope", title)
+        return SurroundingBlock(render_html(node), build_selector(node), (0, 1), ":scope", title)
     at = ids.index(node.mem_id)
     begin = next((place for place in range(at, -1, -1) if seen[place].tag in HEADINGS), 0)
     end = next((place for place in range(at + 1, len(seen)) if seen[place].tag in HEADINGS), len(seen))
     tag = parent.tag if parent.tag in _TAGS else "div"
     # a child that can't be written keeps its place, so that the numbers stay right
-    whole = "".join(written(child) or "<span></span>" for child in seen)
+    whole = "".join(render_html(child) or "<span></span>" for child in seen)
     inner = f":scope > :nth-child({at + 1})"
-    return Around(f"<{tag}>{whole}</{tag}>", selector(parent), (begin, end), inner, title)
+    return SurroundingBlock(f"<{tag}>{whole}</{tag}>", build_selector(parent), (begin, end), inner, title)
 
 
 def _step(node: Any) -> str:

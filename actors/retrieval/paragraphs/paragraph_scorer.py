@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-Words = Sequence[tuple[int, ...]]
+WordTerms = Sequence[tuple[int, ...]]
 "The words of a question, each as the terms it may be."
 
 _ABOVE = 0.5
@@ -36,7 +36,7 @@ _DIGIT = re.compile(r"\d")
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class AnalyzedParagraph:
     """A paragraph cut into terms."""
 
     text: str
@@ -45,7 +45,7 @@ class Weighed:
     "Terms of the heading it stands under and of the product's title."
 
 
-def judged(question: str, words: Words, paragraphs: Sequence[Weighed]) -> list[float]:
+def score_paragraphs(question: str, words: WordTerms, paragraphs: Sequence[AnalyzedParagraph]) -> list[float]:
     """Give each paragraph's probability of answering a question, 0 to 1.
 
     Cost:

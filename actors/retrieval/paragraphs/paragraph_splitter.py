@@ -45,7 +45,7 @@ class Paragraph:
 
 
 @dataclass(slots=True)
-class Block:
+class ParagraphBlock:
     """A block of a page with text of its own."""
 
     node: Any
@@ -55,12 +55,12 @@ class Block:
     "The heading it stands under; empty before the first."
 
 
-def page_of(html: str) -> Any:
+def parse_document(html: str) -> Any:
     """Read a page as a browser would: a document with head and body, whatever was written."""
     return parse_page(html[:LONGEST_PAGE])
 
 
-def paragraphs(html: str) -> list[Paragraph]:
+def split_paragraphs(html: str) -> list[Paragraph]:
     """Cut a page.
 
     Cost:
@@ -68,7 +68,7 @@ def paragraphs(html: str) -> list[Paragraph]:
     """
     found: list[Paragraph] = []
     lengths: dict[int, int] = {}
-    for number, block in enumerate(blocks(page_of(html))):
+    for number, block in enumerate(list_blocks(parse_document(html))):
         if _selector_length(block.node, lengths) > LONGEST_SELECTOR:
             continue
         if block.node.tag not in HEADINGS and len(block.text.split()) >= _SHORTEST:
@@ -91,7 +91,7 @@ def _selector_length(node: Any, lengths: dict[int, int]) -> int:
     return length
 
 
-def blocks(root: Any) -> list[Block]:
+def list_blocks(root: Any) -> list[ParagraphBlock]:
     """List the blocks of a page that have text of their own, in order."""
     if root is None:
         return []
@@ -109,13 +109,13 @@ def blocks(root: Any) -> list[Block]:
     return list(_under_headings(found))
 
 
-def _under_headings(found: dict[int, tuple[Any, list[str]]]) -> Iterator[Block]:
+def _under_headings(found: dict[int, tuple[Any, list[str]]]) -> Iterator[ParagraphBlock]:
     heading = ""
     for node, pieces in found.values():
         text = " ".join("".join(pieces).split())
         if not text:
             continue
-        yield Block(node, text, heading)
+        yield ParagraphBlock(node, text, heading)
         if node.tag in HEADINGS:
             heading = text
 

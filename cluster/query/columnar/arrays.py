@@ -12,7 +12,7 @@ T = TypeVar("T", bound=np.generic)
 _LEAST = 64
 
 
-class Growing(Generic[T]):
+class GrowingArray(Generic[T]):
     """A one-dimensional array with room at its end."""
 
     def __init__(self, dtype: type[T], fill: Any = 0) -> None:

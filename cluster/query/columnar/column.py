@@ -15,9 +15,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.query.columnar.arrays import Growing
-from cluster.query.columnar.dictionary import Vocabulary, within
-from cluster.query.columnar.postings import Postings
+from cluster.query.columnar.arrays import GrowingArray
+from cluster.query.columnar.dictionary import TextDictionary, within
+from cluster.query.columnar.postings import RowPostings
 from cluster.query.language.automaton import Automaton
 from cluster.query.language.scalars import Bounds, Measure, Scalar, number_of
 
@@ -27,7 +27,7 @@ _TRUE, _FALSE = 1, 2
 _FEW = 4
 
 
-class Names(Protocol):
+class TextCodes(Protocol):
     """Texts by their codes."""
 
     def text(self, code: int) -> str:
@@ -44,7 +44,7 @@ class Names(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class RowValuePairs:
     """Rows with what they hold, a pair for each value; a row may hold one value twice.
 
     Shapes:
@@ -55,14 +55,14 @@ class Pairs:
     numbers: tuple[NDArray[np.int64], NDArray[np.float64]]
     true: NDArray[np.int64]
     false: NDArray[np.int64]
-    names: Names
+    names: TextCodes
     "What the codes of texts mean."
 
     @classmethod
-    def none(cls) -> Pairs:
+    def none(cls) -> RowValuePairs:
         """Hold nothing."""
         rows = np.zeros(0, np.int64)
-        return cls((rows, rows), (rows, np.zeros(0)), rows, rows, Vocabulary())
+        return cls((rows, rows), (rows, np.zeros(0)), rows, rows, TextDictionary())
 
 
 class FieldColumn:
@@ -75,12 +75,12 @@ class FieldColumn:
     def __init__(self, words: bool) -> None:
         self._words = words
         self._size = 0
-        self._texts = Vocabulary()
-        self._present = Growing(np.bool_, False)
-        self._flags = Growing(np.uint8, 0)
-        self._codes = Growing(np.int32, -1)
-        self._numbers = Growing(np.float64, np.nan)
-        self._more_codes = Postings()
+        self._texts = TextDictionary()
+        self._present = GrowingArray(np.bool_, False)
+        self._flags = GrowingArray(np.uint8, 0)
+        self._codes = GrowingArray(np.int32, -1)
+        self._numbers = GrowingArray(np.float64, np.nan)
+        self._more_codes = RowPostings()
         self._more_numbers = _NumberPostings()
 
     @property
@@ -92,9 +92,9 @@ class FieldColumn:
         return sum(part.nbytes for part in parts)
 
     @property
-    def wear(self) -> int:
+    def allocated_slots(self) -> int:
         """Count texts and slots ever given out; those out of use stay until the column is made anew."""
-        return len(self._texts) + self._more_codes.slots + self._more_numbers.wear
+        return len(self._texts) + self._more_codes.slots + self._more_numbers.allocated_slots
 
     def grow(self, size: int) -> None:
         """Make room for rows up to `size`; the new ones are empty."""
@@ -129,7 +129,7 @@ class FieldColumn:
         if len(numbers) > 1 or len(self._more_numbers):
             self._more_numbers.put(row, numbers[1:])
 
-    def lay(self, start: int, held: Sequence[tuple[bool, Sequence[Scalar]]]) -> None:
+    def bind_rows(self, start: int, held: Sequence[tuple[bool, Sequence[Scalar]]]) -> None:
         """Write a run of rows that hold nothing yet: for each what `set` takes.
 
         Cost:
@@ -149,7 +149,7 @@ class FieldColumn:
             self._codes.write(start, np.array(run.codes, np.int32))
         if run.has_numbers or start < len(self._numbers):
             self._numbers.write(start, np.array(run.numbers, np.float64))
-        self._more_codes.lay(*run.more_codes)
+        self._more_codes.bind_rows(*run.more_codes)
         for row, numbers in run.more_numbers:
             self._more_numbers.put(row, numbers)
 
@@ -158,10 +158,10 @@ class FieldColumn:
         if not self._words:
             self._texts.read(moments=moments)
 
-    def settle(self) -> None:
+    def sort_rows(self) -> None:
         """Put what was laid out in order, before anybody asks."""
-        self._more_codes.settle()
-        self._more_numbers.settle()
+        self._more_codes.sort_rows()
+        self._more_numbers.sort_rows()
 
     def present(self) -> Mask:
         """Mark rows that carry the field."""
@@ -224,21 +224,21 @@ class FieldColumn:
         found[held] = numbers[held]
         return found
 
-    def pairs(self, rows: Mask) -> Pairs:
+    def pairs(self, rows: Mask) -> RowValuePairs:
         """List what marked rows hold. Nothing for a text field, of which only the words are known.
 
         Shapes:
             rows bool [n]; rows it does not reach are not marked
         """
         if self._words:
-            return Pairs.none()
+            return RowValuePairs.none()
         texts = _with_more(self._codes.filled, self._codes.filled >= 0, self._more_codes.pairs, rows)
         numbers = _with_more(
             self._numbers.filled, ~np.isnan(self._numbers.filled), self._more_numbers.pairs, rows
         )
         count = min(len(rows), len(self._flags))
         flags = np.where(rows[:count], self._flags.filled[:count], 0)
-        return Pairs(
+        return RowValuePairs(
             texts, numbers, np.flatnonzero(flags & _TRUE), np.flatnonzero(flags & _FALSE), self._texts
         )
 
@@ -278,7 +278,7 @@ class FieldColumn:
 class _Run:
     """A run of rows on its way into a column: first values as arrays, further ones beside them."""
 
-    def __init__(self, start: int, count: int, texts: Vocabulary) -> None:
+    def __init__(self, start: int, count: int, texts: TextDictionary) -> None:
         self.flags = [0] * count
         self.codes = [-1] * count
         self.numbers = [math.nan] * count
@@ -351,8 +351,8 @@ class _NumberPostings:
     """Further numbers of rows that have several; every number is a code of its own."""
 
     def __init__(self) -> None:
-        self._postings = Postings()
-        self._values = Growing(np.float64, np.nan)
+        self._postings = RowPostings()
+        self._values = GrowingArray(np.float64, np.nan)
         self._codes: dict[float, int] = {}
 
     @property
@@ -363,7 +363,7 @@ class _NumberPostings:
         return len(self._postings)
 
     @property
-    def wear(self) -> int:
+    def allocated_slots(self) -> int:
         return len(self._values) + self._postings.slots
 
     def put(self, row: int, numbers: list[float]) -> None:
@@ -374,8 +374,8 @@ class _NumberPostings:
             codes.append(code)
         self._postings.put(row, codes)
 
-    def settle(self) -> None:
-        self._postings.settle()
+    def sort_rows(self) -> None:
+        self._postings.sort_rows()
 
     def pairs(self, rows: Mask) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         held, codes = self._postings.pairs(rows)

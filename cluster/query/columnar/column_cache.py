@@ -13,18 +13,18 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, 
 from threading import RLock
 from typing import Any
 
-from cluster.errors import Unready
-from cluster.query.columnar.column_source import Kept, Key, Make
-from cluster.query.columnar.record_reader import Reader, Record, loaded
+from cluster.errors import ColumnsNotReady
+from cluster.query.columnar.column_source import ColumnSource, ColumnSourceFactory, Key
+from cluster.query.columnar.record_reader import Record, RecordReader, load_record
 
 _SPARE = 1_024
-_LOT = 64
+_BATCH_ROWS = 64
 "Records read at once: few enough objects not to wake the collector of garbage."
 _FEW = 64
 "Rows written while others wait."
 
 
-class BuiltColumns:
+class ColumnCache:
     """The columns of a store, with the journal of the rows that changed.
 
     `lock` is held for every change of the records, and by whoever asks. `most_at_once` is how many records a question
@@ -35,7 +35,7 @@ class BuiltColumns:
         self,
         records: Sequence[Record | bytes | None],
         lock: RLock,
-        makers: Mapping[str, Make],
+        makers: Mapping[str, ColumnSourceFactory],
         most_bytes: int,
     ) -> None:
         self.most_at_once: int | None = None
@@ -43,7 +43,7 @@ class BuiltColumns:
         self._lock = lock
         self._makers = makers
         self._most_bytes = most_bytes
-        self._columns: OrderedDict[Key, Kept] = OrderedDict()
+        self._columns: OrderedDict[Key, ColumnSource] = OrderedDict()
         self._building = 0
         self._journal: list[int] = []
         self._journal_start = 0
@@ -59,7 +59,7 @@ class BuiltColumns:
         """Name the columns there are."""
         return list(self._columns)
 
-    def changed(self, row: int) -> None:
+    def record_change(self, row: int) -> None:
         """Hear that a row has another record, or none."""
         if not self._columns and not self._building:
             return
@@ -77,7 +77,7 @@ class BuiltColumns:
         Errors:
             Unready: more records would have to be read than are allowed at once
         """
-        self.need([key])
+        self.ensure_built([key])
         kept = self._columns[key]
         self._columns.move_to_end(key)
         self._write(kept, dict.fromkeys(self._journal[kept.seen - self._journal_start :]))
@@ -85,35 +85,35 @@ class BuiltColumns:
         kept.column.grow(len(self._records))
         return kept.column
 
-    def need(self, keys: Collection[Key]) -> None:
+    def ensure_built(self, keys: Collection[Key]) -> None:
         """Have columns built.
 
         Errors:
             Unready: as `get`
         """
-        if self.most_at_once is not None and self.work(keys) > self.most_at_once:
-            raise Unready("columns are to be built first", keys=list(keys), retry_after_s=1)
-        if self.missing(keys):
-            for _ in self.preparing(keys):
+        if self.most_at_once is not None and self.count_stale_records(keys) > self.most_at_once:
+            raise ColumnsNotReady("columns are to be built first", keys=list(keys), retry_after_s=1)
+        if self.find_missing(keys):
+            for _ in self.build_in_steps(keys):
                 pass
 
-    def work(self, keys: Collection[Key]) -> int:
+    def count_stale_records(self, keys: Collection[Key]) -> int:
         """Count the records to be read until columns are up to date."""
         behind = sum(self._journal_end - self._columns[key].seen for key in keys if key in self._columns)
-        return behind + (len(self._records) if self.missing(keys) else 0)
+        return behind + (len(self._records) if self.find_missing(keys) else 0)
 
-    def missing(self, keys: Iterable[Key]) -> list[Key]:
+    def find_missing(self, keys: Iterable[Key]) -> list[Key]:
         """Choose the columns to be made: those there are not, and those of which more is out of date than in use."""
-        return [key for key in keys if (kept := self._columns.get(key)) is None or self._is_past(kept)]
+        return [key for key in keys if (kept := self._columns.get(key)) is None or self._needs_rebuild(kept)]
 
-    def _is_past(self, kept: Kept) -> bool:
+    def _needs_rebuild(self, kept: ColumnSource) -> bool:
         # many rows are laid out anew sooner than they are replaced one by one
         behind = self._journal_end - kept.seen
-        return kept.column.wear > kept.renew_at or behind > len(self._records) // 2 + _SPARE
+        return kept.column.allocated_slots > kept.renew_at or behind > len(self._records) // 2 + _SPARE
 
-    def are_built(self, keys: Collection[Key]) -> bool:
+    def has_columns(self, keys: Collection[Key]) -> bool:
         """Are these columns there, and not far behind?"""
-        return not self.missing(keys) and self.work(keys) <= _SPARE
+        return not self.find_missing(keys) and self.count_stale_records(keys) <= _SPARE
 
     def trim(self) -> None:
         """Drop what was not asked for longest, when there is too much."""
@@ -122,7 +122,7 @@ class BuiltColumns:
             while len(self._columns) > 1 and self.nbytes > self._most_bytes:
                 self._columns.popitem(last=False)
 
-    def preparing(self, keys: Collection[Key]) -> Iterator[None]:
+    def build_in_steps(self, keys: Collection[Key]) -> Iterator[None]:
         """Build columns and bring them up to date, in steps of well under a millisecond.
 
         Steps may be taken in another thread while questions and changes go on; what changes meanwhile is caught up
@@ -131,10 +131,10 @@ class BuiltColumns:
         Cost:
             100,000 records of 200 bytes: 0.1 s, and 0.04 to 0.1 s for each column
         """
-        yield from self._catching_up(keys)
+        yield from self._apply_journal(keys)
         while True:
             with self._lock:
-                missing = self.missing(keys)
+                missing = self.find_missing(keys)
                 if not missing:
                     return
                 for key in missing:
@@ -144,8 +144,8 @@ class BuiltColumns:
                 self._building += 1
                 seen = self._journal_end
             try:
-                yield from self._laying(added)
-                if (yield from self._adopting(added, seen)):
+                yield from self._write_rows(added)
+                if (yield from self._install(added, seen)):
                     return
             finally:
                 with self._lock:
@@ -155,22 +155,22 @@ class BuiltColumns:
     def _journal_end(self) -> int:
         return self._journal_start + len(self._journal)
 
-    def _laying(self, added: Mapping[Key, Kept]) -> Iterator[None]:
+    def _write_rows(self, added: Mapping[Key, ColumnSource]) -> Iterator[None]:
         """Write every row as it is found, lot by lot, each record read once."""
-        reader = Reader(name for _, name in added)
+        reader = RecordReader(name for _, name in added)
         start = 0
         while start < len(self._records):
-            records = reader.lot(self._records[start : start + _LOT])
+            records = reader.read_batch(self._records[start : start + _BATCH_ROWS])
             for kept in added.values():
                 for at in range(0, len(records), kept.run):
-                    kept.lay(start + at, records[at : at + kept.run])
+                    kept.bind_rows(start + at, records[at : at + kept.run])
                     yield
             start += len(records)
         for kept in added.values():
-            kept.settle()
+            kept.sort_rows()
             yield
 
-    def _adopting(self, added: Mapping[Key, Kept], seen: int) -> Generator[None, None, bool]:
+    def _install(self, added: Mapping[Key, ColumnSource], seen: int) -> Generator[None, None, bool]:
         """Write anew what changed meanwhile, then let the columns serve; False when too much changed to know."""
         while True:
             with self._lock:
@@ -181,7 +181,7 @@ class BuiltColumns:
                     for key, kept in added.items():
                         self._write(kept, changed)
                         kept.seen = self._journal_end
-                        kept.renew_at = 2 * kept.column.wear + _SPARE
+                        kept.renew_at = 2 * kept.column.allocated_slots + _SPARE
                         self._columns[key] = kept
                     self._has_grown = True
                     return True
@@ -191,13 +191,13 @@ class BuiltColumns:
                     self._write(kept, changed[start : start + _FEW])
                     yield
 
-    def _catching_up(self, keys: Iterable[Key]) -> Iterator[None]:
+    def _apply_journal(self, keys: Iterable[Key]) -> Iterator[None]:
         """Bring columns that serve up to date, a few rows at a time."""
         for key in keys:
             while True:
                 with self._lock:
                     kept = self._columns.get(key)
-                    if kept is None or self._is_past(kept) or self._journal_end - kept.seen <= _FEW:
+                    if kept is None or self._needs_rebuild(kept) or self._journal_end - kept.seen <= _FEW:
                         break
                     start = kept.seen - self._journal_start
                     changed = self._journal[start : start + _FEW]
@@ -205,6 +205,6 @@ class BuiltColumns:
                     kept.seen += len(changed)
                 yield
 
-    def _write(self, kept: Kept, rows: Iterable[int]) -> None:
+    def _write(self, kept: ColumnSource, rows: Iterable[int]) -> None:
         for row in rows:
-            kept.write(row, loaded(self._records[row]))
+            kept.write_row(row, load_record(self._records[row]))

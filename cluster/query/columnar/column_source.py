@@ -8,7 +8,7 @@ from typing import Protocol
 from cluster.query.columnar.column import FieldColumn
 from cluster.query.columnar.geo import PointColumn
 from cluster.query.columnar.record_reader import Record
-from cluster.query.language.field_values import is_moment, is_text, locations_of, reader_of
+from cluster.query.language.field_values import build_field_reader, collect_locations, is_moment, is_text
 
 Key = tuple[str, str]
 "The kind of a column and the canonical name of its field."
@@ -16,7 +16,7 @@ Key = tuple[str, str]
 _RUN, _RUN_OF_TEXTS = 64, 32
 
 
-class Column(Protocol):
+class StoredColumn(Protocol):
     """What every kind of column has."""
 
     @property
@@ -25,7 +25,7 @@ class Column(Protocol):
         ...
 
     @property
-    def wear(self) -> int:
+    def allocated_slots(self) -> int:
         """Count places ever given out; those out of use stay until the column is made anew."""
         ...
 
@@ -34,7 +34,7 @@ class Column(Protocol):
         ...
 
 
-class Kept(Protocol):
+class ColumnSource(Protocol):
     """A column of one field, and how records are written into it: nothing but that field of them counts.
 
     Whoever lays it out beside a store that goes on changing writes every row once by `lay`, then those that changed
@@ -49,52 +49,52 @@ class Kept(Protocol):
     "How many records are laid out in well under a millisecond."
 
     @property
-    def column(self) -> Column:
+    def column(self) -> StoredColumn:
         """The column itself."""
         ...
 
-    def lay(self, start: int, records: Sequence[Record]) -> None:
+    def bind_rows(self, start: int, records: Sequence[Record]) -> None:
         """Write a run of rows that hold nothing yet."""
         ...
 
-    def settle(self) -> None:
+    def sort_rows(self) -> None:
         """Do what the first question would have to do, when all rows are laid out."""
         ...
 
-    def write(self, row: int, record: Record) -> None:
+    def write_row(self, row: int, record: Record) -> None:
         """Write a row anew."""
         ...
 
 
-Make = Callable[[str], Kept]
+ColumnSourceFactory = Callable[[str], ColumnSource]
 
 
-class KeptField:
+class FieldSource:
     """Values of a field."""
 
     def __init__(self, name: str) -> None:
         self.column = FieldColumn(words=is_text(name))
         self.seen = self.renew_at = 0
         self.run = _RUN_OF_TEXTS if is_text(name) else _RUN
-        self._read = reader_of(name)
+        self._read = build_field_reader(name)
         self._moments = is_moment(name)
 
-    def lay(self, start: int, records: Sequence[Record]) -> None:
+    def bind_rows(self, start: int, records: Sequence[Record]) -> None:
         """Write a run of rows that hold nothing yet."""
         read = self._read
-        self.column.lay(start, [read(record) for record in records])
+        self.column.bind_rows(start, [read(record) for record in records])
         self.column.read_texts(moments=self._moments)
 
-    def settle(self) -> None:
+    def sort_rows(self) -> None:
         """Sort what rows hold beside their first values."""
-        self.column.settle()
+        self.column.sort_rows()
 
-    def write(self, row: int, record: Record) -> None:
+    def write_row(self, row: int, record: Record) -> None:
         """Write a row anew."""
         self.column.set(row, *self._read(record))
 
 
-class KeptPoints:
+class PointSource:
     """Points under a field."""
 
     def __init__(self, name: str) -> None:
@@ -103,14 +103,14 @@ class KeptPoints:
         self.run = _RUN
         self._name = name
 
-    def lay(self, start: int, records: Sequence[Record]) -> None:
+    def bind_rows(self, start: int, records: Sequence[Record]) -> None:
         """Write a run of rows that hold nothing yet."""
-        self.column.lay(start, [locations_of(record, self._name) for record in records])
+        self.column.bind_rows(start, [collect_locations(record, self._name) for record in records])
 
-    def settle(self) -> None:
+    def sort_rows(self) -> None:
         """Sort the points."""
-        self.column.settle()
+        self.column.sort_rows()
 
-    def write(self, row: int, record: Record) -> None:
+    def write_row(self, row: int, record: Record) -> None:
         """Write a row anew."""
-        self.column.set(row, locations_of(record, self._name))
+        self.column.set(row, collect_locations(record, self._name))

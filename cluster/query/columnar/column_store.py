@@ -11,7 +11,7 @@ A field that no record ever had costs nothing, however many filters name it.
 
 A column may be built beside the store, while others ask and change it (`preparing`): every row is written as it is
 found, then the rows that the journal names since the beginning are written anew, until none is left. With
-`limit` a question that would have to read more records than that is refused instead of answered (`Unready`).
+`limit` a question that would have to read more records than that is refused instead of answered (`ColumnsNotReady`).
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from cluster.query.columnar.arrays import Growing
-from cluster.query.columnar.column import FieldColumn, Pairs
-from cluster.query.columnar.column_cache import BuiltColumns
-from cluster.query.columnar.column_source import KeptField, KeptPoints, Key, Make
+from cluster.query.columnar.arrays import GrowingArray
+from cluster.query.columnar.column import FieldColumn, RowValuePairs
+from cluster.query.columnar.column_cache import ColumnCache
+from cluster.query.columnar.column_source import ColumnSourceFactory, FieldSource, Key, PointSource
 from cluster.query.columnar.compile import Mask, compile_filter
 from cluster.query.columnar.geo import PointColumn
-from cluster.query.columnar.record_reader import Record, loaded
+from cluster.query.columnar.record_reader import Record, load_record
 from cluster.query.language.field_names import FieldNames, fields_of
-from cluster.query.language.field_values import DEFAULTED, canonical, is_moment, paths_of
+from cluster.query.language.field_values import DEFAULTED, canonical, is_moment, list_paths
 from cluster.query.language.tree import Node
 
 _FIELD, _POINTS = "field", "points"
@@ -55,18 +55,18 @@ class ColumnStore:
         *,
         column_bytes: int = 1 << 29,
         mask_bytes: int = 1 << 25,
-        kinds: Mapping[str, Make] | None = None,
+        kinds: Mapping[str, ColumnSourceFactory] | None = None,
     ) -> None:
         self._records: list[Record | bytes | None] = []
-        self._live = Growing(np.bool_, False)
+        self._live = GrowingArray(np.bool_, False)
         self._known: set[str] = set(DEFAULTED)
         self.fields = FieldNames(self._known)
         self._masks: OrderedDict[Node, Mask] = OrderedDict()
         self._mask_bytes = mask_bytes
         self._lock = RLock()
         self._version = 0
-        makers: dict[str, Make] = {_FIELD: KeptField, _POINTS: KeptPoints, **(kinds or {})}
-        self._columns = BuiltColumns(self._records, self._lock, makers, column_bytes)
+        makers: dict[str, ColumnSourceFactory] = {_FIELD: FieldSource, _POINTS: PointSource, **(kinds or {})}
+        self._columns = ColumnCache(self._records, self._lock, makers, column_bytes)
 
     def __len__(self) -> int:
         return len(self._records)
@@ -89,7 +89,7 @@ class ColumnStore:
             self._records.append(None)
             self._live.extend_to(row + 1)
             if record is None:
-                self._changed(row)
+                self._record_change(row)
             else:
                 self._put(row, record)
             return row
@@ -105,21 +105,21 @@ class ColumnStore:
             if self._records[row] is not None:
                 self._records[row] = None
                 self._live.set(row, False)
-                self._changed(row)
+                self._record_change(row)
 
     def record(self, row: int) -> Record | None:
         """Return the record of a row; None when it was removed."""
         kept = self._records[row]
-        return None if kept is None else loaded(kept)
+        return None if kept is None else load_record(kept)
 
-    def written(self, row: int) -> str:
+    def record_json(self, row: int) -> str:
         """Return the record of a row as JSON; empty when it was removed."""
         kept = self._records[row]
         if kept is None:
             return ""
         return (kept if isinstance(kept, bytes) else orjson.dumps(kept)).decode()
 
-    def every(self) -> Mask:
+    def live_rows(self) -> Mask:
         """Return a fresh mask of the rows that have a record."""
         with self._lock:
             return self._live.filled.copy()
@@ -186,11 +186,11 @@ class ColumnStore:
             self._columns.trim()
             return found
 
-    def pairs(self, field: str, rows: Mask) -> Pairs:
+    def pairs(self, field: str, rows: Mask) -> RowValuePairs:
         """List what marked rows hold under a field that is no text field."""
         with self._lock:
             column = self.column(field)
-            found = Pairs.none() if column is None else column.pairs(rows)
+            found = RowValuePairs.none() if column is None else column.pairs(rows)
             self._columns.trim()
             return found
 
@@ -208,7 +208,7 @@ class ColumnStore:
             if mask is not None:
                 self._masks.move_to_end(node)
                 return mask
-            self._columns.need(self._known_of(keys_of(node)))
+            self._columns.ensure_built(self._existing_keys(column_keys_of_filter(node)))
             mask = compile_filter(node, self)
             mask.flags.writeable = False
             self._masks[node] = mask
@@ -217,37 +217,37 @@ class ColumnStore:
             self._columns.trim()
             return mask
 
-    def are_ready(self, keys: Iterable[Key]) -> bool:
+    def has_columns(self, keys: Iterable[Key]) -> bool:
         """Are columns built and nearly up to date, so that asking them costs no pass over the records?"""
         with self._lock:
-            return self._columns.are_built(self._known_of(keys))
+            return self._columns.has_columns(self._existing_keys(keys))
 
-    def warm(self, fields: Iterable[str]) -> None:
+    def build_columns(self, fields: Iterable[str]) -> None:
         """Build the columns of these fields in one pass over the records, before they are asked for."""
         with self._lock:
-            self._columns.need(self._known_of((_FIELD, field) for field in fields))
+            self._columns.ensure_built(self._existing_keys((_FIELD, field) for field in fields))
 
-    def preparing(self, keys: Iterable[Key]) -> Iterator[None]:
-        """Build columns and bring them up to date in small steps, beside questions and changes: see `BuiltColumns`."""
-        return self._columns.preparing(self._known_of(keys))
+    def build_in_steps(self, keys: Iterable[Key]) -> Iterator[None]:
+        """Build columns and bring them up to date in small steps, beside questions and changes: see `ColumnCache`."""
+        return self._columns.build_in_steps(self._existing_keys(keys))
 
-    def missing(self, keys: Iterable[Key]) -> list[Key]:
+    def find_missing(self, keys: Iterable[Key]) -> list[Key]:
         """Choose the columns that are not there; those that only lag behind are."""
         with self._lock:
-            return self._columns.missing(self._known_of(keys))
+            return self._columns.find_missing(self._existing_keys(keys))
 
     @property
-    def kept(self) -> list[Key]:
+    def column_keys(self) -> list[Key]:
         """Name the columns there are."""
         with self._lock:
             return self._columns.keys
 
-    def limit(self, most_at_once: int) -> None:
-        """Refuse questions from now on that would have to read more records than this (`Unready`)."""
+    def limit_reads(self, most_at_once: int) -> None:
+        """Refuse questions from now on that would have to read more records than this (`ColumnsNotReady`)."""
         self._columns.most_at_once = most_at_once
 
     @contextmanager
-    def at_any_cost(self) -> Iterator[None]:
+    def build_missing_columns(self) -> Iterator[None]:
         """Answer questions meanwhile, however many records have to be read."""
         with self._lock:
             most, self._columns.most_at_once = self._columns.most_at_once, None
@@ -259,17 +259,17 @@ class ColumnStore:
     # --- changes --------------------------------------------------------------------------------------------
 
     def _put(self, row: int, record: Record | bytes) -> None:
-        self._known.update(paths_of(loaded(record)))
+        self._known.update(list_paths(load_record(record)))
         self._records[row] = record
         self._live.set(row, True)
-        self._changed(row)
+        self._record_change(row)
 
-    def _changed(self, row: int) -> None:
+    def _record_change(self, row: int) -> None:
         self._version += 1
         self._masks.clear()
-        self._columns.changed(row)
+        self._columns.record_change(row)
 
-    def _known_of(self, keys: Iterable[Key]) -> list[Key]:
+    def _existing_keys(self, keys: Iterable[Key]) -> list[Key]:
         """Name the columns that have something to hold; of what the owner makes only the owner knows."""
         named = dict.fromkeys((kind, canonical(field)) for kind, field in keys)
         return [key for key in named if key[1] in self._known or key[0] not in (_FIELD, _POINTS)]
@@ -279,6 +279,6 @@ class ColumnStore:
         return points
 
 
-def keys_of(node: Node) -> list[Key]:
+def column_keys_of_filter(node: Node) -> list[Key]:
     """Name the columns that a filter asks."""
     return [(_FIELD, name) for name in fields_of(node)]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.query.columnar.arrays import Growing
+from cluster.query.columnar.arrays import GrowingArray
 from cluster.query.language.automaton import Automaton
 from cluster.query.language.scalars import Bounds, Measure, moment_of, number_of
 
@@ -25,7 +25,7 @@ _FEW = 256
 _WIDEST = 1 << 18
 
 
-class Vocabulary:
+class TextDictionary:
     """Texts by number and numbers by text."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Vocabulary:
         """Read the texts that are new as numbers or moments, and lay them out for patterns, before anybody asks."""
         (self._moments if moments else self._numbers).of(self._texts)
         if len(self._texts) - len(self._blocks) * _BLOCK >= _BLOCK:
-            self._lay_out()
+            self._build_blocks()
 
     def between(self, bounds: Bounds) -> Chosen | None:
         """Choose the texts between two ends; None when there are none of that measure at all.
@@ -103,7 +103,7 @@ class Vocabulary:
             one table look-up per character; 100,000 texts of 20 characters 2 to 4 ms
         """
         chosen = np.zeros(len(self._texts) + 1, dtype=np.bool_)
-        self._lay_out()
+        self._build_blocks()
         at = 0
         for block in (*self._blocks, self._rest):
             chosen[at : at + len(block)] = block.run(pattern)
@@ -111,7 +111,7 @@ class Vocabulary:
         chosen[at:-1] = [pattern.accepts(text) for text in self._texts[at:]]
         return chosen
 
-    def _lay_out(self) -> None:
+    def _build_blocks(self) -> None:
         """Keep full blocks for good, and one for the rest that is renewed when it lags behind."""
         full = len(self._blocks) * _BLOCK
         while full + _BLOCK <= len(self._texts):
@@ -169,7 +169,7 @@ class _Derived:
 
     def __init__(self, read: Callable[[str], float | None]) -> None:
         self._read = read
-        self._values = Growing(np.float64, np.nan)
+        self._values = GrowingArray(np.float64, np.nan)
         self.any = False
 
     def of(self, texts: list[str]) -> NDArray[np.float64]:
@@ -214,7 +214,7 @@ class _Block:
 
     def run(self, pattern: Automaton) -> NDArray[np.bool_]:
         """Decide every text of the block."""
-        accepting, settled = pattern.verdicts()
+        accepting, settled = pattern.final_states()
         kinds = pattern.kinds(self._alphabet)
         table = pattern.table()
         direct = len(table) * len(kinds) <= _WIDEST

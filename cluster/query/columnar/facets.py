@@ -10,14 +10,14 @@ from typing import Any
 from cluster.errors import FilterSyntax, NotFound, messages
 from cluster.query.columnar.compile import matches
 from cluster.query.language.automaton import Automaton
-from cluster.query.language.field_values import canonical, carries, leaves_of
+from cluster.query.language.field_values import canonical, collect_scalars, has_value
 from cluster.query.language.patterns import regex
 from cluster.query.language.scalars import Scalar
 from cluster.query.language.tree import Node
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
+class FieldAggregate:
     """Values of a field with how many records hold each, the most frequent first."""
 
     total: int
@@ -32,7 +32,7 @@ def aggregate(
     include: str | None = None,
     exclude: str | None = None,
     fq: Node | None = None,
-) -> Aggregate:
+) -> FieldAggregate:
     """Count the values of a field over the records that a filter lets through.
 
     A record counts once for each different value it holds; of a category path that is each level. `include` and
@@ -48,18 +48,18 @@ def aggregate(
     known, total = False, 0
     counts: Counter[tuple[bool, Scalar]] = Counter()
     for record in records:
-        if not carries(record, name):
+        if not has_value(record, name):
             continue
         known = True
         if fq is None or matches(fq, record):
             total += 1
-            counts.update({(isinstance(leaf, bool), leaf) for leaf in leaves_of(record, name)})
+            counts.update({(isinstance(leaf, bool), leaf) for leaf in collect_scalars(record, name)})
     if not known:
         raise NotFound(messages.FIELD_NOT_FOUND)
     texts = {key: _text(key[1]) for key in counts}
     chosen = [key for key, text in texts.items() if _is_chosen(text, wanted, barred)]
     chosen.sort(key=lambda key: (-counts[key], texts[key]))
-    return Aggregate(total, [(key[1], counts[key]) for key in chosen[: max(size, 0)]])
+    return FieldAggregate(total, [(key[1], counts[key]) for key in chosen[: max(size, 0)]])
 
 
 def _pattern(parameter: str, text: str | None) -> Automaton | None:

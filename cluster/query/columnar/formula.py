@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from cluster.query.language.syntax_errors import mistake, shown
+from cluster.query.language.syntax_errors import quote_text, syntax_error
 
 Values = npt.NDArray[np.float64]
 "float64 [n], NaN where a row has no value"
@@ -97,7 +97,7 @@ def parse_formula(text: str) -> Formula:
         FilterSyntax: facts `kind` and `position`; a message that says what was expected
     """
     if len(text) > MOST_CHARACTERS:
-        raise mistake("too_long", MOST_CHARACTERS, f"a formula has at most {MOST_CHARACTERS} characters")
+        raise syntax_error("too_long", MOST_CHARACTERS, f"a formula has at most {MOST_CHARACTERS} characters")
     return _Parser(text).parse()
 
 
@@ -116,10 +116,12 @@ class _Parser:
 
     def parse(self) -> Formula:
         if not self._kind:
-            raise mistake("empty", 0, "the formula is empty")
+            raise syntax_error("empty", 0, "the formula is empty")
         step = self._sum()
         if self._kind:
-            raise mistake("token", self._start, f"expected an operator instead of {shown(self._word)}")
+            raise syntax_error(
+                "token", self._start, f"expected an operator instead of {quote_text(self._word)}"
+            )
         return Formula(self._text, tuple(self._fields), self._dear, step)
 
     def _next(self) -> None:
@@ -128,7 +130,7 @@ class _Parser:
             rest = self._text[self._at :].strip()
             if rest:
                 position = self._text.index(rest, self._at)
-                raise mistake("character", position, f"{shown(rest[0])} means nothing in a formula")
+                raise syntax_error("character", position, f"{quote_text(rest[0])} means nothing in a formula")
             self._kind, self._word, self._start = "", "", len(self._text)
             return
         kind = match.lastindex or 0
@@ -137,7 +139,7 @@ class _Parser:
         self._parts += 1
         self._dear += self._word in _DEAR
         if self._parts > MOST_PARTS:
-            raise mistake("too_many", self._start, f"a formula has at most {MOST_PARTS} parts")
+            raise syntax_error("too_many", self._start, f"a formula has at most {MOST_PARTS} parts")
 
     def _takes(self, *signs: str) -> str:
         if self._kind == "sign" and self._word in signs:
@@ -148,13 +150,13 @@ class _Parser:
 
     def _expect(self, sign: str) -> None:
         if not self._takes(sign):
-            found = shown(self._word) if self._kind else "the end"
-            raise mistake("token", self._start, f"expected {sign!r} instead of {found}")
+            found = quote_text(self._word) if self._kind else "the end"
+            raise syntax_error("token", self._start, f"expected {sign!r} instead of {found}")
 
     def _deeper(self) -> None:
         self._depth += 1
         if self._depth > DEEPEST:
-            raise mistake("too_deep", self._start, f"a formula is at most {DEEPEST} levels deep")
+            raise syntax_error("too_deep", self._start, f"a formula is at most {DEEPEST} levels deep")
 
     def _sum(self) -> _Step:
         left = self._product()
@@ -197,7 +199,7 @@ class _Parser:
             if self._kind == "sign" and self._word == "(":
                 return self._call(token, start)
             if token in FUNCTIONS:
-                raise mistake("token", start, f"{token} is a function; write {token}(...)")
+                raise syntax_error("token", start, f"{token} is a function; write {token}(...)")
             self._fields[token] = None
             return lambda fields, count: fields[token]
         if self._takes("("):
@@ -206,18 +208,18 @@ class _Parser:
             self._depth -= 1
             self._expect(")")
             return inner
-        raise mistake(
+        raise syntax_error(
             "token",
             start,
-            f"expected a number, a field or '(' instead of {shown(token) if kind else 'the end'}",
+            f"expected a number, a field or '(' instead of {quote_text(token) if kind else 'the end'}",
         )
 
     def _call(self, name: str, start: int) -> _Step:
         if name not in FUNCTIONS:
-            raise mistake(
+            raise syntax_error(
                 "function",
                 start,
-                f"there is no function {shown(name)}; there are {', '.join(sorted(FUNCTIONS))}",
+                f"there is no function {quote_text(name)}; there are {', '.join(sorted(FUNCTIONS))}",
             )
         self._expect("(")
         self._deeper()
@@ -228,7 +230,7 @@ class _Parser:
         self._expect(")")
         wanted = 1 if name in _ONE else 2
         if len(given) != wanted and not (name in _MANY and len(given) >= 2):
-            raise mistake(
+            raise syntax_error(
                 "arguments", start, f"{name} takes {wanted} value{'s' * (wanted > 1)}, not {len(given)}"
             )
         if name in _ONE:

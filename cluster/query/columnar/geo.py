@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.query.columnar.postings import Postings
-from cluster.query.language.field_values import locations_of
+from cluster.query.columnar.postings import RowPostings
+from cluster.query.language.field_values import collect_locations
 
 EARTH_RADIUS_KM = 6371.0088
 "Mean radius (IUGG)."
@@ -46,7 +46,7 @@ def distance_km(lat: float, lon: float, other_lat: float, other_lon: float) -> f
 
 def is_within(record: Mapping[str, Any], field: str, lat: float, lon: float, radius_km: float) -> bool:
     """Tell whether any point of a record lies in the circle; a record without points never does."""
-    return any(distance_km(lat, lon, *point) <= radius_km for point in locations_of(record, field))
+    return any(distance_km(lat, lon, *point) <= radius_km for point in collect_locations(record, field))
 
 
 class PointColumn:
@@ -60,7 +60,7 @@ class PointColumn:
         self._size = 0
         self._vectors: NDArray[np.float64] = np.empty((64, 3))
         self._count = 0
-        self._postings = Postings()
+        self._postings = RowPostings()
         self._held: dict[int, int | tuple[int, ...]] = {}
         "Places of each row; nearly always there is one."
         self._free: list[int] = []
@@ -71,7 +71,7 @@ class PointColumn:
         return self._vectors.nbytes + self._postings.nbytes + 100 * len(self._held)
 
     @property
-    def wear(self) -> int:
+    def allocated_slots(self) -> int:
         """Count places ever given out."""
         return self._count
 
@@ -93,7 +93,7 @@ class PointColumn:
         self._postings.put(row, places)
         self.grow(row + 1)
 
-    def lay(self, start: int, held: Sequence[Collection[tuple[float, float]]]) -> None:
+    def bind_rows(self, start: int, held: Sequence[Collection[tuple[float, float]]]) -> None:
         """Write a run of rows that hold nothing yet."""
         rows = [start + at for at, points in enumerate(held) if points]
         counts = [len(points) for points in held if points]
@@ -107,12 +107,12 @@ class PointColumn:
         for row, count in zip(rows, counts, strict=True):
             self._held[row] = at if count == 1 else tuple(range(at, at + count))
             at += count
-        self._postings.lay(rows, counts, range(first, self._count))
+        self._postings.bind_rows(rows, counts, range(first, self._count))
         self.grow(start + len(held))
 
-    def settle(self) -> None:
+    def sort_rows(self) -> None:
         """Put what was written in order, before anybody asks."""
-        self._postings.settle()
+        self._postings.sort_rows()
 
     def _placed(self, lat: float, lon: float) -> int:
         if self._free:

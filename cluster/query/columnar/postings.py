@@ -17,13 +17,13 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.query.columnar.arrays import Growing
+from cluster.query.columnar.arrays import GrowingArray
 
 _TAIL = 1_024
 _MANY = 4_096
 
 
-def stable_order(codes: NDArray[np.int32]) -> NDArray[np.intp]:
+def sort_order(codes: NDArray[np.int32]) -> NDArray[np.intp]:
     """Sort small numbers, 0 or above, keeping the order of equal ones.
 
     Cost:
@@ -34,12 +34,12 @@ def stable_order(codes: NDArray[np.int32]) -> NDArray[np.intp]:
     return np.argsort(codes.astype(np.uint16) if narrow else codes, kind="stable")
 
 
-class Postings:
+class RowPostings:
     """Rows by code."""
 
     def __init__(self) -> None:
-        self._slot_of_row = Growing(np.int32, -1)
-        self._row_of_slot = Growing(np.int32, -1)
+        self._slot_of_row = GrowingArray(np.int32, -1)
+        self._row_of_slot = GrowingArray(np.int32, -1)
         self._sorted_slots: NDArray[np.int32] = np.empty(0, dtype=np.int32)
         self._sorted_codes: NDArray[np.int32] = np.empty(0, dtype=np.int32)
         self._starts: NDArray[np.intp] = np.empty(0, dtype=np.intp)
@@ -76,7 +76,7 @@ class Postings:
             self._tail_codes.extend(codes)
             self._tail = None
 
-    def lay(self, rows: Sequence[int], counts: Sequence[int], codes: Sequence[int]) -> None:
+    def bind_rows(self, rows: Sequence[int], counts: Sequence[int], codes: Sequence[int]) -> None:
         """Write many rows that hold nothing yet: `codes` one row after the other, `counts` of them each."""
         if not rows:
             return
@@ -89,9 +89,9 @@ class Postings:
         self._tail_codes.extend(codes)
         self._tail = None
 
-    def settle(self) -> None:
+    def sort_rows(self) -> None:
         """Sort what was written, before anybody asks."""
-        self._settle()
+        self._sort_tail()
 
     def mark(self, code: int, mask: NDArray[np.bool_]) -> None:
         """Set the rows that hold a code.
@@ -99,7 +99,7 @@ class Postings:
         Shapes:
             mask bool [rows + 1]; the last element is scratch
         """
-        slots, codes = self._settle()
+        slots, codes = self._sort_tail()
         rows = self._row_of_slot.filled
         if code + 1 < len(self._starts):
             mask[rows[self._sorted_slots[self._starts[code] : self._starts[code + 1]]]] = True
@@ -112,7 +112,7 @@ class Postings:
         Shapes:
             chosen bool [codes or more]; mask bool [rows + 1], the last element is scratch
         """
-        slots, codes = self._settle()
+        slots, codes = self._sort_tail()
         rows = self._row_of_slot.filled
         starts = self._starts
         known = np.flatnonzero(chosen[: max(len(starts) - 1, 0)])
@@ -130,7 +130,7 @@ class Postings:
         Shapes:
             rows bool [n]; rows it does not reach are not marked
         """
-        slots, codes = self._settle()
+        slots, codes = self._sort_tail()
         slots = np.concatenate((self._sorted_slots, slots))
         codes = np.concatenate((self._sorted_codes, codes))
         held = self._row_of_slot.filled[slots]
@@ -138,7 +138,7 @@ class Postings:
         wanted = marked[np.where((held >= 0) & (held < len(rows)), held, len(rows))]
         return held[wanted].astype(np.int64), codes[wanted].astype(np.int64)
 
-    def _settle(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    def _sort_tail(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Sort the tail in when it has grown long; return what is left of it."""
         if len(self._tail_slots) > max(_TAIL, len(self._sorted_slots) // 8):
             slots = np.concatenate((self._sorted_slots, np.frombuffer(self._tail_slots, dtype=np.int32)))
@@ -147,7 +147,7 @@ class Postings:
             alive = rows[slots] >= 0
             self._free = np.flatnonzero(rows < 0).tolist()
             slots, codes = slots[alive], codes[alive]
-            order = stable_order(codes)
+            order = sort_order(codes)
             self._sorted_slots, self._sorted_codes = slots[order], codes[order]
             last = int(self._sorted_codes[-1]) if len(order) else -1
             self._starts = np.searchsorted(self._sorted_codes, np.arange(last + 2, dtype=np.int32))

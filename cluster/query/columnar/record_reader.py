@@ -16,7 +16,7 @@ Record = Mapping[str, Any]
 NOTHING: Record = {}
 
 
-class Reader:
+class RecordReader:
     """Reads records as far as some fields, by their canonical names, need it.
 
     What is read of a record holds the same under these fields as the whole record does.
@@ -33,17 +33,17 @@ class Reader:
         many: Any = list
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(many[part])
 
-    def lot(self, packed: Sequence[Record | bytes | None]) -> Sequence[Record]:
+    def read_batch(self, packed: Sequence[Record | bytes | None]) -> Sequence[Record]:
         """Read some records, as objects or as JSON; a missing one holds nothing."""
         written = [one if type(one) is bytes else b"{}" for one in packed]
         read: list[Record] = self._decoder.decode(b"[" + b",".join(written) + b"]")
         for at, one in enumerate(packed):
             if one is not None and type(one) is not bytes:
-                read[at] = loaded(one)
+                read[at] = load_record(one)
         return read
 
 
-def loaded(record: Record | bytes | None) -> Record:
+def load_record(record: Record | bytes | None) -> Record:
     """Read a whole record."""
     if isinstance(record, bytes):
         whole: Record = orjson.loads(record)

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.query.columnar.column import Pairs
+from cluster.query.columnar.column import RowValuePairs
 from cluster.query.columnar.compile import Mask
-from cluster.query.columnar.dictionary import Vocabulary
+from cluster.query.columnar.dictionary import TextDictionary
 from cluster.query.language.automaton import Automaton
 from cluster.query.language.scalars import Scalar
 
@@ -25,39 +25,41 @@ Units = NDArray[np.int64]
 
 _EXACT = 1 << 53
 
-Counted = list[tuple[Scalar, int]]
-Places = NDArray[np.int64]
+CountedValues = list[tuple[Scalar, int]]
+ValueIndexes = NDArray[np.int64]
 "Which of the values of a tally, int64 [k]"
 
 
-class Tally:
+class ValueCounts:
     """How many units hold each value of one field: texts first, then numbers, then booleans."""
 
-    def __init__(self, pairs: Pairs, units: Units | None) -> None:
+    def __init__(self, pairs: RowValuePairs, units: Units | None) -> None:
         """Count; `units` is None when every row is one of its own.
 
         Cost:
             100,000 rows with two values each: 10 ms
         """
         self._names = pairs.names
-        self._codes, text_counts = _counted(*pairs.texts, units)
+        self._codes, text_counts = _count_codes(*pairs.texts, units)
         rows, numbers = pairs.numbers
         values, places = np.unique(numbers, return_inverse=True)
-        codes, number_counts = _counted(rows, places, units)
-        self._others: list[Scalar] = [plain(float(value)) for value in values[codes].tolist()]
+        codes, number_counts = _count_codes(rows, places, units)
+        self._others: list[Scalar] = [scalar_from_float(float(value)) for value in values[codes].tolist()]
         flags = [(flag, those) for flag, those in ((True, pairs.true), (False, pairs.false)) if len(those)]
         self._others += [flag for flag, _ in flags]
         flag_counts = [count_units(those, units) for _, those in flags]
         self._counts = np.concatenate((text_counts, number_counts, np.array(flag_counts, np.int64)))
-        self._other_names: Vocabulary | None = None
-        self._order: Places | None = None
+        self._other_names: TextDictionary | None = None
+        self._order: ValueIndexes | None = None
         self._asked = False
 
     def __len__(self) -> int:
         """Count different values."""
         return len(self._counts)
 
-    def first(self, size: int, include: Automaton | None = None, exclude: Automaton | None = None) -> Counted:
+    def most_frequent(
+        self, size: int, include: Automaton | None = None, exclude: Automaton | None = None
+    ) -> CountedValues:
         """List the most frequent values, equal counts by their texts.
 
         Cost:
@@ -69,7 +71,7 @@ class Tally:
             # several facets of one field: what is in order once need not be put in order again
             self._order = np.array(sorted(range(len(self)), key=self._rank), np.int64)
         self._asked = True
-        kept = self._kept(include, exclude)
+        kept = self._selected(include, exclude)
         if self._order is None:
             chosen = heapq.nsmallest(size, np.flatnonzero(kept).tolist(), key=self._rank)
         else:
@@ -81,9 +83,9 @@ class Tally:
         return self._names.text(int(self._codes[at])) if at < texts else self._others[at - texts]
 
     def _rank(self, at: int) -> tuple[int, str]:
-        return -int(self._counts[at]), shown(self._value(at))
+        return -int(self._counts[at]), text_from_scalar(self._value(at))
 
-    def _kept(self, include: Automaton | None, exclude: Automaton | None) -> Mask:
+    def _selected(self, include: Automaton | None, exclude: Automaton | None) -> Mask:
         """Mark the values that the patterns let through, decided all at once."""
         kept = np.ones(len(self), np.bool_)
         if include is not None:
@@ -94,26 +96,26 @@ class Tally:
 
     def _like(self, pattern: Automaton) -> Mask:
         if self._other_names is None:
-            self._other_names = Vocabulary()
+            self._other_names = TextDictionary()
             for value in self._others:
-                self._other_names.add(shown(value))
+                self._other_names.add(text_from_scalar(value))
         return np.concatenate((self._names.like(pattern)[self._codes], self._other_names.like(pattern)[:-1]))
 
 
-def shown(value: Scalar) -> str:
+def text_from_scalar(value: Scalar) -> str:
     """Write a value as a pattern sees it."""
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
 def count_values(
-    pairs: Pairs,
+    pairs: RowValuePairs,
     units: Units | None,
     size: int,
     include: Automaton | None = None,
     exclude: Automaton | None = None,
-) -> Counted:
+) -> CountedValues:
     """Count the values of rows and list the most frequent first."""
-    return Tally(pairs, units).first(size, include, exclude)
+    return ValueCounts(pairs, units).most_frequent(size, include, exclude)
 
 
 def count_rows(mask: Mask, units: Units | None) -> int:
@@ -135,12 +137,12 @@ def count_different(codes: NDArray[np.integer[Any]]) -> int:
     return int(np.count_nonzero(seen))
 
 
-def plain(number: float) -> int | float:
+def scalar_from_float(number: float) -> int | float:
     """Write a whole number as one, as long as a double tells it from its neighbours."""
     return int(number) if number.is_integer() and abs(number) < _EXACT else number
 
 
-def _counted(
+def _count_codes(
     rows: NDArray[np.int64], codes: NDArray[np.integer[Any]], units: Units | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Count each code once per unit: the codes that occur, and how often."""

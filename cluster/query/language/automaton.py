@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from cluster.errors import FilterSyntax
 from cluster.query.language.limits import MAX_EFFORT, MAX_POSITIONS, MAX_STATES
-from cluster.query.language.syntax_errors import mistake
+from cluster.query.language.syntax_errors import syntax_error
 
 LAST_CHARACTER = 0x10FFFF
 
@@ -30,7 +30,7 @@ Ranges = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Chars:
+class CharSet:
     """One character of a set."""
 
     ranges: Ranges
@@ -44,7 +44,7 @@ class Sequence:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Alternation:
     """One of several."""
 
     options: tuple[Pattern, ...]
@@ -59,10 +59,10 @@ class Repeat:
     most: int | None
 
 
-Pattern: TypeAlias = Chars | Sequence | Choice | Repeat
+Pattern: TypeAlias = CharSet | Sequence | Alternation | Repeat
 
 
-class Effort:
+class StepBudget:
     """Steps left for building automata; shared by all patterns of one filter."""
 
     def __init__(self, steps: int = MAX_EFFORT) -> None:
@@ -132,12 +132,12 @@ class Automaton:
         """
         return np.asarray(self._table, dtype=np.int32)
 
-    def verdicts(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def final_states(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return for every state whether it accepts and whether no further character changes it."""
         return np.asarray(self._accepting), np.asarray(self._settled)
 
 
-def build(pattern: Pattern, effort: Effort) -> Automaton:
+def build_automaton(pattern: Pattern, effort: StepBudget) -> Automaton:
     """Make the automaton of a pattern.
 
     Errors:
@@ -168,13 +168,13 @@ def build(pattern: Pattern, effort: Effort) -> Automaton:
 
 
 def _too_complex(why: str) -> FilterSyntax:
-    return mistake("pattern", 0, f"this pattern is too complex: {why}")
+    return syntax_error("pattern", 0, f"this pattern is too complex: {why}")
 
 
 class _Form:
     """Positions of a pattern and which may follow which, as bit sets."""
 
-    def __init__(self, effort: Effort) -> None:
+    def __init__(self, effort: StepBudget) -> None:
         self.sets: list[Ranges] = []
         self._follow: list[int] = []
         self._effort = effort
@@ -198,7 +198,7 @@ class _Form:
     def add(self, pattern: Pattern) -> tuple[bool, int, int]:
         """Add a part; return whether it may be empty, and its first and last positions."""
         self._effort.spend(1)
-        if isinstance(pattern, Chars):
+        if isinstance(pattern, CharSet):
             if len(self.sets) == MAX_POSITIONS:
                 raise _too_complex(f"it is longer than {MAX_POSITIONS} characters when written out")
             bit = 1 << len(self.sets)
@@ -207,7 +207,7 @@ class _Form:
             return False, bit, bit
         if isinstance(pattern, Sequence):
             return self._sequence(list(pattern.parts))
-        if isinstance(pattern, Choice):
+        if isinstance(pattern, Alternation):
             added = [self.add(option) for option in pattern.options]
             return any(part[0] for part in added), _union(added, 1), _union(added, 2)
         return self._repeat(pattern)
@@ -257,7 +257,7 @@ def _union(added: list[tuple[bool, int, int]], which: int) -> int:
 
 
 def _has_positions(pattern: Pattern) -> bool:
-    if isinstance(pattern, Chars):
+    if isinstance(pattern, CharSet):
         return True
     if isinstance(pattern, Repeat):
         return pattern.most != 0 and _has_positions(pattern.part)
@@ -265,7 +265,7 @@ def _has_positions(pattern: Pattern) -> bool:
     return any(_has_positions(part) for part in parts)
 
 
-def _classify(sets: list[Ranges], effort: Effort) -> tuple[list[int], list[int], list[int]]:
+def _classify(sets: list[Ranges], effort: StepBudget) -> tuple[list[int], list[int], list[int]]:
     """Cut the code points where any set begins or ends, and join the pieces that no set tells apart.
 
     Returns the first code point of each piece, the class of each piece, and per class the positions that take it.

@@ -29,7 +29,7 @@ _COMPARED: Mapping[str, Callable[[str, str], bool]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class RuleEffect:
     """One thing a rule does to the products that match."""
 
     action: Action
@@ -39,17 +39,17 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadyRule:
+class CompiledRule:
     """A rule with its filters parsed."""
 
     rule: BoostRule
-    effects: tuple[Effect, ...]
+    effects: tuple[RuleEffect, ...]
     overlaps: tuple[frozenset[Node], ...]
     "Clauses of each `filter_query`."
-    asked: tuple[Automaton, ...] = ()
+    query_patterns: tuple[Automaton, ...] = ()
     "With `query_option` regex: the patterns of `query` and `queries`."
 
-    def hears(self, text: str) -> bool:
+    def matches_query(self, text: str) -> bool:
         """Tell whether a search text is one that the rule waits for; case and blanks around it don't matter.
 
         With `not_contain` and `is_not` none of its texts may be the one.
@@ -57,33 +57,33 @@ class ReadyRule:
         rule = self.rule
         sought = fold(text).strip()
         if rule.query_option == "regex":
-            return any(pattern.accepts(sought) for pattern in self.asked)
+            return any(pattern.accepts(sought) for pattern in self.query_patterns)
         compare = _COMPARED[rule.query_option]
-        found = any(compare(sought, fold(one).strip()) for one in rule.asked)
+        found = any(compare(sought, fold(one).strip()) for one in rule.search_texts)
         return not found if rule.query_option in _NEGATED else found
 
 
-def ready(rule: BoostRule) -> ReadyRule:
+def compile_rule(rule: BoostRule) -> CompiledRule:
     """Parse the filters of a rule.
 
     Errors:
         Invalid: a filter or pattern does not parse; fact `path` names it
     """
     overlaps = tuple(
-        frozenset(clauses_of(_parsed(one.query, "filter_query", at, "query")))
+        frozenset(clauses_of(_parse(one.query, "filter_query", at, "query")))
         for at, one in enumerate(rule.filter_query)
     )
-    return ReadyRule(rule, tuple(_effects(rule)), overlaps, tuple(_asked(rule)))
+    return CompiledRule(rule, tuple(_effects(rule)), overlaps, tuple(_query_patterns(rule)))
 
 
-def ready_in_order(rules: Sequence[BoostRule], engine_id: str) -> tuple[ReadyRule, ...]:
+def compile_rules(rules: Sequence[BoostRule], engine_id: str) -> tuple[CompiledRule, ...]:
     """Make the enabled rules of one engine ready, the most important first.
 
     Errors:
         Invalid: as `ready`
     """
     chosen = [rule for rule in rules if rule.enabled and rule.engine_id == engine_id]
-    return tuple(ready(rule) for rule in sorted(chosen, key=lambda rule: (-rule.priority, rule.name)))
+    return tuple(compile_rule(rule) for rule in sorted(chosen, key=lambda rule: (-rule.priority, rule.name)))
 
 
 def clauses_of(node: Node | None) -> list[Node]:
@@ -93,19 +93,19 @@ def clauses_of(node: Node | None) -> list[Node]:
     return [] if node is None or isinstance(node, Not) else [node]
 
 
-def _asked(rule: BoostRule) -> Iterator[Automaton]:
+def _query_patterns(rule: BoostRule) -> Iterator[Automaton]:
     """Build the patterns of search texts; they are compared with folded text, so they are folded too."""
     if rule.query_option != "regex":
         return
-    for at, one in enumerate(rule.asked):
+    for at, one in enumerate(rule.search_texts):
         try:
-            yield regex(_lowered(one))
+            yield regex(_fold_pattern(one))
         except FilterSyntax as error:
             path = ("query",) if rule.query and at == 0 else ("queries", at - bool(rule.query))
             raise Invalid(error.message, path=path) from error
 
 
-def _lowered(pattern: str) -> str:
+def _fold_pattern(pattern: str) -> str:
     """Fold the case of a pattern, but not of what a backslash says."""
     written, after_backslash = [], False
     for char in pattern:
@@ -114,20 +114,22 @@ def _lowered(pattern: str) -> str:
     return "".join(written)
 
 
-def _effects(rule: BoostRule) -> list[Effect]:
+def _effects(rule: BoostRule) -> list[RuleEffect]:
     places = tuple(place - 1 for place in rule.position) or None
     if rule.boost_fq is not None:
-        return [Effect("pin", places, _parsed(rule.boost_fq, "boost_fq"))]
+        return [RuleEffect("pin", places, _parse(rule.boost_fq, "boost_fq"))]
     wanted = [(one, _product_clause(one, at)) for at, one in enumerate(rule.boost)]
     if not wanted:
         return []
     if rule.boost_match_type == "all":
         first = wanted[0][0]
-        return [Effect(first.action, _places(first, places), _joined(All, [clause for _, clause in wanted]))]
+        return [
+            RuleEffect(first.action, _places(first, places), _join(All, [clause for _, clause in wanted]))
+        ]
     lots: dict[tuple[Action, tuple[int, ...] | None], list[Node]] = {}
     for one, clause in wanted:
         lots.setdefault((one.action, _places(one, places)), []).append(clause)
-    return [Effect(action, where, _joined(Any, clauses)) for (action, where), clauses in lots.items()]
+    return [RuleEffect(action, where, _join(Any, clauses)) for (action, where), clauses in lots.items()]
 
 
 def _places(one: ProductBoost, places: tuple[int, ...] | None) -> tuple[int, ...] | None:
@@ -136,13 +138,13 @@ def _places(one: ProductBoost, places: tuple[int, ...] | None) -> tuple[int, ...
     return places if one.pin_position is None else (one.pin_position - 1,)
 
 
-def _joined(kind: type[All] | type[Any], clauses: Sequence[Node]) -> Node:
+def _join(kind: type[All] | type[Any], clauses: Sequence[Node]) -> Node:
     return clauses[0] if len(clauses) == 1 else kind(tuple(clauses))
 
 
 def _product_clause(one: ProductBoost, at: int) -> Node:
     """Write one condition on products in the filter language, whose budgets and meaning it then has."""
-    name, option = _escaped(one.field).replace("\\.", "."), one.option
+    name, option = _escape(one.field).replace("\\.", "."), one.option
     if option == "regex":
         text = f"{name}:/{_for_slashes(one.query)}/"
     elif option in ("is", "is_not") or is_text(canonical(one.field)):
@@ -151,12 +153,12 @@ def _product_clause(one: ProductBoost, at: int) -> Node:
     else:
         before = "" if option == "starts_with" else "*"
         after = "" if option == "ends_with" else "*"
-        text = f"{name}:{before}{_escaped(one.query)}{after}"
-    clause = _parsed(text, "boost", at, "query")
+        text = f"{name}:{before}{_escape(one.query)}{after}"
+    clause = _parse(text, "boost", at, "query")
     return Not(clause) if option in _NEGATED else clause
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return "".join(char if char.isalnum() or char == "_" else "\\" + char for char in text)
 
 
@@ -169,7 +171,7 @@ def _for_slashes(pattern: str) -> str:
     return "".join(written)
 
 
-def _parsed(text: str, *path: str | int) -> Node:
+def _parse(text: str, *path: str | int) -> Node:
     try:
         return parse(text)
     except FilterSyntax as error:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from cluster.query.language.scalars import Scalar
-from cluster.query.language.words import without_markup, words_of
+from cluster.query.language.words import split_words, without_markup
 
 _TEXTS = frozenset(
     {"title", "subtitle", "description", "short_description", "html", "headers", "paragraphs", "anchors"}
@@ -66,36 +66,36 @@ def is_number(field: str) -> bool:
     return field in _NUMBERS
 
 
-def leaves_of(record: Mapping[str, Any], field: str) -> list[Scalar]:
+def collect_scalars(record: Mapping[str, Any], field: str) -> list[Scalar]:
     """Collect the scalars under a field, through arrays; null is nothing."""
-    found = _found(record, field)
+    found = _values_at(record, field)
     if len(found) == 1 and isinstance(found[0], (str, bool, int, float)):
         return found
     return [leaf for item in found for leaf in _scalars(item)]
 
 
-def carries(record: Mapping[str, Any], field: str) -> bool:
+def has_value(record: Mapping[str, Any], field: str) -> bool:
     """Tell whether a record has anything but null, empty arrays and empty objects under a field."""
-    return any(map(_is_something, _found(record, field)))
+    return any(map(_is_something, _values_at(record, field)))
 
 
-def values_of(record: Mapping[str, Any], field: str) -> list[Scalar]:
+def collect_values(record: Mapping[str, Any], field: str) -> list[Scalar]:
     """Collect what filters compare: words for text fields, else the scalars or the product's default."""
-    leaves = leaves_of(record, field)
+    leaves = collect_scalars(record, field)
     if is_text(field):
         texts = (leaf for leaf in leaves if isinstance(leaf, str))
         joined = "\n".join(map(without_markup, texts) if field.endswith("html") else texts)
-        return list(dict.fromkeys(words_of(joined)))
+        return list(dict.fromkeys(split_words(joined)))
     if not leaves and "product_id" in record:
         if field == "product_group_id":
-            return leaves_of(record, "product_id")
+            return collect_scalars(record, "product_id")
         if field in _PRODUCT_DEFAULTS:
             return [_PRODUCT_DEFAULTS[field]]
     return leaves
 
 
-def reader_of(field: str) -> Callable[[Mapping[str, Any]], tuple[bool, Sequence[Scalar]]]:
-    """Make what reads one field of many records: what `carries` and `values_of` say, in one go.
+def build_field_reader(field: str) -> Callable[[Mapping[str, Any]], tuple[bool, Sequence[Scalar]]]:
+    """Make what reads one field of many records: what `carries` and `collect_values` say, in one go.
 
     Cost:
         0.2 microseconds a record for a number or a text, 0.6 for a list
@@ -108,14 +108,14 @@ def reader_of(field: str) -> Callable[[Mapping[str, Any]], tuple[bool, Sequence[
         value = record.get(field)
         if cut:
             if type(value) is str:
-                return True, list(dict.fromkeys(words_of(without_markup(value) if markup else value)))
+                return True, list(dict.fromkeys(split_words(without_markup(value) if markup else value)))
             return nothing if value is None and not dotted else _both(record, field)
         if value is None:
             if default:
                 return _both(record, field)
             if not dotted:
                 return nothing
-            found = _found(record, field)
+            found = _values_at(record, field)
             if len(found) != 1:
                 return _both(record, field) if found else nothing
             value = found[0]
@@ -133,7 +133,7 @@ def reader_of(field: str) -> Callable[[Mapping[str, Any]], tuple[bool, Sequence[
 
 
 def _both(record: Mapping[str, Any], field: str) -> tuple[bool, Sequence[Scalar]]:
-    return carries(record, field), values_of(record, field)
+    return has_value(record, field), collect_values(record, field)
 
 
 def _collect(items: list[Any], leaves: list[Scalar]) -> None:
@@ -148,9 +148,9 @@ def _collect(items: list[Any], leaves: list[Scalar]) -> None:
             leaves.append(item)
 
 
-def locations_of(record: Mapping[str, Any], field: str) -> list[tuple[float, float]]:
+def collect_locations(record: Mapping[str, Any], field: str) -> list[tuple[float, float]]:
     """Collect the points (latitude, longitude in degrees) under a field; what is no point is nothing."""
-    found = _found(record, field)
+    found = _values_at(record, field)
     points: list[tuple[float, float]] = []
     while found:
         item = found.pop()
@@ -163,7 +163,7 @@ def locations_of(record: Mapping[str, Any], field: str) -> list[tuple[float, flo
     return points
 
 
-def paths_of(record: Mapping[str, Any]) -> Iterator[str]:
+def list_paths(record: Mapping[str, Any]) -> Iterator[str]:
     """Name every field of a record that a filter may mean, objects as well as what they hold."""
     waiting: list[tuple[str, Any]] = [("", record)]
     while waiting:
@@ -178,7 +178,7 @@ def paths_of(record: Mapping[str, Any]) -> Iterator[str]:
                     waiting.append((path + ".", value))
 
 
-def _found(record: Mapping[str, Any], field: str) -> list[Any]:
+def _values_at(record: Mapping[str, Any], field: str) -> list[Any]:
     """List what stands at the end of a path; the two usual cases first."""
     direct = record.get(field)
     if direct is not None or "." not in field:

@@ -20,17 +20,17 @@ _PLAIN = frozenset("_.-")
 _OPERATORS = frozenset({"AND", "OR", "NOT"})
 
 
-def written(node: Node) -> str:
+def render_filter(node: Node) -> str:
     """Write a filter."""
     if isinstance(node, All):
-        return " AND ".join(_grouped(child) for child in node.children)
+        return " AND ".join(_group(child) for child in node.children)
     if isinstance(node, Any):
-        return " OR ".join(_grouped(child) for child in node.children)
+        return " OR ".join(_group(child) for child in node.children)
     if isinstance(node, Not):
-        return f"NOT {_grouped(node.child)}"
+        return f"NOT {_group(node.child)}"
     if isinstance(node, Everything):
         return "*:*"
-    return f"{_escaped(node.field)}:{_value(node)}"
+    return f"{_escape(node.field)}:{_value(node)}"
 
 
 def _value(node: Term | Phrase | Wildcard | Regex | Exists | Range) -> str:
@@ -42,19 +42,19 @@ def _value(node: Term | Phrase | Wildcard | Regex | Exists | Range) -> str:
     if isinstance(node, Regex):
         return f"/{_with_slashes(node.pattern)}/"
     if isinstance(node, Wildcard):
-        return _escaped(node.pattern, _PLAIN | frozenset("*?\\"))
-    return _escaped(node.value) if isinstance(node, Term) else _quoted(node.value)
+        return _escape(node.pattern, _PLAIN | frozenset("*?\\"))
+    return _escape(node.value) if isinstance(node, Term) else _quote(node.value)
 
 
 def _bound(text: str | None) -> str:
-    return "*" if text is None else _quoted(text)
+    return "*" if text is None else _quote(text)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _escaped(text: str, plain: frozenset[str] = _PLAIN) -> str:
+def _escape(text: str, plain: frozenset[str] = _PLAIN) -> str:
     if text in _OPERATORS:
         return "\\" + text
     done = "".join(char if char.isalnum() or char in plain else "\\" + char for char in text)
@@ -70,5 +70,5 @@ def _with_slashes(pattern: str) -> str:
     return "".join(done)
 
 
-def _grouped(node: Node) -> str:
-    return f"({written(node)})" if isinstance(node, (All, Any)) else written(node)
+def _group(node: Node) -> str:
+    return f"({render_filter(node)})" if isinstance(node, (All, Any)) else render_filter(node)

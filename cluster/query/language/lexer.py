@@ -18,10 +18,10 @@ import re
 from enum import Enum
 from typing import NamedTuple
 
-from cluster.query.language.syntax_errors import mistake, shown
+from cluster.query.language.syntax_errors import quote_text, syntax_error
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """What a token is."""
 
     WORD = "word"
@@ -48,10 +48,10 @@ class Interval(NamedTuple):
     include_high: bool
 
 
-class Token(NamedTuple):
+class FilterToken(NamedTuple):
     """One token. `text` is unescaped; `raw` is what stood there."""
 
-    kind: Kind
+    kind: TokenKind
     position: int
     raw: str = ""
     text: str = ""
@@ -67,9 +67,16 @@ _IN_REGEX = re.compile(r"[^/\\]+")
 _IN_BOUND = re.compile(r"[^\s\]}\\]+")
 _CLOCK = re.compile(r"\d{4}-\d\d-\d\dT\d\d(?::\d\d)?")
 _GOES_ON = ":\\*?&|^~"
-_SINGLE = {"(": Kind.OPEN, ")": Kind.CLOSE, ":": Kind.COLON, "+": Kind.PLUS, "-": Kind.MINUS, "!": Kind.NOT}
-_DOUBLE = {"&&": Kind.AND, "||": Kind.OR}
-_NAMED = {"AND": Kind.AND, "OR": Kind.OR, "NOT": Kind.NOT}
+_SINGLE = {
+    "(": TokenKind.OPEN,
+    ")": TokenKind.CLOSE,
+    ":": TokenKind.COLON,
+    "+": TokenKind.PLUS,
+    "-": TokenKind.MINUS,
+    "!": TokenKind.NOT,
+}
+_DOUBLE = {"&&": TokenKind.AND, "||": TokenKind.OR}
+_NAMED = {"AND": TokenKind.AND, "OR": TokenKind.OR, "NOT": TokenKind.NOT}
 
 
 class Lexer:
@@ -80,7 +87,7 @@ class Lexer:
         self._at = 0
         self._after_colon = False
 
-    def next(self) -> Token:
+    def next(self) -> FilterToken:
         """Return the next token; at the end of the text `END`, again and again.
 
         Errors:
@@ -91,33 +98,33 @@ class Lexer:
         at = self._at = blank.end() if blank else self._at
         after_colon, self._after_colon = self._after_colon, False
         if at >= len(text):
-            return Token(Kind.END, len(text))
+            return FilterToken(TokenKind.END, len(text))
         char = text[at]
         if char in _SINGLE and not (after_colon and char == "-" and text[at + 1 : at + 2].isdigit()):
             self._at += 1
             self._after_colon = char == ":"
-            return Token(_SINGLE[char], at, char)
+            return FilterToken(_SINGLE[char], at, char)
         if text[at : at + 2] in _DOUBLE:
             self._at += 2
-            return Token(_DOUBLE[text[at : at + 2]], at, text[at : at + 2])
+            return FilterToken(_DOUBLE[text[at : at + 2]], at, text[at : at + 2])
         if char == '"':
             value = self._phrase()
-            return Token(Kind.PHRASE, at, text[at : self._at], value)
+            return FilterToken(TokenKind.PHRASE, at, text[at : self._at], value)
         if char == "/":
             return self._regex()
         if char in "[{":
             return self._range()
         if char in "]}":
-            raise mistake("range", at, f"{shown(char)} closes a range that was never opened")
+            raise syntax_error("range", at, f"{quote_text(char)} closes a range that was never opened")
         return self._word()
 
-    def _word(self) -> Token:
+    def _word(self) -> FilterToken:
         text, start = self._text, self._at
         run = _PLAIN.match(text, start)
         if run and self._ends_word(run.end(), text[start]):
             self._at = run.end()
             raw = run.group()
-            return Token(_NAMED.get(raw, Kind.WORD), start, raw, raw)
+            return FilterToken(_NAMED.get(raw, TokenKind.WORD), start, raw, raw)
         literal: list[str] = []
         pattern: list[str] = []
         wild = False
@@ -140,13 +147,15 @@ class Lexer:
                 pattern.append(char)
                 self._at += 1
             elif char in "^~":
-                raise mistake("unsupported", at, f"weights and fuzzy words are not supported; write \\{char}")
+                raise syntax_error(
+                    "unsupported", at, f"weights and fuzzy words are not supported; write \\{char}"
+                )
             else:
                 break
             literal.append(char)
         raw = text[start : self._at]
-        kind = _NAMED.get(raw, Kind.WORD)
-        return Token(kind, start, raw, "".join(literal), "".join(pattern) if wild else None)
+        kind = _NAMED.get(raw, TokenKind.WORD)
+        return FilterToken(kind, start, raw, "".join(literal), "".join(pattern) if wild else None)
 
     def _ends_word(self, at: int, first: str) -> bool:
         """Tell whether a run of ordinary characters is all of a word, as it mostly is."""
@@ -161,7 +170,7 @@ class Lexer:
     def _escaped(self) -> str:
         at = self._at
         if at + 1 >= len(self._text):
-            raise mistake("escape", at, "a backslash stands at the end")
+            raise syntax_error("escape", at, "a backslash stands at the end")
         self._at += 2
         return self._text[at + 1]
 
@@ -179,9 +188,9 @@ class Lexer:
             else:
                 self._at += 1
                 return "".join(parts)
-        raise mistake("quote", start, "this quote is never closed")
+        raise syntax_error("quote", start, "this quote is never closed")
 
-    def _regex(self) -> Token:
+    def _regex(self) -> FilterToken:
         text, start = self._text, self._at
         self._at += 1
         while self._at < len(text):
@@ -192,34 +201,36 @@ class Lexer:
                 self._escaped()
             else:
                 self._at += 1
-                return Token(Kind.REGEX, start, text[start : self._at], text[start + 1 : self._at - 1])
-        raise mistake("regex", start, "this regular expression is never closed")
+                return FilterToken(
+                    TokenKind.REGEX, start, text[start : self._at], text[start + 1 : self._at - 1]
+                )
+        raise syntax_error("regex", start, "this regular expression is never closed")
 
-    def _range(self) -> Token:
+    def _range(self) -> FilterToken:
         text, start = self._text, self._at
         if text.startswith("{!", start):
-            raise mistake("unsupported", start, "local parameters such as {!join} are not supported")
+            raise syntax_error("unsupported", start, "local parameters such as {!join} are not supported")
         self._at += 1
         low = self._bound(start)
         self._blank()
         if self._at >= len(text):
-            raise mistake("range", start, "this range is never closed")
+            raise syntax_error("range", start, "this range is never closed")
         word = text[self._at : self._at + 2]
         if word.upper() != "TO":
-            raise mistake("range", self._at, "a range is written [low TO high]; TO is missing")
+            raise syntax_error("range", self._at, "a range is written [low TO high]; TO is missing")
         self._at += 2
         if self._at < len(text) and not text[self._at].isspace() and text[self._at] != '"':
-            raise mistake("range", self._at, "a blank belongs after TO")
+            raise syntax_error("range", self._at, "a blank belongs after TO")
         high = self._bound(start)
         self._blank()
         if self._at >= len(text):
-            raise mistake("range", start, "this range is never closed")
+            raise syntax_error("range", start, "this range is never closed")
         close = text[self._at]
         if close not in "]}":
-            raise mistake("range", self._at, "a range has two ends and closes with ] or }")
+            raise syntax_error("range", self._at, "a range has two ends and closes with ] or }")
         self._at += 1
         interval = Interval(low, high, text[start] == "[", close == "]")
-        return Token(Kind.RANGE, start, text[start : self._at], interval=interval)
+        return FilterToken(TokenKind.RANGE, start, text[start : self._at], interval=interval)
 
     def _blank(self) -> None:
         blank = _BLANK.match(self._text, self._at)
@@ -229,7 +240,7 @@ class Lexer:
         self._blank()
         text, begin = self._text, self._at
         if begin >= len(text):
-            raise mistake("range", start, "this range is never closed")
+            raise syntax_error("range", start, "this range is never closed")
         if text[begin] == '"':
             return self._phrase()
         parts: list[str] = []
@@ -243,5 +254,5 @@ class Lexer:
             else:
                 break
         if self._at == begin:
-            raise mistake("range", begin, "an end of this range is missing; * leaves it open")
+            raise syntax_error("range", begin, "an end of this range is missing; * leaves it open")
         return None if text[begin : self._at] == "*" else "".join(parts)

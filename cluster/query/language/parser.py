@@ -10,10 +10,10 @@ import re
 
 from cluster.errors import FilterSyntax
 from cluster.query.language import patterns
-from cluster.query.language.automaton import Effort
-from cluster.query.language.boolean_clauses import Built, Group, combined
+from cluster.query.language.automaton import StepBudget
+from cluster.query.language.boolean_clauses import ClauseGroup, Subtree, combine_members
 from cluster.query.language.field_values import canonical, is_moment, is_number, is_text
-from cluster.query.language.lexer import Interval, Kind, Lexer, Token
+from cluster.query.language.lexer import FilterToken, Interval, Lexer, TokenKind
 from cluster.query.language.limits import (
     MAX_BYTES,
     MAX_CLAUSES,
@@ -25,12 +25,12 @@ from cluster.query.language.limits import (
     WORD_WEIGHT,
 )
 from cluster.query.language.scalars import number_of, period_of
-from cluster.query.language.syntax_errors import mistake, moved, shown
+from cluster.query.language.syntax_errors import quote_text, shift_error, syntax_error
 from cluster.query.language.tree import Everything, Exists, Node, Phrase, Range, Regex, Term, Wildcard
-from cluster.query.language.words import fold, words_of
+from cluster.query.language.words import fold, split_words
 
-_PREFIXES = (Kind.PLUS, Kind.MINUS, Kind.NOT)
-_VALUES = (Kind.WORD, Kind.PHRASE, Kind.REGEX, Kind.RANGE)
+_PREFIXES = (TokenKind.PLUS, TokenKind.MINUS, TokenKind.NOT)
+_VALUES = (TokenKind.WORD, TokenKind.PHRASE, TokenKind.REGEX, TokenKind.RANGE)
 _MAGIC = frozenset({"_query_", "_val_"})
 
 
@@ -53,43 +53,43 @@ def parse(text: str, default_field: str | None = None) -> Node:
 
 def _check_length(text: str) -> None:
     if len(text) > MAX_BYTES:
-        raise mistake("too_long", MAX_BYTES, f"a filter has at most {MAX_BYTES} bytes")
+        raise syntax_error("too_long", MAX_BYTES, f"a filter has at most {MAX_BYTES} bytes")
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
-        raise mistake("character", error.start, "half a surrogate pair is no character") from None
+        raise syntax_error("character", error.start, "half a surrogate pair is no character") from None
     if size > MAX_BYTES:
-        raise mistake("too_long", len(text), f"a filter has at most {MAX_BYTES} bytes")
+        raise syntax_error("too_long", len(text), f"a filter has at most {MAX_BYTES} bytes")
 
 
 class _Parser:
     def __init__(self, text: str, default_field: str | None) -> None:
         self._lexer = Lexer(text)
         self._token = self._lexer.next()
-        self._levels = [Group(0, default_field)]
+        self._levels = [ClauseGroup(0, default_field)]
         self._weight = 0
-        self._effort = Effort()
+        self._effort = StepBudget()
 
     def parse(self) -> Node:
-        if self._token.kind is Kind.END:
-            raise mistake("empty", 0, "the filter is empty")
+        if self._token.kind is TokenKind.END:
+            raise syntax_error("empty", 0, "the filter is empty")
         while True:
             token = self._token
             level = self._levels[-1]
-            if token.kind is Kind.END:
+            if token.kind is TokenKind.END:
                 if len(self._levels) > 1:
-                    raise mistake("group", level.position, "this ( is never closed")
+                    raise syntax_error("group", level.position, "this ( is never closed")
                 return self._closed(level, token).node
             self._advance()
-            if token.kind in (Kind.AND, Kind.OR):
+            if token.kind in (TokenKind.AND, TokenKind.OR):
                 self._join(level, token)
             elif token.kind in _PREFIXES:
                 if level.sign is not None:
-                    raise mistake("operator", token.position, "one of + - NOT before a clause is enough")
+                    raise syntax_error("operator", token.position, "one of + - NOT before a clause is enough")
                 level.sign = token.kind
-            elif token.kind is Kind.OPEN:
+            elif token.kind is TokenKind.OPEN:
                 self._enter(token.position, level.field, level.every)
-            elif token.kind is Kind.CLOSE:
+            elif token.kind is TokenKind.CLOSE:
                 self._leave(level, token)
             else:
                 self._clause(level, token)
@@ -97,47 +97,47 @@ class _Parser:
     def _advance(self) -> None:
         self._token = self._lexer.next()
 
-    def _join(self, level: Group, token: Token) -> None:
+    def _join(self, level: ClauseGroup, token: FilterToken) -> None:
         if not level.items or level.join is not None or level.sign is not None:
-            raise mistake("operator", token.position, f"{token.raw} needs a clause before it")
+            raise syntax_error("operator", token.position, f"{token.raw} needs a clause before it")
         level.join = token.kind
-        if token.kind is Kind.OR:
+        if token.kind is TokenKind.OR:
             level.items[-1].before_or = True
 
     def _enter(self, position: int, field: str | None, every: bool = False) -> None:
         if len(self._levels) > MAX_DEPTH:
-            raise mistake("too_deep", position, f"groups stand at most {MAX_DEPTH} deep")
-        self._levels.append(Group(position, field, every))
+            raise syntax_error("too_deep", position, f"groups stand at most {MAX_DEPTH} deep")
+        self._levels.append(ClauseGroup(position, field, every))
 
-    def _leave(self, level: Group, token: Token) -> None:
+    def _leave(self, level: ClauseGroup, token: FilterToken) -> None:
         if len(self._levels) == 1:
-            raise mistake("group", token.position, "this ) closes nothing")
+            raise syntax_error("group", token.position, "this ) closes nothing")
         if not level.items and level.sign is None:
-            raise mistake("group", level.position, "this group is empty")
+            raise syntax_error("group", level.position, "this group is empty")
         built = self._closed(level, token)
         self._levels.pop()
         self._levels[-1].add(built)
 
-    def _closed(self, level: Group, token: Token) -> Built:
+    def _closed(self, level: ClauseGroup, token: FilterToken) -> Subtree:
         if level.join is not None or level.sign is not None:
-            raise mistake("operator", token.position, "a clause is missing after the last operator")
-        built = combined(level.items, level.every)
+            raise syntax_error("operator", token.position, "a clause is missing after the last operator")
+        built = combine_members(level.items, level.every)
         if built.height > MAX_DEPTH:
-            raise mistake("too_deep", level.position, f"clauses stand at most {MAX_DEPTH} deep")
+            raise syntax_error("too_deep", level.position, f"clauses stand at most {MAX_DEPTH} deep")
         return built
 
-    def _clause(self, level: Group, token: Token) -> None:
-        if token.kind is Kind.COLON:
-            raise mistake(
+    def _clause(self, level: ClauseGroup, token: FilterToken) -> None:
+        if token.kind is TokenKind.COLON:
+            raise syntax_error(
                 "field",
                 token.position,
                 "a field name is missing before this colon; in a value write \\: or quote it",
             )
-        if self._token.kind is not Kind.COLON:
+        if self._token.kind is not TokenKind.COLON:
             self._bare(level, token)
             return
-        if token.kind is not Kind.WORD:
-            raise mistake("field", token.position, f"{shown(token.raw)} is no field name")
+        if token.kind is not TokenKind.WORD:
+            raise syntax_error("field", token.position, f"{quote_text(token.raw)} is no field name")
         self._advance()
         value = self._token
         if token.wildcard == "*" and value.wildcard == "*":
@@ -145,44 +145,44 @@ class _Parser:
             level.add(self._everything(token))
             return
         field = self._field(token)
-        if value.kind is Kind.OPEN:
+        if value.kind is TokenKind.OPEN:
             self._advance()
             self._enter(value.position, field, field == FULL_TEXT)
         elif value.kind in _VALUES:
             self._advance()
             level.add(self._value(field, value))
         else:
-            raise mistake("value", value.position, _no_value(field, value))
+            raise syntax_error("value", value.position, _no_value(field, value))
 
-    def _bare(self, level: Group, token: Token) -> None:
+    def _bare(self, level: ClauseGroup, token: FilterToken) -> None:
         if level.field is not None:
             level.add(self._value(level.field, token))
         elif token.wildcard == "*":
             level.add(self._everything(token))
         elif token.raw in ("and", "or", "not"):
-            raise mistake(
+            raise syntax_error(
                 "operator", token.position, f"operators are written in capitals: {token.raw.upper()}"
             )
         else:
             reason = comparison_hint(token.raw, self._token.raw, self._lexer)
-            reason = reason or f"{shown(token.raw)} needs a field before it: field:value"
-            raise mistake("field", token.position, reason)
+            reason = reason or f"{quote_text(token.raw)} needs a field before it: field:value"
+            raise syntax_error("field", token.position, reason)
 
-    def _field(self, token: Token) -> str:
+    def _field(self, token: FilterToken) -> str:
         name = token.text
         if name in _MAGIC:
-            raise mistake("unsupported", token.position, f"{name} is not supported")
+            raise syntax_error("unsupported", token.position, f"{name} is not supported")
         if token.wildcard is not None:
-            raise mistake("field", token.position, "a field name holds no * or ?; only *:* does")
+            raise syntax_error("field", token.position, "a field name holds no * or ?; only *:* does")
         if len(name) > MAX_FIELD or name.count(".") >= MAX_SEGMENTS:
-            raise mistake("field", token.position, "this field name is too long")
+            raise syntax_error("field", token.position, "this field name is too long")
         if not all(name.split(".")):
-            raise mistake("field", token.position, f"{shown(name)} is no field name")
+            raise syntax_error("field", token.position, f"{quote_text(name)} is no field name")
         return canonical(name)
 
-    def _everything(self, token: Token) -> Built:
+    def _everything(self, token: FilterToken) -> Subtree:
         self._spend(1, token.position)
-        return Built(Everything(), 1)
+        return Subtree(Everything(), 1)
 
     def _spend(self, weight: int, position: int) -> None:
         self._weight += weight
@@ -191,34 +191,34 @@ class _Parser:
                 f"a filter has at most {MAX_CLAUSES} clauses; ranges, dates and words of text fields count "
                 f"{RANGE_WEIGHT}, patterns {PATTERN_WEIGHT}"
             )
-            raise mistake("too_many_clauses", position, reason)
+            raise syntax_error("too_many_clauses", position, reason)
 
-    def _value(self, field: str, token: Token) -> Built:
+    def _value(self, field: str, token: FilterToken) -> Subtree:
         if token.interval is not None:
-            return Built(self._range(field, token, token.interval), 1)
-        if token.kind is Kind.REGEX:
+            return Subtree(self._range(field, token, token.interval), 1)
+        if token.kind is TokenKind.REGEX:
             self._try_pattern(field, token)
-            return Built(Regex(field, token.text), 1)
+            return Subtree(Regex(field, token.text), 1)
         if token.wildcard is None:
-            return Built(self._exact(field, token), 1)
+            return Subtree(self._exact(field, token), 1)
         if not token.wildcard.strip("*"):
             self._spend(1, token.position)
-            return Built(Exists(field), 1)
+            return Subtree(Exists(field), 1)
         self._try_pattern(field, token)
-        return Built(Wildcard(field, token.wildcard), 1)
+        return Subtree(Wildcard(field, token.wildcard), 1)
 
-    def _exact(self, field: str, token: Token) -> Node:
-        if token.kind is Kind.WORD and token.raw[0] in "<>":
+    def _exact(self, field: str, token: FilterToken) -> Node:
+        if token.kind is TokenKind.WORD and token.raw[0] in "<>":
             hint = "comparisons are written as ranges: [4 TO *]; quote the value if it is meant as it stands"
-            raise mistake("unsupported", token.position, hint)
+            raise syntax_error("unsupported", token.position, hint)
         self._check_scalar(field, token.text, token.position)
         if is_text(field):
-            self._spend(max(1, WORD_WEIGHT * len(words_of(token.text))), token.position)
+            self._spend(max(1, WORD_WEIGHT * len(split_words(token.text))), token.position)
         else:
             self._spend(RANGE_WEIGHT if is_moment(field) else 1, token.position)
-        return Phrase(field, token.text) if token.kind is Kind.PHRASE else Term(field, token.text)
+        return Phrase(field, token.text) if token.kind is TokenKind.PHRASE else Term(field, token.text)
 
-    def _range(self, field: str, token: Token, interval: Interval) -> Node:
+    def _range(self, field: str, token: FilterToken, interval: Interval) -> Node:
         if interval.low is None and interval.high is None:
             self._spend(1, token.position)
             return Exists(field)
@@ -230,14 +230,14 @@ class _Parser:
 
     def _check_scalar(self, field: str, text: str, position: int) -> None:
         if is_number(field) and number_of(text) is None:
-            raise mistake("number", position, f"{field} holds numbers, and {shown(text)} is none")
+            raise syntax_error("number", position, f"{field} holds numbers, and {quote_text(text)} is none")
         if is_moment(field) and period_of(text) is None:
-            raise mistake("date", position, f"{field} holds dates, and {shown(text)} is none")
+            raise syntax_error("date", position, f"{field} holds dates, and {quote_text(text)} is none")
 
-    def _try_pattern(self, field: str, token: Token) -> None:
+    def _try_pattern(self, field: str, token: FilterToken) -> None:
         """Build the automaton once, to report at the door what could not be run behind it."""
         if is_number(field):
-            raise mistake("number", token.position, f"{field} holds numbers, which have no pattern")
+            raise syntax_error("number", token.position, f"{field} holds numbers, which have no pattern")
         self._spend(PATTERN_WEIGHT, token.position)
         try:
             if token.wildcard is None:
@@ -245,7 +245,7 @@ class _Parser:
             else:
                 patterns.wildcard(token.wildcard, self._effort, fold=fold if is_text(field) else None)
         except FilterSyntax as error:
-            raise moved(error, token.position + (token.wildcard is None)) from None
+            raise shift_error(error, token.position + (token.wildcard is None)) from None
 
 
 _COMPARISON = re.compile(r"([A-Za-z_][\w.]*)(<=|>=|==|!=|<|>|=)(.*)")
@@ -276,9 +276,9 @@ def comparison_hint(first: str, second: str, lexer: Lexer) -> str:
     return f"comparisons are written as field:value or as ranges; use {plain}"
 
 
-def _no_value(field: str, value: Token) -> str:
+def _no_value(field: str, value: FilterToken) -> str:
     if value.kind in _PREFIXES:
-        return f"a sign belongs before the field: {value.raw}{shown(field)[1:-1]}:..."
-    if value.kind in (Kind.AND, Kind.OR):
-        return f"{shown(field)} has no value; write {value.raw} in quotes if it is one"
-    return f"{shown(field)} has no value"
+        return f"a sign belongs before the field: {value.raw}{quote_text(field)[1:-1]}:..."
+    if value.kind in (TokenKind.AND, TokenKind.OR):
+        return f"{quote_text(field)} has no value; write {value.raw} in quotes if it is one"
+    return f"{quote_text(field)} has no value"

@@ -19,21 +19,21 @@ from collections.abc import Callable
 
 from cluster.query.language.automaton import (
     LAST_CHARACTER,
+    Alternation,
     Automaton,
-    Chars,
-    Choice,
-    Effort,
+    CharSet,
     Pattern,
     Ranges,
     Repeat,
     Sequence,
-    build,
+    StepBudget,
+    build_automaton,
 )
 from cluster.query.language.limits import MAX_GROUPS, MAX_POSITIONS
-from cluster.query.language.syntax_errors import mistake
+from cluster.query.language.syntax_errors import syntax_error
 
 _ANY: Ranges = ((0, LAST_CHARACTER),)
-_ANYTHING = Repeat(Chars(_ANY), 0, None)
+_ANYTHING = Repeat(CharSet(_ANY), 0, None)
 _DIGITS: Ranges = ((48, 57),)
 _LETTERS: Ranges = ((48, 57), (65, 90), (95, 95), (97, 122))
 _BLANKS: Ranges = ((9, 13), (32, 32))
@@ -41,7 +41,7 @@ _CONTROLS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
 
 
 def wildcard(
-    pattern: str, effort: Effort | None = None, *, fold: Callable[[str], str] | None = None
+    pattern: str, effort: StepBudget | None = None, *, fold: Callable[[str], str] | None = None
 ) -> Automaton:
     """Compile `gard*`: `*` is any run of characters, `?` exactly one, `\\` makes the next one ordinary.
 
@@ -67,27 +67,27 @@ def wildcard(
         elif char in "*?":
             flush()
             if char == "?":
-                parts.append(Chars(_ANY))
+                parts.append(CharSet(_ANY))
             elif not parts or parts[-1] is not _ANYTHING:
                 parts.append(_ANYTHING)
         else:
             stretch.append(char)
         at += 1
     flush()
-    return build(Sequence(tuple(parts)), effort or Effort())
+    return build_automaton(Sequence(tuple(parts)), effort or StepBudget())
 
 
-def regex(pattern: str, effort: Effort | None = None) -> Automaton:
+def regex(pattern: str, effort: StepBudget | None = None) -> Automaton:
     """Compile a regular expression.
 
     Errors:
         FilterSyntax: kind `pattern`; the position is within the pattern
     """
-    return build(_Reader(pattern).read(), effort or Effort())
+    return build_automaton(_Reader(pattern).read(), effort or StepBudget())
 
 
-def _one(char: str) -> Chars:
-    return Chars(((ord(char), ord(char)),))
+def _one(char: str) -> CharSet:
+    return CharSet(((ord(char), ord(char)),))
 
 
 class _Group:
@@ -100,7 +100,7 @@ class _Group:
 
     def closed(self) -> Pattern:
         options = [*self.options, Sequence(tuple(self.parts))]
-        return options[0] if len(options) == 1 else Choice(tuple(options))
+        return options[0] if len(options) == 1 else Alternation(tuple(options))
 
 
 class _Reader:
@@ -114,12 +114,12 @@ class _Reader:
     def read(self) -> Pattern:
         text = self._pattern
         if len(text) > MAX_POSITIONS * 2:
-            raise mistake("pattern", 0, f"a pattern has at most {MAX_POSITIONS * 2} characters")
+            raise syntax_error("pattern", 0, f"a pattern has at most {MAX_POSITIONS * 2} characters")
         self._at = 1 if text.startswith("^") else 0
         while self._at < len(text):
             self._step(text[self._at])
         if len(self._open) > 1:
-            raise mistake("pattern", self._open[-1].position, "this ( is never closed")
+            raise syntax_error("pattern", self._open[-1].position, "this ( is never closed")
         return self._open[0].closed()
 
     def _step(self, char: str) -> None:
@@ -129,7 +129,7 @@ class _Reader:
             self._begin(at)
         elif char == ")":
             if len(self._open) == 1:
-                raise mistake("pattern", at, "this ) closes nothing")
+                raise syntax_error("pattern", at, "this ) closes nothing")
             self._open.pop()
             self._open[-1].parts.append(group.closed())
         elif char == "|":
@@ -138,17 +138,17 @@ class _Reader:
         elif char in "?*+{":
             self._repeat(char, at)
         elif char == "[":
-            group.parts.append(Chars(self._set(at)))
+            group.parts.append(CharSet(self._set(at)))
         elif char == '"':
             self._quoted(at)
         elif char == "\\":
-            group.parts.append(Chars(self._escape(at)))
+            group.parts.append(CharSet(self._escape(at)))
         elif char == ".":
-            group.parts.append(Chars(_ANY))
+            group.parts.append(CharSet(_ANY))
         elif char == "$" and self._at == len(self._pattern) and len(self._open) == 1:
             pass
         elif char in "^$":
-            raise mistake("pattern", at, f"{char} is only allowed at the outermost end; write \\{char}")
+            raise syntax_error("pattern", at, f"{char} is only allowed at the outermost end; write \\{char}")
         else:
             group.parts.append(_one(char))
 
@@ -156,18 +156,20 @@ class _Reader:
         if self._pattern.startswith("?:", self._at):
             self._at += 2
         elif self._pattern.startswith("?", self._at):
-            raise mistake("pattern", at, "groups that begin with (? are not supported")
+            raise syntax_error("pattern", at, "groups that begin with (? are not supported")
         if len(self._open) > MAX_GROUPS:
-            raise mistake("pattern", at, f"groups stand at most {MAX_GROUPS} deep")
+            raise syntax_error("pattern", at, f"groups stand at most {MAX_GROUPS} deep")
         self._open.append(_Group(at))
 
     def _repeat(self, char: str, at: int) -> None:
         parts = self._open[-1].parts
         if not parts:
-            raise mistake("pattern", at, f"{char} has nothing before it to repeat")
+            raise syntax_error("pattern", at, f"{char} has nothing before it to repeat")
         least, most = {"?": (0, 1), "*": (0, None), "+": (1, None)}.get(char) or self._counts(at)
         if self._pattern[self._at : self._at + 1] in ("?", "+", "*", "{"):
-            raise mistake("pattern", self._at, "one repetition sign is enough; lazy forms are not supported")
+            raise syntax_error(
+                "pattern", self._at, "one repetition sign is enough; lazy forms are not supported"
+            )
         parts[-1] = Repeat(parts[-1], least, most)
 
     def _counts(self, at: int) -> tuple[int, int | None]:
@@ -175,27 +177,27 @@ class _Reader:
         low, comma, high = self._pattern[at + 1 : max(close, at + 1)].partition(",")
         sizes = [part for part in (low, high) if part]
         if close < 0 or not low or not all(part.isdecimal() and part.isascii() for part in sizes):
-            raise mistake("pattern", at, "a count is written {2}, {2,} or {2,5}; write \\{ for the sign")
+            raise syntax_error("pattern", at, "a count is written {2}, {2,} or {2,5}; write \\{ for the sign")
         if any(len(part) > 3 or int(part) > MAX_POSITIONS for part in sizes):
-            raise mistake("pattern", at, f"counts go up to {MAX_POSITIONS}")
+            raise syntax_error("pattern", at, f"counts go up to {MAX_POSITIONS}")
         self._at = close + 1
         least = int(low)
         most = least if not comma else (int(high) if high else None)
         if most is not None and most < least:
-            raise mistake("pattern", at, "the second count is smaller than the first")
+            raise syntax_error("pattern", at, "the second count is smaller than the first")
         return least, most
 
     def _quoted(self, at: int) -> None:
         close = self._pattern.find('"', at + 1)
         if close < 0:
-            raise mistake("pattern", at, 'this quote is never closed; write \\" for the sign')
+            raise syntax_error("pattern", at, 'this quote is never closed; write \\" for the sign')
         self._open[-1].parts.append(Sequence(tuple(_one(char) for char in self._pattern[at + 1 : close])))
         self._at = close + 1
 
     def _escape(self, at: int) -> Ranges:
         """Read what follows the backslash at `at`."""
         if self._at >= len(self._pattern):
-            raise mistake("pattern", at, "a backslash stands at the end")
+            raise syntax_error("pattern", at, "a backslash stands at the end")
         char = self._pattern[self._at]
         self._at += 1
         named = {"d": _DIGITS, "w": _LETTERS, "s": _BLANKS}.get(char.lower())
@@ -204,7 +206,7 @@ class _Reader:
         if char in _CONTROLS:
             return _one(_CONTROLS[char]).ranges
         if char.isascii() and char.isalnum():
-            raise mistake("pattern", at, f"\\{char} is not supported")
+            raise syntax_error("pattern", at, f"\\{char} is not supported")
         return _one(char).ranges
 
     def _set(self, at: int) -> Ranges:
@@ -227,10 +229,10 @@ class _Reader:
                 self._at += 1
                 high = self._set_member()
                 if len(high) != 1 or high[0][0] != high[0][1] or low[0][0] != low[0][1] or high[0] < low[0]:
-                    raise mistake("pattern", self._at - 1, "this is no range of characters")
+                    raise syntax_error("pattern", self._at - 1, "this is no range of characters")
                 low = ((low[0][0], high[0][1]),)
             ranges.extend(low)
-        raise mistake("pattern", at, "this [ is never closed")
+        raise syntax_error("pattern", at, "this [ is never closed")
 
     def _set_member(self) -> Ranges:
         at = self._at

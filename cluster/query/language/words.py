@@ -22,7 +22,7 @@ _HIDDEN = frozenset({"script", "style"})
 _INLINE = frozenset({"a", "b", "em", "font", "i", "mark", "small", "span", "strong", "sub", "sup", "u"})
 
 
-def words_of(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Split a text into folded words, in order, with repetitions."""
     if text.isascii():
         return _ASCII_WORD.findall(text.lower())

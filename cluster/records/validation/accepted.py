@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from cluster.records.attributes import clashes
+from cluster.records.attributes import find_type_conflicts
 from cluster.records.validation.error_messages import MOST_DETAILS, MOST_LISTED, upload_message
 
 RecordNoun = Literal["user", "product"]
 
-INCONSISTENT: Final = "Its data type is not consistent with other records"
+INCONSISTENT_TYPE: Final = "Its data type is not consistent with other records"
 "Source: reference 4.3, word for word."
 
 
@@ -29,7 +29,7 @@ class AcceptedRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TypeCheck:
     """The records of an upload that agree with a data set, and what they rely on."""
 
     records: tuple[AcceptedRecord, ...]
@@ -52,22 +52,22 @@ class AcceptedRecords:
     noun: RecordNoun
     records: tuple[AcceptedRecord, ...]
 
-    def against(self, known: Mapping[str, str]) -> Standing:
+    def check_types(self, known: Mapping[str, str]) -> TypeCheck:
         """Keep the records whose custom attributes agree with `known` types and with the records before them."""
         relied: dict[str, str] = {}
         standing, failed, details = [], [], []
         for record in self.records:
             types = record.attribute_types
-            clashing = clashes(types, relied, known)
+            clashing = find_type_conflicts(types, relied, known)
             if clashing:
                 path = ("custom_attributes", clashing[0])
-                failed.append(upload_message(record.index, path, INCONSISTENT, more=len(clashing) - 1))
-                details.append(_details_of(record.index, clashing))
+                failed.append(upload_message(record.index, path, INCONSISTENT_TYPE, more=len(clashing) - 1))
+                details.append(_list_messages(record.index, clashing))
             else:
                 standing.append(record)
                 relied.update(types)
         is_said = all(len(entry["messages"]) == 1 for entry in details)
-        return Standing(
+        return TypeCheck(
             tuple(standing),
             relied,
             tuple(failed),
@@ -75,10 +75,10 @@ class AcceptedRecords:
         )
 
 
-def _details_of(index: int, names: Sequence[str]) -> dict[str, Any]:
+def _list_messages(index: int, names: Sequence[str]) -> dict[str, Any]:
     """List what is wrong with the attributes of one record."""
     listed = names[:MOST_LISTED]
-    texts = [upload_message(index, ("custom_attributes", name), INCONSISTENT) for name in listed]
+    texts = [upload_message(index, ("custom_attributes", name), INCONSISTENT_TYPE) for name in listed]
     more = {"more": len(names) - len(listed)} if len(names) > len(listed) else {}
     return {"index": index, "messages": texts, **more}
 

@@ -54,7 +54,7 @@ _TIME_FORM = "A time is text: send seconds or milliseconds since 1970 as '2026-0
 _TAGGED_FIELDS = {"location": ("one", "many")}
 
 
-Worded = tuple[list[str | int], str]
+PathAndText = tuple[list[str | int], str]
 "Path within a record, and what is wrong there."
 
 
@@ -109,7 +109,7 @@ class Explainer:
     def _explain_one_by_one(self, records: Sequence[Any], start: int) -> None:
         """Explain slices with very many errors: a record's own errors can't be bounded, so its width is."""
         for at, record in enumerate(records):
-            failure = self._failure(self._pruned(record)) or self._failure(record)
+            failure = self._failure(self._prune(record)) or self._failure(record)
             if failure is not None:
                 self._add(start + at, failure.errors(include_url=False))
                 if self.is_done:
@@ -122,17 +122,17 @@ class Explainer:
             return failure
         return None
 
-    def _pruned(self, value: Any, depth: int = 4) -> Any:
+    def _prune(self, value: Any, depth: int = 4) -> Any:
         """Copy a record without most of its unknown names, as deep as the schema of any record goes."""
         if depth and type(value) is dict:
-            unknown = islice((name for name in value if not self._is_known(name)), _MAX_UNKNOWN)
-            names = [*filter(self._is_known, value), *unknown]
-            return {name: self._pruned(value[name], depth - 1) for name in names}
+            unknown = islice((name for name in value if not self._is_schema_field(name)), _MAX_UNKNOWN)
+            names = [*filter(self._is_schema_field, value), *unknown]
+            return {name: self._prune(value[name], depth - 1) for name in names}
         if depth and type(value) is list and value and type(value[0]) is dict:
-            return [self._pruned(item, depth - 1) for item in value]
+            return [self._prune(item, depth - 1) for item in value]
         return value
 
-    def _is_known(self, name: str) -> bool:
+    def _is_schema_field(self, name: str) -> bool:
         return name in self._fields or (name.startswith("i18n_") and len(name) == 7)
 
     def _add(self, index: int, errors: Sequence[ErrorDetails]) -> None:
@@ -146,7 +146,7 @@ class Explainer:
         )
         self._list(index, worded, len(by_place), _TIME_FORM if is_time else "")
 
-    def _list(self, index: int, worded: Sequence[Worded], count: int, hint: str) -> None:
+    def _list(self, index: int, worded: Sequence[PathAndText], count: int, hint: str) -> None:
         listed = worded[: self._left]
         if listed:
             self._left -= len(listed)
@@ -159,7 +159,7 @@ class Explainer:
             self._details.append(entry)
 
 
-def _message(index: int, worded: Sequence[Worded], count: int) -> str:
+def _message(index: int, worded: Sequence[PathAndText], count: int) -> str:
     """Join the first errors of a record to one message that counts the others; `count`: all of them."""
     path, text = worded[0]
     others = [f"{'.'.join(map(_step, more[:_MAX_STEPS]))}: {words}" for more, words in worded[1:]]
@@ -180,7 +180,7 @@ def _step(step: str | int) -> str:
     return text or "_"
 
 
-def explain(error: ErrorDetails, *, tagged: bool) -> Worded:
+def explain(error: ErrorDetails, *, tagged: bool) -> PathAndText:
     """Turn one pydantic error of a list of records into the path within its record and a text."""
     kind, value, ctx = error["type"], error.get("input"), error.get("ctx", {})
     path = _path(error["loc"], tagged=tagged and not kind.startswith("union_tag_"))

@@ -49,13 +49,13 @@ def load_json(body: bytes, *, refuse_duplicates: bool) -> Any:
         decision I10; RFC 8259 sections 4, 6, 9
     """
     if len(body) > MAX_CONTAINERS:
-        _refuse_crowds(body)
+        _refuse_large_documents(body)
     try:
         tree = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         # the parser's own words; they hold a place and nothing of the body
         where = f"{error.msg}: line {error.lineno} column {error.colno}"
-        raise malformed(f"the body is not valid JSON: {where}", messages.MALFORMED) from None
+        raise malformed_error(f"the body is not valid JSON: {where}", messages.MALFORMED) from None
     if refuse_duplicates:
         names = _names_within_depth(tree)
         if names != body.count(b'":') or any(mark in body for mark in _SPACED_COLONS):
@@ -74,22 +74,22 @@ def check_tree(tree: Any) -> None:
     _names_within_depth(tree)
 
 
-def malformed(reason: str, message: str = "") -> Malformed:
+def malformed_error(reason: str, message: str = "") -> Malformed:
     """Make the error for a body that is refused before its meaning is looked at."""
     detail = [{"loc": ["body"], "msg": reason, "type": "value_error.jsondecode"}]
     return Malformed(message or f"{messages.MALFORMED} The body was refused: {reason}.", detail=detail)
 
 
-def _refuse_crowds(body: bytes) -> None:
+def _refuse_large_documents(body: bytes) -> None:
     """Refuse bodies of very many values; text that merely contains brackets and commas is told apart."""
     containers = body.count(b"{") + body.count(b"[")
     commas = body.count(b",") if len(body) > MAX_COMMAS else 0
     if containers <= MAX_CONTAINERS and commas <= MAX_COMMAS:
         return
     if _count_outside_strings(body, b"{[") > MAX_CONTAINERS:
-        raise malformed(f"more than {MAX_CONTAINERS} objects and arrays")
+        raise malformed_error(f"more than {MAX_CONTAINERS} objects and arrays")
     if _count_outside_strings(body, b",") > MAX_COMMAS:
-        raise malformed(f"more than {MAX_COMMAS} values")
+        raise malformed_error(f"more than {MAX_COMMAS} values")
 
 
 def _names_within_depth(tree: Any) -> int:
@@ -104,18 +104,18 @@ def _names_within_depth(tree: Any) -> int:
         widths = list(map(len, objects))
         names += sum(widths)
         if max(widths, default=0) > MAX_NAMES:
-            raise malformed(f"an object of more than {MAX_NAMES} names")
+            raise malformed_error(f"an object of more than {MAX_NAMES} names")
         values = chain(chain.from_iterable(map(dict.values, objects)), chain.from_iterable(arrays))
         level = [value for value in values if type(value) is dict or type(value) is list]
     if level:
-        raise malformed(f"nested deeper than {MAX_DEPTH} levels")
+        raise malformed_error(f"nested deeper than {MAX_DEPTH} levels")
     return names
 
 
 def _refuse_duplicates(body: bytes, names: int) -> None:
     """Decide exactly: outside strings a colon follows a name and nothing else."""
     if _count_outside_strings(body, b":") != names:
-        raise malformed("a name is repeated within one object")
+        raise malformed_error("a name is repeated within one object")
 
 
 def _count_outside_strings(body: bytes, wanted: bytes) -> int:

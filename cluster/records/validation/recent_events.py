@@ -24,7 +24,7 @@ _SHORTEST_S = 0.001
 _SIMULATED: TypeAdapter[list[Interaction]] = TypeAdapter(list[Interaction])
 
 
-def event_of(interaction: Interaction, *, at_ms: int) -> RecentEvent | None:
+def event_from_interaction(interaction: Interaction, *, at_ms: int) -> RecentEvent | None:
     """Keep what an interaction says about products; None when it says nothing about any.
 
     Impressions say nothing: being shown is not interest. At most 100 ids are kept.
@@ -50,7 +50,7 @@ def event_of(interaction: Interaction, *, at_ms: int) -> RecentEvent | None:
     return RecentEvent(interaction.type, tuple(product_ids[:_MAX_IDS]), at_ms, value)
 
 
-def read_simulated(items: list[Any], *, now_ms: int, where: Sequence[str]) -> list[RecentEvent]:
+def parse_simulated_interactions(items: list[Any], *, now_ms: int, where: Sequence[str]) -> list[RecentEvent]:
     """Read the simulated interactions of a recommendation request, oldest first.
 
     `where` is the location of the list for error details, for example `("body", "additional_interactions")`.
@@ -77,7 +77,7 @@ def read_simulated(items: list[Any], *, now_ms: int, where: Sequence[str]) -> li
             detail.append({"loc": [*where, index, *path], "msg": text, "type": "value_error"})
         else:
             at_ms = now_ms if model.timestamp is None else min(model.timestamp, now_ms)
-            events.append(event_of(model, at_ms=at_ms))
+            events.append(event_from_interaction(model, at_ms=at_ms))
     if detail:
         raise Unprocessable(detail=detail)
     return sorted([event for event in events if event is not None], key=lambda event: event.at_ms)

@@ -32,7 +32,7 @@ from cluster.records.validation.accepted import (
 )
 from cluster.records.validation.error_messages import Explainer
 from cluster.records.validation.json_limits import check_tree, load_json
-from cluster.records.validation.recent_events import event_of
+from cluster.records.validation.recent_events import event_from_interaction
 
 MAX_RECORDS: Final = 20_000
 "Records in one call; twice what the specification advises for its largest kind."
@@ -141,7 +141,9 @@ def parse_interactions(items: list[Any], *, now_ms: int) -> AcceptedInteractions
     return _interactions(items, has_nulls, now_ms, "", "", False, None)
 
 
-def refused(noun: str, *faults: str, details: Sequence[Mapping[str, Any]] = ()) -> Unprocessable:
+def rejected_upload_error(
+    noun: str, *faults: str, details: Sequence[Mapping[str, Any]] = ()
+) -> Unprocessable:
     """Make the error of a refused upload; `faults` are finished messages, `details` as `Explainer` lists them."""
     text = messages.INTERACTIONS_REJECTED if noun == "interaction" else messages.UPLOAD_REJECTED
     more = {"details": list(details)} if details else {}
@@ -152,18 +154,22 @@ def _items(tree: Any, noun: str) -> list[Any]:
     """Take the list of records out of a body."""
     if type(tree) is not dict:
         text = f"The body expected to be of type 'object', but '{json_type(tree)}' is given."
-        raise refused(noun, f"data is invalid. {text}")
+        raise rejected_upload_error(noun, f"data is invalid. {text}")
     items = tree.get("data")
     if items is None:
-        raise refused(noun, "data is invalid. The attribute is required.")
+        raise rejected_upload_error(noun, "data is invalid. The attribute is required.")
     if type(items) is not list:
-        raise refused(noun, f"data is invalid. {wrong_type('array', items)}")
+        raise rejected_upload_error(noun, f"data is invalid. {wrong_type('array', items)}")
     if len(items) > MAX_RECORDS:
-        raise refused(noun, f"data is invalid. The attribute should have at most {MAX_RECORDS} entries.")
+        raise rejected_upload_error(
+            noun, f"data is invalid. The attribute should have at most {MAX_RECORDS} entries."
+        )
     return items
 
 
-def _validated(adapter: TypeAdapter[list[Any]], items: list[Any], noun: str, is_detailed: bool) -> list[Any]:
+def _validate_records(
+    adapter: TypeAdapter[list[Any]], items: list[Any], noun: str, is_detailed: bool
+) -> list[Any]:
     """Validate all records, in slices so that a hostile body can't make errors without bound."""
     models: list[Any] = []
     explainer = Explainer(adapter, _FIELDS, tagged=noun == "interaction", is_detailed=is_detailed)
@@ -176,7 +182,7 @@ def _validated(adapter: TypeAdapter[list[Any]], items: list[Any], noun: str, is_
             if explainer.is_done:
                 break
     if explainer.messages:
-        raise refused(noun, *explainer.messages, details=explainer.details)
+        raise rejected_upload_error(noun, *explainer.messages, details=explainer.details)
     return models
 
 
@@ -185,8 +191,8 @@ def _validated(adapter: TypeAdapter[list[Any]], items: list[Any], noun: str, is_
 
 def _users(items: list[Any], has_nulls: bool, is_detailed: bool) -> tuple[AcceptedRecord, ...]:
     accepted = []
-    for index, user in enumerate(_validated(_USERS, items, "user", is_detailed)):
-        record = _settle_times(items[index], user, USER_TIMES)
+    for index, user in enumerate(_validate_records(_USERS, items, "user", is_detailed)):
+        record = _normalize_times(items[index], user, USER_TIMES)
         if has_nulls:
             record = _without_nulls(record)
         types = attribute_types(user.custom_attributes)
@@ -196,8 +202,8 @@ def _users(items: list[Any], has_nulls: bool, is_detailed: bool) -> tuple[Accept
 
 def _products(items: list[Any], has_nulls: bool, is_detailed: bool) -> tuple[AcceptedRecord, ...]:
     accepted = []
-    for index, product in enumerate(_validated(_PRODUCTS, items, "product", is_detailed)):
-        record = _settle_times(items[index], product, PRODUCT_TIMES)
+    for index, product in enumerate(_validate_records(_PRODUCTS, items, "product", is_detailed)):
+        record = _normalize_times(items[index], product, PRODUCT_TIMES)
         if has_nulls:
             record = _product_without_nulls(record)
         types = attribute_types(product.custom_attributes)
@@ -207,7 +213,7 @@ def _products(items: list[Any], has_nulls: bool, is_detailed: bool) -> tuple[Acc
     return tuple(accepted)
 
 
-def _settle_times(record: dict[str, Any], model: User | Product, names: Sequence[str]) -> dict[str, Any]:
+def _normalize_times(record: dict[str, Any], model: User | Product, names: Sequence[str]) -> dict[str, Any]:
     """Write the times of a record as its model has them, in UTC."""
     for name in names:
         if name in record:
@@ -252,7 +258,7 @@ def _interactions(
     is_detailed: bool,
     check: UploadCheck | None,
 ) -> AcceptedInteractions:
-    models: list[Interaction] = _validated(_INTERACTIONS, items, "interaction", is_detailed)
+    models: list[Interaction] = _validate_records(_INTERACTIONS, items, "interaction", is_detailed)
     if has_nulls:
         items = [_interaction_without_nulls(item) for item in items]
     now_text = moment_text(now_ms)
@@ -280,7 +286,7 @@ def _interactions(
         origin = check.check(at, user_id, visitor_id) if check is not None else ""
         if origin:
             record[ORIGIN] = origin
-        event = event_of(model, at_ms=min(at_ms, now_ms))
+        event = event_from_interaction(model, at_ms=min(at_ms, now_ms))
         if event is not None and (user_id or visitor_id):
             recents.append((event.at_ms, (user_id, visitor_id, event.pack())))
         elif user_id and visitor_id:

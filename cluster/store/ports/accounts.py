@@ -18,18 +18,18 @@ class Revocations:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ActiveGrant:
     """A grant in use, and when it was refreshed last."""
 
     grant: Grant
     used_at: int
 
 
-Redeemed = Literal["begun", "used", "gone"]
+RedeemOutcome = Literal["begun", "used", "gone"]
 """What became of a code: it is a grant now; it had been tried before and what it produced is revoked; or there
 is no such code, or its owner was locked out since."""
 
-Rotated = Literal["rotated", "crowded", "stolen", "gone"]
+RotateOutcome = Literal["rotated", "crowded", "stolen", "gone"]
 """What became of a refresh: done; too many at once inside the grace; an old token came back and the grant is
 revoked; or there is no such grant."""
 
@@ -75,7 +75,7 @@ class GrantStore(Protocol):
         """Read a code, used or not; forgotten after ten minutes."""
         ...
 
-    async def redeem(self, sha256: str, grant: Grant, refresh_sha256: str, *, now_ms: int) -> Redeemed:
+    async def redeem(self, sha256: str, grant: Grant, refresh_sha256: str, *, now_ms: int) -> RedeemOutcome:
         """Turn an unused code into a grant with its first refresh token."""
         ...
 
@@ -87,7 +87,7 @@ class GrantStore(Protocol):
 
     async def rotate(
         self, grant_id: str, presented_sha256: str, next_sha256: str, *, now_ms: int, grace_ms: int
-    ) -> Rotated:
+    ) -> RotateOutcome:
         """Exchange a refresh token for the next one.
 
         A token of the previous round is forgiven for `grace_ms`, as long as none of its successors was used.
@@ -106,7 +106,7 @@ class GrantStore(Protocol):
         """End all grants of a client, at once for whoever holds access tokens; returns how many grants."""
         ...
 
-    async def of_user(self, user_id: str) -> list[Held]:
+    async def of_user(self, user_id: str) -> list[ActiveGrant]:
         """Grants of a person, the last used first."""
         ...
 

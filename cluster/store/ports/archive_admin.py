@@ -14,7 +14,7 @@ class ArchiveCallStore(Protocol):
 
     async def append(self, app_id: str, calls: Sequence[ArchiveCall]) -> None: ...
 
-    async def since(self, app_id: str, at_ms: int) -> list[ArchiveCall]:
+    async def read_since(self, app_id: str, at_ms: int) -> list[ArchiveCall]:
         """Calls noted at a time or later, oldest first."""
         ...
 

@@ -11,7 +11,7 @@ from cluster.records.engine import Engine, EngineStatus, Placement
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class EngineTraffic:
     """How much an engine is asked in one of its places."""
 
     per_s: float
@@ -47,19 +47,21 @@ class EngineStore(Protocol):
 class EngineWatch(Protocol):
     """What is seen of engines while they serve; may be lost at any time."""
 
-    async def count(self, app_id: str, asked: Mapping[tuple[Placement, str], int], now_ms: int) -> None:
+    async def add_requests(
+        self, app_id: str, asked: Mapping[tuple[Placement, str], int], now_ms: int
+    ) -> None:
         """Add up requests per place and engine id."""
         ...
 
-    async def asked(self, app_id: str, now_ms: int) -> dict[tuple[Placement, str], Asked]:
+    async def read_traffic(self, app_id: str, now_ms: int) -> dict[tuple[Placement, str], EngineTraffic]:
         """Read how much each engine was asked lately, in each of its places."""
         ...
 
-    async def note(self, status: EngineStatus) -> None: ...
+    async def record(self, status: EngineStatus) -> None: ...
 
-    async def statuses(self, app_id: str) -> dict[str, EngineStatus]: ...
+    async def list_statuses(self, app_id: str) -> dict[str, EngineStatus]: ...
 
-    async def forget(self, app_id: str, engine_id: str) -> None:
+    async def delete(self, app_id: str, engine_id: str) -> None:
         """Drop the status of an engine without a deployment."""
         ...
 

@@ -9,27 +9,28 @@ from typing import Any, Literal, Protocol
 from cluster.records.erasure import Erasure, Person
 
 PROFILE, RECENTS, LINKS = "profile", "recent list", "links to visitors"
-THREADS, QUESTIONS, ASKED = "threads", "questions and answers", "question statistics"
+THREADS, QUESTIONS, POPULAR_QUESTIONS = "threads", "questions and answers", "question statistics"
 EXPOSURES, REPLIES, COUNTERS = "exposures of experiments", "replies kept for retries", "counters and pages"
 TASKS, QUARANTINE, LOG = "task messages", "quarantine", "change log"
 REDIS_PLACES = (
-    PROFILE, RECENTS, LINKS, THREADS, QUESTIONS, ASKED, EXPOSURES, REPLIES, COUNTERS, TASKS, QUARANTINE, LOG,
+    PROFILE, RECENTS, LINKS, THREADS, QUESTIONS, POPULAR_QUESTIONS, EXPOSURES, REPLIES, COUNTERS, TASKS,
+    QUARANTINE, LOG,
 )  # fmt: skip
 "All places in Redis, in the order receipts name them."
 
 LogNoun = Literal["user", "interaction"]
-Found = dict[str, list[Any]]
+PersonData = dict[str, list[Any]]
 "Place -> what of a person stands there, as JSON values."
 
 
 @dataclass(frozen=True, slots=True)
-class LogFile:
+class AppendOnlyFileStatus:
     """How the file stands in which Redis keeps what was written."""
 
     is_kept: bool
     "Is the append-only file on?"
     is_rewriting: bool
-    wanted_ms: int = 0
+    requested_ms: int = 0
     "When an erasure last asked for a new file,"
     done_ms: int = 0
     "and when the last one was begun for that."
@@ -54,7 +55,7 @@ class ErasureStore(Protocol):
         """Keep an order until it is carried out; durable when it returns."""
         ...
 
-    async def orders(self) -> list[tuple[Erasure, Person]]:
+    async def list_orders(self) -> list[tuple[Erasure, Person]]:
         """Orders of all apps that are not carried out, oldest first."""
         ...
 
@@ -68,7 +69,7 @@ class ErasureStore(Protocol):
         """Receipts, newest first."""
         ...
 
-    async def find(self, person: Person) -> Found:
+    async def find(self, person: Person) -> PersonData:
         """Read everything the store knows of a person. The settled rows are not here.
 
         Cost:
@@ -87,17 +88,17 @@ class ErasureStore(Protocol):
         """
         ...
 
-    async def forget_followers(self, app_id: str) -> None:
+    async def delete_followers(self, app_id: str) -> None:
         """Let nobody hold the change logs back: the installation stands still, so nobody follows them."""
         ...
 
-    async def lost(self, app_id: str) -> list[str]:
+    async def list_lost(self, app_id: str) -> list[str]:
         """Name the times (ISO 8601) of erasures in the change log that nobody could read any more."""
         ...
 
-    async def log_file(self) -> LogFile: ...
+    async def log_file(self) -> AppendOnlyFileStatus: ...
 
-    async def want_new_log_file(self, now_ms: int) -> None: ...
+    async def request_log_rewrite(self, now_ms: int) -> None: ...
 
     async def rewrite_log_file(self, now_ms: int) -> bool:
         """Begin to write a new append-only file; False when the server does not do that now."""

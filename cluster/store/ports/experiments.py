@@ -10,7 +10,7 @@ from cluster.records.experiment import Experiment
 from cluster.records.exposure import Exposure
 from cluster.store.redis.append_plan import BrowserWriter
 
-Mode = Literal["read", "take", "force"]
+AssignMode = Literal["read", "take", "force"]
 "What an assignment may do: only look; give the proposed variant to whoever has none; give it whatever they had."
 
 
@@ -40,9 +40,9 @@ class ExperimentStore(Protocol):
         """Read the counter that every change of an experiment increments; 0 when there never was one."""
         ...
 
-    async def book(self, app_id: str) -> ExperimentBook: ...
+    async def read_all(self, app_id: str) -> ExperimentBook: ...
 
-    async def swap(self, experiment: Experiment, version: int) -> Experiment | None:
+    async def compare_and_set(self, experiment: Experiment, version: int) -> Experiment | None:
         """Write an experiment whose stored revision is still this one's (0: none is stored) while the app's
         version is still the one the writer read, and return it with the next revision.
 
@@ -56,7 +56,7 @@ class ExperimentStore(Protocol):
         experiment: Experiment,
         readers: Sequence[str],
         proposed: Exposure | None,
-        mode: Mode,
+        mode: AssignMode,
         writer: BrowserWriter | None = None,
     ) -> Exposure | None:
         """Get or set what a person was given, known under one or two reader ids, the user's first; one step.
@@ -75,7 +75,7 @@ class ExperimentStore(Protocol):
         """Go through reader ids and what they were given; in no order, while others may write."""
         ...
 
-    async def note_served(self, app_id: str, experiment_id: str, counts: Mapping[str, int]) -> None:
+    async def record_served(self, app_id: str, experiment_id: str, counts: Mapping[str, int]) -> None:
         """Add to the counters of how well variants were served: `<variant id>:<what>` -> how often."""
         ...
 

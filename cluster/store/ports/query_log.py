@@ -7,26 +7,26 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cluster.records.bank_question import BankQuestion
-from cluster.records.logged_query import Searched
+from cluster.records.logged_query import LoggedQuery
 
 
 @dataclass(frozen=True, slots=True)
-class Lot:
+class QueryBatch:
     """Queries one door wrote at once."""
 
     offset: str
-    queries: tuple[Searched, ...]
+    queries: tuple[LoggedQuery, ...]
     "Empty when what was written is damaged, so that its reader gets past it."
 
 
 class QueryStore(Protocol):
     """Queries between the doors that noted them and the shelf: a bounded queue, the oldest lots go first."""
 
-    async def append(self, app_id: str, queries: Sequence[Searched]) -> None:
+    async def append(self, app_id: str, queries: Sequence[LoggedQuery]) -> None:
         """Write a lot."""
         ...
 
-    async def read(self, app_id: str, after: str, *, count: int) -> list[Lot]:
+    async def read(self, app_id: str, after: str, *, count: int) -> list[QueryBatch]:
         """Lots behind an offset (`"0"`: from the start), oldest first."""
         ...
 
@@ -40,7 +40,7 @@ class QueryStore(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Bank:
+class QuestionBankContents:
     """All questions of an app, and their version."""
 
     version: int
@@ -58,6 +58,6 @@ class QuestionBankStore(Protocol):
         """Read the counter that every replacement increments; 0 before the first."""
         ...
 
-    async def load(self, app_id: str) -> Bank:
+    async def load(self, app_id: str) -> QuestionBankContents:
         """Read the bank. What is damaged of it is left out."""
         ...

@@ -10,7 +10,7 @@ from cluster.records.question import Answer, Question
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class StoredQuestion:
     """A question with its answer as it stands."""
 
     question: Question
@@ -45,7 +45,7 @@ class QuestionStore(Protocol):
 
     async def shown_many(self, app_id: str, question_ids: Sequence[str]) -> list[bytes | None]: ...
 
-    async def read(self, app_id: str, question_id: str) -> Recorded | None: ...
+    async def read(self, app_id: str, question_id: str) -> StoredQuestion | None: ...
 
     async def write(
         self, question: Question, answer: Answer, shown: bytes, *, holder: str, until_ms: int
@@ -61,17 +61,17 @@ class QuestionStore(Protocol):
         """Write what is left of a finished answer whose sources changed; False when it is not at `since`."""
         ...
 
-    async def due(self, app_id: str, *, now_ms: int, count: int) -> list[str]:
+    async def list_due(self, app_id: str, *, now_ms: int, count: int) -> list[str]:
         """List unfinished questions that nobody holds any more, those waiting longest first."""
         ...
 
-    async def waiting(self, app_id: str) -> int:
+    async def count_waiting(self, app_id: str) -> int:
         """Count unfinished questions."""
         ...
 
     async def claim(
         self, app_id: str, question_id: str, *, holder: str, now_ms: int, until_ms: int
-    ) -> Recorded | None:
+    ) -> StoredQuestion | None:
         """Take over a question nobody holds any more; None when somebody does, or it is finished or gone."""
         ...
 
@@ -89,7 +89,7 @@ class QuestionStore(Protocol):
 
     async def recall(self, app_id: str, digest: str) -> str | None: ...
 
-    async def citing(self, app_id: str, product_id: str) -> list[str]:
+    async def list_citing(self, app_id: str, product_id: str) -> list[str]:
         """List questions whose finished answers cite a product; some may have been revised since, or gone."""
         ...
 
@@ -111,12 +111,12 @@ class QuestionStore(Protocol):
         """
         ...
 
-    async def note_asked(self, app_id: str, text: str, reader_id: str, day: int) -> None:
+    async def record_question(self, app_id: str, text: str, reader_id: str, day: int) -> None:
         """Note what was asked by whom on a day, for what is often asked lately. Kept eight days; the same question of
         the same reader counts once in seven."""
         ...
 
-    async def often_asked(self, app_id: str, days: Sequence[int], *, readers: int, rows: int) -> list[str]:
+    async def list_popular(self, app_id: str, days: Sequence[int], *, readers: int, rows: int) -> list[str]:
         """List questions that at least so many different readers asked on these days, the most asked first."""
         ...
 
@@ -124,8 +124,8 @@ class QuestionStore(Protocol):
         """Forget all questions of readers."""
         ...
 
-    async def checked_up_to(self, app_id: str, checker: str) -> str:
+    async def checked_offset(self, app_id: str, checker: str) -> str:
         """Read up to which change of products somebody checked finished answers; empty at first."""
         ...
 
-    async def note_checked(self, app_id: str, checker: str, offset: str) -> None: ...
+    async def record_checked_offset(self, app_id: str, checker: str, offset: str) -> None: ...

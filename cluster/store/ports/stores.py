@@ -13,33 +13,33 @@ from cluster.records.task import Task
 from cluster.store.ports.access import AccessBook as AccessBook
 from cluster.store.ports.access import AccessStore as AccessStore
 from cluster.store.ports.accounts import AccountStore as AccountStore
+from cluster.store.ports.accounts import ActiveGrant as ActiveGrant
 from cluster.store.ports.accounts import GrantStore as GrantStore
-from cluster.store.ports.accounts import Held as Held
-from cluster.store.ports.accounts import Redeemed as Redeemed
+from cluster.store.ports.accounts import RedeemOutcome as RedeemOutcome
 from cluster.store.ports.accounts import RegistrationStore as RegistrationStore
 from cluster.store.ports.accounts import Revocations as Revocations
-from cluster.store.ports.accounts import Rotated as Rotated
+from cluster.store.ports.accounts import RotateOutcome as RotateOutcome
 from cluster.store.ports.archive_admin import ArchiveCallStore as ArchiveCallStore
 from cluster.store.ports.archive_admin import ClientRuleStore as ClientRuleStore
-from cluster.store.ports.engines import Asked as Asked
 from cluster.store.ports.engines import EngineStore as EngineStore
+from cluster.store.ports.engines import EngineTraffic as EngineTraffic
 from cluster.store.ports.engines import EngineWatch as EngineWatch
 from cluster.store.ports.engines import RuleStore as RuleStore
 from cluster.store.ports.erasures import REDIS_PLACES as REDIS_PLACES
 from cluster.store.ports.erasures import ErasureStore as ErasureStore
+from cluster.store.ports.experiments import AssignMode as AssignMode
 from cluster.store.ports.experiments import ExperimentBook as ExperimentBook
 from cluster.store.ports.experiments import ExperimentStore as ExperimentStore
-from cluster.store.ports.experiments import Mode as Mode
 from cluster.store.ports.interactions import BrowserWriter as BrowserWriter
 from cluster.store.ports.interactions import InteractionStore as InteractionStore
-from cluster.store.ports.query_log import Bank as Bank
-from cluster.store.ports.query_log import Lot as Lot
+from cluster.store.ports.query_log import QueryBatch as QueryBatch
 from cluster.store.ports.query_log import QueryStore as QueryStore
+from cluster.store.ports.query_log import QuestionBankContents as QuestionBankContents
 from cluster.store.ports.query_log import QuestionBankStore as QuestionBankStore
 from cluster.store.ports.questions import QuestionStore as QuestionStore
-from cluster.store.ports.questions import Recorded as Recorded
+from cluster.store.ports.questions import StoredQuestion as StoredQuestion
 from cluster.store.ports.threads import ThreadStore as ThreadStore
-from cluster.store.ports.threads import Watcher as Watcher
+from cluster.store.ports.threads import ThreadWatcher as ThreadWatcher
 from cluster.store.ports.trainings import PromotionStore, RunStore, ScheduleStore
 
 Noun = Literal["user", "product", "interaction"]
@@ -75,7 +75,7 @@ class RecordPut:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangeLogEntry:
     """One entry of a change log."""
 
     noun: Noun
@@ -94,7 +94,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class IntakeReceipt:
     """What accepting a batch came to: the task, or the attribute types that clash."""
 
     task_id: str
@@ -103,7 +103,7 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class TokenGrant:
     """Tokens granted by a shared token bucket."""
 
     granted: int
@@ -111,7 +111,7 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class IdempotencyState:
     """State of an Idempotency-Key: `new` (go on), `flying`, `done` (repeat the reply), `other` (other body), `full`
     (too many keys)."""
 
@@ -159,7 +159,7 @@ class Intake(Protocol):
         now_ms: int,
         attribute_types: Mapping[str, str] | None = None,
         errors: Sequence[str] = (),
-    ) -> Accepted:
+    ) -> IntakeReceipt:
         """Queue a batch and create its task in one step; durable when it returns.
 
         `attribute_types` are the types this batch relies on; unknown names are registered, a clash writes
@@ -195,7 +195,7 @@ class Intake(Protocol):
         """Write records, change-log entry and task progress, and acknowledge, in one atomic step.
 
         Returns False and writes nothing when the batch was already applied. Creates the `default` engine
-        with the first product. `set_aside` are the records `failed` speaks of, in its order; they
+        with the first product. `quarantine_rows` are the records `failed` speaks of, in its order; they
         go to quarantine with their reason.
         """
         ...
@@ -230,7 +230,7 @@ class ChangeLog(Protocol):
 
     async def read(
         self, app_id: str, after: Mapping[Noun, str], *, count: int, block_ms: int
-    ) -> list[Change]:
+    ) -> list[ChangeLogEntry]:
         """Changes after the given offsets (`"0"` = from the start), oldest first per noun, up to `count` each.
 
         Waits up to `block_ms` for the first; 0 does not wait. A change that was damaged comes as an empty one
@@ -247,19 +247,19 @@ class ChangeLog(Protocol):
         trimmed. Whoever stands at an older offset has a gap and must load settled segments."""
         ...
 
-    async def note_follower(self, app_id: str, name: str, offsets: Mapping[Noun, str], now_ms: int) -> None:
+    async def record_follower(self, app_id: str, name: str, offsets: Mapping[Noun, str], now_ms: int) -> None:
         """Say how far a follower has read; for 10 minutes nothing after that is trimmed."""
         ...
 
-    async def settled(self, app_id: str) -> dict[Noun, str]: ...
+    async def compacted_offsets(self, app_id: str) -> dict[Noun, str]: ...
 
-    async def want(self, app_id: str, offsets: Mapping[Noun, str]) -> None:
+    async def request_compaction(self, app_id: str, offsets: Mapping[Noun, str]) -> None:
         """Ask that everything up to these offsets settles soon, without waiting for more to come."""
         ...
 
-    async def wanted(self, app_id: str) -> dict[Noun, str]: ...
+    async def requested_compactions(self, app_id: str) -> dict[Noun, str]: ...
 
-    async def settle(self, app_id: str, noun: Noun, offset: str, now_ms: int) -> int:
+    async def compact(self, app_id: str, noun: Noun, offset: str, now_ms: int) -> int:
         """Record that everything up to `offset` stands on the shelf; trim what no live follower needs.
 
         Returns how many entries were trimmed. An older offset than the recorded one only trims.
@@ -272,7 +272,7 @@ class LimitStore(Protocol):
 
     async def take(
         self, app_id: str, key_id: str, bucket: str, *, rate: float, burst: int, want: int, now_ms: int
-    ) -> Lease:
+    ) -> TokenGrant:
         """Take up to `want` tokens from a shared bucket that refills at `rate` per second.
 
         `retry_after_ms` is 0 unless nothing was granted."""
@@ -282,7 +282,7 @@ class LimitStore(Protocol):
 class IdempotencyStore(Protocol):
     """What writes with an Idempotency-Key answered."""
 
-    async def begin(self, app_id: str, token: str, body_sha256: str, *, most: int = 0) -> Replay:
+    async def begin(self, app_id: str, token: str, body_sha256: str, *, most: int = 0) -> IdempotencyState:
         """Begin a write; `new` takes a lock that lapses after 60 s unless `finish` or `forget` comes first.
 
         `most` bounds the bounded ones among an app's keys: so many may be begun within an hour; 0: no bound.
@@ -302,7 +302,7 @@ class IdempotencyStore(Protocol):
         """Keep the answer for its life, or until one of its readers (`u:...`, `a:...`) is forgotten."""
         ...
 
-    async def forget(self, app_id: str, token: str) -> None:
+    async def delete(self, app_id: str, token: str) -> None:
         """The write failed without an answer worth repeating."""
         ...
 

@@ -10,7 +10,7 @@ from cluster.records.thread import ReaderThreads
 
 
 @dataclass(frozen=True, slots=True)
-class Watcher:
+class ThreadWatcher:
     """A reader with threads that want to be told of news."""
 
     user_id: str
@@ -27,7 +27,9 @@ class ThreadStore(Protocol):
 
     async def read_many(self, app_id: str, user_ids: Sequence[str]) -> list[ReaderThreads]: ...
 
-    async def swap(self, app_id: str, user_id: str, before: ReaderThreads, after: ReaderThreads) -> bool:
+    async def compare_and_set(
+        self, app_id: str, user_id: str, before: ReaderThreads, after: ReaderThreads
+    ) -> bool:
         """Write a reader's threads if nobody wrote them since `before` was read; False, and nothing is written, else.
 
         A value without threads is not stored at all. No revision ever comes twice, also not after an erasure.
@@ -42,17 +44,17 @@ class ThreadStore(Protocol):
         """Forget all threads of readers; return how many readers had some."""
         ...
 
-    async def watchers(self, app_id: str, after: int, limit: int) -> list[Watcher]:
+    async def watchers(self, app_id: str, after: int, limit: int) -> list[ThreadWatcher]:
         """List readers who watch something and changed what since a version, the longest unchanged first.
 
         One who watches nothing any more is absent.
         """
         ...
 
-    async def judged(self, app_id: str) -> str:
+    async def judged_offset(self, app_id: str) -> str:
         """Read up to which product change the app's threads were judged; empty when they never were."""
         ...
 
-    async def note_judged(self, app_id: str, offset: str) -> None:
+    async def record_judged_offset(self, app_id: str, offset: str) -> None:
         """Say up to which product change they were judged."""
         ...

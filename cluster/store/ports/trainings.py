@@ -14,7 +14,7 @@ class RunStore(Protocol):
 
     async def get(self, app_id: str, run_id: str) -> Run | None: ...
 
-    async def swap(self, run: Run) -> Run | None:
+    async def compare_and_set(self, run: Run) -> Run | None:
         """Write a run whose stored revision is still this one's (0: none is stored), and return it with the
         next revision; None when somebody else wrote it meanwhile. This is the one way to write runs."""
         ...

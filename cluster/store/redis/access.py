@@ -9,11 +9,11 @@ from pydantic import BaseModel, ValidationError
 from cluster.records.access import ApiKey, App
 from cluster.store import keys
 from cluster.store.ports.stores import AccessBook
-from cluster.store.redis.client import Server
+from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import name_of
 from cluster.store.redis.quarantine import Quarantine
 from cluster.store.redis.script import Script
-from cluster.store.redis.seal import salt_of, seal, unseal
+from cluster.store.redis.seal import salt_from_key, seal, unseal
 
 _PUT = Script.load("put_access")
 _DROP = Script.load("drop_access")
@@ -25,14 +25,14 @@ _Record = TypeVar("_Record", bound=BaseModel)
 class RedisAccess:
     """`AccessStore` over Redis."""
 
-    def __init__(self, server: Server, quarantine: Quarantine) -> None:
+    def __init__(self, server: RedisClient, quarantine: Quarantine) -> None:
         self._server = server
         self._quarantine = quarantine
 
     async def version(self) -> int:
-        return int(await self._server.ask("GET", keys.access_version()) or 0)
+        return int(await self._server.execute("GET", keys.access_version()) or 0)
 
-    async def book(self) -> AccessBook:
+    async def read_all(self) -> AccessBook:
         names = [keys.access_version(), keys.access_app(), keys.access_key()]
         version, apps, api_keys = await self._server.run(_READ, names, [])
         return AccessBook(
@@ -51,15 +51,15 @@ class RedisAccess:
         return bool(await self._server.run(_DROP, [keys.access_key(), keys.access_version()], [sha256]))
 
     async def put_exposed(self, key_id: str, at_ms: int) -> None:
-        await self._server.ask("HSET", keys.access_exposed(), key_id, at_ms)
+        await self._server.execute("HSET", keys.access_exposed(), key_id, at_ms)
 
     async def exposed(self) -> dict[str, int]:
-        flat = await self._server.ask("HGETALL", keys.access_exposed())
+        flat = await self._server.execute("HGETALL", keys.access_exposed())
         found = zip(flat[::2], flat[1::2], strict=True)
         return {name_of(key_id): int(at_ms) for key_id, at_ms in found if at_ms.isdigit()}
 
     async def _put(self, hash_key: str, name: str, record: BaseModel) -> None:
-        sealed = seal(record.model_dump_json().encode(), salt_of(hash_key, name))
+        sealed = seal(record.model_dump_json().encode(), salt_from_key(hash_key, name))
         await self._server.run(_PUT, [hash_key, keys.access_version()], [name, sealed])
 
     async def _open_all(self, hash_key: str, flat: list[bytes], kind: type[_Record]) -> dict[str, _Record]:
@@ -67,7 +67,7 @@ class RedisAccess:
         found: dict[str, _Record] = {}
         for name, sealed in zip(flat[::2], flat[1::2], strict=True):
             field = name_of(name)
-            body = unseal(sealed, salt_of(hash_key, field))
+            body = unseal(sealed, salt_from_key(hash_key, field))
             try:
                 if body is not None:
                     found[field] = kind.model_validate_json(body)

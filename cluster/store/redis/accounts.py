@@ -16,14 +16,14 @@ import structlog
 from pydantic import BaseModel, ValidationError
 
 from cluster.records.account import Account, Code, Grant
-from cluster.records.registration import client_mark, short_id
+from cluster.records.registration import revocation_id, short_id
 from cluster.store import keys
-from cluster.store.ports.stores import Held, Redeemed, Revocations, Rotated
-from cluster.store.redis.client import Server
+from cluster.store.ports.stores import ActiveGrant, RedeemOutcome, Revocations, RotateOutcome
+from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import name_of, text_of
 from cluster.store.redis.quarantine import Quarantine
 from cluster.store.redis.script import Script
-from cluster.store.redis.seal import salt_of, seal, unseal
+from cluster.store.redis.seal import salt_from_key, seal, unseal
 
 CODE_LIFE_MS = 10 * 60_000
 "A code is remembered this long, so that a replay is recognised; how long it is good for stands in it."
@@ -34,7 +34,7 @@ MOST_GRANTS = 100
 MOST_SIBLINGS = 16
 "Refresh tokens one round can have: how many refreshes at once are forgiven."
 
-_LOT = 200
+_BATCH_SIZE = 200
 
 _PUT_CODE = Script.load("put_code")
 _REDEEM = Script.load("redeem_code")
@@ -48,46 +48,46 @@ _log = structlog.get_logger()
 class RedisAccounts:
     """`AccountStore` over Redis."""
 
-    def __init__(self, server: Server, quarantine: Quarantine) -> None:
+    def __init__(self, server: RedisClient, quarantine: Quarantine) -> None:
         self._server = server
         self._quarantine = quarantine
 
     async def get(self, username: str) -> Account | None:
-        sealed = await self._server.ask_slow("HGET", keys.account(), username)
+        sealed = await self._server.execute_slow("HGET", keys.account(), username)
         return None if sealed is None else await self._open(username, sealed)
 
     async def all(self) -> list[Account]:
-        flat = await self._server.ask_slow("HGETALL", keys.account())
+        flat = await self._server.execute_slow("HGETALL", keys.account())
         named = sorted(zip(flat[::2], flat[1::2], strict=True))
         accounts = [await self._open(name_of(name), sealed) for name, sealed in named]
         return [account for account in accounts if account is not None]
 
     async def add(self, account: Account) -> bool:
         sealed = _sealed(account, keys.account(), account.username)
-        return bool(await self._server.ask_slow("HSETNX", keys.account(), account.username, sealed))
+        return bool(await self._server.execute_slow("HSETNX", keys.account(), account.username, sealed))
 
     async def put(self, account: Account) -> None:
         sealed = _sealed(account, keys.account(), account.username)
-        await self._server.ask_slow("HSET", keys.account(), account.username, sealed)
+        await self._server.execute_slow("HSET", keys.account(), account.username, sealed)
 
     async def session_mark(self, user_id: str) -> str:
-        mark = await self._server.ask_slow("HGET", keys.account_sessions(), user_id)
+        mark = await self._server.execute_slow("HGET", keys.account_sessions(), user_id)
         return "" if mark is None else mark.decode("ascii", "replace")
 
     async def end_sessions(self, user_id: str, mark: str) -> None:
-        await self._server.ask_slow("HSET", keys.account_sessions(), user_id, mark)
+        await self._server.execute_slow("HSET", keys.account_sessions(), user_id, mark)
 
     async def remove(self, account: Account) -> bool:
-        gone = bool(await self._server.ask_slow("HDEL", keys.account(), account.username))
-        await self._server.ask_slow("HDEL", keys.account_sessions(), account.user_id)
-        for entry_id, flat in await self._server.ask_slow("XRANGE", keys.account_quarantine(), "-", "+"):
+        gone = bool(await self._server.execute_slow("HDEL", keys.account(), account.username))
+        await self._server.execute_slow("HDEL", keys.account_sessions(), account.user_id)
+        for entry_id, flat in await self._server.execute_slow("XRANGE", keys.account_quarantine(), "-", "+"):
             fields = dict(zip(flat[::2], flat[1::2], strict=True))
             if name_of(fields.get(b"id", b"")) == account.username:
-                await self._server.ask_slow("XDEL", keys.account_quarantine(), entry_id)
+                await self._server.execute_slow("XDEL", keys.account_quarantine(), entry_id)
         return gone
 
     async def _open(self, username: str, sealed: bytes) -> Account | None:
-        body = unseal(sealed, salt_of(keys.account(), username))
+        body = unseal(sealed, salt_from_key(keys.account(), username))
         try:
             if body is not None:
                 return Account.model_validate_json(body)
@@ -100,7 +100,7 @@ class RedisAccounts:
 class RedisGrants:
     """`GrantStore` over Redis."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: RedisClient) -> None:
         self._server = server
 
     async def put_code(self, sha256: str, code: Code) -> None:
@@ -109,11 +109,11 @@ class RedisGrants:
 
     async def code(self, sha256: str) -> Code | None:
         key = keys.oauth_code(sha256)
-        sealed = await self._server.ask_slow("HGET", key, "code")
+        sealed = await self._server.execute_slow("HGET", key, "code")
         body = _unsealed(sealed, key, "code")
         return None if body is None else Code.model_validate_json(body)
 
-    async def redeem(self, sha256: str, grant: Grant, refresh_sha256: str, *, now_ms: int) -> Redeemed:
+    async def redeem(self, sha256: str, grant: Grant, refresh_sha256: str, *, now_ms: int) -> RedeemOutcome:
         code = await self.code(sha256)
         if code is None:
             return "gone"
@@ -134,24 +134,24 @@ class RedisGrants:
             await self.revoke(text_of(grant_id), now_ms=now_ms)
         if became == b"used":
             await self.revoke(code.grant_id, now_ms=now_ms)
-        return cast("Redeemed", text_of(became))
+        return cast("RedeemOutcome", text_of(became))
 
     async def burn(self, sha256: str, *, now_ms: int) -> None:
         code = await self.code(sha256)
         if code is None:
             return
-        first = await self._server.ask_slow("HSETNX", keys.oauth_code(sha256), "used", "1")
+        first = await self._server.execute_slow("HSETNX", keys.oauth_code(sha256), "used", "1")
         if not first:
             await self.revoke(code.grant_id, now_ms=now_ms)
 
     async def grant(self, grant_id: str) -> Grant | None:
         key = keys.oauth_grant(grant_id)
-        body = _unsealed(await self._server.ask_slow("HGET", key, "grant"), key, "grant")
+        body = _unsealed(await self._server.execute_slow("HGET", key, "grant"), key, "grant")
         return None if body is None else Grant.model_validate_json(body)
 
     async def rotate(
         self, grant_id: str, presented_sha256: str, next_sha256: str, *, now_ms: int, grace_ms: int
-    ) -> Rotated:
+    ) -> RotateOutcome:
         grant = await self.grant(grant_id)
         if grant is None:
             return "gone"
@@ -166,7 +166,7 @@ class RedisGrants:
         )
         if became == b"stolen":
             await self.revoke(grant_id, now_ms=now_ms)
-        return cast("Rotated", text_of(became))
+        return cast("RotateOutcome", text_of(became))
 
     async def revoke(self, grant_id: str, *, now_ms: int) -> bool:
         grant = await self.grant(grant_id)
@@ -180,34 +180,34 @@ class RedisGrants:
 
     async def revoke_user(self, user_id: str, *, now_ms: int) -> int:
         # First the mark, which stops codes on their way, then what is there.
-        await self._server.ask_slow("ZADD", keys.oauth_revoked(), now_ms, f"user:{user_id}")
-        names = await self._server.ask_slow("ZRANGE", keys.oauth_grants(user_id), 0, -1)
+        await self._server.execute_slow("ZADD", keys.oauth_revoked(), now_ms, f"user:{user_id}")
+        names = await self._server.execute_slow("ZRANGE", keys.oauth_grants(user_id), 0, -1)
         ended = [await self.revoke(text_of(name), now_ms=now_ms) for name in names]
         return sum(ended)
 
     async def revoke_client(self, client_id: str, *, now_ms: int) -> int:
         # The mark alone ends every access token of the client; the rest is tidying up.
-        await self._server.ask_slow("ZADD", keys.oauth_revoked(), now_ms, client_mark(client_id))
+        await self._server.execute_slow("ZADD", keys.oauth_revoked(), now_ms, revocation_id(client_id))
         old_ms = now_ms - REVOKED_LIFE_MS
-        await self._server.ask_slow("ZREMRANGEBYSCORE", keys.oauth_revoked(), "-inf", old_ms)
-        await self._server.ask_slow("INCR", keys.oauth_version())
+        await self._server.execute_slow("ZREMRANGEBYSCORE", keys.oauth_revoked(), "-inf", old_ms)
+        await self._server.execute_slow("INCR", keys.oauth_version())
         key, ended = keys.oauth_client_grants(short_id(client_id)), 0
-        while names := await self._server.ask_slow("ZRANGE", key, 0, _LOT - 1):
+        while names := await self._server.execute_slow("ZRANGE", key, 0, _BATCH_SIZE - 1):
             ended += sum([await self.revoke(text_of(name), now_ms=now_ms) for name in names])
-            await self._server.ask_slow("ZREM", key, *names)
+            await self._server.execute_slow("ZREM", key, *names)
         return ended
 
-    async def of_user(self, user_id: str) -> list[Held]:
-        flat = await self._server.ask_slow("ZREVRANGE", keys.oauth_grants(user_id), 0, -1, "WITHSCORES")
+    async def of_user(self, user_id: str) -> list[ActiveGrant]:
+        flat = await self._server.execute_slow("ZREVRANGE", keys.oauth_grants(user_id), 0, -1, "WITHSCORES")
         found = []
         for name, used_at in zip(flat[::2], flat[1::2], strict=True):
             grant = await self.grant(text_of(name))
             if grant is not None:
-                found.append(Held(grant, int(float(used_at))))
+                found.append(ActiveGrant(grant, int(float(used_at))))
         return found
 
     async def version(self) -> int:
-        return int(await self._server.ask("GET", keys.oauth_version()) or 0)
+        return int(await self._server.execute("GET", keys.oauth_version()) or 0)
 
     async def revocations(self) -> Revocations:
         version, names = await self._server.run(
@@ -217,14 +217,14 @@ class RedisGrants:
 
 
 def _sealed(record: BaseModel, key: str, field: str) -> bytes:
-    return seal(record.model_dump_json().encode(), salt_of(key, field))
+    return seal(record.model_dump_json().encode(), salt_from_key(key, field))
 
 
 def _unsealed(sealed: bytes | None, key: str, field: str) -> bytes | None:
     """Open a record; a broken one reads as absent: its owner signs in again."""
     if sealed is None:
         return None
-    body = unseal(sealed, salt_of(key, field))
+    body = unseal(sealed, salt_from_key(key, field))
     if body is None:
         _log.error("record_broken", noun=field)
     return body

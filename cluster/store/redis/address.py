@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from cluster.errors import Invalid, Unavailable
-from cluster.store.redis.multiplexer import Watch, Wire, pack
+from cluster.store.redis.multiplexer import CommandMultiplexer, ConnectionObserver, pack
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Address:
         """Where the server listens, without user and password."""
         return self.path or f"{self.host}:{self.port}"
 
-    async def dial(self, watch: Watch, within_s: float) -> Wire:
+    async def dial(self, watch: ConnectionObserver, within_s: float) -> CommandMultiplexer:
         """Connect and greet: password, database, and a first reply that proves a working server.
 
         Errors:
@@ -81,15 +81,17 @@ class Address:
             reason = error.strerror or type(error).__name__
             raise Unavailable("the store can't be reached", retry_after_s=1, reason=reason) from None
 
-    async def _dial(self, watch: Watch) -> Wire:
+    async def _dial(self, watch: ConnectionObserver) -> CommandMultiplexer:
         loop = asyncio.get_running_loop()
         transport: asyncio.BaseTransport
         if self.path:
-            transport, wire = await loop.create_unix_connection(lambda: Wire(loop, watch), self.path)
+            transport, wire = await loop.create_unix_connection(
+                lambda: CommandMultiplexer(loop, watch), self.path
+            )
         else:
             context = ssl.create_default_context() if self.tls else None
             transport, wire = await loop.create_connection(
-                lambda: Wire(loop, watch), self.host, self.port, ssl=context
+                lambda: CommandMultiplexer(loop, watch), self.host, self.port, ssl=context
             )
             plain = transport.get_extra_info("socket")
             if plain is not None:
@@ -100,12 +102,12 @@ class Address:
             greetings: list[asyncio.Future[Any]] = []
             for command in self._greeting():
                 greetings.append(loop.create_future())
-                wire.ask(pack(command), greetings[-1], far)
+                wire.send(pack(command), greetings[-1], far)
             for reply in await asyncio.gather(*greetings, return_exceptions=True):
                 if isinstance(reply, BaseException):
                     raise reply
         except BaseException:
-            wire.drop("the connection to the store was given up")
+            wire.disconnect("the connection to the store was given up")
             raise
         return wire
 

@@ -89,7 +89,7 @@ class Renewals:
             self._lists, self._until_s = set(), now_s + RENEWED_S
         return self._lists
 
-    def note(self, plan: AppendPlan) -> None:
+    def record(self, plan: AppendPlan) -> None:
         """Remember what a plan renewed that was carried out."""
         self._lists.update(plan.renews)
 
@@ -139,7 +139,7 @@ class AppendPlan:
         pushes = self._pushes
         for user_id, visitor, packed in recents:
             if visitor:
-                self._place(user_id, visitor, packed)
+                self._add_recent(user_id, visitor, packed)
             elif user_id and packed:
                 pushes.setdefault(user_reader(user_id), []).append(packed)
         for reader_id in list(pushes):
@@ -152,7 +152,7 @@ class AppendPlan:
             ]  # fmt: skip
         self.args: list[Argument] = [payload, CAP, LIFE_S, *bounds, len(visitors), *facts, *self._steps]
 
-    def _place(self, user_id: str, visitor: str, packed: bytes) -> None:
+    def _add_recent(self, user_id: str, visitor: str, packed: bytes) -> None:
         if user_id:
             self._link(visitor, user_id)
         if packed:

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from pydantic import ValidationError
 
 from cluster.records.archive_call import ArchiveCall
-from cluster.records.client_rule import ClientRule, folded
+from cluster.records.client_rule import ClientRule, fold_client_name
 from cluster.store import keys
-from cluster.store.redis.client import Server
+from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import name_of, text_of
 from cluster.store.redis.quarantine import Quarantine
 from cluster.store.redis.script import Script
-from cluster.store.redis.seal import salt_of, seal, unseal
+from cluster.store.redis.seal import salt_from_key, seal, unseal
 
 MOST_CALLS = 200_000
 "Calls kept in the book; the oldest go first. About 300 bytes each."
@@ -26,25 +26,25 @@ _NOTE = Script.load("note_calls")
 class RedisArchiveCalls:
     """`ArchiveCallStore` over Redis."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: RedisClient) -> None:
         self._server = server
 
     async def append(self, app_id: str, calls: Sequence[ArchiveCall]) -> None:
         if not calls:
             return
         name = keys.archive_call(app_id)
-        sealed = [seal(call.json(), salt_of(name)) for call in calls]
+        sealed = [seal(call.json(), salt_from_key(name)) for call in calls]
         await self._server.run(_NOTE, [name], [MOST_CALLS, *sealed])
 
-    async def since(self, app_id: str, at_ms: int) -> list[ArchiveCall]:
+    async def read_since(self, app_id: str, at_ms: int) -> list[ArchiveCall]:
         name = keys.archive_call(app_id)
         found: list[ArchiveCall] = []
         # Entries are named by the clock of Redis, and written a moment after the call.
         start = str(max(0, at_ms - _CLOCKS_APART_MS))
         while True:
-            entries = await self._server.ask_slow("XRANGE", name, start, "+", "COUNT", _PAGE)
+            entries = await self._server.execute_slow("XRANGE", name, start, "+", "COUNT", _PAGE)
             for _, pairs in entries:
-                body = unseal(pairs[1], salt_of(name))
+                body = unseal(pairs[1], salt_from_key(name))
                 call = ArchiveCall.parse(body) if body is not None else None
                 if call is not None and call.at >= at_ms:
                     found.append(call)
@@ -56,17 +56,17 @@ class RedisArchiveCalls:
 class RedisClientRules:
     """`ClientRuleStore` over Redis."""
 
-    def __init__(self, server: Server, quarantine: Quarantine) -> None:
+    def __init__(self, server: RedisClient, quarantine: Quarantine) -> None:
         self._server = server
         self._quarantine = quarantine
 
     async def all(self, app_id: str) -> Mapping[str, ClientRule]:
         name = keys.client_rule(app_id)
-        flat = await self._server.ask("HGETALL", name)
+        flat = await self._server.execute("HGETALL", name)
         found: dict[str, ClientRule] = {}
         for raw, sealed in zip(flat[::2], flat[1::2], strict=True):
             field = name_of(raw)
-            body = unseal(sealed, salt_of(name, field))
+            body = unseal(sealed, salt_from_key(name, field))
             try:
                 if body is not None:
                     found[field] = ClientRule.model_validate_json(body)
@@ -77,9 +77,11 @@ class RedisClientRules:
         return found
 
     async def put(self, app_id: str, rule: ClientRule) -> None:
-        name, field = keys.client_rule(app_id), folded(rule.client)
-        sealed = seal(rule.model_dump_json().encode(), salt_of(name, field))
-        await self._server.ask_slow("HSET", name, field, sealed)
+        name, field = keys.client_rule(app_id), fold_client_name(rule.client)
+        sealed = seal(rule.model_dump_json().encode(), salt_from_key(name, field))
+        await self._server.execute_slow("HSET", name, field, sealed)
 
     async def remove(self, app_id: str, client: str) -> bool:
-        return bool(await self._server.ask_slow("HDEL", keys.client_rule(app_id), folded(client)))
+        return bool(
+            await self._server.execute_slow("HDEL", keys.client_rule(app_id), fold_client_name(client))
+        )

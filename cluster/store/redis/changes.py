@@ -9,12 +9,12 @@ from typing import cast
 import orjson
 
 from cluster.store import keys
-from cluster.store.ports.stores import Change, Noun, Op
-from cluster.store.redis.client import Server
+from cluster.store.ports.stores import ChangeLogEntry, Noun, Op
+from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import text_of
 from cluster.store.redis.quarantine import Quarantine
 from cluster.store.redis.script import Script
-from cluster.store.redis.seal import salt_of, unseal
+from cluster.store.redis.seal import salt_from_key, unseal
 
 LIVE_MS = 10 * 60 * 1000
 "A follower that noted its offsets within this time holds the log back."
@@ -33,15 +33,15 @@ _NOUNS = ("user", "product", "interaction")
 class RedisChanges:
     """`ChangeLog` over Redis."""
 
-    def __init__(self, server: Server, quarantine: Quarantine) -> None:
+    def __init__(self, server: RedisClient, quarantine: Quarantine) -> None:
         self._server = server
         self._quarantine = quarantine
 
     async def read(
         self, app_id: str, after: Mapping[Noun, str], *, count: int, block_ms: int
-    ) -> list[Change]:
+    ) -> list[ChangeLogEntry]:
         nouns = list(after)
-        changes: list[Change] = []
+        changes: list[ChangeLogEntry] = []
         if nouns:
             names = [keys.change(app_id, noun) for noun in nouns]
             logs = await self._server.run(_READ, names, [count, MOST_BYTES, *after.values()])
@@ -58,27 +58,27 @@ class RedisChanges:
         return str(await self._server.run(_LAST, [keys.change(app_id, noun)], []), "ascii")
 
     async def first(self, app_id: str, noun: Noun) -> str:
-        offset: bytes | None = await self._server.ask_slow("HGET", keys.trimmed(app_id), noun)
+        offset: bytes | None = await self._server.execute_slow("HGET", keys.trimmed(app_id), noun)
         return text_of(offset) if offset is not None and _OFFSET.fullmatch(offset) else "0"
 
-    async def note_follower(self, app_id: str, name: str, offsets: Mapping[Noun, str], now_ms: int) -> None:
-        await self._server.ask_slow(
+    async def record_follower(self, app_id: str, name: str, offsets: Mapping[Noun, str], now_ms: int) -> None:
+        await self._server.execute_slow(
             "HSET", keys.follower(app_id), name, orjson.dumps({**offsets, "at": now_ms})
         )
 
-    async def settled(self, app_id: str) -> dict[Noun, str]:
-        return await self._offsets(keys.settled(app_id))
+    async def compacted_offsets(self, app_id: str) -> dict[Noun, str]:
+        return await self._offsets(keys.compacted_offset(app_id))
 
-    async def want(self, app_id: str, offsets: Mapping[Noun, str]) -> None:
+    async def request_compaction(self, app_id: str, offsets: Mapping[Noun, str]) -> None:
         if offsets:
             flat = [part for noun, offset in offsets.items() for part in (noun, offset)]
-            await self._server.ask_slow("HSET", keys.wanted(app_id), *flat)
+            await self._server.execute_slow("HSET", keys.compaction_request(app_id), *flat)
 
-    async def wanted(self, app_id: str) -> dict[Noun, str]:
-        return await self._offsets(keys.wanted(app_id))
+    async def requested_compactions(self, app_id: str) -> dict[Noun, str]:
+        return await self._offsets(keys.compaction_request(app_id))
 
     async def _offsets(self, key: str) -> dict[Noun, str]:
-        flat = await self._server.ask_slow("HGETALL", key)
+        flat = await self._server.execute_slow("HGETALL", key)
         named = dict(zip(flat[::2], flat[1::2], strict=True))
         return {
             cast(Noun, noun): text_of(named[noun.encode()])
@@ -86,11 +86,16 @@ class RedisChanges:
             if _OFFSET.fullmatch(named.get(noun.encode(), b""))
         }
 
-    async def settle(self, app_id: str, noun: Noun, offset: str, now_ms: int) -> int:
-        names = [keys.change(app_id, noun), keys.settled(app_id), keys.trimmed(app_id), keys.follower(app_id)]
+    async def compact(self, app_id: str, noun: Noun, offset: str, now_ms: int) -> int:
+        names = [
+            keys.change(app_id, noun),
+            keys.compacted_offset(app_id),
+            keys.trimmed(app_id),
+            keys.follower(app_id),
+        ]
         return int(await self._server.run(_SETTLE, names, [noun, offset, now_ms, LIVE_MS, FORGOTTEN_MS]))
 
-    async def _wait(self, app_id: str, after: Mapping[Noun, str], block_ms: int) -> list[Change]:
+    async def _wait(self, app_id: str, after: Mapping[Noun, str], block_ms: int) -> list[ChangeLogEntry]:
         """Wait for the first change of each log; what stands behind it comes with the next reading."""
         noun_of = {keys.change(app_id, noun): noun for noun in after}
         streams = ("STREAMS", *noun_of, *after.values())
@@ -101,11 +106,11 @@ class RedisChanges:
             for entry in log
         ]
 
-    async def _open(self, app_id: str, noun: Noun, at: bytes, flat: list[bytes]) -> Change:
+    async def _open(self, app_id: str, noun: Noun, at: bytes, flat: list[bytes]) -> ChangeLogEntry:
         """Read an entry; a broken one becomes an empty change, so that followers get past it."""
         offset = text_of(at)
         fields = dict(zip(flat[::2], flat[1::2], strict=True))
-        op, salt = fields.get(b"op", b""), salt_of(noun)
+        op, salt = fields.get(b"op", b""), salt_from_key(noun)
         payload = unseal(fields.get(b"payload", b""), salt)
         if b"copy" in fields and (payload is None or op not in (b"remove", b"erase")):
             # an erasure or a removal: it must not be lost, so it is written twice
@@ -113,10 +118,10 @@ class RedisChanges:
             op = b"erase" if noun == "interaction" else b"remove"
             await self._quarantine.erasure(app_id, noun, offset, is_repaired=payload is not None)
             if payload is None:
-                return Change(noun, offset, cast(Op, text_of(op)), b"[]", is_lost=True)
+                return ChangeLogEntry(noun, offset, cast(Op, text_of(op)), b"[]", is_lost=True)
         vectors = unseal(fields[b"vectors"], salt) if b"vectors" in fields else b""
         if payload is None or vectors is None or op not in (b"put", b"remove", b"erase"):
             await self._quarantine.change(app_id, noun, offset, fields.get(b"payload", b""))
-            return Change(noun, offset, "put", b"[]")
+            return ChangeLogEntry(noun, offset, "put", b"[]")
         embedder = text_of(fields.get(b"embedder", b""))
-        return Change(noun, offset, cast(Op, text_of(op)), payload, vectors, embedder)
+        return ChangeLogEntry(noun, offset, cast(Op, text_of(op)), payload, vectors, embedder)

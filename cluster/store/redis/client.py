@@ -1,7 +1,7 @@
 """A Redis server as the stores see it: quick questions, slow ones, scripts, and waiting for something new.
 
     ask        short reads of the hot path            own connection, 150 ms
-    ask_slow   everything else that does not wait     own connection, 2 s: a large upload never delays a read
+    execute_slow   everything else that does not wait     own connection, 2 s: a large upload never delays a read
     run        a script, on either of them            sent in full again when the server forgot it
     wait       XREAD and XREADGROUP with BLOCK        a connection each while they wait
 
@@ -20,20 +20,20 @@ from cluster.errors import HouseError, Unavailable
 from cluster.meter import Meter
 from cluster.store.redis.address import Address
 from cluster.store.redis.breaker import Breaker
-from cluster.store.redis.connection import Pipe
-from cluster.store.redis.error_replies import Forgotten
+from cluster.store.redis.connection import RedisConnection
+from cluster.store.redis.error_replies import ScriptMissing
 from cluster.store.redis.multiplexer import SILENCE_S, Argument
 from cluster.store.redis.script import Script
 
 HOT_S = 0.15
 SLOW_S = 2.0
-KNOCK_S = 0.5
+PROBE_S = 0.5
 BLOCK_GRACE_S = 2.0
 "How much later than its BLOCK time a waiting read may answer."
 MAX_WAITERS = 128
 
 
-class Server:
+class RedisClient:
     """One Redis server, used from one event loop."""
 
     def __init__(
@@ -42,11 +42,11 @@ class Server:
         self._address = address
         self._hot_s = hot_s
         self._slow_s = slow_s
-        self._breaker = Breaker(clock, meter, self._start_knocking)
-        self._hot = Pipe(address, self._breaker)
-        self._slow = Pipe(address, self._breaker)
-        self._idle: list[Pipe] = []
-        self._waiting: set[Pipe] = set()
+        self._breaker = Breaker(clock, meter, self._start_probing)
+        self._hot = RedisConnection(address, self._breaker)
+        self._slow = RedisConnection(address, self._breaker)
+        self._idle: list[RedisConnection] = []
+        self._waiting: set[RedisConnection] = set()
         self._leaving: set[asyncio.Task[None]] = set()
         self._knocking: asyncio.Task[None] | None = None
         self._closed = False
@@ -56,28 +56,28 @@ class Server:
         """Is the breaker open?"""
         return self._breaker.is_open
 
-    def ask(self, *command: Argument) -> asyncio.Future[Any]:
+    def execute(self, *command: Argument) -> asyncio.Future[Any]:
         """Send a short command of the hot path.
 
         Errors:
             Unavailable: at once while the store is away, else by the deadline
         """
         self._breaker.check()
-        return self._hot.ask(command, self._hot_s)
+        return self._hot.send(command, self._hot_s)
 
-    def ask_slow(self, *command: Argument) -> asyncio.Future[Any]:
+    def execute_slow(self, *command: Argument) -> asyncio.Future[Any]:
         """Send a command that may carry or bring much."""
         self._breaker.check()
-        return self._slow.ask(command, self._slow_s)
+        return self._slow.send(command, self._slow_s)
 
     async def run(
         self, script: Script, keys: Sequence[str], args: Sequence[Argument], *, hot: bool = False
     ) -> Any:
         """Run a script; its keys are exactly `keys`."""
-        ask = self.ask if hot else self.ask_slow
+        ask = self.execute if hot else self.execute_slow
         try:
             return await ask("EVALSHA", script.digest, len(keys), *keys, *args)
-        except Forgotten:
+        except ScriptMissing:
             return await ask("EVAL", script.text, len(keys), *keys, *args)
 
     async def wait(self, *command: Argument, block_ms: int) -> Any:
@@ -85,11 +85,11 @@ class Server:
         self._breaker.check()
         if self._closed or len(self._waiting) >= MAX_WAITERS:
             raise Unavailable("too many are waiting for news from the store", retry_after_s=1)
-        pipe = self._idle.pop() if self._idle else Pipe(self._address, self._breaker)
+        pipe = self._idle.pop() if self._idle else RedisConnection(self._address, self._breaker)
         self._waiting.add(pipe)
         kept = False
         try:
-            reply = await pipe.ask(command, block_ms / 1000 + BLOCK_GRACE_S)
+            reply = await pipe.send(command, block_ms / 1000 + BLOCK_GRACE_S)
             kept = True
             return reply
         except Unavailable:
@@ -102,11 +102,11 @@ class Server:
             if kept and not self._closed:
                 self._idle.append(pipe)
             else:
-                self._leave(pipe)
+                self._discard(pipe)
 
     async def ready(self, within_s: float = 2.0) -> bool:
         """Wait for the first connections; False when the server is not there yet (it is then waited for)."""
-        pings = [self._hot.ask(("PING",), within_s), self._slow.ask(("PING",), within_s)]
+        pings = [self._hot.send(("PING",), within_s), self._slow.send(("PING",), within_s)]
         replies = await asyncio.gather(*pings, return_exceptions=True)
         return not any(isinstance(reply, BaseException) for reply in replies)
 
@@ -120,19 +120,19 @@ class Server:
         self._idle.clear()
         await asyncio.gather(*(pipe.close() for pipe in pipes), *self._leaving)
 
-    def _leave(self, pipe: Pipe) -> None:
+    def _discard(self, pipe: RedisConnection) -> None:
         """Close a connection whose reply nobody waits for, without making anybody wait for that."""
         task = asyncio.get_running_loop().create_task(pipe.close())
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
 
-    def _start_knocking(self) -> None:
+    def _start_probing(self) -> None:
         if not self._closed and (self._knocking is None or self._knocking.done()):
-            self._knocking = asyncio.get_running_loop().create_task(self._knock())
+            self._knocking = asyncio.get_running_loop().create_task(self._probe())
 
-    async def _knock(self) -> None:
+    async def _probe(self) -> None:
         while self._breaker.is_open:
             try:
-                await self._hot.ask(("PING",), SILENCE_S)
+                await self._hot.send(("PING",), SILENCE_S)
             except HouseError:
-                await asyncio.sleep(KNOCK_S)
+                await asyncio.sleep(PROBE_S)

@@ -8,7 +8,14 @@ from typing import Any
 from cluster.errors import HouseError, TooLarge, Unavailable
 from cluster.store.redis.address import Address
 from cluster.store.redis.breaker import Breaker
-from cluster.store.redis.multiplexer import SILENCE_S, Argument, Watch, Wire, fail, pack
+from cluster.store.redis.multiplexer import (
+    SILENCE_S,
+    Argument,
+    CommandMultiplexer,
+    ConnectionObserver,
+    fail,
+    pack,
+)
 
 MAX_WAITING = 4096
 "Commands in flight on one connection; more means that something is badly wrong."
@@ -19,19 +26,21 @@ MOST_ARGUMENTS = 1_000_000
 "Redis hangs up on a command with more than 1,048,576; nobody else's command may suffer from that."
 
 
-class Pipe:
+class RedisConnection:
     """Sends commands over one connection at a time."""
 
     def __init__(self, address: Address, breaker: Breaker) -> None:
         self._address = address
         self._breaker = breaker
-        self._watch = Watch(answered=breaker.answered, timed_out=breaker.timed_out, lost=self._lost)
-        self._wire: Wire | None = None
+        self._watch = ConnectionObserver(
+            answered=breaker.answered, timed_out=breaker.timed_out, lost=self._lost
+        )
+        self._wire: CommandMultiplexer | None = None
         self._dialling: asyncio.Task[None] | None = None
         self._early: list[tuple[bytes, asyncio.Future[Any], float]] = []
         self._closed = False
 
-    def ask(self, command: tuple[Argument, ...], within_s: float) -> asyncio.Future[Any]:
+    def send(self, command: tuple[Argument, ...], within_s: float) -> asyncio.Future[Any]:
         """Send one command; the future brings the reply, or fails at the deadline.
 
         Errors:
@@ -46,11 +55,11 @@ class Pipe:
         deadline = loop.time() + within_s
         wire = self._wire
         if wire is None:
-            self._ask_early(loop, packed, future, deadline)
+            self._send_when_connected(loop, packed, future, deadline)
         elif wire.waiting >= MAX_WAITING or wire.unsent > MAX_UNSENT:
             raise Unavailable("too much is waiting for the store", retry_after_s=1)
         else:
-            wire.ask(packed, future, deadline)
+            wire.send(packed, future, deadline)
         return future
 
     async def close(self) -> None:
@@ -59,12 +68,12 @@ class Pipe:
         if self._dialling is not None:
             self._dialling.cancel()
             await asyncio.gather(self._dialling, return_exceptions=True)
-        self._settle_early(Unavailable("the store was closed", retry_after_s=1))
+        self._resolve_early(Unavailable("the store was closed", retry_after_s=1))
         if (wire := self._wire) is not None:
-            wire.drop("the store was closed")
+            wire.disconnect("the store was closed")
             await wire.closed
 
-    def _ask_early(
+    def _send_when_connected(
         self, loop: asyncio.AbstractEventLoop, packed: bytes, future: asyncio.Future[Any], deadline: float
     ) -> None:
         """Wait for the connection, but no longer than the command's own deadline."""
@@ -97,19 +106,19 @@ class Pipe:
         if error is not None:
             # The breaker first: whoever is woken by the failure must already find it open.
             self._breaker.unreachable(error.message)
-        self._settle_early(error)
+        self._resolve_early(error)
 
-    def _settle_early(self, error: HouseError | None) -> None:
+    def _resolve_early(self, error: HouseError | None) -> None:
         """Hand what waited for the connection to it, or fail it."""
         early, self._early = self._early, []
         for packed, future, deadline in early:
             if future.done():
                 continue
             if error is None and self._wire is not None:
-                self._wire.ask(packed, future, deadline)
+                self._wire.send(packed, future, deadline)
             else:
                 fail(future, error or Unavailable("the connection was lost", retry_after_s=1))
 
-    def _lost(self, wire: Wire) -> None:
+    def _lost(self, wire: CommandMultiplexer) -> None:
         if wire is self._wire:
             self._wire = None

@@ -9,11 +9,11 @@ from pydantic import ValidationError
 from cluster.errors import Unavailable
 from cluster.records.engine import Engine
 from cluster.store import keys
-from cluster.store.redis.client import Server
+from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import name_of
 from cluster.store.redis.quarantine import Quarantine
 from cluster.store.redis.script import Script
-from cluster.store.redis.seal import salt_of, seal, unseal
+from cluster.store.redis.seal import salt_from_key, seal, unseal
 
 _CHANGE = Script.load("change_engine")
 _TRIES = 20
@@ -22,25 +22,25 @@ _TRIES = 20
 class RedisEngines:
     """`EngineStore` over Redis."""
 
-    def __init__(self, server: Server, quarantine: Quarantine) -> None:
+    def __init__(self, server: RedisClient, quarantine: Quarantine) -> None:
         self._server = server
         self._quarantine = quarantine
 
     async def get(self, app_id: str, engine_id: str) -> Engine | None:
-        sealed: bytes | None = await self._server.ask("HGET", keys.engine(app_id), engine_id)
+        sealed: bytes | None = await self._server.execute("HGET", keys.engine(app_id), engine_id)
         return None if sealed is None else await self._open(app_id, engine_id, sealed)
 
     async def put(self, engine: Engine) -> None:
-        await self._server.ask_slow("HSET", keys.engine(engine.app_id), engine.engine_id, _sealed(engine))
+        await self._server.execute_slow("HSET", keys.engine(engine.app_id), engine.engine_id, _sealed(engine))
 
     async def add(self, engine: Engine) -> bool:
         key = keys.engine(engine.app_id)
-        return bool(await self._server.ask_slow("HSETNX", key, engine.engine_id, _sealed(engine)))
+        return bool(await self._server.execute_slow("HSETNX", key, engine.engine_id, _sealed(engine)))
 
     async def change(self, app_id: str, engine_id: str, change: Callable[[Engine], Engine]) -> Engine | None:
         key = keys.engine(app_id)
         for _ in range(_TRIES):
-            sealed: bytes | None = await self._server.ask_slow("HGET", key, engine_id)
+            sealed: bytes | None = await self._server.execute_slow("HGET", key, engine_id)
             engine = None if sealed is None else await self._open(app_id, engine_id, sealed)
             if engine is None or sealed is None:
                 return None
@@ -50,17 +50,17 @@ class RedisEngines:
         raise Unavailable("the engine is being changed by many at once", retry_after_s=1)
 
     async def remove(self, app_id: str, engine_id: str) -> bool:
-        return bool(await self._server.ask_slow("HDEL", keys.engine(app_id), engine_id))
+        return bool(await self._server.execute_slow("HDEL", keys.engine(app_id), engine_id))
 
     async def all(self, app_id: str) -> list[Engine]:
-        flat = await self._server.ask_slow("HGETALL", keys.engine(app_id))
+        flat = await self._server.execute_slow("HGETALL", keys.engine(app_id))
         named = sorted(zip(flat[::2], flat[1::2], strict=True))
         engines = [await self._open(app_id, name_of(name), sealed) for name, sealed in named]
         return [engine for engine in engines if engine is not None]
 
     async def _open(self, app_id: str, engine_id: str, sealed: bytes) -> Engine | None:
         key = keys.engine(app_id)
-        body = unseal(sealed, salt_of(key, engine_id))
+        body = unseal(sealed, salt_from_key(key, engine_id))
         try:
             if body is not None:
                 return Engine.model_validate_json(body)
@@ -71,4 +71,6 @@ class RedisEngines:
 
 
 def _sealed(engine: Engine) -> bytes:
-    return seal(engine.model_dump_json().encode(), salt_of(keys.engine(engine.app_id), engine.engine_id))
+    return seal(
+        engine.model_dump_json().encode(), salt_from_key(keys.engine(engine.app_id), engine.engine_id)
+    )

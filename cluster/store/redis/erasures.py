@@ -13,16 +13,16 @@ from cluster.errors import Conflict, HouseError, Unavailable
 from cluster.ids import anonymous_reader
 from cluster.records.erasure import Erasure, Person, addresses_of
 from cluster.store import erasure_keys, keys
-from cluster.store.ports.erasures import REDIS_PLACES, Found, LogFile, LogNoun
+from cluster.store.ports.erasures import REDIS_PLACES, AppendOnlyFileStatus, LogNoun, PersonData
 from cluster.store.redis.changes import LIVE_MS, RedisChanges
-from cluster.store.redis.client import Server
+from cluster.store.redis.client import RedisClient
 from cluster.store.redis.interactions import RedisInteractions
 from cluster.store.redis.multiplexer import name_of, text_of
 from cluster.store.redis.person_traces import PersonTraces, Trace, erase_all
 from cluster.store.redis.questions import erase_questions
 from cluster.store.redis.salts import Salts
 from cluster.store.redis.script import Script
-from cluster.store.redis.seal import salt_of, seal, unseal
+from cluster.store.redis.seal import salt_from_key, seal, unseal
 
 MOST_RECEIPTS = 10_000
 CLEAN_ENTRIES = 20_000
@@ -40,7 +40,7 @@ class RedisErasures:
     """`ErasureStore` over Redis."""
 
     def __init__(
-        self, server: Server, interactions: RedisInteractions, changes: RedisChanges, clock: Clock
+        self, server: RedisClient, interactions: RedisInteractions, changes: RedisChanges, clock: Clock
     ) -> None:
         self._server = server
         self._interactions = interactions
@@ -55,9 +55,9 @@ class RedisErasures:
             if linked := (await self._interactions.links(app_id, [anonymous_id])).get(anonymous_id):
                 raise Conflict(f"this visitor is linked to the user {linked}; forget the user instead")
             return Person(app_id=app_id, anonymous_ids=(anonymous_id,))
-        visitors = await self._server.ask_slow("SMEMBERS", keys.linked(app_id, user_id))
+        visitors = await self._server.execute_slow("SMEMBERS", keys.linked(app_id, user_id))
         key = keys.record(app_id, "user", user_id)
-        profile = unseal(await self._server.ask_slow("GET", key) or b"", salt_of(key))
+        profile = unseal(await self._server.execute_slow("GET", key) or b"", salt_from_key(key))
         return Person(
             app_id=app_id,
             user_id=user_id,
@@ -71,16 +71,16 @@ class RedisErasures:
     async def order(self, erasure: Erasure, person: Person) -> None:
         await self._put(erasure)
         name, field = erasure_keys.erasure_order(), _BETWEEN.join((erasure.app_id, erasure.erasure_id))
-        await self._server.ask_slow("HSET", name, field, _sealed(person.model_dump_json(), name, field))
+        await self._server.execute_slow("HSET", name, field, _sealed(person.model_dump_json(), name, field))
 
-    async def orders(self) -> list[tuple[Erasure, Person]]:
+    async def list_orders(self) -> list[tuple[Erasure, Person]]:
         name = erasure_keys.erasure_order()
-        flat = await self._server.ask_slow("HGETALL", name)
+        flat = await self._server.execute_slow("HGETALL", name)
         found = []
         for raw, sealed in zip(flat[::2], flat[1::2], strict=True):
             field = name_of(raw)
             app_id, _, erasure_id = field.partition(_BETWEEN)
-            body = unseal(sealed, salt_of(name, field))
+            body = unseal(sealed, salt_from_key(name, field))
             erasure = await self.read(app_id, erasure_id)
             if body is None or erasure is None:
                 # whom it was about is in its bytes: it stays there, loudly, until somebody orders it again
@@ -93,35 +93,37 @@ class RedisErasures:
         await self._put(erasure)
         if done:
             field = _BETWEEN.join((erasure.app_id, erasure.erasure_id))
-            await self._server.ask_slow("HDEL", erasure_keys.erasure_order(), field)
+            await self._server.execute_slow("HDEL", erasure_keys.erasure_order(), field)
 
     async def read(self, app_id: str, erasure_id: str) -> Erasure | None:
         name = erasure_keys.erasure(app_id)
-        body = unseal(await self._server.ask_slow("HGET", name, erasure_id) or b"", salt_of(name, erasure_id))
+        body = unseal(
+            await self._server.execute_slow("HGET", name, erasure_id) or b"", salt_from_key(name, erasure_id)
+        )
         try:
             return None if body is None else Erasure.model_validate_json(body)
         except ValidationError:
             return None
 
     async def newest(self, app_id: str, count: int = 100) -> list[Erasure]:
-        names = await self._server.ask_slow("ZREVRANGE", erasure_keys.erasure_ids(app_id), 0, count - 1)
+        names = await self._server.execute_slow("ZREVRANGE", erasure_keys.erasure_ids(app_id), 0, count - 1)
         found = [await self.read(app_id, name_of(name)) for name in names]
         return [erasure for erasure in found if erasure is not None]
 
     async def _put(self, erasure: Erasure) -> None:
         name, order = erasure_keys.erasure(erasure.app_id), erasure_keys.erasure_ids(erasure.app_id)
         sealed = _sealed(erasure.model_dump_json(), name, erasure.erasure_id)
-        await self._server.ask_slow("HSET", name, erasure.erasure_id, sealed)
-        if await self._server.ask_slow("ZADD", order, erasure.created_at, erasure.erasure_id):
-            oldest = await self._server.ask_slow("ZRANGE", order, 0, -MOST_RECEIPTS - 1)
+        await self._server.execute_slow("HSET", name, erasure.erasure_id, sealed)
+        if await self._server.execute_slow("ZADD", order, erasure.created_at, erasure.erasure_id):
+            oldest = await self._server.execute_slow("ZRANGE", order, 0, -MOST_RECEIPTS - 1)
             if oldest:
-                await self._server.ask_slow("HDEL", name, *oldest)
-                await self._server.ask_slow("ZREM", order, *oldest)
+                await self._server.execute_slow("HDEL", name, *oldest)
+                await self._server.execute_slow("ZREM", order, *oldest)
 
     # --- a person -----------------------------------------------------------------------------------------------
 
-    async def find(self, person: Person) -> Found:
-        found: Found = {place: [] for place in REDIS_PLACES}
+    async def find(self, person: Person) -> PersonData:
+        found: PersonData = {place: [] for place in REDIS_PLACES}
         for trace in await self._traces(person):
             found[trace.place] += trace.items
         return found
@@ -137,8 +139,8 @@ class RedisErasures:
         await self._clean(keys.quarantine(person.app_id))
 
     async def _traces(self, person: Person) -> list[Trace]:
-        salt = await self._salts.of(person.app_id)
-        return [trace async for trace in PersonTraces(self._server, person, salt).all()]
+        salt = await self._salts.get(person.app_id)
+        return [trace async for trace in PersonTraces(self._server, person, salt).find_all()]
 
     async def _unlinked(self, person: Person) -> list[str]:
         """Name the person's visitors who are linked to nobody now: those of a user went with the user."""
@@ -154,7 +156,7 @@ class RedisErasures:
         names = [keys.change(app_id, "interaction"), keys.link(app_id)]
         names += (keys.recent(app_id, reader) for reader in readers)
         payload = orjson.dumps([reader.encode("utf-8", "replace").decode() for reader in readers])
-        sealed = seal(payload, salt_of("interaction"))
+        sealed = seal(payload, salt_from_key("interaction"))
         if not await self._server.run(_ERASE_VISITOR, names, [sealed, *visitors]):
             raise Unavailable("a visitor was linked to a user meanwhile", retry_after_s=1)
 
@@ -163,9 +165,9 @@ class RedisErasures:
     async def clean_logs(self, app_id: str, settled: Mapping[LogNoun, str], now_ms: int) -> dict[str, str]:
         held: dict[str, str] = {}
         for noun, offset in settled.items():
-            await self._changes.settle(app_id, noun, offset, now_ms)
+            await self._changes.compact(app_id, noun, offset, now_ms)
             name = keys.change(app_id, noun)
-            if await self._server.ask_slow("XRANGE", name, "-", offset, "COUNT", 1):
+            if await self._server.execute_slow("XRANGE", name, "-", offset, "COUNT", 1):
                 held[noun] = iso_ms(now_ms + LIVE_MS)
             else:
                 await self._clean(name)
@@ -175,48 +177,48 @@ class RedisErasures:
     async def _clean(self, stream: str) -> None:
         """Write a stream anew. A server that does not allow that keeps what was cut off until its neighbours go."""
         try:
-            if int(await self._server.ask_slow("MEMORY", "USAGE", stream) or 0) <= CLEAN_BYTES:
+            if int(await self._server.execute_slow("MEMORY", "USAGE", stream) or 0) <= CLEAN_BYTES:
                 await self._server.run(_CLEAN, [stream], [CLEAN_ENTRIES])
         except HouseError as error:
             _log.warning("stream_not_cleaned", reason=error.message)
 
-    async def forget_followers(self, app_id: str) -> None:
-        await self._server.ask_slow("DEL", keys.follower(app_id))
+    async def delete_followers(self, app_id: str) -> None:
+        await self._server.execute_slow("DEL", keys.follower(app_id))
 
-    async def lost(self, app_id: str) -> list[str]:
+    async def list_lost(self, app_id: str) -> list[str]:
         found = []
-        for _, flat in await self._server.ask_slow("XRANGE", keys.quarantine(app_id), "-", "+"):
+        for _, flat in await self._server.execute_slow("XRANGE", keys.quarantine(app_id), "-", "+"):
             fields = dict(zip(flat[::2], flat[1::2], strict=True))
             if fields.get(b"kind") == b"erasure":
                 found.append(iso_ms(int(text_of(fields.get(b"id", b"0")).partition("-")[0])))
         return found
 
-    async def log_file(self) -> LogFile:
-        text = text_of(await self._server.ask_slow("INFO", "persistence"))
+    async def log_file(self) -> AppendOnlyFileStatus:
+        text = text_of(await self._server.execute_slow("INFO", "persistence"))
         facts = dict(line.partition(":")[::2] for line in text.splitlines())
-        wanted, done = await self._server.ask_slow("HMGET", erasure_keys.log_rewrite(), "wanted", "done")
+        wanted, done = await self._server.execute_slow("HMGET", erasure_keys.log_rewrite(), "wanted", "done")
         busy = ("aof_rewrite_in_progress", "aof_rewrite_scheduled")
-        return LogFile(
+        return AppendOnlyFileStatus(
             is_kept=facts.get("aof_enabled") == "1",
             is_rewriting=any(facts.get(name) == "1" for name in busy),
-            wanted_ms=int(wanted or 0),
+            requested_ms=int(wanted or 0),
             done_ms=int(done or 0),
         )
 
-    async def want_new_log_file(self, now_ms: int) -> None:
-        await self._server.ask_slow("HSET", erasure_keys.log_rewrite(), "wanted", now_ms)
+    async def request_log_rewrite(self, now_ms: int) -> None:
+        await self._server.execute_slow("HSET", erasure_keys.log_rewrite(), "wanted", now_ms)
 
     async def rewrite_log_file(self, now_ms: int) -> bool:
         try:
-            await self._server.ask_slow("BGREWRITEAOF")
+            await self._server.execute_slow("BGREWRITEAOF")
         except Unavailable:
             raise
         except HouseError as error:
             _log.warning("log_file_not_rewritten", reason=error.message)
             return False
-        await self._server.ask_slow("HSET", erasure_keys.log_rewrite(), "done", now_ms)
+        await self._server.execute_slow("HSET", erasure_keys.log_rewrite(), "done", now_ms)
         return True
 
 
 def _sealed(text: str, name: str, field: str) -> bytes:
-    return seal(text.encode(), salt_of(name, field))
+    return seal(text.encode(), salt_from_key(name, field))

@@ -30,7 +30,7 @@ _REFUSES_WRITES = {
 _REFUSES_US = frozenset({"NOAUTH", "WRONGPASS", "NOPERM"})
 
 
-class Forgotten(Fault):
+class ScriptMissing(Fault):
     """The server does not know the script (it restarted)."""
 
     code = "script_forgotten"
@@ -42,21 +42,21 @@ class NoGroup(Fault):
     code = "no_group"
 
 
-def code_of(reply: hiredis.ReplyError) -> str:
+def error_code(reply: hiredis.ReplyError) -> str:
     """Name the error Redis means, also when a script wrapped it."""
     text = str(reply)
     inner = _INNER.match(text)
     return inner.group(1) if inner else text.partition(" ")[0]
 
 
-def is_life(reply: hiredis.ReplyError) -> bool:
+def is_server_alive(reply: hiredis.ReplyError) -> bool:
     """Does this error come from a server that otherwise works?"""
-    return code_of(reply) not in _AWAY
+    return error_code(reply) not in _AWAY
 
 
-def to_error(reply: hiredis.ReplyError) -> HouseError:
+def error_from_reply(reply: hiredis.ReplyError) -> HouseError:
     """Turn an error reply into the error our callers know."""
-    code = code_of(reply)
+    code = error_code(reply)
     if code in _AWAY:
         return Unavailable(f"the store is not ready ({code.lower()})", retry_after_s=1)
     if code in _REFUSES_WRITES:
@@ -64,7 +64,7 @@ def to_error(reply: hiredis.ReplyError) -> HouseError:
     if code in _REFUSES_US:
         return Unavailable("the store refuses our password or rights", retry_after_s=5)
     if code == "NOSCRIPT":
-        return Forgotten("script not loaded")
+        return ScriptMissing("script not loaded")
     if code == "NOGROUP":
         return NoGroup("no such consumer group")
     return Fault("the store refused a command", reason=str(reply)[:200])

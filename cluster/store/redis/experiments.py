@@ -11,13 +11,13 @@ from pydantic import ValidationError
 from cluster.records.experiment import Experiment
 from cluster.records.exposure import Exposure
 from cluster.store import keys
-from cluster.store.ports.experiments import ExperimentBook, Mode
+from cluster.store.ports.experiments import AssignMode, ExperimentBook
 from cluster.store.redis.append_plan import MOST_ADDRESSES, STRANGER_LIFE_S, BrowserWriter
-from cluster.store.redis.client import Server
+from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import Argument, name_of
 from cluster.store.redis.quarantine import Quarantine
 from cluster.store.redis.script import Script
-from cluster.store.redis.seal import salt_of, seal, unseal
+from cluster.store.redis.seal import salt_from_key, seal, unseal
 
 _SWAP = Script.load("swap_experiment")
 _ASSIGN = Script.load("assign")
@@ -29,14 +29,14 @@ _PAGE = 1_000
 class RedisExperiments:
     """`ExperimentStore` over Redis."""
 
-    def __init__(self, server: Server, quarantine: Quarantine) -> None:
+    def __init__(self, server: RedisClient, quarantine: Quarantine) -> None:
         self._server = server
         self._quarantine = quarantine
 
     async def version(self, app_id: str) -> int:
-        return int(await self._server.ask("GET", keys.experiment_version(app_id)) or 0)
+        return int(await self._server.execute("GET", keys.experiment_version(app_id)) or 0)
 
-    async def book(self, app_id: str) -> ExperimentBook:
+    async def read_all(self, app_id: str) -> ExperimentBook:
         names = [keys.experiment_version(app_id), keys.experiment(app_id)]
         version, flat = await self._server.run(_READ, names, [])
         found = []
@@ -47,17 +47,18 @@ class RedisExperiments:
         found.sort(key=_age)
         return ExperimentBook(int(version), tuple(found))
 
-    async def swap(self, experiment: Experiment, version: int) -> Experiment | None:
+    async def compare_and_set(self, experiment: Experiment, version: int) -> Experiment | None:
         app_id, experiment_id = experiment.app_id, experiment.experiment_id
         key = keys.experiment(app_id)
-        sealed = await self._server.ask_slow("HGET", key, experiment_id)
+        sealed = await self._server.execute_slow("HGET", key, experiment_id)
         before = await self._open(app_id, experiment_id, sealed) if sealed is not None else None
         after = experiment.model_copy(update={"revision": experiment.revision + 1})
         names = [
             key, keys.experiment_revision(app_id), keys.experiment_slug(app_id), keys.experiment_version(app_id),
         ]  # fmt: skip
         args: list[Argument] = [
-            experiment_id, experiment.revision, seal(after.model_dump_json().encode(), salt_of(key, experiment_id)),
+            experiment_id, experiment.revision, seal(after.model_dump_json().encode(), salt_from_key(key,
+            experiment_id)),
             experiment.slug, before.slug if before is not None else "", version,
         ]  # fmt: skip
         return after if await self._server.run(_SWAP, names, args) else None
@@ -67,7 +68,7 @@ class RedisExperiments:
         experiment: Experiment,
         readers: Sequence[str],
         proposed: Exposure | None,
-        mode: Mode,
+        mode: AssignMode,
         writer: BrowserWriter | None = None,
     ) -> Exposure | None:
         app_id, experiment_id = experiment.app_id, experiment.experiment_id
@@ -98,7 +99,7 @@ class RedisExperiments:
     async def exposures(self, app_id: str, experiment_id: str) -> AsyncIterator[tuple[str, Exposure]]:
         key, cursor, seen = keys.exposure(app_id, experiment_id), b"0", set[str]()
         while True:
-            cursor, flat = await self._server.ask_slow("HSCAN", key, cursor, "COUNT", _PAGE)
+            cursor, flat = await self._server.execute_slow("HSCAN", key, cursor, "COUNT", _PAGE)
             for name, packed in zip(flat[::2], flat[1::2], strict=True):
                 exposure, reader = Exposure.unpack(name_of(packed)), name_of(name)
                 if exposure is not None and reader not in seen:
@@ -107,19 +108,19 @@ class RedisExperiments:
             if cursor == b"0":
                 return
 
-    async def note_served(self, app_id: str, experiment_id: str, counts: Mapping[str, int]) -> None:
+    async def record_served(self, app_id: str, experiment_id: str, counts: Mapping[str, int]) -> None:
         key = keys.experiment_served(app_id, experiment_id)
         await asyncio.gather(
-            *(self._server.ask_slow("HINCRBY", key, name, count) for name, count in counts.items())
+            *(self._server.execute_slow("HINCRBY", key, name, count) for name, count in counts.items())
         )
 
     async def served(self, app_id: str, experiment_id: str) -> dict[str, int]:
-        flat = await self._server.ask_slow("HGETALL", keys.experiment_served(app_id, experiment_id))
+        flat = await self._server.execute_slow("HGETALL", keys.experiment_served(app_id, experiment_id))
         return {name_of(name): int(count) for name, count in zip(flat[::2], flat[1::2], strict=True)}
 
     async def _open(self, app_id: str, experiment_id: str, sealed: bytes) -> Experiment | None:
         key = keys.experiment(app_id)
-        body = unseal(sealed, salt_of(key, experiment_id))
+        body = unseal(sealed, salt_from_key(key, experiment_id))
         try:
             if body is not None:
                 return Experiment.model_validate_json(body)
@@ -129,16 +130,18 @@ class RedisExperiments:
         return None
 
 
-async def erase_exposures(server: Server, app_id: str, readers: Sequence[str]) -> int:
+async def erase_exposures(server: RedisClient, app_id: str, readers: Sequence[str]) -> int:
     """Forget what readers were given in all experiments; `RedisExperiments` says more."""
     if not readers:
         return 0
-    names = [name_of(name) for name in await server.ask_slow("HKEYS", keys.experiment(app_id))]
+    names = [name_of(name) for name in await server.execute_slow("HKEYS", keys.experiment(app_id))]
     gone = await asyncio.gather(*(erase_exposures_of(server, app_id, name, readers) for name in names))
     return sum(gone)
 
 
-async def erase_exposures_of(server: Server, app_id: str, experiment_id: str, readers: Sequence[str]) -> int:
+async def erase_exposures_of(
+    server: RedisClient, app_id: str, experiment_id: str, readers: Sequence[str]
+) -> int:
     """Forget what readers were given in one experiment, which may be gone."""
     names = [keys.exposure(app_id, experiment_id), keys.exposure_ids(app_id, experiment_id)]
     return int(await server.run(_ERASE, names, list(readers)))

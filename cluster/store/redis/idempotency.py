@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 from cluster.store import keys
-from cluster.store.ports.stores import Replay
-from cluster.store.redis.client import Server
+from cluster.store.ports.stores import IdempotencyState
+from cluster.store.redis.client import RedisClient
 from cluster.store.redis.salts import Salts
 from cluster.store.redis.script import Script
 
@@ -27,16 +27,16 @@ _FINISH = Script.load("finish")
 class RedisIdempotency:
     """`IdempotencyStore` over Redis."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: RedisClient) -> None:
         self._server = server
         self._salts = Salts(server)
 
-    async def begin(self, app_id: str, token: str, body_sha256: str, *, most: int = 0) -> Replay:
+    async def begin(self, app_id: str, token: str, body_sha256: str, *, most: int = 0) -> IdempotencyState:
         names = [keys.idempotency(app_id, token), keys.idempotency_count(app_id)]
         state, *facts = await self._server.run(_BEGIN, names, [body_sha256, LOCK_MS, most, COUNTED_MS])
         if state == b"done":
-            return Replay("done", int(facts[0]), facts[1])
-        return Replay(_STATES[state])
+            return IdempotencyState("done", int(facts[0]), facts[1])
+        return IdempotencyState(_STATES[state])
 
     async def finish(
         self,
@@ -51,5 +51,5 @@ class RedisIdempotency:
         marks = " ".join([await self._salts.pseudonym(app_id, reader) for reader in readers])
         await self._server.run(_FINISH, [keys.idempotency(app_id, token)], [status, reply, life_ms, marks])
 
-    async def forget(self, app_id: str, token: str) -> None:
-        await self._server.ask_slow("DEL", keys.idempotency(app_id, token))
+    async def delete(self, app_id: str, token: str) -> None:
+        await self._server.execute_slow("DEL", keys.idempotency(app_id, token))

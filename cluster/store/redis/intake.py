@@ -23,14 +23,14 @@ from cluster.errors import HouseError, TooMany
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.engine import Engine
 from cluster.store import keys
-from cluster.store.ports.stores import Accepted, Batch, Noun, Op, RecordPut
+from cluster.store.ports.stores import Batch, IntakeReceipt, Noun, Op, RecordPut
 from cluster.store.redis import quarantine
-from cluster.store.redis.client import Server
+from cluster.store.redis.client import RedisClient
 from cluster.store.redis.error_replies import NoGroup
 from cluster.store.redis.multiplexer import Argument, name_of, text_of
 from cluster.store.redis.records import type_prefix
 from cluster.store.redis.script import Script
-from cluster.store.redis.seal import salt_of, seal, unseal
+from cluster.store.redis.seal import salt_from_key, seal, unseal
 from cluster.store.redis.tasks import LIFE_S
 
 GROUP = "intake"
@@ -54,7 +54,7 @@ class RedisIntake:
     """`Intake` over Redis."""
 
     def __init__(
-        self, server: Server, clock: Clock, *, idle_ms: int = IDLE_MS, most_waiting: int = MOST_WAITING
+        self, server: RedisClient, clock: Clock, *, idle_ms: int = IDLE_MS, most_waiting: int = MOST_WAITING
     ) -> None:
         self._server = server
         self._clock = clock
@@ -73,7 +73,7 @@ class RedisIntake:
         now_ms: int,
         attribute_types: Mapping[str, str] | None = None,
         errors: Sequence[str] = (),
-    ) -> Accepted:
+    ) -> IntakeReceipt:
         names = [
             keys.attribute_types(app_id, noun),
             keys.intake(app_id),
@@ -82,7 +82,7 @@ class RedisIntake:
             keys.task_open(app_id),
         ]
         args: list[Argument] = [
-            self._most_waiting, noun, op, task_id, seal(payload, salt_of(task_id)),
+            self._most_waiting, noun, op, task_id, seal(payload, salt_from_key(task_id)),
             "upload" if op == "put" else "delete", total, len(errors), orjson.dumps(list(errors)), now_ms, LIFE_S,
         ]  # fmt: skip
         for name, kind in (attribute_types or {}).items():
@@ -91,7 +91,7 @@ class RedisIntake:
         if verdict == b"full":
             raise TooMany("too many uploads are waiting", retry_after_s=5)
         clashes = {text_of(name): text_of(kind) for name, kind in zip(facts[::2], facts[1::2], strict=True)}
-        return Accepted(task_id, clashes)
+        return IntakeReceipt(task_id, clashes)
 
     async def claim(self, consumer: str, app_ids: Sequence[str], *, count: int, block_ms: int) -> list[Batch]:
         batches = await self._claim_present(consumer, app_ids, count)
@@ -118,8 +118,8 @@ class RedisIntake:
         names.append(keys.engine(app_id))
         args: list[Argument] = self._facts_of(batch, now_ms)
         args += (
-            seal(change_payload, salt_of(noun)),
-            seal(vectors, salt_of(noun)),
+            seal(change_payload, salt_from_key(noun)),
+            seal(vectors, salt_from_key(noun)),
             embedder,
             len(failed),
             orjson.dumps(list(failed)),
@@ -130,7 +130,7 @@ class RedisIntake:
             names.append(key)
             args += (
                 record.record_id,
-                seal(record.json, salt_of(key)),
+                seal(record.json, salt_from_key(key)),
                 b"" if record.product_type is None else type_prefix(record.product_type),
             )
         applied = await self._server.run(_APPLY_PUT, names, args) is not None
@@ -142,7 +142,7 @@ class RedisIntake:
         names = self._keys_of(batch)
         names += (keys.record(batch.app_id, batch.noun, record_id) for record_id in record_ids)
         args: list[Argument] = self._facts_of(batch, now_ms)
-        args += (seal(orjson.dumps(list(record_ids)), salt_of(batch.noun)), *record_ids)
+        args += (seal(orjson.dumps(list(record_ids)), salt_from_key(batch.noun)), *record_ids)
         return await self._server.run(_APPLY_REMOVE, names, args) is not None
 
     async def give_up(self, batch: Batch, reason: str, *, now_ms: int) -> bool:
@@ -157,7 +157,7 @@ class RedisIntake:
         return bool(await self._server.run(_GIVE_UP, names, args))
 
     async def depth(self, app_id: str) -> int:
-        return int(await self._server.ask_slow("XLEN", keys.intake(app_id)))
+        return int(await self._server.execute_slow("XLEN", keys.intake(app_id)))
 
     async def _set_aside(
         self, batch: Batch, reasons: Sequence[str], records: Sequence[bytes], now_ms: int
@@ -166,7 +166,7 @@ class RedisIntake:
         stream = keys.quarantine(batch.app_id)
         try:
             for reason, record in zip(reasons, records[: quarantine.MOST_A_BATCH], strict=False):
-                await self._server.ask_slow(
+                await self._server.execute_slow(
                     "XADD", stream, "MAXLEN", "~", quarantine.CAP, "*",
                     "kind", "record", "noun", batch.noun, "id", batch.task_id, "reason", reason,
                     "at", now_ms, "payload", record[: quarantine.MOST_BYTES],
@@ -223,12 +223,12 @@ class RedisIntake:
     ) -> list[Batch]:
         """Read a stream entry as a batch; a broken one is given up on the spot."""
         if flat is None:
-            await self._server.ask_slow("XACK", keys.intake(app_id), GROUP, entry_id)
+            await self._server.execute_slow("XACK", keys.intake(app_id), GROUP, entry_id)
             return []
         fields = dict(zip(flat[::2], flat[1::2], strict=True))
         noun, op, task_id = (_text(fields, name) for name in (b"noun", b"op", b"task"))
         sealed = fields.get(b"payload", b"")
-        payload = unseal(sealed, salt_of(task_id))
+        payload = unseal(sealed, salt_from_key(task_id))
         batch = Batch(
             app_id=app_id,
             entry_id=text_of(entry_id),
@@ -251,4 +251,4 @@ def _text(fields: dict[bytes, bytes], name: bytes) -> str:
 def _default_engine(app_id: str, now_ms: int) -> bytes:
     """The engine an app has from its first product on, as the engine store would write it."""
     engine = Engine(app_id=app_id, engine_id=DEFAULT_ENGINE, created_at=now_ms)
-    return seal(engine.model_dump_json().encode(), salt_of(keys.engine(app_id), DEFAULT_ENGINE))
+    return seal(engine.model_dump_json().encode(), salt_from_key(keys.engine(app_id), DEFAULT_ENGINE))

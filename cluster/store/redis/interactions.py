@@ -12,12 +12,12 @@ from cluster.errors import TooMany, Unavailable, messages
 from cluster.ids import anonymous_reader, user_reader
 from cluster.store import keys
 from cluster.store.redis.append_plan import MANY, AppendPlan, BrowserWriter, Recent, Renewals, merge_recent
-from cluster.store.redis.client import Server
+from cluster.store.redis.client import RedisClient
 from cluster.store.redis.experiments import erase_exposures
 from cluster.store.redis.multiplexer import Argument, name_of
 from cluster.store.redis.questions import erase_questions
 from cluster.store.redis.script import Script
-from cluster.store.redis.seal import salt_of, seal
+from cluster.store.redis.seal import salt_from_key, seal
 from cluster.store.redis.threads import erase_threads
 
 TRIES = 64
@@ -30,13 +30,13 @@ _PAGE = 1_000
 _APPEND = Script.load("append_interactions")
 _APPEND_BROWSER = Script.load("append_browser")
 _ERASE = Script.load("erase_interactions")
-_SALT = salt_of("interaction")
+_SALT = salt_from_key("interaction")
 
 
 class RedisInteractions:
     """`InteractionStore` over Redis."""
 
-    def __init__(self, server: Server, clock: Clock) -> None:
+    def __init__(self, server: RedisClient, clock: Clock) -> None:
         self._server = server
         self._renewals = Renewals(clock)
 
@@ -55,7 +55,7 @@ class RedisInteractions:
                 raise TooMany(messages.TOO_MANY, retry_after_s=TOO_MUCH_S)
             if verdict == 1:
                 if many:
-                    self._renewals.note(plan)
+                    self._renewals.record(plan)
                 return str(facts[0], "ascii")
             for visitor, user in zip(facts[::2], facts[1::2], strict=True):
                 believed[name_of(visitor)] = name_of(user)
@@ -65,7 +65,7 @@ class RedisInteractions:
         if not reader_ids:
             return []
         asked = [
-            self._server.ask("LRANGE", keys.recent(app_id, reader_id), 0, limit - 1)
+            self._server.execute("LRANGE", keys.recent(app_id, reader_id), 0, limit - 1)
             for reader_id in reader_ids
         ]
         lists: list[list[bytes]] = [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked)
@@ -75,7 +75,7 @@ class RedisInteractions:
         found: dict[str, str] = {}
         for start in range(0, len(anonymous_ids), _PAGE):
             asked = anonymous_ids[start : start + _PAGE]
-            users = await self._server.ask_slow("HMGET", keys.link(app_id), *asked)
+            users = await self._server.execute_slow("HMGET", keys.link(app_id), *asked)
             found |= {
                 visitor: name_of(user) for visitor, user in zip(asked, users, strict=True) if user is not None
             }
@@ -87,7 +87,7 @@ class RedisInteractions:
             return
         for _ in range(TRIES):
             visitors = await asyncio.gather(
-                *(self._server.ask_slow("SMEMBERS", keys.linked(app_id, user_id)) for user_id in users)
+                *(self._server.execute_slow("SMEMBERS", keys.linked(app_id, user_id)) for user_id in users)
             )
             names = [keys.change(app_id, "interaction"), keys.link(app_id)]
             args: list[Argument] = []

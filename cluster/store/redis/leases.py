@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cluster.store import keys
-from cluster.store.redis.client import Server
+from cluster.store.redis.client import RedisClient
 from cluster.store.redis.script import Script
 
 _HOLD = Script.load("hold")
@@ -13,7 +13,7 @@ _RELEASE = Script.load("release")
 class RedisLeases:
     """`LeaseStore` over Redis."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: RedisClient) -> None:
         self._server = server
 
     async def hold(self, name: str, owner: str, ttl_ms: int) -> bool:

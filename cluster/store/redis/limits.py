@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cluster.store import keys
-from cluster.store.ports.stores import Lease
-from cluster.store.redis.client import Server
+from cluster.store.ports.stores import TokenGrant
+from cluster.store.redis.client import RedisClient
 from cluster.store.redis.script import Script
 
 LIFE_MS = 3600 * 1000
@@ -15,13 +15,13 @@ _TAKE = Script.load("take_tokens")
 class RedisLimits:
     """`LimitStore` over Redis."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: RedisClient) -> None:
         self._server = server
 
     async def take(
         self, app_id: str, key_id: str, bucket: str, *, rate: float, burst: int, want: int, now_ms: int
-    ) -> Lease:
+    ) -> TokenGrant:
         name = keys.limit(app_id, key_id, bucket)
         args: list[str | int | float | bytes] = [float(rate), burst, want, now_ms, LIFE_MS]
         granted, retry_after_ms = await self._server.run(_TAKE, [name], args, hot=True)
-        return Lease(granted, retry_after_ms)
+        return TokenGrant(granted, retry_after_ms)

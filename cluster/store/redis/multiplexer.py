@@ -22,7 +22,7 @@ from typing import Any, cast
 import hiredis
 
 from cluster.errors import HouseError, Unavailable
-from cluster.store.redis.error_replies import is_life, to_error
+from cluster.store.redis.error_replies import error_from_reply, is_server_alive
 
 GRACE_S = 0.005
 """Between the timer and the sweep. After a stall of our own loop timers may run before sockets are read (uvloop
@@ -37,20 +37,20 @@ _pack = cast("Callable[[tuple[Argument, ...]], bytes]", hiredis.pack_command)
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class ConnectionObserver:
     """Whom a wire tells what it sees."""
 
     answered: Callable[[], None]
     "A reply came that proves a working server."
     timed_out: Callable[[int], None]
     "So many commands passed their deadline."
-    lost: Callable[[Wire], None]
+    lost: Callable[[CommandMultiplexer], None]
 
 
-class Wire(asyncio.Protocol):
-    """A connected socket. Made by an event loop, used by one `Pipe`, never used again once lost."""
+class CommandMultiplexer(asyncio.Protocol):
+    """A connected socket. Made by an event loop, used by one `RedisConnection`, never used again once lost."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, watch: Watch) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, watch: ConnectionObserver) -> None:
         self._loop = loop
         self._watch = watch
         self._reader = hiredis.Reader(notEnoughData=_MORE)
@@ -73,7 +73,7 @@ class Wire(asyncio.Protocol):
         """Bytes the server has not taken yet."""
         return self._transport.get_write_buffer_size() if self._transport else 0
 
-    def ask(self, packed: bytes, future: asyncio.Future[Any], deadline: float) -> None:
+    def send(self, packed: bytes, future: asyncio.Future[Any], deadline: float) -> None:
         """Queue one packed command; `deadline` is a time of the loop's clock."""
         if self._transport is None or self._transport.is_closing():
             fail(future, Unavailable(self._why, retry_after_s=1))
@@ -85,7 +85,7 @@ class Wire(asyncio.Protocol):
         if self._sweep is None or deadline < self._sweep_at:
             self._arm(deadline)
 
-    def drop(self, why: str) -> None:
+    def disconnect(self, why: str) -> None:
         """Give the connection up; everything in flight fails."""
         self._why = why
         if self._transport is not None:
@@ -108,10 +108,10 @@ class Wire(asyncio.Protocol):
                     if not future.done():
                         future.set_result(reply)
                     continue
-                alive = alive or is_life(reply)
-                fail(future, to_error(reply))
+                alive = alive or is_server_alive(reply)
+                fail(future, error_from_reply(reply))
         except (hiredis.ProtocolError, IndexError):
-            self.drop("the store sent something that is no reply")
+            self.disconnect("the store sent something that is no reply")
             return
         if alive:
             self._watch.answered()
@@ -147,7 +147,7 @@ class Wire(asyncio.Protocol):
         if self._grace or not self._slots:
             return
         if now > self._slots[0][1] + SILENCE_S:
-            self.drop("the store fell silent")
+            self.disconnect("the store fell silent")
             return
         overdue = 0
         following = self._slots[0][1] + SILENCE_S

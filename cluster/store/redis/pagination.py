@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cluster.store import keys
-from cluster.store.redis.client import Server
+from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import text_of
 from cluster.store.redis.salts import Salts
 from cluster.store.redis.script import Script
@@ -24,13 +24,13 @@ _SHOW = Script.load("show")
 class RedisPages:
     """`PageStore` over Redis."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: RedisClient) -> None:
         self._server = server
         self._salts = Salts(server)
 
     async def shown(self, app_id: str, reader_id: str, pagination_id: str) -> list[str]:
         name = await self._name(app_id, reader_id, pagination_id)
-        members = await self._server.ask("LRANGE", name, 0, -1)
+        members = await self._server.execute("LRANGE", name, 0, -1)
         return [text_of(member) for member in members]
 
     async def show(

@@ -21,11 +21,11 @@ from cluster.records.exposure import Exposure
 from cluster.records.logged_query import pseudonym
 from cluster.store import keys, thread_keys
 from cluster.store.ports.erasures import (
-    ASKED,
     COUNTERS,
     EXPOSURES,
     LINKS,
     LOG,
+    POPULAR_QUESTIONS,
     PROFILE,
     QUARANTINE,
     QUESTIONS,
@@ -34,11 +34,11 @@ from cluster.store.ports.erasures import (
     TASKS,
     THREADS,
 )  # fmt: skip
-from cluster.store.redis.client import Server
+from cluster.store.redis.client import RedisClient
 from cluster.store.redis.experiments import erase_exposures_of
 from cluster.store.redis.multiplexer import name_of, text_of
-from cluster.store.redis.questions import mark_of
-from cluster.store.redis.seal import WIDTH, salt_of, unseal
+from cluster.store.redis.questions import question_fingerprint
+from cluster.store.redis.seal import WIDTH, salt_from_key, unseal
 
 _PAGE = 1_000
 _LOG_PAGE = 20
@@ -64,17 +64,17 @@ class Trace:
 class PersonTraces:
     """Finds what Redis keeps of one person."""
 
-    def __init__(self, server: Server, person: Person, salt: bytes) -> None:
+    def __init__(self, server: RedisClient, person: Person, salt: bytes) -> None:
         self._server = server
         self._person = person
         self._app = person.app_id
         self._marks = frozenset(pseudonym(salt, reader) for reader in person.reader_ids)
         self._questions: set[str] = set()
 
-    async def all(self) -> AsyncIterator[Trace]:
+    async def find_all(self) -> AsyncIterator[Trace]:
         """Go through everything; what cites a question comes after the questions."""
         for part in (
-            self._own,
+            self._owned_keys,
             self._threads,
             self._question_traces,
             self._quarantined,
@@ -86,12 +86,12 @@ class PersonTraces:
 
     # --- known by name ----------------------------------------------------------------------------------------
 
-    async def _own(self) -> AsyncIterator[Trace]:
-        person, ask = self._person, self._server.ask_slow
+    async def _owned_keys(self) -> AsyncIterator[Trace]:
+        person, ask = self._person, self._server.execute_slow
         if person.user_id:
             key = keys.record(self._app, "user", person.user_id)
             if (sealed := await ask("GET", key)) is not None:
-                yield Trace(PROFILE, [_read(unseal(sealed, salt_of(key)))])
+                yield Trace(PROFILE, [_read(unseal(sealed, salt_from_key(key)))])
             visitors = await ask("SMEMBERS", keys.linked(self._app, person.user_id))
             if visitors:
                 yield Trace(LINKS, sorted(map(name_of, visitors)))
@@ -103,16 +103,16 @@ class PersonTraces:
         user, of = self._person.user_id, thread_keys
         if not user:
             return
-        sealed = await self._server.ask_slow("HGET", of.threads(self._app), user)
+        sealed = await self._server.execute_slow("HGET", of.threads(self._app), user)
         if sealed is not None:
-            body = _read(unseal(sealed, salt_of(of.threads(self._app), user)))
+            body = _read(unseal(sealed, salt_from_key(of.threads(self._app), user)))
             yield Trace(THREADS, body["threads"] if isinstance(body, dict) and "threads" in body else [body])
-        elif await self._server.ask_slow("HEXISTS", of.thread_revision(self._app), user):
+        elif await self._server.execute_slow("HEXISTS", of.thread_revision(self._app), user):
             yield Trace(THREADS, [{"revision": True}])
 
     async def _question_traces(self) -> AsyncIterator[Trace]:
         for reader in self._person.reader_ids:
-            for name in await self._server.ask_slow("SMEMBERS", keys.question_by(self._app, reader)):
+            for name in await self._server.execute_slow("SMEMBERS", keys.question_by(self._app, reader)):
                 self._questions.add(name_of(name))
         for question_id in sorted(self._questions):
             if shown := await self._question(question_id):
@@ -120,12 +120,12 @@ class PersonTraces:
 
     async def _question(self, question_id: str) -> dict[str, Any]:
         key = keys.question(self._app, question_id)
-        asked, shown = await self._server.ask_slow("HMGET", key, "asked", "shown")
+        asked, shown = await self._server.execute_slow("HMGET", key, "asked", "shown")
         if asked is None and shown is None:
             return {}
         return {
-            "question": _read(unseal(asked or b"", salt_of(key, "asked"))),
-            "answer": _read(unseal(shown or b"", salt_of(key, "shown"))),
+            "question": _read(unseal(asked or b"", salt_from_key(key, "asked"))),
+            "answer": _read(unseal(shown or b"", salt_from_key(key, "shown"))),
         }
 
     async def _quarantined(self) -> AsyncIterator[Trace]:
@@ -141,7 +141,7 @@ class PersonTraces:
             async for _, fields in self._entries(keys.change(self._app, noun), _LOG_PAGE):
                 payload = fields.get(b"payload", b"")
                 if self._names(payload):
-                    yield Trace(LOG, self._mine(unseal(payload, salt_of(noun))))
+                    yield Trace(LOG, self._mine(unseal(payload, salt_from_key(noun))))
 
     def _mine(self, payload: bytes | None) -> list[Any]:
         """Take what is of the person out of the payload of a change."""
@@ -151,7 +151,7 @@ class PersonTraces:
 
     async def _entries(self, stream: str, count: int) -> AsyncIterator[tuple[bytes, dict[bytes, bytes]]]:
         start = "-"
-        while entries := await self._server.ask_slow("XRANGE", stream, start, "+", "COUNT", count):
+        while entries := await self._server.execute_slow("XRANGE", stream, start, "+", "COUNT", count):
             for entry_id, flat in entries:
                 yield entry_id, dict(zip(flat[::2], flat[1::2], strict=True))
             start = "(" + text_of(entries[-1][0])
@@ -164,7 +164,7 @@ class PersonTraces:
         references: list[str] = []
         async for names in self._pages_of_keys():
             references += [name for name in names if self._family(name) in _REFERENCES]
-            for name, trace in zip(names, await asyncio.gather(*map(self._look, names)), strict=True):
+            for name, trace in zip(names, await asyncio.gather(*map(self._inspect_key, names)), strict=True):
                 if trace is not None and name not in seen:  # a walk may come by a key twice
                     seen.add(name)
                     yield trace
@@ -173,7 +173,7 @@ class PersonTraces:
                 if trace is not None:
                     yield trace
 
-    async def _look(self, name: str) -> Trace | None:
+    async def _inspect_key(self, name: str) -> Trace | None:
         looks: dict[str, Callable[[str], Awaitable[Trace | None]]] = {
             "exposure": self._exposures, "idempotency": self._reply, "task": self._task,
             "question": self._stray_question, "question-asked": self._statistics,
@@ -190,7 +190,7 @@ class PersonTraces:
     async def _pages_of_keys(self) -> AsyncIterator[list[str]]:
         cursor, pattern = b"0", f"{{{self._app}}}:*"
         while True:
-            cursor, names = await self._server.ask_slow("SCAN", cursor, "MATCH", pattern, "COUNT", _PAGE)
+            cursor, names = await self._server.execute_slow("SCAN", cursor, "MATCH", pattern, "COUNT", _PAGE)
             yield list(map(name_of, names))
             if cursor == b"0":
                 return
@@ -208,7 +208,7 @@ class PersonTraces:
     async def _exposures(self, name: str) -> Trace | None:
         experiment = name.rpartition(":")[2]
         readers = list(self._person.reader_ids)
-        found = await self._server.ask_slow("HMGET", name, *readers)
+        found = await self._server.execute_slow("HMGET", name, *readers)
         given = [Exposure.unpack(name_of(one)) for one in found if one is not None]
         if not given:
             return None
@@ -227,7 +227,7 @@ class PersonTraces:
         return Trace(EXPOSURES, items, erase)
 
     async def _reply(self, name: str) -> Trace | None:
-        reply, marks = await self._server.ask_slow("HMGET", name, "reply", "readers")
+        reply, marks = await self._server.execute_slow("HMGET", name, "reply", "readers")
         if not self._marks.isdisjoint(text_of(marks or b"").split()) or self._names(reply or b""):
             return Trace(REPLIES, [_read(reply)], self._act("DEL", name))
         return None
@@ -235,7 +235,7 @@ class PersonTraces:
     async def _task(self, name: str) -> Trace | None:
         """Find messages that name the person; the count of failures stays, the words go."""
         parts = ("errors", "late_errors")
-        texts = dict(zip(parts, await self._server.ask_slow("HMGET", name, *parts), strict=True))
+        texts = dict(zip(parts, await self._server.execute_slow("HMGET", name, *parts), strict=True))
         told: list[Any] = []
         kept: list[str | bytes] = []
         for part, text in texts.items():
@@ -255,7 +255,9 @@ class PersonTraces:
         question_id = name.rpartition(":")[2]
         if question_id in self._questions:
             return None
-        asked = unseal(await self._server.ask_slow("HGET", name, "asked") or b"", salt_of(name, "asked"))
+        asked = unseal(
+            await self._server.execute_slow("HGET", name, "asked") or b"", salt_from_key(name, "asked")
+        )
         if not asked or not self._names(asked):
             return None
         found = _read(asked)
@@ -265,13 +267,13 @@ class PersonTraces:
         self._questions.add(question_id)
 
         async def erase() -> None:
-            await self._server.ask_slow("DEL", name)
-            await self._server.ask_slow("ZREM", keys.question_open(self._app), question_id)
+            await self._server.execute_slow("DEL", name)
+            await self._server.execute_slow("ZREM", keys.question_open(self._app), question_id)
 
         return Trace(QUESTIONS, [await self._question(question_id)], erase)
 
     async def _same(self, name: str) -> Trace | None:
-        question_id = name_of(await self._server.ask_slow("GET", name) or b"")
+        question_id = name_of(await self._server.execute_slow("GET", name) or b"")
         erase = self._act("DEL", name)
         return Trace(COUNTERS, ["question-same"], erase) if question_id in self._questions else None
 
@@ -280,7 +282,7 @@ class PersonTraces:
         if not self._questions:
             return None
         wanted = sorted(self._questions)
-        found = await self._server.ask_slow("SMISMEMBER", name, *wanted)
+        found = await self._server.execute_slow("SMISMEMBER", name, *wanted)
         mine = [question_id for question_id, is_in in zip(wanted, found, strict=True) if is_in]
         return (
             Trace(COUNTERS, ["question-citing"] * len(mine), self._act("SREM", name, *mine)) if mine else None
@@ -289,22 +291,24 @@ class PersonTraces:
     async def _statistics(self, name: str) -> Trace | None:
         """Find what the person asked among the questions that were asked often."""
         day = int(name.rpartition(":")[2])
-        texts = [name_of(text) for text in await self._server.ask_slow("ZRANGE", name, 0, -1)]
-        marks = [(text, mark_of(text, reader)) for text in texts for reader in self._person.reader_ids]
+        texts = [name_of(text) for text in await self._server.execute_slow("ZRANGE", name, 0, -1)]
+        marks = [
+            (text, question_fingerprint(text, reader)) for text in texts for reader in self._person.reader_ids
+        ]
         asker, found = keys.question_asker(self._app, day), list[tuple[str, str]]()
         for some in _pages(marks):
-            known = await self._server.ask_slow("SMISMEMBER", asker, *(mark for _, mark in some))
+            known = await self._server.execute_slow("SMISMEMBER", asker, *(mark for _, mark in some))
             found += [pair for pair, is_in in zip(some, known, strict=True) if is_in]
         if not found:
             return None
 
         async def erase() -> None:
             for text, mark in found:
-                if await self._server.ask_slow("SREM", asker, mark):
-                    await self._server.ask_slow("ZINCRBY", name, -1, text)
-            await self._server.ask_slow("ZREMRANGEBYSCORE", name, "-inf", 0)
+                if await self._server.execute_slow("SREM", asker, mark):
+                    await self._server.execute_slow("ZINCRBY", name, -1, text)
+            await self._server.execute_slow("ZREMRANGEBYSCORE", name, "-inf", 0)
 
-        return Trace(ASKED, [text for text, _ in found], erase)
+        return Trace(POPULAR_QUESTIONS, [text for text, _ in found], erase)
 
     # --- inside -----------------------------------------------------------------------------------------------
 
@@ -314,7 +318,7 @@ class PersonTraces:
 
     def _act(self, *command: str | bytes) -> Act:
         async def erase() -> None:
-            await self._server.ask_slow(*command)
+            await self._server.execute_slow(*command)
 
         return erase
 

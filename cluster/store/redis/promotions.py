@@ -8,9 +8,9 @@ from cluster.errors import Unavailable
 from cluster.records.engine import Engine
 from cluster.records.promotion import Promotion
 from cluster.store import keys
-from cluster.store.redis.client import Server
+from cluster.store.redis.client import RedisClient
 from cluster.store.redis.script import Script
-from cluster.store.redis.seal import salt_of, seal, unseal
+from cluster.store.redis.seal import salt_from_key, seal, unseal
 
 _PROMOTE = Script.load("promote")
 _TRIES = 20
@@ -19,21 +19,21 @@ _TRIES = 20
 class RedisPromotions:
     """`PromotionStore` over Redis."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: RedisClient) -> None:
         self._server = server
 
     async def promote(self, entry: Promotion) -> bool:
         app_id, engine_id = entry.app_id, entry.engine_id
         key, history = keys.engine(app_id), keys.engine_history(app_id, engine_id)
-        told = seal(entry.model_dump_json().encode(), salt_of(history))
+        told = seal(entry.model_dump_json().encode(), salt_from_key(history))
         for _ in range(_TRIES):
-            sealed: bytes | None = await self._server.ask_slow("HGET", key, engine_id)
-            body = None if sealed is None else unseal(sealed, salt_of(key, engine_id))
+            sealed: bytes | None = await self._server.execute_slow("HGET", key, engine_id)
+            body = None if sealed is None else unseal(sealed, salt_from_key(key, engine_id))
             engine = None if body is None else Engine.model_validate_json(body)
             if sealed is None or engine is None or engine.snapshot != entry.before:
                 return False
             after = engine.model_copy(update={"snapshot": entry.version}).model_dump_json().encode()
-            args: list[str | bytes] = [engine_id, sealed, seal(after, salt_of(key, engine_id)), told]
+            args: list[str | bytes] = [engine_id, sealed, seal(after, salt_from_key(key, engine_id)), told]
             if await self._server.run(_PROMOTE, [key, history], args):
                 return True
         raise Unavailable("the engine is being changed by many at once", retry_after_s=1)
@@ -41,8 +41,8 @@ class RedisPromotions:
     async def history(self, app_id: str, engine_id: str, limit: int = 100) -> list[Promotion]:
         key = keys.engine_history(app_id, engine_id)
         found = []
-        for sealed in await self._server.ask_slow("LRANGE", key, -limit, -1):
-            body = unseal(sealed, salt_of(key))
+        for sealed in await self._server.execute_slow("LRANGE", key, -limit, -1):
+            body = unseal(sealed, salt_from_key(key))
             try:
                 if body is not None:
                     found.append(Promotion.model_validate_json(body))

@@ -9,7 +9,7 @@ from cluster.errors import HouseError
 from cluster.meter import Meter
 from cluster.store import keys
 from cluster.store.ports.stores import Noun
-from cluster.store.redis.client import Server
+from cluster.store.redis.client import RedisClient
 from cluster.store.redis.script import Script
 
 CAP = 10_000
@@ -34,7 +34,7 @@ class Quarantine:
     """Moves broken things away. Never fails: what can't be moved now still reads as absent and is tried again
     with the next reading."""
 
-    def __init__(self, server: Server, clock: Clock, meter: Meter) -> None:
+    def __init__(self, server: RedisClient, clock: Clock, meter: Meter) -> None:
         self._server = server
         self._clock = clock
         self._meter = meter
@@ -68,7 +68,7 @@ class Quarantine:
 
     async def _add(self, app_id: str, kind: str, noun: str, name: str, reason: str, payload: bytes) -> None:
         try:
-            await self._server.ask_slow(
+            await self._server.execute_slow(
                 "XADD", keys.quarantine(app_id), "MAXLEN", "~", CAP, "*",
                 "kind", kind, "noun", noun, "id", name, "reason", reason,
                 "at", self._clock.now_ms(), "payload", payload[:MOST_BYTES],
@@ -83,7 +83,7 @@ class Quarantine:
         _log.error("erasure_damaged", app=app_id, noun=noun, offset=offset, reason=reason)
         if is_repaired:
             return
-        found = await self._server.ask_slow("XREVRANGE", keys.quarantine(app_id), "+", "-", "COUNT", 100)
+        found = await self._server.execute_slow("XREVRANGE", keys.quarantine(app_id), "+", "-", "COUNT", 100)
         if any(offset.encode() in flat and b"erasure" in flat for _, flat in found):
             return  # every follower of the log comes by here
         await self._add(app_id, "erasure", noun, offset, reason, b"")

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from cluster.records.quarantine_entry import QuarantineEntry
 from cluster.store import keys
-from cluster.store.redis.client import Server
+from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import name_of, text_of
 from cluster.store.redis.quarantine import BROKEN, BROKEN_BATCH
 from cluster.store.redis.seal import WIDTH
 
-_LOT = 100
+_BATCH_SIZE = 100
 "Entries of one reading: each may hold 256 KiB."
 MOST_BYTES = 64 << 20
 "Of all payloads that are read at once; when these entries are settled, the next ones follow."
@@ -21,7 +21,7 @@ _DAMAGED = {BROKEN, BROKEN_BATCH}
 class QuarantineReader:
     """Entries of the streams in Redis: one of every app, and two of what belongs to no app."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: RedisClient) -> None:
         self._server = server
 
     async def read(self, app_id: str) -> list[QuarantineEntry]:
@@ -30,18 +30,18 @@ class QuarantineReader:
         for key in _streams(app_id):
             end, room = "+", MOST_BYTES
             while room > 0:
-                lot = await self._server.ask_slow("XREVRANGE", key, end, "-", "COUNT", _LOT)
+                lot = await self._server.execute_slow("XREVRANGE", key, end, "-", "COUNT", _BATCH_SIZE)
                 found += [_entry(text_of(entry_id), flat, app_id) for entry_id, flat in lot]
-                if len(lot) < _LOT:
+                if len(lot) < _BATCH_SIZE:
                     break
                 end = "(" + text_of(lot[-1][0])
-                room -= sum(len(entry.payload) for entry in found[-_LOT:])
+                room -= sum(len(entry.payload) for entry in found[-_BATCH_SIZE:])
         return found
 
     async def remove(self, app_id: str, entry_ids: Sequence[str]) -> None:
         """Remove entries for good."""
         for key in _streams(app_id):
-            await self._server.ask_slow("XDEL", key, *entry_ids)
+            await self._server.execute_slow("XDEL", key, *entry_ids)
 
 
 def _streams(app_id: str) -> list[str]:

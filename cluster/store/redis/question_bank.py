@@ -10,12 +10,12 @@ from pydantic import ValidationError
 
 from cluster.records.bank_question import BankQuestion
 from cluster.store import keys
-from cluster.store.ports.query_log import Bank
-from cluster.store.redis.client import Server
+from cluster.store.ports.query_log import QuestionBankContents
+from cluster.store.redis.client import RedisClient
 from cluster.store.redis.script import Script
-from cluster.store.redis.seal import salt_of, seal, unseal
+from cluster.store.redis.seal import salt_from_key, seal, unseal
 
-_LOT = 500
+_BATCH_SIZE = 500
 "Questions a lot."
 _REPLACE = Script.load("replace_bank")
 _READ = Script.load("read_bank")
@@ -26,27 +26,27 @@ _log = structlog.get_logger()
 class RedisQuestionBank:
     """`QuestionBankStore` over Redis."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: RedisClient) -> None:
         self._server = server
 
     async def replace(self, app_id: str, questions: Sequence[BankQuestion]) -> int:
         name = keys.question_bank(app_id)
-        lots = [questions[at : at + _LOT] for at in range(0, len(questions), _LOT)]
+        lots = [questions[at : at + _BATCH_SIZE] for at in range(0, len(questions), _BATCH_SIZE)]
         sealed = [
-            seal(orjson.dumps([one.model_dump() for one in lot]), salt_of(name, str(at)))
+            seal(orjson.dumps([one.model_dump() for one in lot]), salt_from_key(name, str(at)))
             for at, lot in enumerate(lots)
         ]
         return int(await self._server.run(_REPLACE, [name, keys.question_bank_version(app_id)], sealed))
 
     async def version(self, app_id: str) -> int:
-        return int(await self._server.ask("GET", keys.question_bank_version(app_id)) or 0)
+        return int(await self._server.execute("GET", keys.question_bank_version(app_id)) or 0)
 
-    async def load(self, app_id: str) -> Bank:
+    async def load(self, app_id: str) -> QuestionBankContents:
         name = keys.question_bank(app_id)
         version, *lots = await self._server.run(_READ, [name, keys.question_bank_version(app_id)], [])
         found: list[BankQuestion] = []
         for at, sealed in enumerate(lots):
-            body = unseal(sealed, salt_of(name, str(at)))
+            body = unseal(sealed, salt_from_key(name, str(at)))
             try:
                 if body is not None:
                     found += [BankQuestion.model_validate(one) for one in orjson.loads(body)]
@@ -54,4 +54,4 @@ class RedisQuestionBank:
             except (ValidationError, orjson.JSONDecodeError):
                 pass
             _log.error("question_bank_damaged", app=app_id, lot=at)
-        return Bank(int(version), tuple(found))
+        return QuestionBankContents(int(version), tuple(found))

@@ -14,14 +14,14 @@ from cluster.errors import TooMany
 from cluster.ids import anonymous_reader, user_reader
 from cluster.records.question import Answer, Question
 from cluster.store import keys
-from cluster.store.ports.questions import Recorded
+from cluster.store.ports.questions import StoredQuestion
 from cluster.store.redis.append_plan import MOST_ADDRESSES
-from cluster.store.redis.client import Server
+from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import Argument, name_of, text_of
 from cluster.store.redis.quarantine import Quarantine
 from cluster.store.redis.salts import Salts
 from cluster.store.redis.script import Script
-from cluster.store.redis.seal import salt_of, seal, unseal
+from cluster.store.redis.seal import salt_from_key, seal, unseal
 
 DAY_MS = 86_400_000
 LIFE_MS = 30 * DAY_MS
@@ -29,8 +29,8 @@ STRANGER_LIFE_MS = 2 * DAY_MS
 "Of a question that came with a publishable key and nobody's proof."
 LOGGED_LIFE_MS = 400 * DAY_MS
 "Of a question that stands in somebody's history."
-ASKED_LIFE_MS = 8 * DAY_MS
-ASKED_DAYS = 7
+FREQUENCY_LIFE_MS = 8 * DAY_MS
+FREQUENCY_DAYS = 7
 "Days within which a reader's question counts once."
 COUNT_LIFE_MS = 2 * DAY_MS
 MOST_OPEN = 1_000
@@ -57,7 +57,7 @@ M = TypeVar("M", bound=BaseModel)
 class RedisQuestions:
     """`QuestionStore` over Redis."""
 
-    def __init__(self, server: Server, quarantine: Quarantine, *, most_open: int = MOST_OPEN) -> None:
+    def __init__(self, server: RedisClient, quarantine: Quarantine, *, most_open: int = MOST_OPEN) -> None:
         self._server = server
         self._quarantine = quarantine
         self._salts = Salts(server)
@@ -67,11 +67,11 @@ class RedisQuestions:
         self, question: Question, answer: Answer, shown: bytes, *, holder: str, until_ms: int
     ) -> bool:
         app_id, question_id = question.app_id, question.question_id
-        name, reader_id = keys.question(app_id, question_id), reader_of(question)
+        name, reader_id = keys.question(app_id, question_id), reader_from_question(question)
         args: list[Argument] = [
             question_id, _sealed(question, name, "asked"), _sealed(answer, name, "answer"),
-            seal(shown, salt_of(name, "shown")), answer.revision, _flag(answer.finished), holder, until_ms,
-            life_ms(question), self._most_open, _flag(bool(reader_id)),
+            seal(shown, salt_from_key(name, "shown")), answer.revision, _flag(answer.finished), holder, until_ms,
+            lifetime_ms(question), self._most_open, _flag(bool(reader_id)),
         ]  # fmt: skip
         names = [name, keys.question_open(app_id), keys.question_by(app_id, reader_id)]
         done = int(await self._server.run(_ASK, names, args))
@@ -81,15 +81,15 @@ class RedisQuestions:
 
     async def shown(self, app_id: str, question_id: str) -> bytes | None:
         name = keys.question(app_id, question_id)
-        sealed = await self._server.ask("HGET", name, "shown")
-        return None if sealed is None else unseal(sealed, salt_of(name, "shown"))
+        sealed = await self._server.execute("HGET", name, "shown")
+        return None if sealed is None else unseal(sealed, salt_from_key(name, "shown"))
 
     async def shown_many(self, app_id: str, question_ids: Sequence[str]) -> list[bytes | None]:
         return list(await asyncio.gather(*(self.shown(app_id, one) for one in question_ids)))
 
-    async def read(self, app_id: str, question_id: str) -> Recorded | None:
+    async def read(self, app_id: str, question_id: str) -> StoredQuestion | None:
         name = keys.question(app_id, question_id)
-        found = await self._server.ask_slow("HMGET", name, "asked", "answer", "attempts")
+        found = await self._server.execute_slow("HMGET", name, "asked", "answer", "attempts")
         return await self._recorded(app_id, name, found)
 
     async def write(
@@ -105,30 +105,30 @@ class RedisQuestions:
             *(keys.question_citing(app_id, product_id) for product_id in cited),
         ]
         args: list[Argument] = [
-            question_id, holder, _sealed(answer, name, "answer"), seal(shown, salt_of(name, "shown")),
-            answer.revision, _flag(answer.finished), until_ms, life_ms(question),
+            question_id, holder, _sealed(answer, name, "answer"), seal(shown, salt_from_key(name, "shown")),
+            answer.revision, _flag(answer.finished), until_ms, lifetime_ms(question),
         ]  # fmt: skip
         return bool(await self._server.run(_WRITE, names, args))
 
     async def revise(self, question: Question, answer: Answer, shown: bytes, *, since: int) -> bool:
         name = keys.question(question.app_id, question.question_id)
         args: list[Argument] = [
-            since, _sealed(answer, name, "answer"), seal(shown, salt_of(name, "shown")), answer.revision,
+            since, _sealed(answer, name, "answer"), seal(shown, salt_from_key(name, "shown")), answer.revision,
         ]  # fmt: skip
         return bool(await self._server.run(_REVISE, [name], args))
 
-    async def due(self, app_id: str, *, now_ms: int, count: int) -> list[str]:
-        found = await self._server.ask_slow(
+    async def list_due(self, app_id: str, *, now_ms: int, count: int) -> list[str]:
+        found = await self._server.execute_slow(
             "ZRANGEBYSCORE", keys.question_open(app_id), "-inf", now_ms, "LIMIT", 0, count
         )
         return [name_of(one) for one in found]
 
-    async def waiting(self, app_id: str) -> int:
-        return int(await self._server.ask_slow("ZCARD", keys.question_open(app_id)))
+    async def count_waiting(self, app_id: str) -> int:
+        return int(await self._server.execute_slow("ZCARD", keys.question_open(app_id)))
 
     async def claim(
         self, app_id: str, question_id: str, *, holder: str, now_ms: int, until_ms: int
-    ) -> Recorded | None:
+    ) -> StoredQuestion | None:
         name = keys.question(app_id, question_id)
         args: list[Argument] = [question_id, holder, now_ms, until_ms]
         found = await self._server.run(_CLAIM, [name, keys.question_open(app_id)], args)
@@ -142,22 +142,22 @@ class RedisQuestions:
         await self.renew(app_id, question_id, holder=holder, until_ms=0)
 
     async def remember(self, app_id: str, digest: str, question_id: str, *, ttl_ms: int) -> None:
-        await self._server.ask_slow("SET", keys.question_same(app_id, digest), question_id, "PX", ttl_ms)
+        await self._server.execute_slow("SET", keys.question_same(app_id, digest), question_id, "PX", ttl_ms)
 
     async def recall(self, app_id: str, digest: str) -> str | None:
-        found = await self._server.ask_slow("GET", keys.question_same(app_id, digest))
+        found = await self._server.execute_slow("GET", keys.question_same(app_id, digest))
         return None if found is None else name_of(found)
 
-    async def citing(self, app_id: str, product_id: str) -> list[str]:
-        found = await self._server.ask_slow("SMEMBERS", keys.question_citing(app_id, product_id))
+    async def list_citing(self, app_id: str, product_id: str) -> list[str]:
+        found = await self._server.execute_slow("SMEMBERS", keys.question_citing(app_id, product_id))
         return sorted(name_of(one) for one in found)[:MOST_CITING]
 
     async def count(self, app_id: str, reader_id: str, day: int) -> int:
         mark = await self._salts.pseudonym(app_id, reader_id)
         name = keys.question_count(app_id, mark, day)
-        counted = int(await self._server.ask_slow("INCR", name))
+        counted = int(await self._server.execute_slow("INCR", name))
         if counted == 1:
-            await self._server.ask_slow("PEXPIRE", name, COUNT_LIFE_MS)
+            await self._server.execute_slow("PEXPIRE", name, COUNT_LIFE_MS)
         return counted
 
     async def count_stranger(self, app_id: str, address: str, day: int, *, each: int, total: int) -> bool:
@@ -168,43 +168,45 @@ class RedisQuestions:
         names = [keys.provider_tokens(app_id, day)]
         return bool(await self._server.run(_SPEND, names, [tokens, most, COUNT_LIFE_MS]))
 
-    async def note_asked(self, app_id: str, text: str, reader_id: str, day: int) -> None:
-        earlier = [keys.question_asker(app_id, day - ago) for ago in range(1, ASKED_DAYS)]
-        names = [keys.question_asker(app_id, day), keys.question_asked(app_id, day), *earlier]
-        await self._server.run(_NOTE, names, [text, mark_of(text, reader_id), ASKED_LIFE_MS, MOST_TEXTS])
+    async def record_question(self, app_id: str, text: str, reader_id: str, day: int) -> None:
+        earlier = [keys.question_asker(app_id, day - ago) for ago in range(1, FREQUENCY_DAYS)]
+        names = [keys.question_asker(app_id, day), keys.question_frequency(app_id, day), *earlier]
+        await self._server.run(
+            _NOTE, names, [text, question_fingerprint(text, reader_id), FREQUENCY_LIFE_MS, MOST_TEXTS]
+        )
 
-    async def often_asked(self, app_id: str, days: Sequence[int], *, readers: int, rows: int) -> list[str]:
+    async def list_popular(self, app_id: str, days: Sequence[int], *, readers: int, rows: int) -> list[str]:
         asked: Counter[str] = Counter()
         for day in days:
-            name = keys.question_asked(app_id, day)
-            flat = await self._server.ask_slow("ZREVRANGE", name, 0, _TOP - 1, "WITHSCORES")
+            name = keys.question_frequency(app_id, day)
+            flat = await self._server.execute_slow("ZREVRANGE", name, 0, _TOP - 1, "WITHSCORES")
             for text, count in zip(flat[::2], flat[1::2], strict=True):
                 asked[text_of(text)] += int(float(count))
-        return most_asked(asked, readers, rows)
+        return select_popular(asked, readers, rows)
 
     async def erase(self, app_id: str, reader_ids: Sequence[str]) -> int:
         return await erase_questions(self._server, app_id, reader_ids)
 
-    async def checked_up_to(self, app_id: str, checker: str) -> str:
-        found = await self._server.ask_slow("HGET", keys.question_checked(app_id), checker)
+    async def checked_offset(self, app_id: str, checker: str) -> str:
+        found = await self._server.execute_slow("HGET", keys.question_checked(app_id), checker)
         return "" if found is None else name_of(found)
 
-    async def note_checked(self, app_id: str, checker: str, offset: str) -> None:
-        await self._server.ask_slow("HSET", keys.question_checked(app_id), checker, offset)
+    async def record_checked_offset(self, app_id: str, checker: str, offset: str) -> None:
+        await self._server.execute_slow("HSET", keys.question_checked(app_id), checker, offset)
 
-    async def _recorded(self, app_id: str, name: str, found: Sequence[bytes | None]) -> Recorded | None:
+    async def _recorded(self, app_id: str, name: str, found: Sequence[bytes | None]) -> StoredQuestion | None:
         question = await self._open(Question, app_id, name, "asked", found[0])
         answer = await self._open(Answer, app_id, name, "answer", found[1])
         if question is None or answer is None:
             return None
-        return Recorded(question, answer, int(found[2] or 0))
+        return StoredQuestion(question, answer, int(found[2] or 0))
 
     async def _open(
         self, model: type[M], app_id: str, name: str, field: str, sealed: bytes | None
     ) -> M | None:
         if sealed is None:
             return None
-        body = unseal(sealed, salt_of(name, field))
+        body = unseal(sealed, salt_from_key(name, field))
         try:
             if body is not None:
                 return model.model_validate_json(body)
@@ -214,12 +216,12 @@ class RedisQuestions:
         return None
 
 
-async def erase_questions(server: Server, app_id: str, reader_ids: Sequence[str]) -> int:
+async def erase_questions(server: RedisClient, app_id: str, reader_ids: Sequence[str]) -> int:
     """Forget what readers asked and were answered; `RedisQuestions` says more."""
     gone = 0
     for reader_id in reader_ids:
         own = keys.question_by(app_id, reader_id)
-        ids = [name_of(one) for one in await server.ask_slow("SMEMBERS", own)]
+        ids = [name_of(one) for one in await server.execute_slow("SMEMBERS", own)]
         for start in range(0, len(ids), 500):
             some = ids[start : start + 500]
             names = [own, keys.question_open(app_id), *(keys.question(app_id, one) for one in some)]
@@ -227,33 +229,33 @@ async def erase_questions(server: Server, app_id: str, reader_ids: Sequence[str]
     return gone
 
 
-def reader_of(question: Question) -> str:
+def reader_from_question(question: Question) -> str:
     """Name the reader who asked; empty when nobody knows."""
     if question.user_id:
         return user_reader(question.user_id)
     return anonymous_reader(question.anonymous_id) if question.anonymous_id else ""
 
 
-def life_ms(question: Question) -> int:
+def lifetime_ms(question: Question) -> int:
     """Say how long a question is kept."""
     if question.logged:
         return LOGGED_LIFE_MS
     return STRANGER_LIFE_MS if question.is_strangers else LIFE_MS
 
 
-def mark_of(text: str, reader_id: str) -> str:
+def question_fingerprint(text: str, reader_id: str) -> str:
     """Stand for a reader's question without naming the reader."""
     return hashlib.sha256(f"{text}\0{reader_id}".encode()).hexdigest()[:24]
 
 
-def most_asked(asked: Counter[str], readers: int, rows: int) -> list[str]:
+def select_popular(asked: Counter[str], readers: int, rows: int) -> list[str]:
     """Choose what enough readers asked, the most asked first."""
     often = sorted((-count, text) for text, count in asked.items() if count >= readers)
     return [text for _, text in often[:rows]]
 
 
 def _sealed(value: BaseModel, name: str, field: str) -> bytes:
-    return seal(value.model_dump_json().encode(), salt_of(name, field))
+    return seal(value.model_dump_json().encode(), salt_from_key(name, field))
 
 
 def _flag(truth: bool) -> str:

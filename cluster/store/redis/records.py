@@ -8,10 +8,10 @@ import orjson
 
 from cluster.store import keys
 from cluster.store.ports.stores import Noun
-from cluster.store.redis.client import Server
+from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import text_of
 from cluster.store.redis.quarantine import Quarantine
-from cluster.store.redis.seal import salt_of, unseal
+from cluster.store.redis.seal import salt_from_key, unseal
 
 MOST_AT_ONCE = 500
 "Records read with one command."
@@ -27,28 +27,28 @@ def type_prefix(product_type: str) -> bytes:
 class RedisRecords:
     """`RecordStore` over Redis."""
 
-    def __init__(self, server: Server, quarantine: Quarantine) -> None:
+    def __init__(self, server: RedisClient, quarantine: Quarantine) -> None:
         self._server = server
         self._quarantine = quarantine
 
     async def get(self, app_id: str, noun: Noun, record_id: str) -> bytes | None:
         key = keys.record(app_id, noun, record_id)
-        sealed: bytes | None = await self._server.ask("GET", key)
+        sealed: bytes | None = await self._server.execute("GET", key)
         if sealed is None:
             return None
-        body = unseal(sealed, salt_of(key))
+        body = unseal(sealed, salt_from_key(key))
         if body is None:
             await self._quarantine.record(app_id, noun, record_id, sealed)
         return body
 
     async def get_many(self, app_id: str, noun: Noun, record_ids: Sequence[str]) -> list[bytes | None]:
         found: list[bytes | None] = []
-        ask = self._server.ask if len(record_ids) <= HOT_AT_ONCE else self._server.ask_slow
+        ask = self._server.execute if len(record_ids) <= HOT_AT_ONCE else self._server.execute_slow
         for first in range(0, len(record_ids), MOST_AT_ONCE):
             some = record_ids[first : first + MOST_AT_ONCE]
             names = [keys.record(app_id, noun, record_id) for record_id in some]
             for record_id, key, sealed in zip(some, names, await ask("MGET", *names), strict=True):
-                body = None if sealed is None else unseal(sealed, salt_of(key))
+                body = None if sealed is None else unseal(sealed, salt_from_key(key))
                 if body is None and sealed is not None:
                     await self._quarantine.record(app_id, noun, record_id, sealed)
                 found.append(body)
@@ -56,18 +56,18 @@ class RedisRecords:
 
     async def ids(self, app_id: str, noun: Noun, product_type: str | None = None) -> list[str]:
         if product_type is None:
-            members = await self._server.ask_slow("ZRANGE", keys.record_ids(app_id, noun), 0, -1)
+            members = await self._server.execute_slow("ZRANGE", keys.record_ids(app_id, noun), 0, -1)
             return [text_of(member) for member in members]
         prefix = type_prefix(product_type)
         # No UTF-8 text holds the byte FF, so it bounds everything that begins with the prefix.
-        members = await self._server.ask_slow(
+        members = await self._server.execute_slow(
             "ZRANGEBYLEX", keys.product_type_ids(app_id), b"[" + prefix, b"(" + prefix + b"\xff"
         )
         return [text_of(member[len(prefix) :]) for member in members]
 
     async def seen(self, app_id: str, noun: Noun) -> bool:
-        return await self._server.ask("GET", keys.noun_seen(app_id, noun)) is not None
+        return await self._server.execute("GET", keys.noun_seen(app_id, noun)) is not None
 
     async def attribute_types(self, app_id: str, noun: Noun) -> dict[str, str]:
-        flat = await self._server.ask_slow("HGETALL", keys.attribute_types(app_id, noun))
+        flat = await self._server.execute_slow("HGETALL", keys.attribute_types(app_id, noun))
         return {text_of(name): text_of(kind) for name, kind in zip(flat[::2], flat[1::2], strict=True)}

@@ -11,10 +11,10 @@ from pydantic import ValidationError
 from cluster.errors import Unavailable
 from cluster.records.registration import Registration, short_id
 from cluster.store import keys
-from cluster.store.redis.client import Server
+from cluster.store.redis.client import RedisClient
 from cluster.store.redis.quarantine import Quarantine
 from cluster.store.redis.script import Script
-from cluster.store.redis.seal import salt_of, seal, unseal
+from cluster.store.redis.seal import salt_from_key, seal, unseal
 
 MOST_REGISTRATIONS = 10_000
 _TRIES = 5
@@ -25,21 +25,23 @@ _CHANGE = Script.load("change_client")
 class RedisRegistrations:
     """`RegistrationStore` over Redis."""
 
-    def __init__(self, server: Server, quarantine: Quarantine, *, most: int = MOST_REGISTRATIONS) -> None:
+    def __init__(
+        self, server: RedisClient, quarantine: Quarantine, *, most: int = MOST_REGISTRATIONS
+    ) -> None:
         self._server = server
         self._quarantine = quarantine
         self._most = most
 
     async def get(self, client_id: str) -> Registration | None:
         field = short_id(client_id)
-        sealed = await self._server.ask("HGET", keys.oauth_clients(), field)
+        sealed = await self._server.execute("HGET", keys.oauth_clients(), field)
         return None if sealed is None else await self._open(field, sealed)
 
     async def put(self, registration: Registration, *, now_ms: int) -> bool:
         key, field = keys.oauth_clients(), short_id(registration.client_id)
-        sealed = seal(registration.model_dump_json().encode(), salt_of(key, field))
+        sealed = seal(registration.model_dump_json().encode(), salt_from_key(key, field))
         for _ in range(_TRIES):
-            before = await self._server.ask_slow("HGET", key, field)
+            before = await self._server.execute_slow("HGET", key, field)
             known = None if before is None else await self._open(field, before)
             if known is not None and known.removed:
                 return False
@@ -50,10 +52,10 @@ class RedisRegistrations:
         raise Unavailable("this registration is being changed by many at once", retry_after_s=1)
 
     async def touch(self, client_id: str, *, now_ms: int) -> None:
-        await self._server.ask_slow("ZADD", keys.oauth_clients_used(), "XX", now_ms, short_id(client_id))
+        await self._server.execute_slow("ZADD", keys.oauth_clients_used(), "XX", now_ms, short_id(client_id))
 
     async def _open(self, field: str, sealed: bytes) -> Registration | None:
-        body = unseal(sealed, salt_of(keys.oauth_clients(), field))
+        body = unseal(sealed, salt_from_key(keys.oauth_clients(), field))
         try:
             if body is not None:
                 return Registration.model_validate_json(body)

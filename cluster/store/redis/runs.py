@@ -8,11 +8,11 @@ from pydantic import ValidationError
 
 from cluster.records.run import Run
 from cluster.store import keys
-from cluster.store.redis.client import Server
+from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import name_of
 from cluster.store.redis.quarantine import Quarantine
 from cluster.store.redis.script import Script
-from cluster.store.redis.seal import salt_of, seal, unseal
+from cluster.store.redis.seal import salt_from_key, seal, unseal
 
 MOST_KEPT = 500
 "Runs remembered an app; the oldest ended ones are forgotten first."
@@ -23,7 +23,7 @@ _SWAP = Script.load("swap_run")
 class RedisRuns:
     """`RunStore` over Redis."""
 
-    def __init__(self, server: Server, quarantine: Quarantine) -> None:
+    def __init__(self, server: RedisClient, quarantine: Quarantine) -> None:
         self._server = server
         self._quarantine = quarantine
 
@@ -31,10 +31,10 @@ class RedisRuns:
         found = await self._many(app_id, [run_id])
         return found[0] if found else None
 
-    async def swap(self, run: Run) -> Run | None:
+    async def compare_and_set(self, run: Run) -> Run | None:
         app_id, run_id = run.app_id, run.run_id
         after = run.model_copy(update={"revision": run.revision + 1})
-        sealed = seal(after.model_dump_json().encode(), salt_of(keys.run(app_id), run_id))
+        sealed = seal(after.model_dump_json().encode(), salt_from_key(keys.run(app_id), run_id))
         names = [keys.run(app_id), keys.run_revision(app_id), keys.run_ids(app_id), keys.run_open(app_id)]
         args: list[str | int | bytes] = [
             run_id, run.revision, sealed, run.created_at, int(not run.has_ended), MOST_KEPT,
@@ -42,18 +42,18 @@ class RedisRuns:
         return after if await self._server.run(_SWAP, names, args) else None
 
     async def newest(self, app_id: str, limit: int = 50) -> list[Run]:
-        members = await self._server.ask_slow("ZREVRANGE", keys.run_ids(app_id), 0, limit - 1)
+        members = await self._server.execute_slow("ZREVRANGE", keys.run_ids(app_id), 0, limit - 1)
         return await self._many(app_id, [name_of(member) for member in members])
 
     async def open(self, app_id: str) -> list[Run]:
-        members = await self._server.ask_slow("SMEMBERS", keys.run_open(app_id))
+        members = await self._server.execute_slow("SMEMBERS", keys.run_open(app_id))
         found = await self._many(app_id, sorted(name_of(member) for member in members))
         return sorted(found, key=lambda run: (run.created_at, run.run_id))
 
     async def _many(self, app_id: str, run_ids: Sequence[str]) -> list[Run]:
         if not run_ids:
             return []
-        bodies = await self._server.ask_slow("HMGET", keys.run(app_id), *run_ids)
+        bodies = await self._server.execute_slow("HMGET", keys.run(app_id), *run_ids)
         found = []
         for run_id, sealed in zip(run_ids, bodies, strict=True):
             if sealed is not None and (run := await self._open(app_id, run_id, sealed)) is not None:
@@ -62,7 +62,7 @@ class RedisRuns:
 
     async def _open(self, app_id: str, run_id: str, sealed: bytes) -> Run | None:
         key = keys.run(app_id)
-        body = unseal(sealed, salt_of(key, run_id))
+        body = unseal(sealed, salt_from_key(key, run_id))
         try:
             if body is not None:
                 return Run.model_validate_json(body)

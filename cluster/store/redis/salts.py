@@ -6,7 +6,7 @@ import secrets
 
 from cluster.records.logged_query import pseudonym
 from cluster.store import keys
-from cluster.store.redis.client import Server
+from cluster.store.redis.client import RedisClient
 
 SALT_BYTES = 16
 
@@ -14,19 +14,19 @@ SALT_BYTES = 16
 class Salts:
     """Salts of apps; the first who asks for one makes it."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: RedisClient) -> None:
         self._server = server
         self._read: dict[str, bytes] = {}
 
-    async def of(self, app_id: str) -> bytes:
+    async def get(self, app_id: str) -> bytes:
         """Read the salt of an app."""
         salt = self._read.get(app_id)
         if salt is None:
             name = keys.query_salt(app_id)
-            await self._server.ask_slow("SET", name, secrets.token_bytes(SALT_BYTES), "NX")
-            salt = self._read[app_id] = bytes(await self._server.ask_slow("GET", name))
+            await self._server.execute_slow("SET", name, secrets.token_bytes(SALT_BYTES), "NX")
+            salt = self._read[app_id] = bytes(await self._server.execute_slow("GET", name))
         return salt
 
     async def pseudonym(self, app_id: str, reader_id: str) -> str:
         """Name a reader in the name of a key, so that the name tells nobody who it is."""
-        return pseudonym(await self.of(app_id), reader_id)
+        return pseudonym(await self.get(app_id), reader_id)

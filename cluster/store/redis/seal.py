@@ -29,7 +29,7 @@ def unseal(sealed: bytes, salt: bytes = b"") -> bytes | None:
     return body if sealed[:WIDTH] == b"1%08x" % crc32(body, crc32(salt)) else None
 
 
-def salt_of(key: str, field: str = "") -> bytes:
+def salt_from_key(key: str, field: str = "") -> bytes:
     """Write a key (and the field of a hash) as a salt."""
     name = f"{key}\0{field}" if field else key
     try:

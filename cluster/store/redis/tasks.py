@@ -10,7 +10,7 @@ import structlog
 from cluster.records.task import Task
 from cluster.store import keys
 from cluster.store.ports.stores import Noun
-from cluster.store.redis.client import Server
+from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import name_of, text_of
 from cluster.store.redis.script import Script
 
@@ -28,21 +28,21 @@ _END_LOST = Script.load("end_lost")
 class RedisTasks:
     """`TaskStore` over Redis."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: RedisClient) -> None:
         self._server = server
 
     async def get(self, app_id: str, noun: Noun, task_id: str) -> Task | None:
         # Asked for just while the server writes what the task is about, so it is worth a longer wait.
-        flat = await self._server.ask_slow("HGETALL", keys.task(app_id, task_id))
+        flat = await self._server.execute_slow("HGETALL", keys.task(app_id, task_id))
         fields = {text_of(name): text_of(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
         try:
-            return task_of(task_id, fields) if fields.get("noun") == noun else None
+            return task_from_fields(task_id, fields) if fields.get("noun") == noun else None
         except (KeyError, ValueError):
             _log.error("task_unreadable", app=app_id, noun=noun)
             return None
 
     async def end_lost(self, app_id: str, *, before_ms: int, now_ms: int) -> int:
-        members = await self._server.ask_slow(
+        members = await self._server.execute_slow(
             "ZRANGEBYSCORE", keys.task_open(app_id), "-inf", f"({before_ms}", "LIMIT", 0, CHECKED_AT_ONCE
         )
         task_ids = [name_of(member) for member in members]
@@ -57,7 +57,7 @@ class RedisTasks:
         return ended
 
 
-def task_of(task_id: str, fields: dict[str, Any]) -> Task:
+def task_from_fields(task_id: str, fields: dict[str, Any]) -> Task:
     """Read a task from the fields of its hash."""
     errors = orjson.loads(fields.get("errors") or "[]") + orjson.loads(fields.get("late_errors") or "[]")
     finished_at = fields.get("finished_at")

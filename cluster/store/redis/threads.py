@@ -8,12 +8,12 @@ from pydantic import ValidationError
 
 from cluster.records.thread import ReaderThreads
 from cluster.store import keys, thread_keys
-from cluster.store.ports.threads import Watcher
-from cluster.store.redis.client import Server
+from cluster.store.ports.threads import ThreadWatcher
+from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import Argument, name_of, text_of
 from cluster.store.redis.quarantine import Quarantine
 from cluster.store.redis.script import Script
-from cluster.store.redis.seal import salt_of, seal, unseal
+from cluster.store.redis.seal import salt_from_key, seal, unseal
 
 _SWAP = Script.load("swap_threads")
 _READ = Script.load("read_threads")
@@ -26,7 +26,7 @@ _DERIVED = {"revision"}
 class RedisThreads:
     """`ThreadStore` over Redis."""
 
-    def __init__(self, server: Server, quarantine: Quarantine) -> None:
+    def __init__(self, server: RedisClient, quarantine: Quarantine) -> None:
         self._server = server
         self._quarantine = quarantine
 
@@ -43,11 +43,13 @@ class RedisThreads:
                 found.append(known.model_copy(update={"revision": int(revision or 0)}))
         return found
 
-    async def swap(self, app_id: str, user_id: str, before: ReaderThreads, after: ReaderThreads) -> bool:
+    async def compare_and_set(
+        self, app_id: str, user_id: str, before: ReaderThreads, after: ReaderThreads
+    ) -> bool:
         sealed = b""
         if after.threads:
             body = after.model_dump_json(exclude=_DERIVED, exclude_defaults=True).encode()
-            sealed = seal(body, salt_of(thread_keys.threads(app_id), user_id))
+            sealed = seal(body, salt_from_key(thread_keys.threads(app_id), user_id))
         watching = (
             "nothing" if not after.watched else "same" if after.watched == before.watched else "changed"
         )
@@ -55,13 +57,13 @@ class RedisThreads:
         return bool(await self._server.run(_SWAP, _names(app_id), args))
 
     async def has_new(self, app_id: str, user_id: str) -> bool:
-        return bool(await self._server.ask("SISMEMBER", thread_keys.thread_new(app_id), user_id))
+        return bool(await self._server.execute("SISMEMBER", thread_keys.thread_new(app_id), user_id))
 
     async def erase(self, app_id: str, user_ids: Sequence[str]) -> int:
         return await erase_threads(self._server, app_id, user_ids)
 
-    async def watchers(self, app_id: str, after: int, limit: int) -> list[Watcher]:
-        flat = await self._server.ask_slow(
+    async def watchers(self, app_id: str, after: int, limit: int) -> list[ThreadWatcher]:
+        flat = await self._server.execute_slow(
             "ZRANGEBYSCORE",
             thread_keys.thread_watch(app_id),
             f"({after}",
@@ -72,21 +74,21 @@ class RedisThreads:
             limit,
         )
         return [
-            Watcher(name_of(name), int(float(score)))
+            ThreadWatcher(name_of(name), int(float(score)))
             for name, score in zip(flat[::2], flat[1::2], strict=True)
         ]
 
-    async def judged(self, app_id: str) -> str:
-        return text_of(await self._server.ask_slow("GET", thread_keys.thread_judged(app_id)) or b"")
+    async def judged_offset(self, app_id: str) -> str:
+        return text_of(await self._server.execute_slow("GET", thread_keys.thread_judged(app_id)) or b"")
 
-    async def note_judged(self, app_id: str, offset: str) -> None:
-        await self._server.ask_slow("SET", thread_keys.thread_judged(app_id), offset)
+    async def record_judged_offset(self, app_id: str, offset: str) -> None:
+        await self._server.execute_slow("SET", thread_keys.thread_judged(app_id), offset)
 
     async def _open(self, app_id: str, user_id: str, sealed: bytes | None) -> ReaderThreads:
         if sealed is None:
             return ReaderThreads()
         key = thread_keys.threads(app_id)
-        body = unseal(sealed, salt_of(key, user_id))
+        body = unseal(sealed, salt_from_key(key, user_id))
         try:
             if body is not None:
                 return ReaderThreads.model_validate_json(body)
@@ -94,11 +96,11 @@ class RedisThreads:
             pass
         await self._quarantine.field(app_id, key, keys.quarantine(app_id), user_id, sealed)
         # what can't be shown must not be announced
-        await self._server.ask_slow("SREM", thread_keys.thread_new(app_id), user_id)
+        await self._server.execute_slow("SREM", thread_keys.thread_new(app_id), user_id)
         return ReaderThreads()
 
 
-async def erase_threads(server: Server, app_id: str, user_ids: Sequence[str]) -> int:
+async def erase_threads(server: RedisClient, app_id: str, user_ids: Sequence[str]) -> int:
     """Forget all threads of readers; `ThreadStore` says more."""
     gone = 0
     for page in _pages(list(dict.fromkeys(user_ids))):

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cluster.records.validation.upload import refused
+from cluster.records.validation.upload import rejected_upload_error
 from cluster.store.ports.stores import BrowserWriter
 from deployments.edge.address_buckets import digest_address
-from deployments.edge.proof import Claimed, prove_reader
-from deployments.edge.request import Arrival
+from deployments.edge.proof import ClaimedIdentity, verify_identity
+from deployments.edge.request import ApiRequest
 
 PROOFS = ("user_hash", "anonymous_hash", "user_type")
 _DAY_MS = 86_400_000
@@ -24,10 +24,10 @@ BYTES_PER_EVENT = 2_048
 "Of change log that an event of a browser may cost on average, at the app's rate of queries."
 
 
-class WriterCheck:
+class WritePermission:
     """Checks the interactions of one request; `UploadCheck` for any key."""
 
-    def __init__(self, request: Arrival) -> None:
+    def __init__(self, request: ApiRequest) -> None:
         self._request = request
         self._settings = request.credential.app.settings
         self._is_secret = request.credential.is_secret
@@ -36,7 +36,7 @@ class WriterCheck:
         self._proofs: dict[int, dict[str, Any]] = {}
         self._checked: set[tuple[str, str, int]] = set()
         self._readers: set[str] = set()
-        self._origin = "" if self._is_secret else origin_of(request)
+        self._origin = "" if self._is_secret else address_pseudonym(request)
         self.proven: set[str] = set()
         "User ids that the request proved."
         self.checkouts = 0
@@ -51,7 +51,7 @@ class WriterCheck:
         most = self._settings.browser_events
         if not self._is_secret and most and len(items) > most:
             text = f"The attribute should have at most {most} entries with a publishable key."
-            raise refused("interaction", f"data is invalid. {text}")
+            raise rejected_upload_error("interaction", f"data is invalid. {text}")
         self._body, self._items = body, items
         if b"_hash" not in self._request.body:
             return
@@ -72,22 +72,24 @@ class WriterCheck:
         if (user_id, anonymous_id, proof_at) not in self._checked:
             self._checked.add((user_id, anonymous_id, proof_at))
             self._count(user_id or anonymous_id)
-            self._prove(at, user_id, anonymous_id)
+            self._verify(at, user_id, anonymous_id)
         if user_id in self.proven:
             return ""
         self.checkouts += self._items[at].get("type") == "checkout"
         return self._origin
 
-    def _prove(self, at: int, user_id: str, anonymous_id: str) -> None:
+    def _verify(self, at: int, user_id: str, anonymous_id: str) -> None:
         own = self._proofs.get(at, {})
-        claimed = Claimed.of({"user_id": user_id, "anonymous_id": anonymous_id, **own}, self._body)
+        claimed = ClaimedIdentity.from_body(
+            {"user_id": user_id, "anonymous_id": anonymous_id, **own}, self._body
+        )
         if self._needs_proof(claimed, own):
-            prove_reader(self._request, claimed)
+            verify_identity(self._request, claimed)
         token = self._request.token
         if user_id and ((token is not None and token.user_id == user_id) or claimed.user_hash):
             self.proven.add(user_id)
 
-    def _needs_proof(self, claimed: Claimed, own: Mapping[str, Any]) -> bool:
+    def _needs_proof(self, claimed: ClaimedIdentity, own: Mapping[str, Any]) -> bool:
         """Check whether an event's proofs must be looked at: where one is asked for, and where one is given."""
         settings = self._settings
         if own or claimed.anonymous_hash:
@@ -109,14 +111,14 @@ class WriterCheck:
         most = self._settings.browser_readers
         if most and len(self._readers) > most:
             text = f"The entries should be of at most {most} readers with a publishable key."
-            raise refused("interaction", f"data is invalid. {text}")
+            raise rejected_upload_error("interaction", f"data is invalid. {text}")
 
 
-def browser_writer(request: Arrival, now_ms: int, proven: frozenset[str] = frozenset()) -> BrowserWriter:
+def browser_writer(request: ApiRequest, now_ms: int, proven: frozenset[str] = frozenset()) -> BrowserWriter:
     """Return how much a request with a publishable key may write."""
     settings = request.credential.app.settings
     return BrowserWriter(
-        address=address_digest(request, now_ms),
+        address=daily_address_digest(request, now_ms),
         now_ms=now_ms,
         proven=proven,
         readers_per_address=settings.new_readers_per_address,
@@ -125,23 +127,23 @@ def browser_writer(request: Arrival, now_ms: int, proven: frozenset[str] = froze
     )
 
 
-def stranger_of(request: Arrival, proven_id: str) -> BrowserWriter | None:
+def limit_new_users(request: ApiRequest, proven_id: str) -> BrowserWriter | None:
     """Return how many readers this request may add; None when its key or its user is proven."""
     if request.credential.is_secret or proven_id:
         return None
     return browser_writer(request, request.clock.now_ms())
 
 
-def origin_of(request: Arrival) -> str:
+def address_pseudonym(request: ApiRequest) -> str:
     """Name the client's address for counting different people, the same for 30 days."""
     return _digest(request, request.clock.now_ms() // (30 * _DAY_MS))
 
 
-def address_digest(request: Arrival, now_ms: int) -> str:
+def daily_address_digest(request: ApiRequest, now_ms: int) -> str:
     """Name the client's address for counting, so that the store never holds it."""
     return _digest(request, now_ms // _DAY_MS)
 
 
-def _digest(request: Arrival, period: int) -> str:
+def _digest(request: ApiRequest, period: int) -> str:
     secrets = request.credential.secrets
     return digest_address(secrets[0] if secrets else b"", period, request.ip)

@@ -11,31 +11,31 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, cast
 
-from actors.recommender.messages import ReaderQuery, RecommendationResult
+from actors.recommender.messages import RecommendationResult, UserQuery
 from cluster.query.columnar.formula import is_plain_field, parse_formula
 from cluster.query.language.field_values import canonical
 from deployments.api.wire.faults import refuse
-from deployments.edge.request import Arrival
+from deployments.edge.request import ApiRequest
 
 _INSIDE = re.compile(r"(?:i18n_[^.]*|children)\.")
 "Objects of a product that hold the same fields again."
 _TREES = ("filter", "boosts", "circles", "boost_circles", "spacing", "search")
 
 
-def secrets_of(request: Arrival) -> tuple[str, ...]:
+def hidden_fields(request: ApiRequest) -> tuple[str, ...]:
     """Return the fields this request may not learn."""
     credential = request.credential
     return () if credential.is_secret else credential.app.settings.confidential_fields
 
 
-def check_query(request: Arrival, query: ReaderQuery) -> ReaderQuery:
+def check_query(request: ApiRequest, query: UserQuery) -> UserQuery:
     """Check that a query names no confidential field; returns it.
 
     Errors:
         Unprocessable
     Cost: under a microsecond for a query without filters.
     """
-    hidden = secrets_of(request)
+    hidden = hidden_fields(request)
     if hidden:
         check_names(hidden, "fl", (name for name in query.fields if "*" not in name), may_cover=True)
         check_names(hidden, "completion_fields", query.completion_fields)
@@ -43,7 +43,7 @@ def check_query(request: Arrival, query: ReaderQuery) -> ReaderQuery:
         for name in _TREES:
             part = getattr(query, name)
             if part:
-                check_names(hidden, "fq" if name == "filter" else name, _named(part))
+                check_names(hidden, "fq" if name == "filter" else name, _named_fields(part))
     return query
 
 
@@ -56,17 +56,17 @@ def check_names(
         Unprocessable
     """
     for name in names:
-        if name and _touches(hidden, name, may_cover):
+        if name and _names_hidden(hidden, name, may_cover):
             refuse(f"{name[:200]} is confidential in this app; ask with the secret key", parameter)
 
 
-def check_format(request: Arrival, body: Any) -> None:
+def check_format(request: ApiRequest, body: Any) -> None:
     """Check the fields that a stored answer will show of its sources: nothing is left out of it later.
 
     Errors:
         Unprocessable
     """
-    hidden = secrets_of(request)
+    hidden = hidden_fields(request)
     for parameter in ("source_fl", "related_resource_fl") if hidden else ():
         names = getattr(body, parameter, None) or ()
         if any("*" in name for name in names):
@@ -76,36 +76,38 @@ def check_format(request: Arrival, body: Any) -> None:
         check_names(hidden, parameter, names)
 
 
-def hide(request: Arrival, query: ReaderQuery, found: RecommendationResult) -> RecommendationResult:
+def remove_hidden_fields(
+    request: ApiRequest, query: UserQuery, found: RecommendationResult
+) -> RecommendationResult:
     """Leave confidential fields out of a result whose `fl` covers them; returns it, changed."""
-    hidden = secrets_of(request)
-    if hidden and covers(hidden, query.fields):
+    hidden = hidden_fields(request)
+    if hidden and may_cover_hidden(hidden, query.fields):
         for records in _lists(found):
-            hide_from(hidden, records)
+            remove_from_records(hidden, records)
     if hidden:
-        hide_suggestions(hidden, getattr(found, "warnings", ()))
+        remove_hidden_suggestions(hidden, getattr(found, "warnings", ()))
     return found
 
 
-def hide_suggestions(hidden: Sequence[str], warnings: Iterable[dict[str, str]]) -> None:
+def remove_hidden_suggestions(hidden: Sequence[str], warnings: Iterable[dict[str, str]]) -> None:
     """Leave the names of confidential fields out of warnings."""
     for warning in warnings:
-        if _touches(hidden, warning.get("did_you_mean", ""), may_cover=False):
+        if _names_hidden(hidden, warning.get("did_you_mean", ""), may_cover=False):
             del warning["did_you_mean"]
 
 
-def covers(hidden: Sequence[str], names: Sequence[str]) -> bool:
+def may_cover_hidden(hidden: Sequence[str], names: Sequence[str]) -> bool:
     """Check whether a wildcard or an object among these names may hold a confidential field."""
-    return any("*" in name or _touches(hidden, name, may_cover=False) for name in names)
+    return any("*" in name or _names_hidden(hidden, name, may_cover=False) for name in names)
 
 
-def hide_from(hidden: Sequence[str], records: list[dict[str, Any]]) -> None:
+def remove_from_records(hidden: Sequence[str], records: list[dict[str, Any]]) -> None:
     """Leave confidential fields out of records; their values may be shared, so what changes is copied."""
     for at, record in enumerate(records):
         product = record.get("product")
         if isinstance(product, dict):
-            record["product"] = _without(product, hidden)
-        records[at] = _without(record, hidden)
+            record["product"] = _copy_without(product, hidden)
+        records[at] = _copy_without(record, hidden)
 
 
 def _lists(found: RecommendationResult) -> Iterator[list[dict[str, Any]]]:
@@ -119,7 +121,7 @@ def _lists(found: RecommendationResult) -> Iterator[list[dict[str, Any]]]:
         yield cast(list[dict[str, Any]], found.answers.answers)
 
 
-def _touches(hidden: Sequence[str], name: str, may_cover: bool) -> bool:
+def _names_hidden(hidden: Sequence[str], name: str, may_cover: bool) -> bool:
     plain = canonical(name)
     inner = _INSIDE.match(plain)
     if inner is not None:
@@ -132,11 +134,11 @@ def _touches(hidden: Sequence[str], name: str, may_cover: bool) -> bool:
     )
 
 
-def _named(part: Any) -> Iterator[str]:
+def _named_fields(part: Any) -> Iterator[str]:
     """List the fields that a part of a query names, however deep."""
     if isinstance(part, (tuple, list)):
         for one in part:
-            yield from _named(one)
+            yield from _named_fields(one)
     elif is_dataclass(part):
         for one in fields(part):
             value = getattr(part, one.name)
@@ -145,23 +147,23 @@ def _named(part: Any) -> Iterator[str]:
             elif one.name == "field":
                 yield value
             elif isinstance(value, (tuple, list)) or is_dataclass(value):
-                yield from _named(value)
+                yield from _named_fields(value)
 
 
-def _without(record: Mapping[str, Any], hidden: Iterable[str]) -> dict[str, Any]:
+def _copy_without(record: Mapping[str, Any], hidden: Iterable[str]) -> dict[str, Any]:
     kept = dict(record)
     for path in hidden:
         _drop(kept, path)
     inner = [path for path in hidden if path.startswith("custom_attributes.")]
     for key, value in kept.items() if inner else ():
         if key.startswith("i18n_") and isinstance(value, dict):
-            kept[key] = _without_of(value, inner)
+            kept[key] = _value_without(value, inner)
         elif key == "children" and isinstance(value, list):
-            kept[key] = [_without_of(one, inner) if isinstance(one, dict) else one for one in value]
+            kept[key] = [_value_without(one, inner) if isinstance(one, dict) else one for one in value]
     return kept
 
 
-def _without_of(value: Mapping[str, Any], paths: Iterable[str]) -> dict[str, Any]:
+def _value_without(value: Mapping[str, Any], paths: Iterable[str]) -> dict[str, Any]:
     kept = dict(value)
     for path in paths:
         _drop(kept, path)
@@ -179,4 +181,4 @@ def _drop(kept: dict[str, Any], path: str) -> None:
         kept[head] = inner = dict(value)
         _drop(inner, rest)
     else:
-        kept[head] = [_without_of(one, (rest,)) if isinstance(one, dict) else one for one in value]
+        kept[head] = [_value_without(one, (rest,)) if isinstance(one, dict) else one for one in value]

@@ -13,7 +13,7 @@ from html import escape
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from deployments.api.http.html_pages import frame, inline, page_headers, prose
+from deployments.api.http.html_pages import page_headers, render_inline, render_page, render_prose
 
 HEADERS = page_headers()
 _MOST_VALUES = 12
@@ -25,7 +25,7 @@ _EVERYWHERE = ("400", "401", "403", "409", "413", "429", "500", "503")
 Fields = dict[str, str]
 
 
-def page(document: dict[str, Any]) -> bytes:
+def render_docs(document: dict[str, Any]) -> bytes:
     """Write the page."""
     title = f"{document['info']['title']} {document['info']['version']}"
     separate = _separate(document)
@@ -36,7 +36,7 @@ def page(document: dict[str, Any]) -> bytes:
     parts = (
         f"<h1>{escape(title)}</h1>",
         '<nav><a href="docs/try">Try it</a><a href="openapi.json">openapi.json</a></nav>',
-        prose(document["info"]["description"]),
+        render_prose(document["info"]["description"]),
         f'<nav>{names} <a href="#shared">Shared fields</a> <a href="#schemas">Schemas</a></nav>',
         *_keys(document["components"]["securitySchemes"]),
         "<h2>Use the examples</h2>",
@@ -49,21 +49,21 @@ def page(document: dict[str, Any]) -> bytes:
         "</table>",
         *_schemas({name: schemas[name] for name in separate}, shared),
     )
-    return frame(title, "".join(parts))
+    return render_page(title, "".join(parts))
 
 
 def _keys(schemes: dict[str, Any]) -> Iterator[str]:
     yield "<h2>Keys</h2><table>"
     for scheme in schemes.values():
         place = f"{scheme['in']} {scheme['name']}" if "in" in scheme else "header Authorization: Bearer"
-        yield f"<tr><td><code>{escape(place)}</code></td><td>{inline(scheme['description'])}</td></tr>"
+        yield f"<tr><td><code>{escape(place)}</code></td><td>{render_inline(scheme['description'])}</td></tr>"
     yield "</table>"
 
 
 def _groups(document: dict[str, Any], shared: Fields, separate: Sequence[str]) -> Iterator[str]:
     schemas = document["components"]["schemas"]
     for tag in document["tags"]:
-        yield f'<h2 id="{_anchor(tag["name"])}">{escape(tag["name"])}</h2>{prose(tag["description"])}'
+        yield f'<h2 id="{_anchor(tag["name"])}">{escape(tag["name"])}</h2>{render_prose(tag["description"])}'
         for path, operations in document["paths"].items():
             for method, operation in operations.items():
                 if operation["tags"][0] == tag["name"]:
@@ -78,7 +78,7 @@ def _operation(
     name = escape(operation["operationId"])
     head = f'<span class="m">{method}</span><code>{escape(path)}</code>'
     yield f'<details id="{name}"><summary>{head} {escape(operation["summary"])}</summary>'
-    yield prose(operation["description"])
+    yield render_prose(operation["description"])
     if operation["parameters"]:
         yield "<table>"
         for given in operation["parameters"]:
@@ -89,21 +89,21 @@ def _operation(
     if body:
         table = _table(schemas.get(_body_model(operation), body["schema"]), shared)
         yield f"<h3{mark}>Body</h3>{table}"
-    yield f"<h3>Example</h3><pre>{escape(curl(method, path, operation), quote=False)}</pre>"
+    yield f"<h3>Example</h3><pre>{escape(render_curl(method, path, operation), quote=False)}</pre>"
     for status, reply in operation["responses"].items():
         content = reply["content"]["application/json"]
         if "example" in content:
-            text = pretty(content["example"])
+            text = render_json(content["example"])
             kind = _type(_data_of(content["schema"], schemas))
             yield f"<h3>{status}: {kind}</h3><pre>{escape(text, quote=False)}</pre>"
     yield "<table>"
     for status, reply in operation["responses"].items():
         if status not in ("200", *_EVERYWHERE):
-            yield f"<tr><td>{status}</td><td>{inline(reply['description'])}</td></tr>"
+            yield f"<tr><td>{status}</td><td>{render_inline(reply['description'])}</td></tr>"
     yield f'</table><p><a href="docs/try#{name}">Try it</a></p></details>'
 
 
-def curl(method: str, path: str, operation: Mapping[str, Any]) -> str:
+def render_curl(method: str, path: str, operation: Mapping[str, Any]) -> str:
     """Write the example of an operation as a command for a shell."""
     query = {}
     for given in operation["parameters"]:
@@ -120,21 +120,21 @@ def curl(method: str, path: str, operation: Mapping[str, Any]) -> str:
         f'"$URL{address}" -H "X-API-KEY: $KEY"',
     ]
     if body is not None:
-        text = pretty(body).replace("'", "'\\''")
+        text = render_json(body).replace("'", "'\\''")
         words.append(f"-d '{text}'")
     return " ".join(words)
 
 
-def pretty(value: Any, indent: str = "") -> str:
+def render_json(value: Any, indent: str = "") -> str:
     """Write JSON for people: what fits a line stands on one line."""
     flat = json.dumps(value, ensure_ascii=False)
     if not value or not isinstance(value, dict | list) or len(indent) + len(flat) <= _LINE:
         return flat
     inner = indent + "  "
     if isinstance(value, dict):
-        parts = [f"{json.dumps(name)}: {pretty(item, inner)}" for name, item in value.items()]
+        parts = [f"{json.dumps(name)}: {render_json(item, inner)}" for name, item in value.items()]
         return "{\n" + ",\n".join(inner + part for part in parts) + f"\n{indent}}}"
-    return "[\n" + ",\n".join(inner + pretty(item, inner) for item in value) + f"\n{indent}]"
+    return "[\n" + ",\n".join(inner + render_json(item, inner) for item in value) + f"\n{indent}]"
 
 
 def _statuses(paths: dict[str, Any]) -> Iterator[str]:
@@ -147,7 +147,7 @@ def _statuses(paths: dict[str, Any]) -> Iterator[str]:
     yield "<h2>Statuses of every operation</h2><table>"
     for status in _EVERYWHERE:
         if status in meanings:
-            yield f"<tr><td>{status}</td><td>{'<br>'.join(map(inline, meanings[status]))}</td></tr>"
+            yield f"<tr><td>{status}</td><td>{'<br>'.join(map(render_inline, meanings[status]))}</td></tr>"
     yield "</table>"
 
 
@@ -197,14 +197,15 @@ def _refusals(schemas: dict[str, Any]) -> Iterator[str]:
     for name, schema in schemas.items():
         for example in schema.get("examples", ()):
             kind = _type({"$ref": name})
-            yield f"<h3>{kind}</h3>{prose(schema['description'])}<pre>{escape(pretty(example), quote=False)}</pre>"
+            text = escape(render_json(example), quote=False)
+            yield f"<h3>{kind}</h3>{render_prose(schema['description'])}<pre>{text}</pre>"
 
 
 def _schemas(schemas: dict[str, Any], shared: Fields) -> Iterator[str]:
     yield '<h2 id="schemas">Schemas</h2>'
     for name, schema in schemas.items():
         text = schema.get("description", "").split("\n\n")[0]
-        yield f'<details id="schema-{escape(name)}"><summary><code>{escape(name)}</code></summary>{prose(text)}'
+        yield f'<details id="schema-{escape(name)}"><summary><code>{escape(name)}</code></summary>{render_prose(text)}'
         yield _table(schema, shared) or f"<p>{_type(schema)}</p>"
         yield "</details>"
 
@@ -246,7 +247,7 @@ def _cells(name: str, field: dict[str, Any], is_required: bool) -> str:
 
 def _row(name: str, kind: str, text: str) -> str:
     # The end tags of cells and rows may be absent, and there are a thousand of them.
-    return f"<td><code>{escape(name)}</code><td>{kind}<td>{inline(text)}"
+    return f"<td><code>{escape(name)}</code><td>{kind}<td>{render_inline(text)}"
 
 
 def _type(schema: dict[str, Any]) -> str:

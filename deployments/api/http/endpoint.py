@@ -6,18 +6,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from deployments.edge.admission import Rules, examine
+from deployments.edge.admission import AdmissionRules, validate_request
 from deployments.edge.envelope import Reply
 from deployments.edge.errors import Family
-from deployments.edge.request import Arrival
+from deployments.edge.request import ApiRequest
 
-Answer = Callable[[Arrival], Awaitable[Reply]]
-Schema = Callable[[Arrival], Any]
+Answer = Callable[[ApiRequest], Awaitable[Reply]]
+Schema = Callable[[ApiRequest], Any]
 _REFUSED = 400
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class EndpointTexts:
     """What people read about an endpoint; models are pydantic models, type adapters or JSON schemas."""
 
     summary: str
@@ -27,7 +27,7 @@ class About:
     "Status -> model, beyond the ones every endpoint has."
     query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     "Query parameter -> JSON schema."
-    needs_reader: bool = False
+    needs_user: bool = False
     "A publishable key needs a reader token beside it."
 
 
@@ -41,22 +41,22 @@ class Endpoint:
     name: str
     method: str
     path: str
-    rules: Rules
+    rules: AdmissionRules
     family: Family
     answer: Answer
-    about: About
+    about: EndpointTexts
     schema: Schema | None = None
     hot: bool = False
     "Answered in front of the framework."
 
 
-async def examine_and_answer(arrival: Arrival, endpoint: Endpoint) -> Reply:
+async def validate_and_answer(arrival: ApiRequest, endpoint: Endpoint) -> Reply:
     """Answer a request that was admitted; link the user and the visitor it names.
 
     Errors:
         HouseError: it is refused
     """
-    await examine(arrival, endpoint.rules, endpoint.schema)
+    await validate_request(arrival, endpoint.rules, endpoint.schema)
     reply = await endpoint.answer(arrival)
     if reply.status < _REFUSED:
         arrival.gate.link_identities(arrival)

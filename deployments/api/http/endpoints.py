@@ -11,52 +11,52 @@ from typing import Any
 
 from actors.experiments.client import ExperimentClient, LocalExperimentAdmin, LocalExperimentClient
 from actors.history.client import LocalHistoryClient
-from actors.recommender.messages import Kind
-from actors.search.client import BankClient
+from actors.recommender.messages import QueryKind
+from actors.search.client import QuestionBankClient
 from actors.serving.client import RecommenderClient, StoredRules
 from cluster import ids
-from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.records.validation.schema import record_schema
 from cluster.store.ports.stores import Stores
-from deployments.api.http.endpoint import About, Endpoint
-from deployments.api.http.query_log import QueryLog, SilentQueryLog
-from deployments.api.http.query_treatment import TreatedQueries
-from deployments.api.resources.aggregation import Aggregation
-from deployments.api.resources.ask_table import ask_endpoints
-from deployments.api.resources.bulk import BulkCalls
-from deployments.api.resources.completions import Completions
-from deployments.api.resources.experiment_admin import ExperimentAdmin
-from deployments.api.resources.experiment_table import experiment_endpoints
-from deployments.api.resources.experiments import ExperimentEvents
-from deployments.api.resources.generation import generation_endpoint
-from deployments.api.resources.history import History
-from deployments.api.resources.history_table import history_endpoints, history_resources
-from deployments.api.resources.interactions import Interactions
-from deployments.api.resources.products import Products
-from deployments.api.resources.question_answers import QuestionAnswers
-from deployments.api.resources.question_answers_table import qa_endpoints
-from deployments.api.resources.question_bank import QuestionBanks
-from deployments.api.resources.questions import AskMeans
-from deployments.api.resources.recommendation import BODIES, Recommendations
-from deployments.api.resources.records import Records
-from deployments.api.resources.search import Searches
-from deployments.api.resources.suggested_queries import BankSuggestions
-from deployments.api.resources.threads import HistoryResources
-from deployments.api.resources.users import Users
+from deployments.api.http.endpoint import Endpoint, EndpointTexts
+from deployments.api.http.query_log import DisabledQueryLog, QueryLog
+from deployments.api.http.query_treatment import QueryTreatment
+from deployments.api.resources.aggregation import AggregationResource
+from deployments.api.resources.ask_table import build_ask_endpoints
+from deployments.api.resources.bulk import BulkResource
+from deployments.api.resources.completions import CompletionsResource
+from deployments.api.resources.experiment_admin import ExperimentsResource
+from deployments.api.resources.experiment_table import build_experiment_endpoints
+from deployments.api.resources.experiments import ExperimentEventsResource
+from deployments.api.resources.generation import build_generation_endpoint
+from deployments.api.resources.history import HistoryResource
+from deployments.api.resources.history_table import build_history_endpoints, build_thread_endpoints
+from deployments.api.resources.interactions import InteractionsResource
+from deployments.api.resources.products import ProductsResource
+from deployments.api.resources.question_answers import QuestionAnswersResource
+from deployments.api.resources.question_answers_table import build_question_answer_endpoints
+from deployments.api.resources.question_bank import QuestionBankResource
+from deployments.api.resources.questions import AskServices
+from deployments.api.resources.recommendation import BODIES, RecommendationResource
+from deployments.api.resources.records import RecordsResource
+from deployments.api.resources.search import SearchResource
+from deployments.api.resources.suggested_queries import QuestionBankSuggestions
+from deployments.api.resources.threads import ThreadsResource
+from deployments.api.resources.users import UsersResource
 from deployments.api.wire import records as wire
-from deployments.api.wire.autocomplete import Autocomplete, FoundCompletions
-from deployments.api.wire.bulk import Bulk, FoundInBulk
-from deployments.api.wire.search import FoundBySearch, ManyProducts, NamedProducts, Search
-from deployments.edge.admission import Rules
+from deployments.api.wire.autocomplete import Autocomplete, CompletionsReply
+from deployments.api.wire.bulk import Bulk, BulkReply
+from deployments.api.wire.search import ManyProducts, NamedProducts, SearchBody, SearchReply
+from deployments.edge.admission import AdmissionRules
 
-_READ = Rules()
-_UPLOAD = Rules(bucket="write", writes=True, body="raw")
-_REMOVE = Rules(bucket="write", writes=True)
-_ASK = Rules(publishable=True, body="json", reads_token=True, proves_reader=True)
-_STREAM = Rules(publishable=True, writes=True, body="raw", reads_token=True, browser_bytes=256 << 10)
-_COUNT = Rules(body="json")
-_MANY = Rules(publishable=True, body="json")
+_READ = AdmissionRules()
+_UPLOAD = AdmissionRules(bucket="write", writes=True, body="raw")
+_REMOVE = AdmissionRules(bucket="write", writes=True)
+_ASK = AdmissionRules(publishable=True, body="json", reads_token=True, proves_reader=True)
+_STREAM = AdmissionRules(publishable=True, writes=True, body="raw", reads_token=True, browser_bytes=256 << 10)
+_COUNT = AdmissionRules(body="json")
+_MANY = AdmissionRules(publishable=True, body="json")
 
 _DRY_RUN = {"dry_run": {"type": "string", "enum": ["0", "1"]}}
 _EVERYTHING = {
@@ -66,11 +66,11 @@ _EVERYTHING = {
         "description": "Everything known of the person goes; `task_id` names the receipt at `_erasures/{task_id}`.",
     }
 }
-_TASK = wire.enveloped(wire.TaskId)
+_TASK = wire.build_envelope(wire.TaskId)
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class ApiServices:
     """What the handlers work with."""
 
     stores: Stores
@@ -78,137 +78,142 @@ class Means:
     clock: Clock
     experiments: ExperimentClient | None = None
     "None: experiments are looked after in this process."
-    query_log: QueryLog = field(default_factory=SilentQueryLog)
+    query_log: QueryLog = field(default_factory=DisabledQueryLog)
     history: LocalHistoryClient | None = None
     "None: threads are looked after in this process, and nobody answers their questions again."
-    ask: AskMeans | None = None
+    ask: AskServices | None = None
     "None: nobody answers questions here."
-    shelf: Shelf | None = None
+    shelf: ArtifactStore | None = None
     "None: nothing settles here, so reports of experiments know no conversions."
     new_task_id: Callable[[], ids.TaskId] = ids.new_task_id
     new_service_id: Callable[[], ids.ServiceId] = ids.new_service_id
 
 
-def endpoints(means: Means) -> tuple[Endpoint, ...]:
+def build_endpoints(means: ApiServices) -> tuple[Endpoint, ...]:
     """Make the table."""
-    users = Users(means.stores, means.clock, means.new_task_id)
-    products = Products(means.stores, means.clock, means.new_task_id)
+    users = UsersResource(means.stores, means.clock, means.new_task_id)
+    products = ProductsResource(means.stores, means.clock, means.new_task_id)
     rules = StoredRules(means.stores.boost_rules, means.clock)
     experiments = means.experiments or LocalExperimentClient(means.stores.experiments, means.clock)
-    queries = TreatedQueries(means.recommender, rules, experiments)
+    queries = QueryTreatment(means.recommender, rules, experiments)
     history = means.history or LocalHistoryClient(means.stores, means.clock)
-    banks = BankClient(means.stores.question_bank)
-    suggestions = BankSuggestions(banks, means.recommender)
+    banks = QuestionBankClient(means.stores.question_bank)
+    suggestions = QuestionBankSuggestions(banks, means.recommender)
     table = (
-        *_interactions(Interactions(means.stores.interactions, means.stores.records, means.clock)),
+        *_interactions(InteractionsResource(means.stores.interactions, means.stores.records, means.clock)),
         *_erasures(users),
-        *_records(users, Aggregation("user", means.stores.records), wire.enveloped(wire.StoredUser)),
         *_records(
-            products, Aggregation("product", means.stores.records), wire.Shown | wire.enveloped(wire.Shown)
+            users, AggregationResource("user", means.stores.records), wire.build_envelope(wire.StoredUser)
         ),
-        *_recommendations(Recommendations(queries, means.clock, means.new_service_id)),
+        *_records(
+            products,
+            AggregationResource("product", means.stores.records),
+            wire.ProductPart | wire.build_envelope(wire.ProductPart),
+        ),
+        *_recommendations(RecommendationResource(queries, means.clock, means.new_service_id)),
         *_search(
-            Searches(queries, means.recommender, means.clock, means.new_service_id, means.query_log),
-            Completions(queries, means.clock, means.new_service_id, means.query_log, suggestions),
+            SearchResource(queries, means.recommender, means.clock, means.new_service_id, means.query_log),
+            CompletionsResource(queries, means.clock, means.new_service_id, means.query_log, suggestions),
         ),
-        *experiment_endpoints(
-            ExperimentEvents(experiments, means.clock),
-            ExperimentAdmin(LocalExperimentAdmin(means.stores, means.shelf, means.clock)),
+        *build_experiment_endpoints(
+            ExperimentEventsResource(experiments, means.clock),
+            ExperimentsResource(LocalExperimentAdmin(means.stores, means.shelf, means.clock)),
         ),
-        *qa_endpoints(
-            QuestionBanks(means.stores.question_bank, banks, means.new_service_id),
-            QuestionAnswers(queries, means.new_service_id, means.query_log),
+        *build_question_answer_endpoints(
+            QuestionBankResource(means.stores.question_bank, banks, means.new_service_id),
+            QuestionAnswersResource(queries, means.new_service_id, means.query_log),
         ),
-        *history_endpoints(History(history)),
-        *history_resources(HistoryResources(history)),
-        generation_endpoint(),
+        *build_history_endpoints(HistoryResource(history)),
+        *build_thread_endpoints(ThreadsResource(history)),
+        build_generation_endpoint(),
     )
     if means.ask is not None:
-        asking = ask_endpoints(
+        asking = build_ask_endpoints(
             means.ask, means.recommender, means.new_service_id, means.query_log, suggestions
         )
         table = (*table, *asking)
     # last: a bulk call asks whatever stands above
-    return (*table, *_bulk(BulkCalls(table)))
+    return (*table, *_bulk(BulkResource(table)))
 
 
-def _search(searches: Searches, completions: Completions) -> tuple[Endpoint, ...]:
+def _search(searches: SearchResource, completions: CompletionsResource) -> tuple[Endpoint, ...]:
     return (
         Endpoint(
             "search.search", "POST", "/v1/search/search", _ASK, "detail", searches.answer,
             schema=searches.read, hot=True,
-            about=About(
-                "Search products", "Search", Search, {200: wire.enveloped(FoundBySearch), 404: wire.Told},
+            about=EndpointTexts(
+                "Search products", "Search", SearchBody,
+                {200: wire.build_envelope(SearchReply), 404: wire.MessageReply},
             ),
         ),
         Endpoint(
-            "search.mget", "POST", "/v1/search/mget", _ASK, "detail", searches.answer_named,
-            schema=searches.read_named, hot=True,
-            about=About(
+            "search.mget", "POST", "/v1/search/mget", _ASK, "detail", searches.answer_many,
+            schema=searches.read_many, hot=True,
+            about=EndpointTexts(
                 "Read products by id", "Search", ManyProducts,
-                {200: wire.enveloped(NamedProducts), 404: wire.Told},
+                {200: wire.build_envelope(NamedProducts), 404: wire.MessageReply},
             ),
         ),
         Endpoint(
             "search.autocomplete", "POST", "/v1/search/autocomplete", _ASK, "detail", completions.answer,
             schema=completions.read, hot=True,
-            about=About(
+            about=EndpointTexts(
                 "Complete a search", "Search", Autocomplete,
-                {200: wire.enveloped(FoundCompletions), 404: wire.Told},
+                {200: wire.build_envelope(CompletionsReply), 404: wire.MessageReply},
             ),
         ),
     )  # fmt: skip
 
 
-def _bulk(desk: BulkCalls) -> tuple[Endpoint, ...]:
+def _bulk(desk: BulkResource) -> tuple[Endpoint, ...]:
     return (
         Endpoint(
             "bulk", "POST", "/v1/bulk", _MANY, "detail", desk.answer, schema=desk.read,
-            about=About("Send several queries at once", "Bulk", Bulk, {200: FoundInBulk}),
+            about=EndpointTexts("Send several queries at once", "Bulk", Bulk, {200: BulkReply}),
         ),
     )  # fmt: skip
 
 
-def _interactions(desk: Interactions) -> tuple[Endpoint, ...]:
+def _interactions(desk: InteractionsResource) -> tuple[Endpoint, ...]:
     path, tag = "/v1/interactions", "Interactions"
     erase = wire.delete_schema("user_ids", wrapped=False)
     alias = wire.delete_schema("user_ids", wrapped=True)
     return (
         Endpoint(
             "interactions.upload", "POST", path, _STREAM, "upload", desk.upload, schema=desk.read_upload, hot=True,
-            about=About(
+            about=EndpointTexts(
                 "Send interactions", tag, record_schema("interaction"), {200: wire.UploadedInteractions}, _DRY_RUN
             ),
         ),
         Endpoint(
             "interactions.erase", "DELETE", path, _UPLOAD, "detail", desk.erase, schema=desk.read_erase,
-            about=About("Erase users' interactions", tag, erase, {200: wire.Told}),
+            about=EndpointTexts("Erase users' interactions", tag, erase, {200: wire.MessageReply}),
         ),
         Endpoint(
             "interactions.erase_alias", "POST", path + "/_delete", _UPLOAD, "detail", desk.erase,
             schema=desk.read_erase,
-            about=About("Erase users' interactions (form of some SDKs)", tag, alias, {200: wire.Told}),
+            about=EndpointTexts("Erase users' interactions (form of some SDKs)", tag, alias, {200: wire.MessageReply}),
         ),
     )  # fmt: skip
 
 
-def _erasures(users: Users) -> tuple[Endpoint, ...]:
+def _erasures(users: UsersResource) -> tuple[Endpoint, ...]:
     return (
         Endpoint(
             "users.erasure", "GET", "/v1/users/_erasures/{erasure_id}", _READ, "message", users.receipt,
-            about=About(
+            about=EndpointTexts(
                 "Read the receipt of an erasure", "Users", None,
-                {200: wire.enveloped(wire.ErasureReceipt), 404: wire.Told},
+                {200: wire.build_envelope(wire.ErasureReceipt), 404: wire.MessageReply},
             ),
         ),
     )  # fmt: skip
 
 
-def _records(desk: Records, counting: Aggregation, stored: Any) -> tuple[Endpoint, ...]:
+def _records(desk: RecordsResource, counting: AggregationResource, stored: Any) -> tuple[Endpoint, ...]:
     noun, base = desk.noun, f"/v1/{desk.noun}s"
     one, tag = f"{base}/{{{desk.id_field}}}", f"{desk.noun}s".capitalize()
-    lost: Mapping[int, Any] = {404: wire.Told}
-    counted: Mapping[int, Any] = {200: wire.enveloped(wire.Counts), **lost}
+    lost: Mapping[int, Any] = {404: wire.MessageReply}
+    counted: Mapping[int, Any] = {200: wire.build_envelope(wire.Counts), **lost}
     by_type = {"type": {"type": "string"}} if noun == "product" else {}
     fields = {
         name: {"type": kind, "x-required": name == "field"}
@@ -225,42 +230,44 @@ def _records(desk: Records, counting: Aggregation, stored: Any) -> tuple[Endpoin
     return (
         Endpoint(
             f"{noun}s.upload", "POST", base, _UPLOAD, "upload", desk.upload, schema=desk.read_upload,
-            about=About(f"Upload {noun}s", tag, record_schema(noun), {200: uploaded}, _DRY_RUN),
+            about=EndpointTexts(f"Upload {noun}s", tag, record_schema(noun), {200: uploaded}, _DRY_RUN),
         ),
         Endpoint(
             f"{noun}s.delete_many", "POST", base + "/_delete", _UPLOAD, "detail", desk.delete_many,
-            schema=desk.read_delete, about=About(f"Delete {noun}s", tag, deleted, {200: _TASK}),
+            schema=desk.read_delete, about=EndpointTexts(f"Delete {noun}s", tag, deleted, {200: _TASK}),
         ),
         Endpoint(
             f"{noun}s.ids", "GET", base + "/_ids", _READ, "message", desk.list_ids,
-            about=About(
-                f"List all {noun} ids", tag, None, {200: wire.enveloped(wire.IdList), 404: wire.NoDataSet}, by_type
+            about=EndpointTexts(
+                f"List all {noun} ids", tag, None, {200: wire.build_envelope(wire.IdList), 404: wire.NoDataSet}, by_type
             ),
         ),
         Endpoint(
             f"{noun}s.aggregate", "POST", base + "/_aggregate", _COUNT, "detail", counting.count,
-            schema=counting.read_body, about=About(f"Count values of a {noun} field", tag, wire.Aggregate, counted),
+            schema=counting.read_body,
+            about=EndpointTexts(f"Count values of a {noun} field", tag, wire.AggregateBody, counted),
         ),
         Endpoint(
             f"{noun}s.aggregate_by_query", "GET", base + "/_aggregate", _READ, "detail", counting.count,
-            schema=counting.read_query, about=About(f"Count values of a {noun} field", tag, None, counted, fields),
+            schema=counting.read_query,
+            about=EndpointTexts(f"Count values of a {noun} field", tag, None, counted, fields),
         ),
         Endpoint(
             f"{noun}s.status", "GET", base + "/_status/{task_id}", _READ, "message", desk.status,
-            about=About("Read the progress of a task", tag, None, {200: wire.TaskReply, **lost}),
+            about=EndpointTexts("Read the progress of a task", tag, None, {200: wire.TaskReply, **lost}),
         ),
         Endpoint(
             f"{noun}s.read", "GET", one, _READ, "message", desk.read, schema=desk.read_id, hot=True,
-            about=About(f"Read one {noun}", tag, None, {200: stored, **lost}),
+            about=EndpointTexts(f"Read one {noun}", tag, None, {200: stored, **lost}),
         ),
         Endpoint(
             f"{noun}s.delete_one", "DELETE", one, _REMOVE, "message", desk.delete_one, schema=desk.read_id,
-            about=About(f"Delete one {noun}", tag, None, {200: _TASK}, _EVERYTHING if noun == "user" else {}),
+            about=EndpointTexts(f"Delete one {noun}", tag, None, {200: _TASK}, _EVERYTHING if noun == "user" else {}),
         ),
     )  # fmt: skip
 
 
-_RECOMMENDS: dict[Kind, str] = {
+_RECOMMENDS: dict[QueryKind, str] = {
     "user_to_products": "Recommend products to a user",
     "user_to_categories": "Recommend categories to a user",
     "user_to_attributes": "Recommend values of a field to a user",
@@ -268,20 +275,20 @@ _RECOMMENDS: dict[Kind, str] = {
     "user_to_history": "List the products a user dealt with",
     "product_to_products": "Recommend products that go with others",
 }
-_FOUND: dict[Kind, Any] = {
-    "user_to_categories": wire.FoundCategories,
-    "user_to_attributes": wire.FoundAttributes,
+_FOUND: dict[QueryKind, Any] = {
+    "user_to_categories": wire.CategoriesReply,
+    "user_to_attributes": wire.AttributesReply,
 }
 
 
-def _recommendations(desk: Recommendations) -> tuple[Endpoint, ...]:
+def _recommendations(desk: RecommendationResource) -> tuple[Endpoint, ...]:
     return tuple(
         Endpoint(
             f"recommendation.{kind}", "POST", f"/v1/recommendation/{kind}", _ASK, "detail",
-            desk.answerer(kind), schema=desk.reader(kind), hot=True,
-            about=About(
+            desk.build_answer(kind), schema=desk.body_parser(kind), hot=True,
+            about=EndpointTexts(
                 _RECOMMENDS[kind], "Recommendation", body,
-                {200: wire.enveloped(_FOUND.get(kind, wire.FoundProducts)), 404: wire.Told},
+                {200: wire.build_envelope(_FOUND.get(kind, wire.ProductsReply)), 404: wire.MessageReply},
             ),
         )
         for kind, body in BODIES.items()

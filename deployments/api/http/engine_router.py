@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from actors.recommender.messages import ReaderQuery, RecommendationResult
+from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.client import RecommenderClient
 from cluster.clock import Clock
 from cluster.errors import HouseError, TooMany, Unavailable, messages
@@ -21,30 +21,30 @@ from cluster.store.ports.stores import EngineStore
 
 _log = structlog.get_logger()
 
-Reach = Callable[[str, str], Awaitable[RecommenderClient]]
+ConnectToEngine = Callable[[str, str], Awaitable[RecommenderClient]]
 "(app id, engine id) -> a client of the engine's own deployment"
 _LOADING_TRIES = 20
 
 
 @dataclass(slots=True)
-class _Known:
+class _CachedRoute:
     client: RecommenderClient
     until_s: float
     remote: bool
     leaving: asyncio.Task[None] | None = None
     "The engine comes back here and is being loaded."
-    asked: int = 0
+    queries: int = 0
     "Queries since this was told."
 
 
-class PlacedRecommenders:
+class EngineRouter:
     """A `RecommenderClient` that sends each query to where its engine lives."""
 
     def __init__(
         self,
         engines: EngineStore,
         local: RecommenderClient,
-        reach: Reach,
+        reach: ConnectToEngine,
         clock: Clock,
         *,
         away: tuple[type[Exception], ...] = (),
@@ -58,16 +58,16 @@ class PlacedRecommenders:
         self._away = away
         self._overloaded = overloaded
         self._keep_s = keep_s
-        self._known: dict[tuple[str, str], _Known] = {}
+        self._known: dict[tuple[str, str], _CachedRoute] = {}
 
     def take_counts(self) -> dict[str, dict[tuple[Placement, str], int]]:
         """Take how often each engine was asked since the last time: app id -> (place, engine id) -> queries."""
         taken: dict[str, dict[tuple[Placement, str], int]] = {}
         for (app_id, engine_id), known in self._known.items():
-            if known.asked:
+            if known.queries:
                 place: Placement = "own" if known.remote else "door"
-                taken.setdefault(app_id, {})[place, engine_id] = known.asked
-                known.asked = 0
+                taken.setdefault(app_id, {})[place, engine_id] = known.queries
+                known.queries = 0
         return taken
 
     async def close(self) -> None:
@@ -77,7 +77,7 @@ class PlacedRecommenders:
             task.cancel()
         await asyncio.gather(*loading, return_exceptions=True)
 
-    async def answer(self, query: ReaderQuery) -> RecommendationResult:
+    async def answer(self, query: UserQuery) -> RecommendationResult:
         """Ask the engine named in the query.
 
         Errors:
@@ -92,11 +92,11 @@ class PlacedRecommenders:
             if known is not None:
                 # one looks, the others go on with what was true a moment ago
                 known.until_s = now_s + self._keep_s
-            known = await self._look(query.app_id, query.engine_id, known)
+            known = await self._refresh(query.app_id, query.engine_id, known)
         if known is None:
             # The host in this process says itself what it says of unknown engines.
             return await self._local.answer(query)
-        known.asked += 1
+        known.queries += 1
         if not known.remote:
             return await known.client.answer(query)
         try:
@@ -107,9 +107,9 @@ class PlacedRecommenders:
             self._known.pop((query.app_id, query.engine_id), None)
             if known.leaving is not None:
                 return await self._local.answer(query)
-            raise self._missed(query.app_id, query.engine_id, error) from error
+            raise self._unavailable(query.app_id, query.engine_id, error) from error
 
-    async def _look(self, app_id: str, engine_id: str, known: _Known | None) -> _Known | None:
+    async def _refresh(self, app_id: str, engine_id: str, known: _CachedRoute | None) -> _CachedRoute | None:
         try:
             engine = await self._engines.get(app_id, engine_id)
         except Unavailable:
@@ -118,36 +118,36 @@ class PlacedRecommenders:
         if engine is None:
             self._known.pop((app_id, engine_id), None)
             return None
-        found = await self._place(engine, known)
+        found = await self._route(engine, known)
         if known is not None and found is not known and known.remote == found.remote:
-            found.asked = known.asked
+            found.queries = known.queries
         self._known[app_id, engine_id] = found
         return found
 
-    async def _place(self, engine: Engine, known: _Known | None) -> _Known:
+    async def _route(self, engine: Engine, known: _CachedRoute | None) -> _CachedRoute:
         until_s = self._clock.monotonic_s() + self._keep_s
         if engine.placement == "door":
             if known is None or not known.remote:
-                return _Known(self._local, until_s, remote=False)
+                return _CachedRoute(self._local, until_s, remote=False)
             if known.leaving is None:
                 known.leaving = asyncio.get_running_loop().create_task(self._load(engine))
             elif known.leaving.done():
-                return _Known(self._local, until_s, remote=False)
+                return _CachedRoute(self._local, until_s, remote=False)
             known.until_s = until_s
             return known
         if known is not None and known.remote:
-            return _Known(known.client, until_s, remote=True)
+            return _CachedRoute(known.client, until_s, remote=True)
         try:
             client = await self._reach(engine.app_id, engine.engine_id)
         except self._away as error:
             if known is not None:
                 return known
-            raise self._missed(engine.app_id, engine.engine_id, error) from error
-        return _Known(client, until_s, remote=True)
+            raise self._unavailable(engine.app_id, engine.engine_id, error) from error
+        return _CachedRoute(client, until_s, remote=True)
 
     async def _load(self, engine: Engine) -> None:
         """Have the host in this process load an engine by asking it something small."""
-        query = ReaderQuery(kind="user_to_trending", app_id=engine.app_id, engine_id=engine.engine_id, rows=1)
+        query = UserQuery(kind="user_to_trending", app_id=engine.app_id, engine_id=engine.engine_id, rows=1)
         for _ in range(_LOADING_TRIES):
             try:
                 await self._local.answer(query)
@@ -159,6 +159,6 @@ class PlacedRecommenders:
                 _log.warning("recommender_not_loaded", app=engine.app_id, reason=error.message)
                 return
 
-    def _missed(self, app_id: str, engine_id: str, error: Exception) -> Unavailable:
+    def _unavailable(self, app_id: str, engine_id: str, error: Exception) -> Unavailable:
         _log.warning("recommender_missed", app=app_id, engine=engine_id, kind=type(error).__name__)
         return Unavailable("the engine's deployment is away", retry_after_s=1)

@@ -4,11 +4,12 @@ Installed by Serve itself through `RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH=dep
 stands outermost in every process that speaks HTTP. In a replica whose deployment has a `door` it answers hot
 endpoints at once; everything else goes on inside.
 
-    request -> HotPath -> door                                     hot endpoints
+    request -> HotLayer -> door                                     hot endpoints
                       \\-> Serve -> FastAPI -> door                  the rest
 
 Standing outside Serve's accounting it keeps no count of its own: whoever answers counts a request when its key is
-known and its body is here (`Door`, `McpEndpoint`), so nobody without a key takes a place. Draining needs nothing:
+known and its body is here (`RequestHandler`, `McpEndpoint`), so nobody without a key takes a place. Draining
+needs nothing:
 the HTTP server waits for requests in flight wherever they are answered.
 
 The layer also refuses what no endpoint sees: websockets, and Serve's own paths except the health check.
@@ -25,17 +26,17 @@ from typing import Any
 from starlette.middleware import Middleware
 
 from cluster.errors import TooMany, messages
-from deployments.api.http.request_handler import Door
+from deployments.api.http.request_handler import RequestHandler
 from deployments.edge import cors
 from deployments.edge.body import Receive
 from deployments.edge.credentials import HEADER as KEY_HEADER
 from deployments.edge.credentials import find_key
 from deployments.edge.envelope import Reply
-from deployments.edge.errors import not_found, reply_to
+from deployments.edge.errors import reply_from_error, unknown_path_reply
 from deployments.edge.request import Scope, Send
-from deployments.edge.trace import HEADER, request_id_of
+from deployments.edge.trace import HEADER, request_id_from
 
-Find = Callable[[], "Door | None"]
+Find = Callable[[], "RequestHandler | None"]
 SHORT_BYTES = 16_000
 "Bodies up to here are whole before HAProxy passes them on, so their connections can be kept after any answer."
 MOST_ARRIVING = (64 << 20, 1 << 30)
@@ -45,10 +46,10 @@ HEALTH = "/-/healthz"
 
 def middlewares() -> list[Middleware]:
     """Name the layer to Serve."""
-    return [Middleware(HotPath, find=_door_of_this_replica)]
+    return [Middleware(HotLayer, find=_find_request_handler)]
 
 
-class HotPath:
+class HotLayer:
     """An ASGI layer that answers hot endpoints itself.
 
     `find` names the door once it is open; a process without one is asked again a hundred times and then left
@@ -58,7 +59,7 @@ class HotPath:
     def __init__(self, app: Any, find: Find, *, most_arriving: tuple[int, int] = MOST_ARRIVING) -> None:
         self._app = app
         self._find = find
-        self._door: Door | None = None
+        self._door: RequestHandler | None = None
         self._tries = 100
         self._most_arriving = most_arriving
         self._arriving = [0, 0]
@@ -73,7 +74,7 @@ class HotPath:
             return
         path: str = scope["path"]
         if path.startswith("/-/") and path != HEALTH:
-            await _write(not_found(), scope, send)
+            await _write(unknown_path_reply(), scope, send)
             return
         if _is_long(scope):
             await self._answer_long(scope, receive, send)
@@ -97,7 +98,7 @@ class HotPath:
             if self._arriving[kind] + size > self._most_arriving[kind] and not refused:
                 # Answered here, because Serve takes an exception of this function for a fault of its own.
                 full = TooMany(messages.OVERLOADED, retry_after_s=1)
-                await _write(reply_to(full, "message", request_id=""), scope, send_and_close)
+                await _write(reply_from_error(full, "message", request_id=""), scope, send_and_close)
                 refused = True
             if refused:
                 return {"type": "http.disconnect"}
@@ -119,7 +120,7 @@ class HotPath:
             self._arriving[kind] -= taken
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        door = self._door or self._look()
+        door = self._door or self._find_handler()
         if door is None:
             await self._app(scope, receive, send)
             return
@@ -138,7 +139,7 @@ class HotPath:
         Serve mints an id and appends a header of its own; it keeps the one it finds, and the second header is
         dropped here.
         """
-        request_id = request_id_of(dict(scope["headers"]).get(HEADER)).encode()
+        request_id = request_id_from(dict(scope["headers"]).get(HEADER)).encode()
         headers = [pair for pair in scope["headers"] if pair[0] != HEADER]
         scope = {**scope, "headers": [*headers, (HEADER, request_id)]}
 
@@ -150,7 +151,7 @@ class HotPath:
 
         await self._app(scope, receive, send_once)
 
-    def _look(self) -> Door | None:
+    def _find_handler(self) -> RequestHandler | None:
         if self._tries:
             self._tries -= 1
             self._door = self._find()
@@ -193,7 +194,7 @@ async def _write(reply: Reply, scope: Scope, send: Send) -> None:
     headers = [
         reply.content_type,
         (b"content-length", b"%d" % len(reply.body)),
-        (b"x-request-id", request_id_of(dict(scope["headers"]).get(HEADER)).encode()),
+        (b"x-request-id", request_id_from(dict(scope["headers"]).get(HEADER)).encode()),
         cors.ORIGIN,
         cors.EXPOSE,
         *reply.headers,
@@ -202,7 +203,7 @@ async def _write(reply: Reply, scope: Scope, send: Send) -> None:
     await send({"type": "http.response.body", "body": reply.body})
 
 
-def _door_of_this_replica() -> Door | None:
+def _find_request_handler() -> RequestHandler | None:
     """Find the gateway of this process, if it is one and runs on this event loop.
 
     With user code in a thread of its own, Serve's HTTP server and the gateway live on different loops; then all
@@ -217,4 +218,4 @@ def _door_of_this_replica() -> Door | None:
         return None
     door = getattr(gateway, "door", None)
     loop = getattr(gateway, "loop", None)
-    return door if isinstance(door, Door) and loop is asyncio.get_running_loop() else None
+    return door if isinstance(door, RequestHandler) and loop is asyncio.get_running_loop() else None

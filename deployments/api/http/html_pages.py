@@ -45,7 +45,7 @@ def page_headers(style: str = STYLE, script: str = "") -> dict[str, str]:
     }
 
 
-def frame(title: str, body: str, script: str = "") -> bytes:
+def render_page(title: str, body: str, script: str = "") -> bytes:
     """Put a body into a whole page."""
     run = f"<script>{script}</script>" if script else ""
     return (
@@ -55,12 +55,12 @@ def frame(title: str, body: str, script: str = "") -> bytes:
     ).encode()
 
 
-def prose(text: str) -> str:
+def render_prose(text: str) -> str:
     """Write text with backquotes and double asterisks as HTML, one paragraph for each block."""
-    return "".join(f"<p>{inline(block)}</p>" for block in text.split("\n\n") if block.strip())
+    return "".join(f"<p>{render_inline(block)}</p>" for block in text.split("\n\n") if block.strip())
 
 
-def inline(text: str) -> str:
+def render_inline(text: str) -> str:
     """Write one block of such text."""
     return _BOLD.sub(r"<b>\1</b>", _CODE.sub(r"<code>\1</code>", escape(text, quote=False)))
 

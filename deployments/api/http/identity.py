@@ -13,20 +13,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from deployments.api.http.browser_writes import origin_of
+from deployments.api.http.browser_writes import address_pseudonym
 from deployments.api.resources.interactions import default_anonymous_id
 from deployments.api.wire.ask import AskBody
-from deployments.edge.proof import proven_type
-from deployments.edge.request import Arrival
+from deployments.edge.proof import verify_user_type
+from deployments.edge.request import ApiRequest
 
-_OWN_CLAIMS = frozenset({"user_id", "sub", "user_type", "exp", "nbf", "iat", "iss", "aud"})
-PROVEN = "free"
+_RESERVED_CLAIMS = frozenset({"user_id", "sub", "user_type", "exp", "nbf", "iat", "iss", "aud"})
+VERIFIED_TYPE = "free"
 "User type of a reader who proved who they are and not what."
-NOBODY = "anonymous"
+ANONYMOUS_TYPE = "anonymous"
 
 
 @dataclass(frozen=True, slots=True)
-class Asker:
+class RequestIdentity:
     """A reader, as far as they are known."""
 
     user_id: str
@@ -46,12 +46,12 @@ class Asker:
         return "u:" + self.user_id if self.user_id else "a:" + self.anonymous_id
 
     @property
-    def voter_id(self) -> str:
+    def counting_id(self) -> str:
         """Name the reader where different people are counted: strangers of one address are one."""
         return "o:" + self.origin if self.origin else self.reader_id
 
 
-def asker_of(request: Arrival, body: AskBody, now_ms: int) -> Asker:
+def identity_from_request(request: ApiRequest, body: AskBody, now_ms: int) -> RequestIdentity:
     """Find out who asks.
 
     Errors:
@@ -61,26 +61,26 @@ def asker_of(request: Arrival, body: AskBody, now_ms: int) -> Asker:
     metadata = dict((body.metadata if body.metadata is not None else body.meta) or {})
     claims: dict[str, Any] = {}
     if token is not None:
-        claims = {name: value for name, value in token.claims.items() if name not in _OWN_CLAIMS}
+        claims = {name: value for name, value in token.claims.items() if name not in _RESERVED_CLAIMS}
         metadata = {name: value for name, value in metadata.items() if name not in claims}
     anonymous_id = body.anonymous_id or default_anonymous_id(request, now_ms)
-    user_id, user_type, is_proven = _identity(request, body)
-    origin = "" if is_proven else origin_of(request)
-    return Asker(user_id, anonymous_id, user_type, metadata, claims, origin)
+    user_id, user_type, is_proven = _find_identity(request, body)
+    origin = "" if is_proven else address_pseudonym(request)
+    return RequestIdentity(user_id, anonymous_id, user_type, metadata, claims, origin)
 
 
-def _identity(request: Arrival, body: AskBody) -> tuple[str, str, bool]:
+def _find_identity(request: ApiRequest, body: AskBody) -> tuple[str, str, bool]:
     """Return the user, the user type, and whether either was proven."""
     token, credential = request.token, request.credential
     token_type = token.user_type if token is not None else ""
     if credential.is_secret:
         user_id = token.user_id if token is not None and token.user_id else body.user_id or ""
-        return user_id, token_type or str(body.user_type or NOBODY), True
+        return user_id, token_type or str(body.user_type or ANONYMOUS_TYPE), True
     if token is not None and token.user_id:
-        return token.user_id, token_type or PROVEN, True
+        return token.user_id, token_type or VERIFIED_TYPE, True
     user_id = body.user_id or ""
     reader_id = user_id or body.anonymous_id or ""
     if not body.user_hash or not reader_id:
-        return "", token_type or NOBODY, bool(token_type)
-    proven = proven_type(credential, body.user_hash, reader_id, body.user_type or "")
-    return user_id, token_type or proven or (PROVEN if user_id else NOBODY), True
+        return "", token_type or ANONYMOUS_TYPE, bool(token_type)
+    proven = verify_user_type(credential, body.user_hash, reader_id, body.user_type or "")
+    return user_id, token_type or proven or (VERIFIED_TYPE if user_id else ANONYMOUS_TYPE), True

@@ -1,6 +1,6 @@
 """Link the visitor to the user on every endpoint that takes both ids, as `POST /v1/interactions` does.
 
-    token names a user           any key; a publishable key proves the visitor as `prove_reader` asks it to
+    token names a user           any key; a publishable key proves the visitor as `verify_identity` asks it to
     `user_hash` proves a user    publishable key
 
 The reply never waits for it and never fails by it. A process writes each pair once in a while, and only when the store
@@ -22,8 +22,8 @@ from cluster.meter import Meter
 from cluster.records.fields import NAMED_ID
 from cluster.store.ports.stores import BrowserWriter, InteractionStore
 from deployments.api.http.browser_writes import browser_writer
-from deployments.edge.proof import Claimed, prove_reader
-from deployments.edge.request import Arrival
+from deployments.edge.proof import ClaimedIdentity, verify_identity
+from deployments.edge.request import ApiRequest
 
 LINKED_FOR_S = 900.0
 "How long a process believes that a pair it wrote is still linked."
@@ -35,7 +35,7 @@ _NAME = re.compile(NAMED_ID)
 _NO_EVENTS = b"[]"
 
 
-class IdentityLinks:
+class IdentityLinkWriter:
     """Writes links in the background, within bounds."""
 
     def __init__(self, store: InteractionStore, meter: Meter) -> None:
@@ -45,7 +45,7 @@ class IdentityLinks:
         self._writes: set[asyncio.Task[None]] = set()
         self._log = structlog.get_logger()
 
-    def record(self, request: Arrival) -> None:
+    def record(self, request: ApiRequest) -> None:
         """Link the ids of an answered request, if both are there and the user is proven.
 
         Cost:
@@ -54,7 +54,7 @@ class IdentityLinks:
         body = request.payload
         if type(body) is not dict or "anonymous_id" not in body:
             return
-        claimed = Claimed.of(body)
+        claimed = ClaimedIdentity.from_body(body)
         token = request.token
         user_id = token.user_id if token is not None else ""
         if not user_id and claimed.user_hash and not request.credential.is_secret:
@@ -69,13 +69,13 @@ class IdentityLinks:
         if (
             request.credential.app.read_only
             or request.gate.why_no_writes()
-            or not _is_proven(request, claimed)
+            or not _has_valid_proof(request, claimed)
         ):
             return
         if len(self._writes) >= _MOST_WRITES:
             self._meter.count("kiosk_identity_links_missed_total")
             return
-        self._remember(request.app_id, visitor_id, user_id, now_s + LINKED_FOR_S)
+        self._cache_pair(request.app_id, visitor_id, user_id, now_s + LINKED_FOR_S)
         writer = None
         if not request.credential.is_secret:
             writer = browser_writer(request, request.clock.now_ms(), frozenset({user_id}))
@@ -104,14 +104,14 @@ class IdentityLinks:
             self._meter.count("kiosk_identity_links_missed_total")
             self._log.exception("identity_link_failed", app=app_id)
 
-    def _remember(self, app_id: str, visitor_id: str, user_id: str, until_s: float) -> None:
+    def _cache_pair(self, app_id: str, visitor_id: str, user_id: str, until_s: float) -> None:
         self._linked[app_id, visitor_id] = user_id, until_s
         self._linked.move_to_end((app_id, visitor_id))
         if len(self._linked) > _MOST_PAIRS:
             self._linked.popitem(last=False)
 
 
-def _can_write(request: Arrival) -> bool:
+def _can_write(request: ApiRequest) -> bool:
     return not request.credential.app.read_only and not request.gate.why_no_writes()
 
 
@@ -121,12 +121,12 @@ def _are_valid_ids(user_id: str, visitor_id: str) -> bool:
     return short and bool(_NAME.fullmatch(user_id) and _NAME.fullmatch(visitor_id))
 
 
-def _is_proven(request: Arrival, claimed: Claimed) -> bool:
+def _has_valid_proof(request: ApiRequest, claimed: ClaimedIdentity) -> bool:
     """Check the proofs of a publishable key; an endpoint that uses one id only need not have done so."""
     if request.credential.is_secret:
         return True
     try:
-        prove_reader(request, claimed)
+        verify_identity(request, claimed)
     except Unauthenticated:
         return False
     return True

@@ -10,8 +10,8 @@ from pydantic import BaseModel, TypeAdapter
 from cluster.records.interaction import Interaction
 from cluster.records.validation.schema import record_schema
 from deployments.api.http.endpoint import Endpoint
-from deployments.api.http.openapi_texts import keys_in_words, meaning, security
-from deployments.api.reference.openapi_reference import Example, Texts, read_texts
+from deployments.api.http.openapi_texts import describe_keys, describe_status, list_security
+from deployments.api.reference.openapi_reference import Example, OpenApiTexts, read_texts
 from deployments.api.wire import records as wire
 from deployments.api.wire.experiments import RefusedEvent
 from deployments.edge import idempotency
@@ -53,7 +53,7 @@ _RETRY_AFTER = {
 }
 
 
-def describe(endpoints: tuple[Endpoint, ...], version: str) -> dict[str, Any]:
+def build_openapi(endpoints: tuple[Endpoint, ...], version: str) -> dict[str, Any]:
     """Build the document. Cost: half a second, once for each process."""
     texts = read_texts()
     # An operation that is played twice shows its first example.
@@ -67,7 +67,7 @@ def describe(endpoints: tuple[Endpoint, ...], version: str) -> dict[str, Any]:
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = operation
     _name_records(paths, schemas)
     for name, schema in schemas.items():
-        texts.describe(schema, name)
+        texts.add_texts(schema, name)
         if name in texts.refusals:
             schema["examples"] = [texts.refusals[name].reply]
     return {
@@ -87,22 +87,22 @@ def describe(endpoints: tuple[Endpoint, ...], version: str) -> dict[str, Any]:
 
 
 def _operation(
-    endpoint: Endpoint, schemas: dict[str, Any], texts: Texts, example: Example | None
+    endpoint: Endpoint, schemas: dict[str, Any], texts: OpenApiTexts, example: Example | None
 ) -> dict[str, Any]:
     about = endpoint.about
     text = texts.operations.get(endpoint.name, {}).get("description", "")
     operation: dict[str, Any] = {
         "operationId": endpoint.name,
         "summary": about.summary,
-        "description": f"{text}\n\n{keys_in_words(endpoint)}".strip(),
+        "description": f"{text}\n\n{describe_keys(endpoint)}".strip(),
         "tags": [about.tag],
-        "security": security(endpoint),
+        "security": list_security(endpoint),
         "parameters": _parameters(endpoint, texts, example),
         "responses": _responses(endpoint, schemas, texts, example),
     }
     if about.body is not None:
         schema = _schema(about.body, schemas, "validation")
-        texts.describe(schema, endpoint.name)
+        texts.add_texts(schema, endpoint.name)
         content: dict[str, Any] = {"schema": schema}
         if example is not None:
             content["example"] = example.body
@@ -110,7 +110,7 @@ def _operation(
     return operation
 
 
-def _parameters(endpoint: Endpoint, texts: Texts, example: Example | None) -> list[dict[str, Any]]:
+def _parameters(endpoint: Endpoint, texts: OpenApiTexts, example: Example | None) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     _, brace, rest = endpoint.path.partition("{")
     if brace:
@@ -135,16 +135,16 @@ def _parameters(endpoint: Endpoint, texts: Texts, example: Example | None) -> li
 
 
 def _responses(
-    endpoint: Endpoint, schemas: dict[str, Any], texts: Texts, example: Example | None
+    endpoint: Endpoint, schemas: dict[str, Any], texts: OpenApiTexts, example: Example | None
 ) -> dict[str, Any]:
     rules = endpoint.rules
-    replies: dict[int, Any] = dict.fromkeys(_EVERYWHERE, wire.Told)
+    replies: dict[int, Any] = dict.fromkeys(_EVERYWHERE, wire.MessageReply)
     if rules.writes or rules.body != "ignored":
-        replies |= {400: wire.Told}
+        replies |= {400: wire.MessageReply}
     if rules.body != "ignored":
-        replies |= {413: wire.Told}
+        replies |= {413: wire.MessageReply}
     if rules.writes:
-        replies |= {409: wire.Told}
+        replies |= {409: wire.MessageReply}
     if rules.writes or endpoint.schema is not None:
         replies |= {422: _REFUSALS[endpoint.family]}
     replies |= dict(endpoint.about.replies)
@@ -156,7 +156,7 @@ def _responses(
         if example is not None and example.status == status:
             content["example"] = example.reply
         found[str(status)] = {
-            "description": meaning(status, endpoint, missing),
+            "description": describe_status(status, endpoint, missing),
             "content": {"application/json": content},
         }
         if status in (429, 503):

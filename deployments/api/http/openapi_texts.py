@@ -16,34 +16,34 @@ _ASKER_PROOF = (
 _READER = "It needs a reader token; a secret key names the user in `user_id` instead."
 
 
-def security(endpoint: Endpoint) -> list[dict[str, list[str]]]:
+def list_security(endpoint: Endpoint) -> list[dict[str, list[str]]]:
     """List the combinations of keys and tokens that an endpoint takes."""
     rules = endpoint.rules
     ways: list[dict[str, list[str]]] = [{"SecretKey": []}]
     if not (rules.publishable or rules.publishable_by):
         return ways
-    if not endpoint.about.needs_reader:
+    if not endpoint.about.needs_user:
         ways.append({"PublishableKey": []})
     if rules.reads_token:
         ways.append({"PublishableKey": [], "ReaderToken": []})
     return ways
 
 
-def keys_in_words(endpoint: Endpoint) -> str:
+def describe_keys(endpoint: Endpoint) -> str:
     """Say who may call an endpoint."""
     rules = endpoint.rules
     if rules.publishable_by:
         words = f"**Keys:** secret key. A publishable key needs the app's switch `{rules.publishable_by}`."
     elif not rules.publishable:
         words = "**Keys:** secret key only. A publishable key gets 403."
-    elif endpoint.about.needs_reader:
+    elif endpoint.about.needs_user:
         words = f"**Keys:** secret or publishable key. {_READER}"
     else:
-        words = f"**Keys:** secret or publishable key.{_proof_of(endpoint)}"
+        words = f"**Keys:** secret or publishable key.{_describe_proof(endpoint)}"
     return f"{words} The read-only `playground` refuses it." if rules.writes else words
 
 
-def _proof_of(endpoint: Endpoint) -> str:
+def _describe_proof(endpoint: Endpoint) -> str:
     rules = endpoint.rules
     if rules.proves_reader:
         return f" {_PROOF}"
@@ -52,7 +52,7 @@ def _proof_of(endpoint: Endpoint) -> str:
     return f" {_ASKER_PROOF}" if rules.reads_token else ""
 
 
-def meaning(status: int, endpoint: Endpoint, missing: str) -> str:
+def describe_status(status: int, endpoint: Endpoint, missing: str) -> str:
     """Say what a status means at an endpoint; `missing` is the text of its 404."""
     if status in (400, 422):
         return _bad_request(endpoint) if status == 400 else _unprocessable(endpoint)

@@ -18,7 +18,7 @@ from deployments.api.http.endpoint import Endpoint
 
 
 @dataclass(slots=True)
-class Place:
+class PathEntry:
     """Everything that answers under one path."""
 
     by_method: dict[str, Endpoint] = field(default_factory=dict)
@@ -31,34 +31,34 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class PathMatch:
     """A path that exists."""
 
-    place: Place
+    entry: PathEntry
     ids: Mapping[str, str]
 
     def endpoint(self, method: str) -> Endpoint | None:
         """Find who answers a method; HEAD is a GET whose body is dropped."""
-        return self.place.by_method.get("GET" if method == "HEAD" else method)
+        return self.entry.by_method.get("GET" if method == "HEAD" else method)
 
 
 _NO_IDS: Mapping[str, str] = {}
 
 
-class Paths:
+class PathTable:
     """All paths of a door."""
 
     def __init__(self, endpoints: Iterable[Endpoint]) -> None:
-        self._fixed: dict[bytes, Match] = {}
-        patterns: dict[tuple[bytes, str, bytes], Place] = {}
+        self._fixed: dict[bytes, PathMatch] = {}
+        patterns: dict[tuple[bytes, str, bytes], PathEntry] = {}
         for endpoint in endpoints:
             head, brace, rest = endpoint.path.partition("{")
             if not brace:
-                match = self._fixed.setdefault(endpoint.path.encode(), Match(Place(), _NO_IDS))
-                match.place.by_method[endpoint.method] = endpoint
+                match = self._fixed.setdefault(endpoint.path.encode(), PathMatch(PathEntry(), _NO_IDS))
+                match.entry.by_method[endpoint.method] = endpoint
             else:
                 name, _, tail = rest.partition("}")
-                place = patterns.setdefault((head.encode(), name, tail.encode()), Place())
+                place = patterns.setdefault((head.encode(), name, tail.encode()), PathEntry())
                 place.by_method[endpoint.method] = endpoint
         # An id may end in a slash, so only what stands behind one is also served with a slash.
         self._patterns = sorted(
@@ -73,7 +73,7 @@ class Paths:
             head for head, *_ in self._patterns if any(path.startswith(head + b"_") for path in self._fixed)
         }
 
-    def find(self, raw_path: bytes) -> Match | None:
+    def find(self, raw_path: bytes) -> PathMatch | None:
         """Find a path.
 
         Cost: 0.3 microseconds for a fixed path, 1 for one with an id.
@@ -91,7 +91,7 @@ class Paths:
             return self._fixed.get(raw_path[:-1])
         return None
 
-    def _identify(self, encoded: bytes, head: bytes, name: str, place: Place) -> Match | None:
+    def _identify(self, encoded: bytes, head: bytes, name: str, place: PathEntry) -> PathMatch | None:
         if not encoded:
             return None
         decoded = unquote_to_bytes(encoded) if b"%" in encoded else encoded
@@ -99,4 +99,4 @@ class Paths:
             # `%5Fids` is the fixed path it spells; no other id may start like that.
             return self._fixed.get(head + decoded)
         # What is no UTF-8 becomes a character that the endpoint refuses with the status of a bad id.
-        return Match(place, {name: decoded.decode("utf-8", "replace")})
+        return PathMatch(place, {name: decoded.decode("utf-8", "replace")})

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from deployments.edge.compression import accepts_gzip, gzip
-from deployments.edge.envelope import is_known, tag_of
+from deployments.edge.envelope import compute_etag, matches_etag
 
 
 class PublishedDocument:
@@ -33,9 +33,9 @@ class PublishedDocument:
 
     @cached_property
     def _etag(self) -> bytes:
-        return tag_of(self.body)
+        return compute_etag(self.body)
 
-    async def _build(self) -> None:
+    async def _build_off_loop(self) -> None:
         """Write the document on a thread: it takes up to half a second, and requests go on meanwhile."""
         if self._building is None:
             self._building = asyncio.ensure_future(asyncio.to_thread(self._write_once))
@@ -49,7 +49,7 @@ class PublishedDocument:
         etag = self._etag
         headers = {**self._headers, "etag": etag.decode()}
         known = request.headers.get("if-none-match")
-        if known is not None and is_known(etag, known.encode("latin-1")):
+        if known is not None and matches_etag(etag, known.encode("latin-1")):
             return Response(status_code=304, headers=headers)
         if not accepts_gzip(request.headers.get("accept-encoding", "").encode("latin-1")):
             return Response(self.body, media_type=self._media_type, headers=headers)
@@ -62,7 +62,7 @@ class PublishedDocument:
         """The document as the endpoint of a route."""
 
         async def show(request: Request) -> Response:
-            await self._build()
+            await self._build_off_loop()
             return self.respond(request)
 
         return show

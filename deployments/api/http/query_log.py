@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Protocol
 
 from cluster.records.logged_query import QueryKind
-from deployments.edge.request import Arrival
+from deployments.edge.request import ApiRequest
 
 
 class QueryLog(Protocol):
     """Takes note of answered queries; who asked and how long it took is read from the request."""
 
-    def note(
+    def record(
         self,
-        request: Arrival,
+        request: ApiRequest,
         kind: QueryKind,
         text: str,
         *,
@@ -26,12 +26,12 @@ class QueryLog(Protocol):
         ...
 
 
-class SilentQueryLog:
+class DisabledQueryLog:
     """Notes nothing."""
 
-    def note(
+    def record(
         self,
-        request: Arrival,
+        request: ApiRequest,
         kind: QueryKind,
         text: str,
         *,

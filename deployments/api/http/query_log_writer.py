@@ -17,20 +17,20 @@ import structlog
 from cluster.clock import Clock
 from cluster.errors import HouseError
 from cluster.meter import Meter, SilentMeter
-from cluster.records.logged_query import LONGEST, QueryKind, Searched, pseudonym
+from cluster.records.logged_query import LONGEST, LoggedQuery, QueryKind, pseudonym
 from cluster.store.ports.stores import QueryStore
-from deployments.api.http.browser_writes import origin_of
-from deployments.edge.batch_writer import Scribe
-from deployments.edge.request import Arrival
+from deployments.api.http.browser_writes import address_pseudonym
+from deployments.edge.batch_writer import BatchWriter
+from deployments.edge.request import ApiRequest
 
 MOST_WAITING = 10_000
-MOST_A_LOT = 150
+MOST_A_BATCH = 150
 
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class _Noted:
+class _PendingQuery:
     """A query as it was asked; never written like this."""
 
     app_id: str
@@ -47,20 +47,20 @@ class _Noted:
     origin: str
 
 
-class QueryBook:
+class QueryLogWriter:
     """`QueryLog` into the store."""
 
     def __init__(self, store: QueryStore, clock: Clock, meter: Meter | None = None) -> None:
         self._meter = SilentMeter() if meter is None else meter
         self._store = store
         self._clock = clock
-        self._waiting: deque[_Noted] = deque(maxlen=MOST_WAITING)
+        self._waiting: deque[_PendingQuery] = deque(maxlen=MOST_WAITING)
         self._salts: dict[str, bytes] = {}
-        self._scribe = Scribe(self.write, "queries_lost")
+        self._scribe = BatchWriter(self.write, "queries_lost")
 
-    def note(
+    def record(
         self,
-        request: Arrival,
+        request: ApiRequest,
         kind: QueryKind,
         text: str,
         *,
@@ -75,9 +75,9 @@ class QueryBook:
             return
         if len(self._waiting) == MOST_WAITING:
             self._meter.count("kiosk_queries_lost")
-        reader_id = next(iter(request.reader_ids), "")
+        reader_id = next(iter(request.user_keys), "")
         self._waiting.append(
-            _Noted(
+            _PendingQuery(
                 app_id=request.app_id,
                 at=self._clock.now_ms(),
                 kind=kind,
@@ -104,14 +104,14 @@ class QueryBook:
     async def write(self) -> None:
         """Write what waits, in lots of one app; what can't be written stays."""
         waiting, self._waiting = self._waiting, deque(maxlen=MOST_WAITING)
-        by_app: dict[str, list[_Noted]] = {}
+        by_app: dict[str, list[_PendingQuery]] = {}
         for noted in waiting:
             by_app.setdefault(noted.app_id, []).append(noted)
-        kept: list[_Noted] = []
+        kept: list[_PendingQuery] = []
         for app_id, queries in by_app.items():
-            for start in range(0, len(queries), MOST_A_LOT):
-                lot = queries[start : start + MOST_A_LOT]
-                if kept or not await self._wrote(app_id, lot):
+            for start in range(0, len(queries), MOST_A_BATCH):
+                lot = queries[start : start + MOST_A_BATCH]
+                if kept or not await self._write_batch(app_id, lot):
                     kept += lot
         if kept:
             room = MOST_WAITING - len(self._waiting)
@@ -120,29 +120,29 @@ class QueryBook:
             self._waiting.extendleft(reversed(kept[-room:] if room > 0 else []))
             _log.warning("queries_kept", count=len(self._waiting))
 
-    async def _wrote(self, app_id: str, lot: Sequence[_Noted]) -> bool:
+    async def _write_batch(self, app_id: str, lot: Sequence[_PendingQuery]) -> bool:
         try:
             salt = self._salts.get(app_id)
             if salt is None:
                 salt = self._salts[app_id] = await self._store.salt(app_id)
-            await self._store.append(app_id, [_told(noted, salt) for noted in lot])
+            await self._store.append(app_id, [_logged_query_from(noted, salt) for noted in lot])
         except HouseError:
             return False
         return True
 
 
-def _origin(request: Arrival) -> str:
+def _origin(request: ApiRequest) -> str:
     """Stand for a reader whom nobody proved: ids cost nothing. A hash that came along was checked before."""
     token, payload = request.token, request.payload
     if request.credential.is_secret or (token is not None and token.user_id):
         return ""
-    return "" if isinstance(payload, dict) and payload.get("user_hash") else origin_of(request)
+    return "" if isinstance(payload, dict) and payload.get("user_hash") else address_pseudonym(request)
 
 
-def _told(noted: _Noted, salt: bytes) -> Searched:
-    text = _folded(noted.text)
+def _logged_query_from(noted: _PendingQuery, salt: bytes) -> LoggedQuery:
+    text = _fold_text(noted.text)
     written = " ".join(_printable(noted.text).split())[:LONGEST].rstrip()
-    return Searched(
+    return LoggedQuery(
         at=noted.at,
         kind=noted.kind,
         text=text,
@@ -158,7 +158,7 @@ def _told(noted: _Noted, salt: bytes) -> Searched:
     )
 
 
-def _folded(text: str) -> str:
+def _fold_text(text: str) -> str:
     folded = text.lower()
     if not text.isascii():
         parts = unicodedata.normalize("NFKD", text.casefold())

@@ -10,17 +10,17 @@ from dataclasses import replace
 from functools import partial
 
 from actors.experiments.client import ExperimentClient
-from actors.experiments.messages import Treatment
-from actors.recommender.messages import ReaderQuery, RecommendationResult
+from actors.experiments.messages import ExperimentTreatment
+from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.client import RecommenderClient, StoredRules
 from cluster.errors import Invalid
-from deployments.api.http.browser_writes import stranger_of
-from deployments.api.http.confidential_fields import hide
-from deployments.api.resources.experiments import device_of
-from deployments.edge.request import Arrival
+from deployments.api.http.browser_writes import limit_new_users
+from deployments.api.http.confidential_fields import remove_hidden_fields
+from deployments.api.resources.experiments import classify_device
+from deployments.edge.request import ApiRequest
 
 
-class TreatedQueries:
+class QueryTreatment:
     """Answers the queries of readers, each with the variants the reader is given."""
 
     def __init__(self, client: RecommenderClient, rules: StoredRules, experiments: ExperimentClient) -> None:
@@ -28,7 +28,7 @@ class TreatedQueries:
         self._rules = rules
         self._treatments = experiments.treatments
 
-    async def answer(self, request: Arrival) -> RecommendationResult:
+    async def answer(self, request: ApiRequest) -> RecommendationResult:
         """Answer the parsed query of a request.
 
         Errors:
@@ -36,29 +36,31 @@ class TreatedQueries:
         Cost:
             next to nothing over rules and engine for apps without a running experiment that serves
         """
-        query: ReaderQuery = request.parsed
-        met = await self._treatments.meet(
+        query: UserQuery = request.parsed
+        met = await self._treatments.assign(
             query.app_id, query.engine_id, query.reader_ids,
-            through=query.kind, device=device_of(request.user_agent),
+            through=query.kind, device=classify_device(request.user_agent),
             # Answers from pages take a user id that nobody proved where `prove_writers` is off.
-            writer=partial(stranger_of, request, "" if query.question is not None else query.user_id),
+            writer=partial(limit_new_users, request, "" if query.question is not None else query.user_id),
         )  # fmt: skip
         if not met:
-            return hide(request, query, await self._client.answer(await self._rules.apply(query)))
+            return remove_hidden_fields(
+                request, query, await self._client.answer(await self._rules.apply(query))
+            )
         started_s, failed = request.clock.monotonic_s(), True
         try:
-            found = await self._client.answer(await self._rules.apply(treated(query, met)))
+            found = await self._client.answer(await self._rules.apply(apply_treatments(query, met)))
             failed = False
-            return hide(request, query, found)
+            return remove_hidden_fields(request, query, found)
         except Invalid:
             failed = False
             raise
         finally:
             took_ms = (request.clock.monotonic_s() - started_s) * 1000
-            self._treatments.note(met, took_ms, failed=failed)
+            self._treatments.record(met, took_ms, failed=failed)
 
 
-def treated(query: ReaderQuery, met: Sequence[Treatment]) -> ReaderQuery:
+def apply_treatments(query: UserQuery, met: Sequence[ExperimentTreatment]) -> UserQuery:
     """Let a query obey the variants its reader was given; of two that want another engine or snapshot the older
     one has it."""
     engine_id, snapshot, rules = query.engine_id, "", list(query.rule_names)

@@ -16,42 +16,47 @@ from typing import Any, Final
 from cluster.clock import Clock
 from cluster.errors import HouseError, TooMany, Unauthenticated, Unavailable, messages
 from cluster.store.ports.stores import IdempotencyStore
-from deployments.api.http.endpoint import Endpoint, examine_and_answer
-from deployments.api.http.paths import Match, Paths
+from deployments.api.http.endpoint import Endpoint, validate_and_answer
+from deployments.api.http.paths import PathMatch, PathTable
 from deployments.edge import cors, idempotency
-from deployments.edge.admission import Gate, bearer_user, enter
-from deployments.edge.body import Gone, Receive
+from deployments.edge.admission import AdmissionServices, admit, bearer_user
+from deployments.edge.body import ClientDisconnected, Receive
 from deployments.edge.client_address import DIRECT, ClientAddresses
 from deployments.edge.compression import ENCODED, LEAST_BYTES, LEAST_HOT_BYTES, accepts_gzip, gzip_beside
 from deployments.edge.credentials import HEADER as KEY_HEADER
 from deployments.edge.credentials import PARAMETER, find_key, key_fault
-from deployments.edge.deadline import Deadline, TookTooLong
-from deployments.edge.envelope import NO_STORE, NOSNIFF, REVALIDATED, Header, Reply, is_known
-from deployments.edge.errors import method_not_allowed, not_found, reply_to, timed_out
-from deployments.edge.request import Arrival, Scope, Send
-from deployments.edge.request_log import Tally
+from deployments.edge.deadline import Deadline, DeadlineExceeded
+from deployments.edge.envelope import NO_STORE, NOSNIFF, REVALIDATED, Header, Reply, matches_etag
+from deployments.edge.errors import (
+    method_not_allowed_reply,
+    reply_from_error,
+    timeout_reply,
+    unknown_path_reply,
+)
+from deployments.edge.request import ApiRequest, Scope, Send
+from deployments.edge.request_log import RequestCounts
 from deployments.edge.trace import AccessLog
 
 
 @dataclass(slots=True)
-class Places:
+class RequestSlots:
     """How many requests of one kind are under way, and how many may be."""
 
-    most: int
-    taken: int = 0
+    limit: int
+    in_use: int = 0
 
 
-class Door:
+class RequestHandler:
     """An ASGI application that answers the endpoints of one table."""
 
     def __init__(
         self,
         endpoints: tuple[Endpoint, ...],
-        gate: Gate,
+        gate: AdmissionServices,
         *,
         replays: IdempotencyStore,
         clock: Clock,
-        tally: Tally,
+        tally: RequestCounts,
         access_log: AccessLog,
         most_reads: int = 256,
         most_slow_reads: int = 64,
@@ -60,7 +65,7 @@ class Door:
         addresses: ClientAddresses = DIRECT,
     ) -> None:
         self.endpoints = endpoints
-        self._paths = Paths(endpoints)
+        self._paths = PathTable(endpoints)
         self._gate = gate
         self._replays = replays
         self._clock = clock
@@ -69,9 +74,9 @@ class Door:
         self._deadline_s = deadline_s
         self._addresses = addresses
         self.reads, self.slow_reads, self.writes = (
-            Places(most_reads),
-            Places(most_slow_reads),
-            Places(most_writes),
+            RequestSlots(most_reads),
+            RequestSlots(most_slow_reads),
+            RequestSlots(most_writes),
         )
         "Reads answered in front of the framework, other reads, and writes; more of a kind are refused with 429."
         self.busy_s = 0.0
@@ -80,23 +85,23 @@ class Door:
     @property
     def in_flight(self) -> int:
         """Requests that are being answered."""
-        return self.reads.taken + self.slow_reads.taken + self.writes.taken
+        return self.reads.in_use + self.slow_reads.in_use + self.writes.in_use
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         await self.serve(self.find(scope), scope, receive, send)
 
-    def find(self, scope: Scope) -> Match | None:
+    def find(self, scope: Scope) -> PathMatch | None:
         """Find the path of a request; None when there is none."""
         return self._paths.find(raw_path(scope))
 
-    async def serve(self, match: Match | None, scope: Scope, receive: Receive, send: Send) -> None:
+    async def serve(self, match: PathMatch | None, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request whose path was looked up already."""
-        arrival = Arrival(scope, receive, self._clock, self._addresses)
+        arrival = ApiRequest(scope, receive, self._clock, self._addresses)
         endpoint = match.endpoint(arrival.method) if match is not None else None
         try:
             if endpoint is None:
-                reply = self._elsewhere(match, arrival)
+                reply = self._answer_unknown_path(match, arrival)
             else:
                 assert match is not None
                 arrival.ids = match.ids
@@ -107,34 +112,34 @@ class Door:
                 send,
                 LEAST_HOT_BYTES if endpoint is not None and endpoint.hot else LEAST_BYTES,
             )
-        except Gone:
+        except ClientDisconnected:
             return
         took_s = self._clock.monotonic_s() - arrival.started_s
-        self._note(arrival, endpoint, reply, took_s * 1000)
+        self._record(arrival, endpoint, reply, took_s * 1000)
 
-    async def _reply(self, arrival: Arrival, endpoint: Endpoint) -> Reply:
+    async def _reply(self, arrival: ApiRequest, endpoint: Endpoint) -> Reply:
         if endpoint.rules.body == "ignored" and not endpoint.rules.writes:
             # Reads wait for the store only, which has deadlines of its own.
             return await self._answer(arrival, endpoint)
         try:
             with Deadline(self._deadline_s):
                 return await self._answer(arrival, endpoint)
-        except TookTooLong:
+        except DeadlineExceeded:
             if endpoint.rules.writes:
-                return timed_out()
+                return timeout_reply()
             slow = Unavailable("deadline exceeded", retry_after_s=1)
-            return reply_to(slow, endpoint.family, request_id=arrival.request_id)
+            return reply_from_error(slow, endpoint.family, request_id=arrival.request_id)
 
-    async def _answer(self, arrival: Arrival, endpoint: Endpoint) -> Reply:
+    async def _answer(self, arrival: ApiRequest, endpoint: Endpoint) -> Reply:
         try:
-            await enter(arrival, endpoint.rules, self._gate)
-            return await self._answer_in_place(arrival, endpoint)
-        except Gone:
+            await admit(arrival, endpoint.rules, self._gate)
+            return await self._answer_within_limit(arrival, endpoint)
+        except ClientDisconnected:
             raise
         except Exception as error:  # noqa: BLE001 - the edge's last layer: everything becomes a reply
-            return reply_to(error, endpoint.family, request_id=arrival.request_id)
+            return reply_from_error(error, endpoint.family, request_id=arrival.request_id)
 
-    def _elsewhere(self, match: Match | None, arrival: Arrival) -> Reply:
+    def _answer_unknown_path(self, match: PathMatch | None, arrival: ApiRequest) -> Reply:
         """Answer a path or a method that does not exist; whoever shows a wrong key hears of that first.
 
         HAProxy takes a 404 to a request with a key for a proof of the key.
@@ -146,37 +151,37 @@ class Door:
         shown = given is not None or PARAMETER.encode() in query
         if shown and self._gate.keyring.find(find_key(given, query)) is None:
             wrong = Unauthenticated(messages.INVALID_KEY, key_fault=key_fault(given, query, None))
-            return reply_to(wrong, "message", request_id=arrival.request_id)
-        return not_found() if match is None else method_not_allowed(match.place.allowed)
+            return reply_from_error(wrong, "message", request_id=arrival.request_id)
+        return unknown_path_reply() if match is None else method_not_allowed_reply(match.entry.allowed)
 
-    async def _answer_in_place(self, arrival: Arrival, endpoint: Endpoint) -> Reply:
+    async def _answer_within_limit(self, arrival: ApiRequest, endpoint: Endpoint) -> Reply:
         """Answer a request that is whole and whose key is known.
 
         Errors:
             TooMany: there are too many of its kind
         """
         places = self.writes if endpoint.rules.writes else self.reads if endpoint.hot else self.slow_reads
-        if places.taken >= places.most:
+        if places.in_use >= places.limit:
             raise TooMany(messages.OVERLOADED, retry_after_s=1)
-        places.taken += 1
+        places.in_use += 1
         begun_s = self._clock.monotonic_s()
         try:
             key = arrival.headers.get(idempotency.HEADER)
             if key is None or not endpoint.rules.writes:
-                return await examine_and_answer(arrival, endpoint)
-            return await self._once(arrival, endpoint, key)
+                return await validate_and_answer(arrival, endpoint)
+            return await self._answer_idempotently(arrival, endpoint, key)
         finally:
-            places.taken -= 1
+            places.in_use -= 1
             self.busy_s += self._clock.monotonic_s() - begun_s
 
-    async def _once(self, arrival: Arrival, endpoint: Endpoint, key: bytes) -> Reply:
+    async def _answer_idempotently(self, arrival: ApiRequest, endpoint: Endpoint, key: bytes) -> Reply:
         async def answer() -> Reply:
-            return await examine_and_answer(arrival, endpoint)
+            return await validate_and_answer(arrival, endpoint)
 
         def refused(error: HouseError) -> Reply:
-            return reply_to(error, endpoint.family, request_id=arrival.request_id)
+            return reply_from_error(error, endpoint.family, request_id=arrival.request_id)
 
-        same = (endpoint.name.encode(), *_pairs(arrival), arrival.body)
+        same = (endpoint.name.encode(), *_request_parts(arrival), arrival.body)
         credential = arrival.credential
         try:
             user_id = bearer_user(arrival) if endpoint.rules.reads_token else ""
@@ -186,11 +191,11 @@ class Door:
         owner = idempotency.KeyOwner(
             arrival.app_id, credential.key_id, user_id, is_browser=not credential.is_secret
         )
-        return await idempotency.once(
-            self._replays, owner, key, same, answer, refused, lambda: arrival.reader_ids
+        return await idempotency.answer_once(
+            self._replays, owner, key, same, answer, refused, lambda: arrival.user_keys
         )
 
-    def _note(self, arrival: Arrival, endpoint: Endpoint | None, reply: Reply, took_ms: float) -> None:
+    def _record(self, arrival: ApiRequest, endpoint: Endpoint | None, reply: Reply, took_ms: float) -> None:
         name = endpoint.name if endpoint is not None else "none"
         app = ""
         if arrival.caller is not None:
@@ -199,8 +204,8 @@ class Door:
             if credential.is_secret and not arrival.headers.get(KEY_HEADER):
                 self._gate.keyring.record_exposed(credential, self._clock.now_ms())
                 self._gate.meter.count("kiosk_secret_keys_in_addresses", app=app)
-        self._tally.note(name, reply.status, took_ms)
-        self._access_log.note(arrival.request_id, name, reply.status, took_ms, app=app)
+        self._tally.record(name, reply.status, took_ms)
+        self._access_log.record(arrival.request_id, name, reply.status, took_ms, app=app)
 
 
 def raw_path(scope: Scope) -> bytes:
@@ -210,7 +215,7 @@ def raw_path(scope: Scope) -> bytes:
     return path.partition(b"?")[0]
 
 
-def _pairs(arrival: Arrival) -> tuple[bytes, ...]:
+def _request_parts(arrival: ApiRequest) -> tuple[bytes, ...]:
     """What of path and query makes a write another write; a key in the query does not."""
     ids = [f"{name}={value}".encode() for name, value in sorted(arrival.ids.items())]
     query = [f"{name}={value}".encode() for name, value in sorted(arrival.query.items()) if name != "api_key"]
@@ -222,12 +227,12 @@ _USUAL: Final = (*_ALWAYS, NO_STORE)
 _TAGGED: Final = (*_ALWAYS, *REVALIDATED)
 
 
-async def _write(reply: Reply, arrival: Arrival, send: Send, least_gzip_bytes: int) -> None:
+async def _write(reply: Reply, arrival: ApiRequest, send: Send, least_gzip_bytes: int) -> None:
     request_id = (b"x-request-id", arrival.request_id.encode())
     if reply.etag:
         tag = (b"etag", reply.etag)
         given = arrival.headers.get(b"if-none-match")
-        if given is not None and is_known(reply.etag, given):
+        if given is not None and matches_etag(reply.etag, given):
             headers = [request_id, tag, *_TAGGED, *reply.headers]
             await send({"type": "http.response.start", "status": 304, "headers": headers})
             await send({"type": "http.response.body", "body": b""})
@@ -238,7 +243,7 @@ async def _write(reply: Reply, arrival: Arrival, send: Send, least_gzip_bytes: i
     body = reply.body
     if len(body) >= least_gzip_bytes and _takes_gzip(arrival):
         body = await gzip_beside(body)
-        usual = _encoded(reply.etag)
+        usual = _compressed_headers(reply.etag)
     headers = [
         reply.content_type,
         (b"content-length", b"%d" % len(body)),
@@ -250,12 +255,12 @@ async def _write(reply: Reply, arrival: Arrival, send: Send, least_gzip_bytes: i
     await send({"type": "http.response.body", "body": b"" if arrival.method == "HEAD" else body})
 
 
-def _takes_gzip(arrival: Arrival) -> bool:
+def _takes_gzip(arrival: ApiRequest) -> bool:
     given = arrival.headers.get(b"accept-encoding")
     return given is not None and arrival.method != "HEAD" and accepts_gzip(given)
 
 
-def _encoded(etag: bytes) -> tuple[Header, ...]:
+def _compressed_headers(etag: bytes) -> tuple[Header, ...]:
     """Make the usual headers of a compressed answer; its tag names the content, not the bytes (RFC 9110, 8.8.1)."""
     if not etag:
         return (*_USUAL, *ENCODED)

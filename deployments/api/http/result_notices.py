@@ -6,7 +6,7 @@ from actors.recommender.messages import RecommendationResult
 from deployments.edge.envelope import dumps
 
 
-def notices_of(answered: RecommendationResult) -> bytes:
+def render_notices(answered: RecommendationResult) -> bytes:
     """Write `warnings` and `anchor_found` as further members of `data`; nothing for a query without faults.
 
     An engine with a place of its own may run the release before, whose results have neither.

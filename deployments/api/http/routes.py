@@ -16,13 +16,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from deployments.api.http.docs import HEADERS, page
+from deployments.api.http.docs import HEADERS, render_docs
 from deployments.api.http.html_pages import page_headers
-from deployments.api.http.openapi import TITLE, describe
+from deployments.api.http.openapi import TITLE, build_openapi
 from deployments.api.http.published_document import PublishedDocument
-from deployments.api.http.request_handler import Door
-from deployments.api.http.start_page import start_json, start_page
-from deployments.api.http.try_out import try_page
+from deployments.api.http.request_handler import RequestHandler
+from deployments.api.http.start_page import render_start_json, render_start_page
+from deployments.api.http.try_out import render_try_page
 from deployments.edge.cors import ORIGIN
 from deployments.edge.envelope import NOSNIFF, dumps
 
@@ -33,8 +33,8 @@ _OPEN = {name.decode(): value.decode() for name, value in (ORIGIN, NOSNIFF)} | {
 }
 
 
-def ordinary_way(
-    door: Door, *, version: str, close: Closing | None = None, more: Sequence[BaseRoute] = ()
+def build_application(
+    door: RequestHandler, *, version: str, close: Closing | None = None, more: Sequence[BaseRoute] = ()
 ) -> FastAPI:
     """Build the application; `close` runs when it shuts down, `more` are routes of other doors."""
 
@@ -57,7 +57,7 @@ def ordinary_way(
     @cache
     def document() -> dict[str, Any]:
         # Asked for by few and rarely, so it is not built while a replica starts.
-        return describe(door.endpoints, version)
+        return build_openapi(door.endpoints, version)
 
     app.openapi = document  # type: ignore[method-assign]
     seen: set[str] = set()
@@ -65,22 +65,24 @@ def ordinary_way(
         if endpoint.path not in seen:
             seen.add(endpoint.path)
             # No methods: the door knows them, and answers the wrong ones in our own shape.
-            app.router.routes.append(Route(endpoint.path.replace("}", ":path}"), endpoint=_AsEndpoint(door)))
+            app.router.routes.append(
+                Route(endpoint.path.replace("}", ":path}"), endpoint=_HandlerEndpoint(door))
+            )
     described = PublishedDocument(lambda: dumps(document()), "application/json", _OPEN)
-    written = PublishedDocument(lambda: page(document()), "text/html", HEADERS)
+    written = PublishedDocument(lambda: render_docs(document()), "text/html", HEADERS)
     app.router.routes.append(Route("/openapi.json", endpoint=described.endpoint, methods=["GET"]))
     app.router.routes.append(Route("/docs", endpoint=written.endpoint, methods=["GET"]))
     app.router.routes.append(Route("/docs/try", endpoint=_show_try_page, methods=["GET"]))
-    app.router.routes.append(Route("/", endpoint=_start(version), methods=["GET"]))
+    app.router.routes.append(Route("/", endpoint=_build_start_page(version), methods=["GET"]))
     app.router.routes.extend(more)
     app.router.default = door
     return app
 
 
-class _AsEndpoint:
+class _HandlerEndpoint:
     """The door as the endpoint of a route: an object, so that the framework calls it as an ASGI application."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: RequestHandler) -> None:
         self._door = door
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -88,18 +90,18 @@ class _AsEndpoint:
 
 
 async def _show_try_page(_: Request) -> Response:
-    written, headers = try_page()
+    written, headers = render_try_page()
     return Response(written, media_type="text/html", headers=headers)
 
 
-def _start(version: str) -> Callable[[Request], Awaitable[Response]]:
+def _build_start_page(version: str) -> Callable[[Request], Awaitable[Response]]:
     """Make the answer at `/`: a page for browsers, JSON for everything else."""
 
     async def show(request: Request) -> Response:
         vary = {"vary": "Accept"}
         if "text/html" in request.headers.get("accept", ""):
-            page_bytes = start_page(TITLE, version)
+            page_bytes = render_start_page(TITLE, version)
             return Response(page_bytes, media_type="text/html", headers={**page_headers(), **vary})
-        return JSONResponse(start_json(TITLE, version), headers={**_OPEN, **vary})
+        return JSONResponse(render_start_json(TITLE, version), headers={**_OPEN, **vary})
 
     return show

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from deployments.api.http.html_pages import frame, page_headers
+from deployments.api.http.html_pages import page_headers, render_page
 
 _BODY = """
 <nav><a href="../docs">Documentation</a><a href="../openapi.json">openapi.json</a></nav>
@@ -33,7 +33,7 @@ production here: it may change and delete everything.</small>
 
 
 @cache
-def try_page() -> tuple[bytes, dict[str, str]]:
+def render_try_page() -> tuple[bytes, dict[str, str]]:
     """Write the page and its headers."""
     script = Path(__file__).with_name("try_out.js").read_text("utf-8")
-    return frame("Kiosk: try it", _BODY, script), page_headers(script=script)
+    return render_page("Kiosk: try it", _BODY, script), page_headers(script=script)

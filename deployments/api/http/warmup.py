@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from actors.recommender.messages import ReaderQuery
+from actors.recommender.messages import UserQuery
 from actors.serving.client import RecommenderClient
 from cluster.clock import Clock
 from cluster.errors import HouseError
@@ -27,7 +27,7 @@ MOST_WATCHED = 16
 _log = structlog.get_logger()
 
 
-async def warm_up(
+async def load_busy_engines(
     stores: Stores,
     client: RecommenderClient,
     clock: Clock,
@@ -38,15 +38,15 @@ async def warm_up(
     """Ask every engine that was asked lately something small, the busiest first; return how many answered."""
     begun_s, begun_ms, warm = clock.monotonic_s(), clock.now_ms(), 0
     try:
-        wanted = await _asked_lately(stores, clock)
+        wanted = await _recently_queried(stores, clock)
         for app_id, engine_id in wanted:
-            query = ReaderQuery(kind="user_to_trending", app_id=app_id, engine_id=engine_id, rows=1)
+            query = UserQuery(kind="user_to_trending", app_id=app_id, engine_id=engine_id, rows=1)
             limit_s = within_s
             while (left_s := limit_s - (clock.monotonic_s() - begun_s)) > 0:
-                if await _answers(client, query, min(left_s, within_s)):
+                if await _is_answering(client, query, min(left_s, within_s)):
                     warm += 1
                     break
-                if not await _others_answer(stores, clock, app_id, engine_id, begun_ms):
+                if not await _is_answered_elsewhere(stores, clock, app_id, engine_id, begun_ms):
                     break
                 limit_s = while_others_s
         took_ms = round((clock.monotonic_s() - begun_s) * 1000)
@@ -56,7 +56,7 @@ async def warm_up(
     return warm
 
 
-async def warm_written(
+async def load_written_apps(
     stores: Stores,
     client: RecommenderClient,
     app_ids: Callable[[], Sequence[str]],
@@ -78,8 +78,8 @@ async def warm_written(
                 offset = await stores.changes.last(app_id, "product")
                 if offset == begun.setdefault(app_id, offset):
                     continue
-                query = ReaderQuery(kind="user_to_trending", app_id=app_id, engine_id=DEFAULT_ENGINE, rows=1)
-                if await _answers(client, query, WITHIN_S):
+                query = UserQuery(kind="user_to_trending", app_id=app_id, engine_id=DEFAULT_ENGINE, rows=1)
+                if await _is_answering(client, query, WITHIN_S):
                     loaded.add(app_id)
                     _log.info("app_loaded_ahead", app=app_id)
         except HouseError as error:
@@ -89,7 +89,7 @@ async def warm_written(
         await asyncio.sleep(every_s)
 
 
-async def _answers(client: RecommenderClient, query: ReaderQuery, within_s: float) -> bool:
+async def _is_answering(client: RecommenderClient, query: UserQuery, within_s: float) -> bool:
     try:
         await asyncio.wait_for(client.answer(query), within_s)
     except (HouseError, asyncio.TimeoutError):
@@ -97,17 +97,19 @@ async def _answers(client: RecommenderClient, query: ReaderQuery, within_s: floa
     return True
 
 
-async def _others_answer(stores: Stores, clock: Clock, app_id: str, engine_id: str, since_ms: int) -> bool:
+async def _is_answered_elsewhere(
+    stores: Stores, clock: Clock, app_id: str, engine_id: str, since_ms: int
+) -> bool:
     """Was the engine asked in the doors since a moment? Then another replica answers."""
-    asked = (await stores.engine_watch.asked(app_id, clock.now_ms())).get(("door", engine_id))
+    asked = (await stores.engine_watch.read_traffic(app_id, clock.now_ms())).get(("door", engine_id))
     return asked is not None and asked.last_ms > since_ms
 
 
-async def _asked_lately(stores: Stores, clock: Clock) -> list[tuple[str, str]]:
+async def _recently_queried(stores: Stores, clock: Clock) -> list[tuple[str, str]]:
     now_ms = clock.now_ms()
     busy: dict[tuple[str, str], float] = {}
-    for app_id in (await stores.access.book()).apps:
-        for (_, engine_id), asked in (await stores.engine_watch.asked(app_id, now_ms)).items():
+    for app_id in (await stores.access.read_all()).apps:
+        for (_, engine_id), asked in (await stores.engine_watch.read_traffic(app_id, now_ms)).items():
             if now_ms - asked.last_ms < LATELY_MS:
                 busy[app_id, engine_id] = busy.get((app_id, engine_id), 0.0) + asked.per_s
     return sorted(busy, key=lambda name: -busy[name])

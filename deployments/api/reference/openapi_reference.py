@@ -31,7 +31,7 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class OpenApiTexts:
     """Everything that people read in the OpenAPI document beside names and types."""
 
     info: str
@@ -42,7 +42,7 @@ class Texts:
     refusals: Mapping[str, Example]
     "Model of a refusal -> a request that gets one."
 
-    def field(self, owner: str, name: str) -> str:
+    def find_field_text(self, owner: str, name: str) -> str:
         """Find the text of a field: the model's own, that of the model it is like, or that of every model."""
         fields = self.fields
         alike = fields["like"].get(owner, "")
@@ -52,11 +52,11 @@ class Texts:
                 return text
         return ""
 
-    def describe(self, schema: Any, owner: str) -> None:
+    def add_texts(self, schema: Any, owner: str) -> None:
         """Add the texts of all fields of a schema in place, and take the titles that repeat their names out."""
         if isinstance(schema, list):
             for item in schema:
-                self.describe(item, owner)
+                self.add_texts(item, owner)
         if not isinstance(schema, dict):
             return
         for name, field in schema.get("properties", {}).items():
@@ -65,22 +65,22 @@ class Texts:
                 if isinstance(field.get("default"), dict):
                     # Generators of clients take no object as a default; its own fields have defaults.
                     del field["default"]
-                text = self.field(owner, name)
+                text = self.find_field_text(owner, name)
                 if text:
                     field.setdefault("description", text)
         for name, part in schema.items():
             if name == "properties":
                 for field in part.values():
-                    self.describe(field, owner)
+                    self.add_texts(field, owner)
             elif name not in ("default", "enum", "example", "examples"):
-                self.describe(part, owner)
+                self.add_texts(part, owner)
 
 
-def read_texts() -> Texts:
+def read_texts() -> OpenApiTexts:
     """Read the data files. Cost: 15 ms, once for each document."""
     operations = tomllib.loads((_HERE / "operations.toml").read_text("utf-8"))
     fields = tomllib.loads((_HERE / "fields.toml").read_text("utf-8"))
-    return Texts(
+    return OpenApiTexts(
         info=operations["info"]["description"].strip(),
         tags=operations["tags"],
         operations=operations["operations"],

@@ -17,22 +17,22 @@ import orjson
 from pydantic import ValidationError
 
 from cluster.errors import FilterSyntax, Unavailable
-from cluster.query.columnar.facets import Aggregate as Counted
+from cluster.query.columnar.facets import FieldAggregate as Counted
 from cluster.query.columnar.facets import aggregate
 from cluster.query.language.tree import Node
 from cluster.records.validation.accepted import RecordNoun
 from cluster.store.ports.stores import RecordStore
-from deployments.api.wire.faults import refuse_filter, unprocessable
-from deployments.api.wire.records import Aggregate
-from deployments.api.wire.shared import tree_of
+from deployments.api.wire.faults import refuse_filter, unprocessable_from
+from deployments.api.wire.records import AggregateBody
+from deployments.api.wire.shared import parse_filter
 from deployments.edge.envelope import Reply, success
-from deployments.edge.request import Arrival
+from deployments.edge.request import ApiRequest
 
 _SLICE = 500
 _PATIENCE_S = 30.0
 
 
-class Aggregation:
+class AggregationResource:
     """Endpoints 9 and 16, one noun each."""
 
     def __init__(self, noun: RecordNoun, records: RecordStore, *, at_once: int = 2) -> None:
@@ -40,24 +40,24 @@ class Aggregation:
         self._records = records
         self._turns = asyncio.Semaphore(at_once)
 
-    def read_body(self, request: Arrival) -> tuple[Aggregate, Node | None]:
+    def read_body(self, request: ApiRequest) -> tuple[AggregateBody, Node | None]:
         """Validate the POST form."""
         return _read(request.payload, "body")
 
-    def read_query(self, request: Arrival) -> tuple[Aggregate, Node | None]:
+    def read_query(self, request: ApiRequest) -> tuple[AggregateBody, Node | None]:
         """Validate the GET form; parameters it does not know are none of its business."""
-        known = {name: value for name, value in request.query.items() if name in Aggregate.model_fields}
+        known = {name: value for name, value in request.query.items() if name in AggregateBody.model_fields}
         return _read(known, "query")
 
-    async def count(self, request: Arrival) -> Reply:
+    async def count(self, request: ApiRequest) -> Reply:
         """Answer with the values of the field, the most frequent first."""
         body, tree = request.parsed
         async with self._turns:
-            counted = await self._counted(request.app_id, body, tree)
+            counted = await self._count(request.app_id, body, tree)
         values = [[value, count] for value, count in counted.values]
         return success({"field": body.field, "total": counted.total, "values": values})
 
-    async def _counted(self, app_id: str, body: Aggregate, tree: Node | None) -> Counted:
+    async def _count(self, app_id: str, body: AggregateBody, tree: Node | None) -> Counted:
         ids = await self._records.ids(app_id, self._noun)
         loop = asyncio.get_running_loop()
         stopped = threading.Event()
@@ -83,9 +83,9 @@ class Aggregation:
             stopped.set()
 
 
-def _read(values: Any, within: str) -> tuple[Aggregate, Node | None]:
+def _read(values: Any, within: str) -> tuple[AggregateBody, Node | None]:
     try:
-        body = Aggregate.model_validate(values)
+        body = AggregateBody.model_validate(values)
     except ValidationError as error:
-        raise unprocessable(error, within) from error
-    return body, tree_of(body.fq, "fq", within=within)
+        raise unprocessable_from(error, within) from error
+    return body, parse_filter(body.fq, "fq", within=within)

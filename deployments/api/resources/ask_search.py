@@ -17,26 +17,26 @@ from typing import Any
 from pydantic_core import PydanticCustomError
 
 from actors.answers.archive.messages import ArchiveQuery, Snippet
-from actors.recommender.messages import ReaderQuery, RecommendationResult
+from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.client import RecommenderClient
 from cluster.errors import NotFound
 from cluster.ids import ServiceId
 from deployments.api.http.confidential_fields import (
     check_names,
     check_query,
-    hide,
-    hide_suggestions,
-    secrets_of,
+    hidden_fields,
+    remove_hidden_fields,
+    remove_hidden_suggestions,
 )
-from deployments.api.http.identity import Asker, asker_of
+from deployments.api.http.identity import RequestIdentity, identity_from_request
 from deployments.api.http.query_log import QueryLog
 from deployments.api.resources.browser_questions import check_browser_question
-from deployments.api.resources.filtered_products import few_that_pass
-from deployments.api.resources.questions import AskMeans, Questions, read_body
-from deployments.api.wire.ask import AskSearch, question_id_of
-from deployments.api.wire.search import ManyProducts, Search, to_named_query, to_search_query
+from deployments.api.resources.filtered_products import list_few_matching
+from deployments.api.resources.questions import AskServices, QuestionsResource, validate_body
+from deployments.api.wire.ask import AskSearch, parse_question_id
+from deployments.api.wire.search import ManyProducts, SearchBody, to_named_query, to_search_query
 from deployments.edge.envelope import Reply, success
-from deployments.edge.request import Arrival
+from deployments.edge.request import ApiRequest
 
 MOST_RANKED = 1_000
 "Products ordered by words and passages together; beyond them the engine's order goes on."
@@ -46,7 +46,7 @@ SNIPPET_CHARS = 320
 _RANK_DAMPING = 60.0
 "Source: reciprocal rank fusion, Cormack et al. 2009"
 _PASSAGES_WEIGH = 1.2
-MEANS_IT = 0.25
+LEAST_PASSAGE_SCORE = 0.25
 "Score from which a passage is about the question though it shares no word with it."
 _MATCHED = 1e-3
 "`_search_score` of what the engine found itself; what it was told to include has less."
@@ -54,13 +54,13 @@ _LIGHT = 1
 "How much taste counts, of 5: what was asked for comes first."
 
 
-class AskSearches:
+class AskSearchResource:
     """Endpoint 30."""
 
     def __init__(
         self,
-        means: AskMeans,
-        questions: Questions,
+        means: AskServices,
+        questions: QuestionsResource,
         recommender: RecommenderClient,
         new_service_id: Callable[[], ServiceId],
         query_log: QueryLog,
@@ -71,23 +71,25 @@ class AskSearches:
         self._recommender = recommender
         self._new_service_id = new_service_id
 
-    def read(self, request: Arrival) -> tuple[AskSearch, Asker, ReaderQuery]:
+    def read(self, request: ApiRequest) -> tuple[AskSearch, RequestIdentity, UserQuery]:
         """Read the body."""
-        body: AskSearch = read_body(AskSearch, request.payload)
+        body: AskSearch = validate_body(AskSearch, request.payload)
         check_browser_question(request, body)
-        asker = asker_of(request, body, self._means.clock.now_ms())
-        check_names(secrets_of(request), "fl", (name for name in body.fl if "*" not in name), may_cover=True)
+        asker = identity_from_request(request, body, self._means.clock.now_ms())
+        check_names(
+            hidden_fields(request), "fl", (name for name in body.fl if "*" not in name), may_cover=True
+        )
         return body, asker, check_query(request, self._query(request, body, asker))
 
-    async def answer(self, request: Arrival) -> Reply:
+    async def answer(self, request: ApiRequest) -> Reply:
         """Search, and ask."""
         body, asker, query = request.parsed
-        question_id = await self._asked(request, body, asker) if body.answer else None
-        snippets = await self._passages(request.app_id, body)
-        found = await self._found(query, list(snippets))
+        question_id = await self._create_question(request, body, asker) if body.answer else None
+        snippets = await self._retrieve_passages(request.app_id, body)
+        found = await self._search_products(query, list(snippets))
         products = await self._page(request, body, query, found, snippets)
         total = found.search.total if found.search is not None else 0
-        self._query_log.note(
+        self._query_log.record(
             request, "ask", body.q, total=total, served_by="ask_search", engine_id=query.engine_id
         )
         data: dict[str, Any] = {
@@ -102,13 +104,13 @@ class AskSearches:
             data["facet_counts"] = {"facet_fields": facets}
         warnings = [dict(one) for one in getattr(found, "warnings", ())]
         if warnings:
-            hide_suggestions(secrets_of(request), warnings)
+            remove_hidden_suggestions(hidden_fields(request), warnings)
             data["warnings"] = warnings
         if question_id is not None:
             data["question_id"] = question_id
         return success(data)
 
-    def _query(self, request: Arrival, body: AskSearch, asker: Asker) -> ReaderQuery:
+    def _query(self, request: ApiRequest, body: AskSearch, asker: RequestIdentity) -> UserQuery:
         given: dict[str, Any] = {
             "q": body.q,
             "user_id": asker.user_id or None,
@@ -122,37 +124,37 @@ class AskSearches:
             "type": body.type,
             "facets": body.facets,
             "facet_filters": body.facet_filters,
-            "order_by": _order(body.order_by),
+            "order_by": _order_keys(body.order_by),
             "personalization_weight": _LIGHT,
         }
-        search: Search = read_body(Search, given)
+        search: SearchBody = validate_body(SearchBody, given)
         return to_search_query(
             search, app_id=request.app_id, user_id=asker.user_id, now_ms=self._means.clock.now_ms()
         )
 
-    async def _asked(self, request: Arrival, body: AskSearch, asker: Asker) -> str:
+    async def _create_question(self, request: ApiRequest, body: AskSearch, asker: RequestIdentity) -> str:
         """Ask, or on a later page name the question of the first."""
         known = asker.metadata.get("question_id")
         if body.start and known is not None:
             try:
-                return question_id_of(known)
+                return parse_question_id(known)
             except PydanticCustomError:
                 pass
-        question = self._questions.made(request, body, body.q, asker, exclude=tuple(body.exclude))
+        question = self._questions.build_question(request, body, body.q, asker, exclude=tuple(body.exclude))
         return await self._questions.accept(request, question, asker, body.parent_question_id)
 
-    async def _passages(self, app_id: str, body: AskSearch) -> dict[str, Snippet]:
+    async def _retrieve_passages(self, app_id: str, body: AskSearch) -> dict[str, Snippet]:
         """Find the best passage of each product, best first."""
-        only = await few_that_pass(self._recommender, app_id, body.fq, body.type)
+        only = await list_few_matching(self._recommender, app_id, body.fq, body.type)
         query = ArchiveQuery(
             app_id, body.q, rows=MOST_PASSAGES, per_product=1, type=body.type,
             yearly_decay=body.yearly_decay, exclude=tuple(body.exclude),
             only=None if only is None else frozenset(only),
         )  # fmt: skip
         found = await self._means.client.retrieve(query)
-        return {one.product_id: one for one in found if one.lexical or one.score >= MEANS_IT}
+        return {one.product_id: one for one in found if one.lexical or one.score >= LEAST_PASSAGE_SCORE}
 
-    async def _found(self, query: ReaderQuery, by_passage: Sequence[str]) -> RecommendationResult:
+    async def _search_products(self, query: UserQuery, by_passage: Sequence[str]) -> RecommendationResult:
         """Let the engine search, what the passages found included; nothing without an engine."""
         assert query.search is not None
         wide = replace(
@@ -168,27 +170,33 @@ class AskSearches:
 
     async def _page(
         self,
-        request: Arrival,
+        request: ApiRequest,
         body: AskSearch,
-        query: ReaderQuery,
+        query: UserQuery,
         found: RecommendationResult,
         snippets: Mapping[str, Snippet],
     ) -> list[dict[str, Any]]:
         assert query.search is not None
         page: Sequence[Mapping[str, Any]] = found.products
         if not query.search.order:
-            page = fused(found.products, list(snippets))[body.start : body.start + body.rows]
+            page = fuse_rankings(found.products, list(snippets))[body.start : body.start + body.rows]
         marks = {str(one["product_id"]): one for one in page}
         named = ManyProducts.model_construct(
             product_ids=list(marks), fl=["*"] if "*" in body.fl else [*body.fl, *ALWAYS_SHOWN, "description"]
         )
         asked = to_named_query(named, app_id=request.app_id)
-        records = hide(request, asked, await self._recommender.answer(asked)).products if page else []
+        records = (
+            remove_hidden_fields(request, asked, await self._recommender.answer(asked)).products
+            if page
+            else []
+        )
         return [
-            self._shown(body, record, marks, snippets) for record in records if record.pop("_found", True)
+            self._render_product(body, record, marks, snippets)
+            for record in records
+            if record.pop("_found", True)
         ]
 
-    def _shown(
+    def _render_product(
         self,
         body: AskSearch,
         record: dict[str, Any],
@@ -204,11 +212,11 @@ class AskSearches:
         underscored = {name: value for name, value in marks[product_id].items() if name.startswith("_")}
         if passage is not None:
             underscored["_search_score"] = max(underscored.get("_search_score", 0.0), round(passage.score, 6))
-        snippet = self._means.client.excerpt(text, body.q, chars) if chars else ""
+        snippet = self._means.client.highlight_excerpt(text, body.q, chars) if chars else ""
         return {**record, "snippet": snippet, **underscored}
 
 
-def fused(found: Sequence[Mapping[str, Any]], by_passage: Sequence[str]) -> list[Mapping[str, Any]]:
+def fuse_rankings(found: Sequence[Mapping[str, Any]], by_passage: Sequence[str]) -> list[Mapping[str, Any]]:
     """Order what the engine found by its rank there, when its words matched, and by the rank of its passage.
 
     Boosted products stay before the others.
@@ -224,7 +232,7 @@ def fused(found: Sequence[Mapping[str, Any]], by_passage: Sequence[str]) -> list
     return [found[rank] for _, _, rank in sorted(scores)]
 
 
-def _order(order_by: str | list[Any]) -> list[Any]:
+def _order_keys(order_by: str | list[Any]) -> list[Any]:
     """Read both spellings of an order."""
     if isinstance(order_by, list):
         return order_by

@@ -9,16 +9,16 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from actors.recommender.messages import ReaderQuery
+from actors.recommender.messages import UserQuery
 from actors.serving.client import RecommenderClient
 from cluster.errors import HouseError, NotFound
 from cluster.ids import DEFAULT_ENGINE, ServiceId
-from deployments.api.http.confidential_fields import check_names, secrets_of
-from deployments.api.resources.questions import AskMeans, read_body
-from deployments.api.resources.suggested_queries import BankSuggestions
+from deployments.api.http.confidential_fields import check_names, hidden_fields
+from deployments.api.resources.questions import AskServices, validate_body
+from deployments.api.resources.suggested_queries import QuestionBankSuggestions
 from deployments.api.wire import ask as wire
 from deployments.edge.envelope import Reply, success
-from deployments.edge.request import Arrival
+from deployments.edge.request import ApiRequest
 
 TRENDING_DAYS = 7
 TRENDING_READERS = 3
@@ -32,30 +32,30 @@ _MOST_CITING = 60
 "Questions looked at for one product."
 
 
-class AskSuggestions:
+class AskSuggestionsResource:
     """Endpoints 31 to 35."""
 
     def __init__(
         self,
-        means: AskMeans,
+        means: AskServices,
         recommender: RecommenderClient,
         new_service_id: Callable[[], ServiceId],
-        suggestions: BankSuggestions,
+        suggestions: QuestionBankSuggestions,
     ) -> None:
         self._suggestions = suggestions
         self._means = means
         self._recommender = recommender
         self._new_service_id = new_service_id
 
-    def reader(self, model: Any) -> Callable[[Arrival], Any]:
+    def body_parser(self, model: Any) -> Callable[[ApiRequest], Any]:
         """Make the schema step of one endpoint."""
 
-        def read(request: Arrival) -> Any:
-            return read_body(model, request.payload)
+        def read(request: ApiRequest) -> Any:
+            return validate_body(model, request.payload)
 
         return read
 
-    async def related(self, request: Arrival) -> Reply:
+    async def related(self, request: ApiRequest) -> Reply:
         """Name questions about a product: what many asked and it answered, then what its text answers.
 
         Who names none gets what many ask.
@@ -63,67 +63,67 @@ class AskSuggestions:
         body: wire.RelatedQuestions = request.parsed
         if body.product_id is None:
             return await self._trending(request.app_id, body.rows)
-        asked = await self._asked_about(request.app_id, body.product_id)
-        told = await self._means.client.about(request.app_id, body.product_id, body.rows)
-        return self._questions(_unique([*asked, *told], body.rows))
+        asked = await self._popular_about(request.app_id, body.product_id)
+        told = await self._means.client.suggest_product_questions(request.app_id, body.product_id, body.rows)
+        return self._questions_reply(_deduplicate([*asked, *told], body.rows))
 
-    async def trending(self, request: Arrival) -> Reply:
+    async def trending(self, request: ApiRequest) -> Reply:
         """Name questions many ask lately, filled up with some the archive answers."""
         body: wire.TrendingQuestions = request.parsed
         return await self._trending(request.app_id, body.rows)
 
-    async def suggestion(self, request: Arrival) -> Reply:
+    async def suggestion(self, request: ApiRequest) -> Reply:
         """Turn a query into questions."""
         body: wire.Suggestion = request.parsed
         typed = " ".join(body.q[:MOST_TYPED].split())
-        found = _matching(await self._often(request.app_id, _WIDE), typed)
+        found = _filter_by_prefix(await self._popular_questions(request.app_id, _WIDE), typed)
         if len(found) < body.rows:
-            found += await self._suggested(request.app_id, typed or _ANYTHING, body.rows)
-        return success({"completions": _unique(found, body.rows)})
+            found += await self._suggest(request.app_id, typed or _ANYTHING, body.rows)
+        return success({"completions": _deduplicate(found, body.rows)})
 
-    async def autocomplete(self, request: Arrival) -> Reply:
+    async def autocomplete(self, request: ApiRequest) -> Reply:
         """Complete a question."""
         body: wire.Suggestion = request.parsed
         typed = " ".join(body.q[:MOST_TYPED].split())
-        found = _matching(await self._often(request.app_id, _WIDE), typed)
+        found = _filter_by_prefix(await self._popular_questions(request.app_id, _WIDE), typed)
         if len(found) < body.rows:
-            completed = await self._completed(request, body.q, ("suggested_queries", "title"), body.rows)
+            completed = await self._complete(request, body.q, ("suggested_queries", "title"), body.rows)
             found += [one["text"] for entries in completed.values() for one in entries]
-        return success({"completions": _unique(found, body.rows)})
+        return success({"completions": _deduplicate(found, body.rows)})
 
-    async def search_autocomplete(self, request: Arrival) -> Reply:
+    async def search_autocomplete(self, request: ApiRequest) -> Reply:
         """Complete a search."""
         body: wire.SearchSuggestion = request.parsed
         fields = tuple(dict.fromkeys(body.completion_fields))
-        check_names(secrets_of(request), "completion_fields", fields)
-        completed = await self._completed(request, body.q, fields, body.rows)
+        check_names(hidden_fields(request), "completion_fields", fields)
+        completed = await self._complete(request, body.q, fields, body.rows)
         return success({"completions": completed})
 
     async def _trending(self, app_id: str, rows: int) -> Reply:
-        often = await self._often(app_id, rows)
+        often = await self._popular_questions(app_id, rows)
         if len(often) < rows:
-            often += await self._of_trending(app_id, rows - len(often))
-        return self._questions(_unique(often, rows))
+            often += await self._suggest_for_trending(app_id, rows - len(often))
+        return self._questions_reply(_deduplicate(often, rows))
 
-    def _questions(self, found: list[str]) -> Reply:
+    def _questions_reply(self, found: list[str]) -> Reply:
         return success({"related_questions": found, "service_id": self._new_service_id()})
 
-    async def _often(self, app_id: str, rows: int) -> list[str]:
+    async def _popular_questions(self, app_id: str, rows: int) -> list[str]:
         today = self._means.clock.now_ms() // _DAY_MS
         days = range(today, today - TRENDING_DAYS, -1)
-        return await self._means.store.often_asked(app_id, days, readers=TRENDING_READERS, rows=rows)
+        return await self._means.store.list_popular(app_id, days, readers=TRENDING_READERS, rows=rows)
 
-    async def _asked_about(self, app_id: str, product_id: str) -> list[str]:
+    async def _popular_about(self, app_id: str, product_id: str) -> list[str]:
         """Name questions many ask lately whose answers cite a product."""
-        often = await self._often(app_id, _WIDE)
-        citing = (await self._means.store.citing(app_id, product_id))[-_MOST_CITING:] if often else []
+        often = await self._popular_questions(app_id, _WIDE)
+        citing = (await self._means.store.list_citing(app_id, product_id))[-_MOST_CITING:] if often else []
         recorded = await asyncio.gather(*(self._means.store.read(app_id, one) for one in citing))
         cited = {one.question.text.casefold() for one in recorded if one is not None}
         return [text for text in often if text.casefold() in cited]
 
-    async def _of_trending(self, app_id: str, rows: int) -> list[str]:
+    async def _suggest_for_trending(self, app_id: str, rows: int) -> list[str]:
         """Name questions about the products that are in demand; without an engine there are none."""
-        query = ReaderQuery(
+        query = UserQuery(
             kind="user_to_trending", app_id=app_id, engine_id=DEFAULT_ENGINE, rows=_MOST_TRENDING
         )
         found: list[str] = []
@@ -131,25 +131,27 @@ class AskSuggestions:
             for product in (await self._recommender.answer(query)).products:
                 if len(found) >= rows:
                     break
-                found += await self._means.client.about(app_id, str(product["product_id"]), 1)
+                found += await self._means.client.suggest_product_questions(
+                    app_id, str(product["product_id"]), 1
+                )
             if len(found) < rows:
-                found += await self._means.client.suggested(app_id, _ANYTHING, rows)
+                found += await self._means.client.suggest_questions(app_id, _ANYTHING, rows)
             return found
         except HouseError:
             return found
 
-    async def _suggested(self, app_id: str, text: str, rows: int) -> list[str]:
+    async def _suggest(self, app_id: str, text: str, rows: int) -> list[str]:
         """Ask the archive; while it is away there are fewer suggestions, and no error."""
         try:
-            return await self._means.client.suggested(app_id, text, rows)
+            return await self._means.client.suggest_questions(app_id, text, rows)
         except HouseError:
             return []
 
-    async def _completed(
-        self, request: Arrival, typed: str, fields: tuple[str, ...], rows: int
+    async def _complete(
+        self, request: ApiRequest, typed: str, fields: tuple[str, ...], rows: int
     ) -> dict[str, list[dict[str, Any]]]:
         """Ask the engine; an app without one completes nothing."""
-        query = ReaderQuery(
+        query = UserQuery(
             kind="autocomplete", app_id=request.app_id, engine_id=DEFAULT_ENGINE, rows=rows,
             typed=typed[:MOST_TYPED], completion_fields=fields,
             language=request.credential.app.settings.primary_language,
@@ -168,7 +170,7 @@ class AskSuggestions:
         }
 
 
-def _matching(often: Iterable[str], typed: str) -> list[str]:
+def _filter_by_prefix(often: Iterable[str], typed: str) -> list[str]:
     """Choose questions with a word that begins as what was typed, those that begin with it first."""
     wanted = typed.casefold()
     if not wanted:
@@ -178,5 +180,5 @@ def _matching(often: Iterable[str], typed: str) -> list[str]:
     return [text for at, text in inside if at == 0] + [text for at, text in inside if at > 0]
 
 
-def _unique(texts: Iterable[str], rows: int) -> list[str]:
+def _deduplicate(texts: Iterable[str], rows: int) -> list[str]:
     return list({text.casefold(): text for text in reversed(list(texts))}.values())[::-1][:rows]

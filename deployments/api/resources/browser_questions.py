@@ -5,16 +5,16 @@ from __future__ import annotations
 import orjson
 
 from deployments.api.http.confidential_fields import check_format
-from deployments.api.wire.ask import AskBody, Formatted
+from deployments.api.wire.ask import AnswerFormatBody, AskBody
 from deployments.api.wire.faults import refuse
-from deployments.edge.request import Arrival
+from deployments.edge.request import ApiRequest
 
 MOST_METADATA = 4 << 10
 "Bytes of `metadata` as JSON."
 _MARKUP = frozenset("<>&")
 
 
-def check_browser_question(request: Arrival, body: Formatted) -> None:
+def check_browser_question(request: ApiRequest, body: AnswerFormatBody) -> None:
     """Check metadata and format of a question.
 
     Errors:
@@ -25,7 +25,7 @@ def check_browser_question(request: Arrival, body: Formatted) -> None:
         check_browser_format(request, body)
 
 
-def check_browser_format(request: Arrival, body: Formatted) -> None:
+def check_browser_format(request: ApiRequest, body: AnswerFormatBody) -> None:
     """Check that no mark of a citation is markup: pages put answers into their HTML.
 
     Errors:

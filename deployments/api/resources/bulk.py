@@ -19,15 +19,15 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from cluster.errors import TooMany, Unavailable
-from deployments.api.http.endpoint import Endpoint, examine_and_answer
+from deployments.api.http.endpoint import Endpoint, validate_and_answer
 from deployments.api.wire.bulk import Bulk, BulkItem
-from deployments.api.wire.faults import unprocessable
-from deployments.edge.admission import Gate, Rules, find_live, reach
+from deployments.api.wire.faults import unprocessable_from
+from deployments.edge.admission import AdmissionRules, AdmissionServices, check_access, refresh_credential
 from deployments.edge.caller import Caller
-from deployments.edge.deadline import Deadline, TookTooLong
+from deployments.edge.deadline import Deadline, DeadlineExceeded
 from deployments.edge.envelope import Reply, dumps
-from deployments.edge.errors import not_found, reply_to
-from deployments.edge.request import Arrival
+from deployments.edge.errors import reply_from_error, unknown_path_reply
+from deployments.edge.request import ApiRequest
 
 GROUPS = frozenset({"search", "recommendation", "ask", "qa"})
 AT_ONCE = 8
@@ -42,13 +42,13 @@ _SHORTEST_S, _LONGEST_S = 0.02, 0.25
 
 
 @dataclass(slots=True)
-class _Patience:
+class _WaitBudget:
     """Until when the requests of one call wait for tokens; None while none of them had to."""
 
     until_s: float | None = None
 
 
-class BulkCalls:
+class BulkResource:
     """Endpoint 47."""
 
     def __init__(self, table: Sequence[Endpoint]) -> None:
@@ -58,26 +58,26 @@ class BulkCalls:
         self._waiting = 0
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def endpoint_names(self) -> tuple[str, ...]:
         """What can be asked, in order."""
         return tuple(sorted(self._table))
 
-    def read(self, request: Arrival) -> Bulk:
+    def read(self, request: ApiRequest) -> Bulk:
         """Read the body."""
         try:
             return Bulk.model_validate(request.payload)
         except ValidationError as error:
-            raise unprocessable(error) from error
+            raise unprocessable_from(error) from error
 
-    async def answer(self, request: Arrival) -> Reply:
+    async def answer(self, request: ApiRequest) -> Reply:
         """Answer all of them."""
         asked: Bulk = request.parsed
         room = asyncio.Semaphore(AT_ONCE)
-        patience = _Patience()
+        patience = _WaitBudget()
 
         async def one(at: int, item: BulkItem) -> Reply:
             async with room:
-                return await self._alone(request, item, patience, first=not at)
+                return await self._answer_item(request, item, patience, first=not at)
 
         tasks = [asyncio.ensure_future(one(at, item)) for at, item in enumerate(asked.requests)]
         try:
@@ -86,31 +86,39 @@ class BulkCalls:
             for task in tasks:
                 task.cancel()
             self._waiting -= patience.until_s is not None
-        return _joined(replies)
+        return _join_replies(replies)
 
-    async def _alone(self, request: Arrival, item: BulkItem, patience: _Patience, *, first: bool) -> Reply:
+    async def _answer_item(
+        self, request: ApiRequest, item: BulkItem, patience: _WaitBudget, *, first: bool
+    ) -> Reply:
         endpoint = self._table.get(item.api_name)
         if endpoint is None:
-            return not_found()
-        inner = Arrival(request.scope, request.receive, request.clock, request.addresses)
+            return unknown_path_reply()
+        inner = ApiRequest(request.scope, request.receive, request.clock, request.addresses)
         inner.request_id = request.request_id
         inner.gate = request.gate
         left_s = DEADLINE_S - (request.clock.monotonic_s() - request.started_s)
         try:
             with Deadline(max(0.0, left_s)):
                 # A key that was revoked since the call began opens nothing more.
-                inner.caller = Caller(find_live(request.credential, request.gate))
-                await self._reach(inner, endpoint.rules, request.gate, patience, spend=not first)
+                inner.caller = Caller(refresh_credential(request.credential, request.gate))
+                await self._admit(inner, endpoint.rules, request.gate, patience, spend=not first)
                 inner.body = dumps(item.body)
-                return await examine_and_answer(inner, endpoint)
-        except TookTooLong:
+                return await validate_and_answer(inner, endpoint)
+        except DeadlineExceeded:
             error: Exception = Unavailable("deadline exceeded", retry_after_s=1)
         except Exception as caught:  # noqa: BLE001 - as at the door: whatever one request raises is its own reply
             error = caught
-        return reply_to(error, endpoint.family, request_id=request.request_id)
+        return reply_from_error(error, endpoint.family, request_id=request.request_id)
 
-    async def _reach(
-        self, inner: Arrival, rules: Rules, gate: Gate, patience: _Patience, *, spend: bool
+    async def _admit(
+        self,
+        inner: ApiRequest,
+        rules: AdmissionRules,
+        gate: AdmissionServices,
+        patience: _WaitBudget,
+        *,
+        spend: bool,
     ) -> None:
         """Check whether a request may be answered now, and wait for its token while that makes sense.
 
@@ -119,14 +127,14 @@ class BulkCalls:
         """
         while True:
             try:
-                return await reach(inner, rules, gate, spend=spend)
+                return await check_access(inner, rules, gate, spend=spend)
             except TooMany as error:
                 wait_s = max(error.facts.get("wait_s", PATIENCE_S), _SHORTEST_S)
                 if not self._may_wait(patience, wait_s):
                     raise
             await asyncio.sleep(min(wait_s, _LONGEST_S))
 
-    def _may_wait(self, patience: _Patience, wait_s: float) -> bool:
+    def _may_wait(self, patience: _WaitBudget, wait_s: float) -> bool:
         """Check whether a request of a call may wait so long; the first one that waits takes a place for its call."""
         now_s = asyncio.get_running_loop().time()
         if patience.until_s is None:
@@ -145,18 +153,18 @@ def _is_query(endpoint: Endpoint) -> bool:
     return endpoint.method == "POST" and version == "v1" and asks and one_slash
 
 
-def _joined(replies: Sequence[Reply]) -> Reply:
+def _join_replies(replies: Sequence[Reply]) -> Reply:
     """Put replies behind each other; their bodies are JSON already."""
     entries = [
         b'{"error":%s,"status_code":%d,"body":%s%s}'
-        % (_truth(reply.status >= 400), reply.status, reply.body, _retry(reply))
+        % (_json_bool(reply.status >= 400), reply.status, reply.body, _retry_seconds(reply))
         for reply in replies
     ]
     wrong = any(reply.status >= 400 for reply in replies)
-    return Reply(200, b'{"errors":%s,"data":[%s]}' % (_truth(wrong), b",".join(entries)))
+    return Reply(200, b'{"errors":%s,"data":[%s]}' % (_json_bool(wrong), b",".join(entries)))
 
 
-def _retry(reply: Reply) -> bytes:
+def _retry_seconds(reply: Reply) -> bytes:
     """Say how long to wait, which a single answer says by its header `Retry-After`."""
     if reply.status < 400:
         return b""
@@ -165,5 +173,5 @@ def _retry(reply: Reply) -> bytes:
     )
 
 
-def _truth(value: bool) -> bytes:
+def _json_bool(value: bool) -> bytes:
     return b"true" if value else b"false"

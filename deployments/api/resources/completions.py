@@ -10,33 +10,33 @@ from dataclasses import replace
 
 from pydantic import ValidationError
 
-from actors.recommender.messages import ReaderQuery
+from actors.recommender.messages import UserQuery
 from cluster.clock import Clock
 from cluster.ids import ServiceId
 from deployments.api.http.confidential_fields import check_query
 from deployments.api.http.query_log import QueryLog
-from deployments.api.http.query_treatment import TreatedQueries
-from deployments.api.http.result_notices import notices_of
-from deployments.api.resources.suggested_queries import BankSuggestions
+from deployments.api.http.query_treatment import QueryTreatment
+from deployments.api.http.result_notices import render_notices
+from deployments.api.resources.suggested_queries import QuestionBankSuggestions
 from deployments.api.wire.autocomplete import Autocomplete, to_completion_query
-from deployments.api.wire.faults import unprocessable
+from deployments.api.wire.faults import unprocessable_from
 from deployments.edge.envelope import Reply, dumps, result
-from deployments.edge.request import Arrival
+from deployments.edge.request import ApiRequest
 
 LEAST_USERS = 5
 "Different people whose query a publishable key may learn at the least: fewer could be one of them."
 
 
-class Completions:
+class CompletionsResource:
     """Endpoint 18."""
 
     def __init__(
         self,
-        queries: TreatedQueries,
+        queries: QueryTreatment,
         clock: Clock,
         new_service_id: Callable[[], ServiceId],
         query_log: QueryLog,
-        suggestions: BankSuggestions,
+        suggestions: QuestionBankSuggestions,
     ) -> None:
         self._queries = queries
         self._suggestions = suggestions
@@ -44,12 +44,12 @@ class Completions:
         self._new_service_id = new_service_id
         self._query_log = query_log
 
-    def read(self, request: Arrival) -> ReaderQuery:
+    def read(self, request: ApiRequest) -> UserQuery:
         """Read the body."""
         try:
             body = Autocomplete.model_validate(request.payload)
         except ValidationError as error:
-            raise unprocessable(error) from error
+            raise unprocessable_from(error) from error
         token = request.token
         query = to_completion_query(
             body,
@@ -64,19 +64,19 @@ class Completions:
             query = replace(query, min_users=max(query.min_users, LEAST_USERS))
         return query
 
-    async def answer(self, request: Arrival) -> Reply:
+    async def answer(self, request: ApiRequest) -> Reply:
         """Complete."""
         answered = await self._queries.answer(request)
-        query: ReaderQuery = request.parsed
+        query: UserQuery = request.parsed
         completions = await self._suggestions.fill(query, answered.completions)
-        self._query_log.note(
+        self._query_log.record(
             request, "autocomplete", query.typed,
             total=sum(map(len, completions.values())), language=query.language,
             served_by=answered.served_by, engine_id=query.engine_id,
         )  # fmt: skip
         return result(
             "completions",
-            dumps(completions) + notices_of(answered),
+            dumps(completions) + render_notices(answered),
             took_ms=request.took_ms(),
             service_id=self._new_service_id(),
             alias=request.credential.app.settings.service_id_response_alias,

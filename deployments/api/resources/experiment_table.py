@@ -7,54 +7,58 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.experiments.messages import Step
-from deployments.api.http.endpoint import About, Answer, Endpoint, Schema
-from deployments.api.resources.experiment_admin import ExperimentAdmin
-from deployments.api.resources.experiments import NAMED, ExperimentEvents
+from actors.experiments.messages import LifecycleStep
+from deployments.api.http.endpoint import Answer, Endpoint, EndpointTexts, Schema
+from deployments.api.resources.experiment_admin import ExperimentsResource
+from deployments.api.resources.experiments import NAMED, ExperimentEventsResource
 from deployments.api.wire import experiments as shape
-from deployments.api.wire.records import Told, enveloped
-from deployments.edge.admission import Rules
+from deployments.api.wire.records import MessageReply, build_envelope
+from deployments.edge.admission import AdmissionRules
 
 BASE = "/v1/experiments"
 _ONE = f"{BASE}/{{{NAMED}}}"
 _TAG = "Experiments"
-_EVENT = Rules(publishable_by="publishable_experiments", writes=True, body="raw", browser_bytes=16 << 10)
-_READ = Rules()
-_STEP = Rules(bucket="write", writes=True)
-_CHANGE = Rules(bucket="write", writes=True, body="json")
+_EVENT = AdmissionRules(
+    publishable_by="publishable_experiments", writes=True, body="raw", browser_bytes=16 << 10
+)
+_READ = AdmissionRules()
+_STEP = AdmissionRules(bucket="write", writes=True)
+_CHANGE = AdmissionRules(bucket="write", writes=True, body="json")
 
 
-def experiment_endpoints(events: ExperimentEvents, admin: ExperimentAdmin) -> tuple[Endpoint, ...]:
+def build_experiment_endpoints(
+    events: ExperimentEventsResource, admin: ExperimentsResource
+) -> tuple[Endpoint, ...]:
     """Make the rows."""
     return (
         Endpoint(
             "experiments.event", "POST", f"{_ONE}/events", _EVENT, "experiments", events.answer,
             schema=events.read, hot=True,
-            about=About(
-                "Assign a user to a variant", _TAG, shape.ExperimentBody, {200: shape.EventReply, 404: Told}
+            about=EndpointTexts(
+                "Assign a user to a variant", _TAG, shape.ExperimentBody, {200: shape.EventReply, 404: MessageReply}
             ),
         ),
         *_administration(admin),
     )  # fmt: skip
 
 
-def _administration(desk: ExperimentAdmin) -> tuple[Endpoint, ...]:
-    one, many = enveloped(shape.ShownExperiment), enveloped(shape.ShownExperiments)
+def _administration(desk: ExperimentsResource) -> tuple[Endpoint, ...]:
+    one, many = build_envelope(shape.ShownExperiment), build_envelope(shape.ShownExperiments)
 
     def row(
-        name: str, method: str, path: str, rules: Rules, answer: Answer, about: str, *,
+        name: str, method: str, path: str, rules: AdmissionRules, answer: Answer, about: str, *,
         reply: Any = one, body: Any = None, schema: Schema | None = None,
     ) -> Endpoint:  # fmt: skip
-        replies = {200: reply, **({404: Told} if path.startswith(_ONE) else {})}
+        replies = {200: reply, **({404: MessageReply} if path.startswith(_ONE) else {})}
         if rules.writes:
-            replies[400] = Told
+            replies[400] = MessageReply
         return Endpoint(
             f"experiments.{name}", method, path, rules, "detail", answer,
-            schema=schema, about=About(about, _TAG, body, replies),
+            schema=schema, about=EndpointTexts(about, _TAG, body, replies),
         )  # fmt: skip
 
-    def step(name: Step, about: str) -> Endpoint:
-        return row(name, "POST", f"{_ONE}/{name}", _STEP, desk.stepper(name), about)
+    def step(name: LifecycleStep, about: str) -> Endpoint:
+        return row(name, "POST", f"{_ONE}/{name}", _STEP, desk.build_step(name), about)
 
     return (
         row("list", "GET", BASE, _READ, desk.list, "List experiments", reply=many),
@@ -65,18 +69,18 @@ def _administration(desk: ExperimentAdmin) -> tuple[Endpoint, ...]:
         row("show", "GET", _ONE, _READ, desk.show, "Read an experiment"),
         row(
             "edit", "PUT", _ONE, _CHANGE, desk.edit, "Change an experiment",
-            body=shape.ExperimentEdit, schema=desk.reader(shape.ExperimentEdit),
+            body=shape.ExperimentEdit, schema=desk.body_parser(shape.ExperimentEdit),
         ),
         step("start", "Start an experiment"),
         row(
             "schedule", "POST", f"{_ONE}/schedule", _CHANGE, desk.schedule, "Schedule an experiment",
-            body=shape.Schedule, schema=desk.reader(shape.Schedule),
+            body=shape.ScheduleBody, schema=desk.body_parser(shape.ScheduleBody),
         ),
         step("pause", "Pause an experiment"),
         step("complete", "End an experiment for good"),
         step("archive", "Archive an experiment"),
         row(
             "report", "GET", f"{_ONE}/report", _READ, desk.report, "Read the report of an experiment",
-            reply=enveloped(shape.ShownReport),
+            reply=build_envelope(shape.ShownReport),
         ),
     )  # fmt: skip

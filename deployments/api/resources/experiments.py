@@ -17,36 +17,36 @@ from actors.experiments.messages import ExperimentEvent
 from cluster.clock import Clock
 from cluster.errors import Malformed
 from cluster.records.validation.json_limits import load_json
-from deployments.api.http.browser_writes import stranger_of
+from deployments.api.http.browser_writes import limit_new_users
 from deployments.api.resources.interactions import default_anonymous_id
 from deployments.api.wire.experiments import ExperimentBody
-from deployments.api.wire.faults import unprocessable
-from deployments.edge.envelope import Reply, bare
-from deployments.edge.proof import Claimed, prove_reader
-from deployments.edge.request import Arrival
+from deployments.api.wire.faults import unprocessable_from
+from deployments.edge.envelope import Reply, plain_reply
+from deployments.edge.proof import ClaimedIdentity, verify_identity
+from deployments.edge.request import ApiRequest
 
 NAMED = "experiment_id_or_slug"
-_MOST_TOLD = 1 << 20
+_MOST_FAULTS = 1 << 20
 "Bodies beyond this size are refused without saying where they went wrong."
 
 
-class ExperimentEvents:
+class ExperimentEventsResource:
     """Endpoint 26."""
 
     def __init__(self, client: ExperimentClient, clock: Clock) -> None:
         self._client = client
         self._clock = clock
 
-    def read(self, request: Arrival) -> ExperimentEvent:
+    def read(self, request: ApiRequest) -> ExperimentEvent:
         """Read the body; who names nobody is a visitor made from key, address, agent and day."""
-        given = parsed(request.body)
+        given = parse_event(request.body)
         try:
             body = ExperimentBody.model_validate(given)
         except ValidationError as error:
-            raise unprocessable(error) from error
+            raise unprocessable_from(error) from error
         credential = request.credential
         if not credential.is_secret and credential.app.settings.prove_writers:
-            prove_reader(request, Claimed.of(given))
+            verify_identity(request, ClaimedIdentity.from_body(given))
         user_id, anonymous_id = body.user_id or "", body.anonymous_id or ""
         if not user_id and not anonymous_id:
             anonymous_id = default_anonymous_id(request, self._clock.now_ms())
@@ -57,11 +57,11 @@ class ExperimentEvents:
             anonymous_id,
             body.variant_name or None,
             body.timestamp,
-            device_of(request.user_agent),
-            stranger_of(request, user_id if credential.app.settings.prove_writers else ""),
+            classify_device(request.user_agent),
+            limit_new_users(request, user_id if credential.app.settings.prove_writers else ""),
         )
 
-    async def answer(self, request: Arrival) -> Reply:
+    async def answer(self, request: ApiRequest) -> Reply:
         """Record the event and say which variant it is."""
         assigned = await self._client.record(request.parsed)
         variant = assigned.variant
@@ -72,10 +72,12 @@ class ExperimentEvents:
             "status": variant.status,
             "configuration": variant.configuration,
         }
-        return bare({"took": request.took_ms(), "in_experiment": assigned.in_experiment, "variant": shown})
+        return plain_reply(
+            {"took": request.took_ms(), "in_experiment": assigned.in_experiment, "variant": shown}
+        )
 
 
-def parsed(body: bytes) -> Any:
+def parse_event(body: bytes) -> Any:
     """Parse a body.
 
     Errors:
@@ -84,11 +86,11 @@ def parsed(body: bytes) -> Any:
     try:
         return load_json(body, refuse_duplicates=False)
     except Malformed as error:
-        place = _place(body)
+        place = _invalid_json_position(body)
         raise error if place is None else Malformed(error.message, detail=[place]) from None
 
 
-def device_of(user_agent: str) -> str:
+def classify_device(user_agent: str) -> str:
     """Sort a user agent into one of a few kinds, good enough to see that one of them breaks a split."""
     if "iPad" in user_agent or "Tablet" in user_agent:
         return "tablet"
@@ -99,9 +101,9 @@ def device_of(user_agent: str) -> str:
     return "server" if user_agent else ""
 
 
-def _place(body: bytes) -> dict[str, Any] | None:
+def _invalid_json_position(body: bytes) -> dict[str, Any] | None:
     """Say where a body stops being JSON; None when that is not its fault."""
-    if len(body) > _MOST_TOLD:
+    if len(body) > _MOST_FAULTS:
         return None
     try:
         json.loads(body)

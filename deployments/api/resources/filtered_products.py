@@ -6,31 +6,31 @@ them. So the engine, which knows every product's fields, says among which produc
 
 from __future__ import annotations
 
-from actors.recommender.messages import ReaderQuery
+from actors.recommender.messages import UserQuery
 from actors.retrieval.messages import SearchQuery
 from actors.serving.client import RecommenderClient
 from cluster.errors import HouseError
 from cluster.ids import DEFAULT_ENGINE
 from cluster.query.language.parser import parse
 
-FEW = 1_000
+MOST_LISTED = 1_000
 
 
-async def few_that_pass(
+async def list_few_matching(
     recommender: RecommenderClient, app_id: str, fq: str | None, kind: str | None
 ) -> tuple[str, ...] | None:
     """Name the products a filter lets through; None when they are many, or when no engine can say."""
     if fq is None or not fq.strip():
         return None
     asked = SearchQuery(campaigns=False, personalization=0)
-    query = ReaderQuery(
-        kind="search", app_id=app_id, engine_id=DEFAULT_ENGINE, rows=FEW, type=kind, dedupe=False,
+    query = UserQuery(
+        kind="search", app_id=app_id, engine_id=DEFAULT_ENGINE, rows=MOST_LISTED, type=kind, dedupe=False,
         filter=parse(fq), search=asked,
     )  # fmt: skip
     try:
         found = await recommender.answer(query)
     except HouseError:
         return None
-    if found.search is None or found.search.total > FEW:
+    if found.search is None or found.search.total > MOST_LISTED:
         return None
     return tuple(str(one["product_id"]) for one in found.products)

@@ -11,13 +11,13 @@ from __future__ import annotations
 from pydantic import ValidationError
 
 from cluster.errors import NotFound
-from deployments.api.http.endpoint import About, Endpoint
-from deployments.api.wire.faults import unprocessable
-from deployments.api.wire.generation import Generated, Generation
-from deployments.api.wire.records import Told, enveloped
-from deployments.edge.admission import Rules
+from deployments.api.http.endpoint import Endpoint, EndpointTexts
+from deployments.api.wire.faults import unprocessable_from
+from deployments.api.wire.generation import Generation, GenerationReply
+from deployments.api.wire.records import MessageReply, build_envelope
+from deployments.edge.admission import AdmissionRules
 from deployments.edge.envelope import Reply
-from deployments.edge.request import Arrival
+from deployments.edge.request import ApiRequest
 
 NO_PROVIDER = (
     "no text generator is installed, so there is no template, task or instruction to run; "
@@ -25,23 +25,23 @@ NO_PROVIDER = (
 )
 
 
-def generation_endpoint() -> Endpoint:
+def build_generation_endpoint() -> Endpoint:
     """Make the row."""
     return Endpoint(
-        "genai.generate", "POST", "/v1/genai/generate", Rules(body="json"), "detail", _answer, schema=_read,
-        about=About(
+        "genai.generate", "POST", "/v1/genai/generate", AdmissionRules(body="json"), "detail", _answer, schema=_read,
+        about=EndpointTexts(
             "Generate text (no generator is installed)",
-            "Generation", Generation, {200: enveloped(Generated), 404: Told},
+            "Generation", Generation, {200: build_envelope(GenerationReply), 404: MessageReply},
         ),
     )  # fmt: skip
 
 
-def _read(request: Arrival) -> Generation:
+def _read(request: ApiRequest) -> Generation:
     try:
         return Generation.model_validate(request.payload)
     except ValidationError as error:
-        raise unprocessable(error) from error
+        raise unprocessable_from(error) from error
 
 
-async def _answer(request: Arrival) -> Reply:
+async def _answer(request: ApiRequest) -> Reply:
     raise NotFound(NO_PROVIDER)

@@ -18,10 +18,10 @@ from cluster.records.validation.accepted import AcceptedInteractions
 from cluster.records.validation.deletes import parse_interaction_delete
 from cluster.records.validation.upload import parse_upload
 from cluster.store.ports.stores import BrowserWriter, InteractionStore, RecordStore
-from deployments.api.http.browser_writes import WriterCheck
-from deployments.api.resources.records import checked_only, is_dry_run
-from deployments.edge.envelope import Reply, bare, told
-from deployments.edge.request import Arrival
+from deployments.api.http.browser_writes import WritePermission
+from deployments.api.resources.records import is_dry_run, mark_dry_run
+from deployments.edge.envelope import Reply, message_reply, plain_reply
+from deployments.edge.request import ApiRequest
 
 MOST_WARNINGS = 20
 MOST_LOOKED_UP = 500
@@ -33,7 +33,7 @@ UNNAMED = (
 )
 
 
-class Interactions:
+class InteractionsResource:
     """Endpoints 1 and 2, and the alias of 2."""
 
     def __init__(self, store: InteractionStore, records: RecordStore, clock: Clock) -> None:
@@ -41,10 +41,10 @@ class Interactions:
         self._records = records
         self._clock = clock
 
-    def read_upload(self, request: Arrival) -> tuple[AcceptedInteractions, BrowserWriter | None, int]:
+    def read_upload(self, request: ApiRequest) -> tuple[AcceptedInteractions, BrowserWriter | None, int]:
         """Validate interactions; those without any id get a default visitor's id."""
         now_ms = self._clock.now_ms()
-        check = WriterCheck(request)
+        check = WritePermission(request)
         accepted = parse_upload(
             "interaction",
             request.body,
@@ -56,7 +56,7 @@ class Interactions:
         )
         return accepted, check.writer(now_ms), check.checkouts
 
-    async def upload(self, request: Arrival) -> Reply:
+    async def upload(self, request: ApiRequest) -> Reply:
         """Append the interactions; they count in the next recommendation.
 
         Errors:
@@ -70,13 +70,13 @@ class Interactions:
         warnings = [_warning(at, "timestamp", AHEAD) for at in accepted.ahead[:MOST_WARNINGS]]
         if is_dry_run(request):
             warnings += await self._missing(request, accepted)
-            return checked_only(_taken(request, accepted, warnings))
+            return mark_dry_run(_upload_reply(request, accepted, warnings))
         if accepted.count:
             links = [(user_id, visitor_id, b"") for user_id, visitor_id in accepted.links]
             await self._store.append(request.app_id, accepted.payload, [*accepted.recents, *links], writer)
-        return _taken(request, accepted, warnings)
+        return _upload_reply(request, accepted, warnings)
 
-    async def _missing(self, request: Arrival, accepted: AcceptedInteractions) -> list[dict[str, Any]]:
+    async def _missing(self, request: ApiRequest, accepted: AcceptedInteractions) -> list[dict[str, Any]]:
         """Warn of interactions with products that are not there; a dry run only, because it asks the store."""
         named: dict[str, int] = {}
         for at, interaction in enumerate(orjson.loads(accepted.payload)):
@@ -87,32 +87,34 @@ class Interactions:
         lost = [product_id for product_id, record in zip(product_ids, found, strict=True) if record is None]
         return [_warning(named[one], "product_ids", f"no product has the id {one[:_SHOWN]}") for one in lost]
 
-    def read_erase(self, request: Arrival) -> list[str]:
+    def read_erase(self, request: ApiRequest) -> list[str]:
         """Validate whose interactions to erase; the alias wraps the ids in `data`."""
         return parse_interaction_delete(request.body)
 
-    async def erase(self, request: Arrival) -> Reply:
+    async def erase(self, request: ApiRequest) -> Reply:
         """Erase all interactions of these users and of visitors linked to them, at once."""
         user_ids: list[str] = request.parsed
         if user_ids:
             await self._store.erase(request.app_id, user_ids)
-        return told(messages.SUCCESS)
+        return message_reply(messages.SUCCESS)
 
 
 def _warning(index: int, field: str, message: str) -> dict[str, Any]:
     return {"index": index, "field": field, "message": message}
 
 
-def _taken(request: Arrival, accepted: AcceptedInteractions, warnings: list[dict[str, Any]]) -> Reply:
+def _upload_reply(
+    request: ApiRequest, accepted: AcceptedInteractions, warnings: list[dict[str, Any]]
+) -> Reply:
     """Answer an upload; the interface fixes the body of one that is in order."""
     found = {"message": messages.SUCCESS, "warnings": warnings[:MOST_WARNINGS]} if warnings else None
-    reply = told(messages.SUCCESS) if found is None else bare(found)
+    reply = message_reply(messages.SUCCESS) if found is None else plain_reply(found)
     if accepted.unnamed and request.credential.is_secret:
         return replace(reply, headers=((b"x-kiosk-warning", UNNAMED % accepted.unnamed),))
     return reply
 
 
-def default_anonymous_id(request: Arrival, now_ms: int) -> str:
+def default_anonymous_id(request: ApiRequest, now_ms: int) -> str:
     """Name a visitor who named nobody: `SHA1("<api key>:<ip>:<user agent>:<date>")`.
 
     With `keyed_visitor_ids` it is HMAC-SHA1 of the same text under the secret key, because a neighbour behind the

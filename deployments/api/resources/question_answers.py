@@ -9,48 +9,48 @@ from collections.abc import Callable
 
 from pydantic import ValidationError
 
-from actors.recommender.messages import AnswersFound, ReaderQuery
-from actors.retrieval.messages import Spelling
+from actors.recommender.messages import AnswerResult, UserQuery
+from actors.retrieval.messages import SpellingResult
 from cluster.ids import ServiceId
 from deployments.api.http.confidential_fields import check_query
 from deployments.api.http.query_log import QueryLog
-from deployments.api.http.query_treatment import TreatedQueries
-from deployments.api.http.result_notices import notices_of
-from deployments.api.wire.faults import unprocessable
+from deployments.api.http.query_treatment import QueryTreatment
+from deployments.api.http.result_notices import render_notices
+from deployments.api.wire.faults import unprocessable_from
 from deployments.api.wire.qa import QuestionAnswering, to_answer_query
 from deployments.edge.envelope import Reply, dumps, result
-from deployments.edge.request import Arrival
+from deployments.edge.request import ApiRequest
 
-_NOTHING = AnswersFound(0, [], Spelling(False, False, "", "", "", ""))
+_NOTHING = AnswerResult(0, [], SpellingResult(False, False, "", "", "", ""))
 
 
-class QuestionAnswers:
+class QuestionAnswersResource:
     """Endpoint 48."""
 
     def __init__(
-        self, queries: TreatedQueries, new_service_id: Callable[[], ServiceId], query_log: QueryLog
+        self, queries: QueryTreatment, new_service_id: Callable[[], ServiceId], query_log: QueryLog
     ) -> None:
         self._queries = queries
         self._new_service_id = new_service_id
         self._query_log = query_log
 
-    def read(self, request: Arrival) -> ReaderQuery:
+    def read(self, request: ApiRequest) -> UserQuery:
         """Read the body."""
         try:
             body = QuestionAnswering.model_validate(request.payload)
         except ValidationError as error:
-            raise unprocessable(error) from error
+            raise unprocessable_from(error) from error
         token = request.token
         user_id = token.user_id if token is not None and token.user_id else body.user_id or ""
         return check_query(request, to_answer_query(body, app_id=request.app_id, user_id=user_id))
 
-    async def answer(self, request: Arrival) -> Reply:
+    async def answer(self, request: ApiRequest) -> Reply:
         """Answer a question."""
-        query: ReaderQuery = request.parsed
+        query: UserQuery = request.parsed
         answered = await self._queries.answer(request)
         found = answered.answers or _NOTHING
         original = query.question.original if query.question is not None else ""
-        self._query_log.note(
+        self._query_log.record(
             request, "ask", original,
             total=found.total, language=query.language, served_by="question_answering", engine_id=query.engine_id,
         )  # fmt: skip
@@ -68,7 +68,7 @@ class QuestionAnswers:
         }
         return result(
             "answers",
-            dumps(found.answers) + b"," + dumps(more)[1:-1] + notices_of(answered),
+            dumps(found.answers) + b"," + dumps(more)[1:-1] + render_notices(answered),
             took_ms=request.took_ms(),
             service_id=self._new_service_id(),
             alias=request.credential.app.settings.service_id_response_alias,

@@ -9,49 +9,49 @@ from collections.abc import Callable
 
 from pydantic import ValidationError
 
-from actors.search.client import BankClient
+from actors.search.client import QuestionBankClient
 from cluster.ids import ServiceId
 from cluster.store.ports.stores import QuestionBankStore
-from deployments.api.wire.faults import unprocessable
-from deployments.api.wire.qa import MOST_ASKED, QuestionAutocomplete, QuestionBank
+from deployments.api.wire.faults import unprocessable_from
+from deployments.api.wire.qa import MOST_COMPLETIONS, QuestionAutocomplete, QuestionBank
 from deployments.edge.envelope import Reply, dumps, result, success
-from deployments.edge.request import Arrival
+from deployments.edge.request import ApiRequest
 
 
-class QuestionBanks:
+class QuestionBankResource:
     """Endpoints 49 and 50."""
 
     def __init__(
-        self, store: QuestionBankStore, banks: BankClient, new_service_id: Callable[[], ServiceId]
+        self, store: QuestionBankStore, banks: QuestionBankClient, new_service_id: Callable[[], ServiceId]
     ) -> None:
         self._store = store
         self._banks = banks
         self._new_service_id = new_service_id
 
-    def read_bank(self, request: Arrival) -> QuestionBank:
+    def read_bank(self, request: ApiRequest) -> QuestionBank:
         """Read the body of an upload."""
         try:
             return QuestionBank.model_validate(request.payload)
         except ValidationError as error:
-            raise unprocessable(error) from error
+            raise unprocessable_from(error) from error
 
-    async def replace(self, request: Arrival) -> Reply:
+    async def replace(self, request: ApiRequest) -> Reply:
         """Replace the bank."""
         bank: QuestionBank = request.parsed
         await self._store.replace(request.app_id, [entry.record() for entry in bank.data])
         return success({"took": request.took_ms(), "service_id": self._new_service_id()})
 
-    def read_typed(self, request: Arrival) -> QuestionAutocomplete:
+    def read_typed(self, request: ApiRequest) -> QuestionAutocomplete:
         """Read the body of a completion."""
         try:
             return QuestionAutocomplete.model_validate(request.payload)
         except ValidationError as error:
-            raise unprocessable(error) from error
+            raise unprocessable_from(error) from error
 
-    async def complete(self, request: Arrival) -> Reply:
+    async def complete(self, request: ApiRequest) -> Reply:
         """Complete a question."""
         asked: QuestionAutocomplete = request.parsed
-        found = await self._banks.complete(request.app_id, asked.q[:MOST_ASKED], asked.rows)
+        found = await self._banks.complete(request.app_id, asked.q[:MOST_COMPLETIONS], asked.rows)
         return result(
             "completions",
             dumps([{"question": one.question, "weight": one.weight} for one in found]),

@@ -24,17 +24,17 @@ from cluster.ids import new_question_id
 from cluster.records.links import has_link
 from cluster.records.logged_query import UNKNOWN
 from cluster.records.question import ANSWER_WITHIN_MS, CLAIMS_MARK, Format, Question
-from cluster.store.ports.stores import QuestionStore, Recorded
-from deployments.api.http.identity import Asker, asker_of
+from cluster.store.ports.stores import QuestionStore, StoredQuestion
+from deployments.api.http.identity import RequestIdentity, identity_from_request
 from deployments.api.http.query_log import QueryLog
 from deployments.api.resources.browser_questions import check_browser_format, check_browser_question
-from deployments.api.resources.filtered_products import few_that_pass
-from deployments.api.wire.ask import AskAnswers, AskQuestion, question_id_of
-from deployments.api.wire.faults import refuse, unprocessable
-from deployments.api.wire.shared import tree_of
+from deployments.api.resources.filtered_products import list_few_matching
+from deployments.api.wire.ask import AskAnswers, AskQuestion, parse_question_id
+from deployments.api.wire.faults import refuse, unprocessable_from
+from deployments.api.wire.shared import parse_filter
 from deployments.edge.admission import bearer_user
-from deployments.edge.envelope import Reply, dumps, success, success_json, tagged
-from deployments.edge.request import Arrival
+from deployments.edge.envelope import Reply, dumps, success, success_json, with_etag
+from deployments.edge.request import ApiRequest
 
 NAMED = "question_id"
 _AGAIN_S = 3600
@@ -47,7 +47,7 @@ _HISTORY_PAUSES_S = (0.2, 1.0, 5.0)
 
 
 @dataclass(frozen=True, slots=True)
-class AskMeans:
+class AskServices:
     """What asking works with."""
 
     client: QuestionClient
@@ -58,31 +58,31 @@ class AskMeans:
     new_question_id: Callable[[], str] = new_question_id
 
 
-class Questions:
+class QuestionsResource:
     """Endpoints 27 to 29."""
 
-    def __init__(self, means: AskMeans, recommender: RecommenderClient, query_log: QueryLog) -> None:
+    def __init__(self, means: AskServices, recommender: RecommenderClient, query_log: QueryLog) -> None:
         self._query_log = query_log
         self._means = means
         self._recommender = recommender
-        self._put = noted_in(means.history)
+        self._put = record_in_history(means.history)
         self._noting: set[asyncio.Task[None]] = set()
         self._log = structlog.get_logger()
 
-    def read(self, request: Arrival) -> tuple[AskQuestion, Asker]:
+    def read(self, request: ApiRequest) -> tuple[AskQuestion, RequestIdentity]:
         """Read a question."""
-        body = read_body(AskQuestion, request.payload)
+        body = validate_body(AskQuestion, request.payload)
         check_browser_question(request, body)
-        tree_of(body.fq, "fq")
-        tree_of(body.boost_fq, "boost_fq")
-        return body, asker_of(request, body, self._means.clock.now_ms())
+        parse_filter(body.fq, "fq")
+        parse_filter(body.boost_fq, "boost_fq")
+        return body, identity_from_request(request, body, self._means.clock.now_ms())
 
-    async def ask(self, request: Arrival) -> Reply:
+    async def ask(self, request: ApiRequest) -> Reply:
         """Accept a question."""
         body, asker = request.parsed
-        question = self.made(request, body, body.question, asker)
+        question = self.build_question(request, body, body.question, asker)
         question_id = await self.accept(request, question, asker, body.parent_question_id)
-        self._query_log.note(
+        self._query_log.record(
             request,
             "ask",
             question.text,
@@ -92,7 +92,9 @@ class Questions:
         )
         return success({"question_id": question_id})
 
-    def made(self, request: Arrival, body: Any, text: str, asker: Asker, **more: Any) -> Question:
+    def build_question(
+        self, request: ApiRequest, body: Any, text: str, asker: RequestIdentity, **more: Any
+    ) -> Question:
         """Make a question out of a body."""
         now_ms = self._means.clock.now_ms()
         default = Format(related_resource_fl=tuple(getattr(body, "related_resource_fl", None) or ("title",)))
@@ -118,7 +120,9 @@ class Questions:
             **more,
         )
 
-    async def accept(self, request: Arrival, question: Question, asker: Asker, parent_id: str | None) -> str:
+    async def accept(
+        self, request: ApiRequest, question: Question, asker: RequestIdentity, parent_id: str | None
+    ) -> str:
         """Write a question down, unless its reader may not ask any more; its answer begins behind the reply.
 
         Errors:
@@ -128,7 +132,9 @@ class Questions:
         """
         means = self._means
         if parent_id is not None:
-            question = self._after(question, await means.store.read(request.app_id, parent_id), parent_id)
+            question = self._check_parent(
+                question, await means.store.read(request.app_id, parent_id), parent_id
+            )
         reason = request.gate.why_no_writes()
         if reason:
             raise Unavailable(reason, retry_after_s=10, told=True)
@@ -136,18 +142,22 @@ class Questions:
         await self._admit(request, asker, day)
         quotas = request.credential.app.settings.questions_per_day.items()
         quota = next((bound for kind, bound in quotas if kind == asker.user_type), None)
-        if quota is not None and await self._is_over(request.app_id, asker, day, quota):
+        if quota is not None and await self._is_over_quota(request.app_id, asker, day, quota):
             await means.client.refuse(question, QUOTA_SPENT)
             return question.question_id
-        only = await few_that_pass(self._recommender, question.app_id, question.fq, question.type)
-        await means.client.take(question.model_copy(update={"only": only}))
+        only = await list_few_matching(self._recommender, question.app_id, question.fq, question.type)
+        await means.client.submit(question.model_copy(update={"only": only}))
         if not has_link(question.text):
-            self._later(means.store.note_asked(request.app_id, question.text, asker.voter_id, day))
+            self._run_in_background(
+                means.store.record_question(request.app_id, question.text, asker.counting_id, day)
+            )
         if question.logged:
-            await asyncio.wait({self._later(self._note(question))}, timeout=_HISTORY_WAIT_S)
+            await asyncio.wait(
+                {self._run_in_background(self._record_in_history(question))}, timeout=_HISTORY_WAIT_S
+            )
         return question.question_id
 
-    async def _admit(self, request: Arrival, asker: Asker, day: int) -> None:
+    async def _admit(self, request: ApiRequest, asker: RequestIdentity, day: int) -> None:
         """Refuse a stranger whose address, or whose kind, asked too much today; nothing is written then.
 
         Errors:
@@ -161,51 +171,51 @@ class Questions:
         if not await counted:
             raise TooMany(QUOTA_SPENT, retry_after_s=_AGAIN_S)
 
-    async def _is_over(self, app_id: str, asker: Asker, day: int, quota: int) -> bool:
+    async def _is_over_quota(self, app_id: str, asker: RequestIdentity, day: int, quota: int) -> bool:
         """Count a question against its asker, and a stranger's against their address too: ids cost nothing."""
         counts = [
-            await self._means.store.count(app_id, one, day) for one in {asker.reader_id, asker.voter_id}
+            await self._means.store.count(app_id, one, day) for one in {asker.reader_id, asker.counting_id}
         ]
         return max(counts) > quota
 
-    def read_id(self, request: Arrival) -> str:
+    def read_id(self, request: ApiRequest) -> str:
         """Read the id in the path."""
         try:
-            return question_id_of(request.ids[NAMED])
+            return parse_question_id(request.ids[NAMED])
         except PydanticCustomError as error:
             refuse(error.message(), NAMED, kind=error.type, within="path")
 
-    async def answer(self, request: Arrival) -> Reply:
+    async def answer(self, request: ApiRequest) -> Reply:
         """Give an answer as far as it is: bytes out of the store."""
         shown = await self._means.store.shown(request.app_id, request.parsed)
         if shown is None:
             raise NotFound(messages.NOT_FOUND)
         if shown.endswith(CLAIMS_MARK):
             shown = await self._with_claims(request, shown.removesuffix(CLAIMS_MARK) + b"}")
-        return tagged(success_json(shown))
+        return with_etag(success_json(shown))
 
-    def read_many(self, request: Arrival) -> AskAnswers:
+    def read_many(self, request: ApiRequest) -> AskAnswers:
         """Read a list of ids."""
-        body: AskAnswers = read_body(AskAnswers, request.payload)
+        body: AskAnswers = validate_body(AskAnswers, request.payload)
         check_browser_format(request, body)
         return body
 
-    async def answers(self, request: Arrival) -> Reply:
+    async def answers(self, request: ApiRequest) -> Reply:
         """Give several answers, in the format asked for."""
         body: AskAnswers = request.parsed
         store, ids = self._means.store, body.question_ids
-        if not body.formats:
+        if not body.has_format:
             shown = await store.shown_many(request.app_id, ids)
-            plain = (b"null" if one is None else _without_mark(one) for one in shown)
+            plain = (b"null" if one is None else _strip_mark(one) for one in shown)
             return success_json(b"[" + b",".join(plain) + b"]")
         found = await asyncio.gather(*(store.read(request.app_id, one) for one in ids))
-        return success_json(dumps([await self._formatted(one, body) for one in found]))
+        return success_json(dumps([await self._format_answer(one, body) for one in found]))
 
     async def close(self) -> None:
         """Wait for what is still being noted."""
         await asyncio.gather(*self._noting, return_exceptions=True)
 
-    async def _with_claims(self, request: Arrival, shown: bytes) -> bytes:
+    async def _with_claims(self, request: ApiRequest, shown: bytes) -> bytes:
         """Add what the asker's token said, for the asker and for their own server; nobody else is shown it."""
         try:
             user_id = bearer_user(request)
@@ -220,18 +230,20 @@ class Questions:
         record["metadata"].update(recorded.question.claims)
         return dumps(record)
 
-    def _after(self, question: Question, parent: Recorded | None, parent_id: str) -> Question:
+    def _check_parent(self, question: Question, parent: StoredQuestion | None, parent_id: str) -> Question:
         if parent is None or (parent.question.user_id and parent.question.user_id != question.user_id):
             raise NotFound(messages.NOT_FOUND)
         before = (*parent.question.before, parent.question.text)[-5:]
         return question.model_copy(update={"parent_id": parent_id, "before": before})
 
-    async def _formatted(self, recorded: Recorded | None, body: AskAnswers) -> dict[str, Any] | None:
+    async def _format_answer(
+        self, recorded: StoredQuestion | None, body: AskAnswers
+    ) -> dict[str, Any] | None:
         if recorded is None:
             return None
-        return await self._means.client.formatted(recorded, body.format(recorded.question.format))
+        return await self._means.client.render_answer(recorded, body.format(recorded.question.format))
 
-    async def _note(self, question: Question) -> None:
+    async def _record_in_history(self, question: Question) -> None:
         """Put a question into its reader's history; what fails for good is logged, the question stands."""
         for pause_s in (*_HISTORY_PAUSES_S, 0.0):
             try:
@@ -241,25 +253,25 @@ class Questions:
             await asyncio.sleep(pause_s)
         self._log.warning("history_missed", question_id=question.question_id, reason=reason)
 
-    def _later(self, work: Any) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(_quietly(work))
+    def _run_in_background(self, work: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(_ignore_store_errors(work))
         self._noting.add(task)
         task.add_done_callback(self._noting.discard)
         return task
 
 
-def noted_in(history: LocalHistoryClient) -> Callable[[Question], Awaitable[None]]:
+def record_in_history(history: LocalHistoryClient) -> Callable[[Question], Awaitable[None]]:
     """Make what puts a question into its reader's history; putting it there again changes nothing."""
 
     async def note(question: Question) -> None:
-        await history.asked(
+        await history.add_question(
             question.app_id, question.user_id, question.question_id, question.text, question.parent_id
         )
 
     return note
 
 
-def read_body(model: Any, payload: Any) -> Any:
+def validate_body(model: Any, payload: Any) -> Any:
     """Read a body.
 
     Errors:
@@ -268,14 +280,14 @@ def read_body(model: Any, payload: Any) -> Any:
     try:
         return model.model_validate(payload)
     except ValidationError as error:
-        raise unprocessable(error) from error
+        raise unprocessable_from(error) from error
 
 
-def _without_mark(shown: bytes) -> bytes:
+def _strip_mark(shown: bytes) -> bytes:
     return shown.removesuffix(CLAIMS_MARK) + b"}" if shown.endswith(CLAIMS_MARK) else shown
 
 
-async def _quietly(work: Any) -> None:
+async def _ignore_store_errors(work: Any) -> None:
     """Do what no caller waits for; the store's absence is told elsewhere."""
     try:
         await work

@@ -11,15 +11,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from actors.recommender.messages import Kind, ReaderQuery, RecommendationResult
+from actors.recommender.messages import QueryKind, RecommendationResult, UserQuery
 from cluster.clock import Clock
 from cluster.errors import Forbidden
 from cluster.ids import ServiceId
 from deployments.api.http.confidential_fields import check_query
 from deployments.api.http.endpoint import Answer, Schema
-from deployments.api.http.query_treatment import TreatedQueries
-from deployments.api.http.result_notices import notices_of
-from deployments.api.wire.faults import unprocessable
+from deployments.api.http.query_treatment import QueryTreatment
+from deployments.api.http.result_notices import render_notices
+from deployments.api.wire.faults import unprocessable_from
 from deployments.api.wire.recommendation import (
     ProductToProducts,
     Recommendation,
@@ -31,11 +31,11 @@ from deployments.api.wire.recommendation import (
     to_query,
 )
 from deployments.edge.envelope import Reply, dumps, result
-from deployments.edge.request import Arrival
+from deployments.edge.request import ApiRequest
 
 NOT_FOR_BROWSERS = "Publishable key is not allowed to explain; use the secret key"
 
-BODIES: dict[Kind, type[Recommendation]] = {
+BODIES: dict[QueryKind, type[Recommendation]] = {
     "user_to_products": UserToProducts,
     "user_to_categories": UserToCategories,
     "user_to_attributes": UserToAttributes,
@@ -46,12 +46,12 @@ BODIES: dict[Kind, type[Recommendation]] = {
 "Kind -> wire model, in the order of the specification."
 
 
-class Recommendations:
+class RecommendationResource:
     """Endpoints 20 to 25."""
 
     def __init__(
         self,
-        queries: TreatedQueries,
+        queries: QueryTreatment,
         clock: Clock,
         new_service_id: Callable[[], ServiceId],
     ) -> None:
@@ -59,15 +59,15 @@ class Recommendations:
         self._clock = clock
         self._new_service_id = new_service_id
 
-    def reader(self, kind: Kind) -> Schema:
+    def body_parser(self, kind: QueryKind) -> Schema:
         """Make the schema step of one endpoint."""
         model = BODIES[kind]
 
-        def read(request: Arrival) -> ReaderQuery:
+        def read(request: ApiRequest) -> UserQuery:
             try:
                 body = model.model_validate(request.payload)
             except ValidationError as error:
-                raise unprocessable(error) from error
+                raise unprocessable_from(error) from error
             if body.explain[0] and not request.credential.is_secret:
                 raise Forbidden(NOT_FOR_BROWSERS)
             token = request.token
@@ -79,16 +79,16 @@ class Recommendations:
 
         return read
 
-    def answerer(self, kind: Kind) -> Answer:
+    def build_answer(self, kind: QueryKind) -> Answer:
         """Make the answer of one endpoint."""
         write = _WRITERS.get(kind, _products)
 
-        async def answer(request: Arrival) -> Reply:
+        async def answer(request: ApiRequest) -> Reply:
             answered = await self._queries.answer(request)
             name, found = write(answered)
             return result(
                 name,
-                _with_explanation(dumps(found), answered),
+                _add_explanation(dumps(found), answered),
                 took_ms=request.took_ms(),
                 service_id=self._new_service_id(),
                 alias=request.credential.app.settings.service_id_response_alias,
@@ -97,9 +97,9 @@ class Recommendations:
         return answer
 
 
-def _with_explanation(found: bytes, answered: RecommendationResult) -> bytes:
+def _add_explanation(found: bytes, answered: RecommendationResult) -> bytes:
     """Put what is said of the whole list behind it."""
-    found += notices_of(answered)
+    found += render_notices(answered)
     if answered.explanation is None:
         return found
     return found + b',"explanation":' + dumps(answered.explanation)
@@ -123,7 +123,7 @@ def _attributes(found: RecommendationResult) -> tuple[str, Any]:
     ]
 
 
-_WRITERS: dict[Kind, Callable[[RecommendationResult], tuple[str, Any]]] = {
+_WRITERS: dict[QueryKind, Callable[[RecommendationResult], tuple[str, Any]]] = {
     "user_to_categories": _categories,
     "user_to_attributes": _attributes,
 }

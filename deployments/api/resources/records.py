@@ -15,12 +15,12 @@ from cluster.clock import Clock, iso_ms
 from cluster.errors import Conflict, NotFound, messages
 from cluster.ids import TaskId
 from cluster.records.task import Task
-from cluster.records.validation.accepted import AcceptedRecords, RecordNoun, Standing
+from cluster.records.validation.accepted import AcceptedRecords, RecordNoun, TypeCheck
 from cluster.records.validation.upload import parse_upload
 from cluster.store.ports.stores import Stores
 from deployments.api.wire.faults import refuse
-from deployments.edge.envelope import Header, Reply, bare, dumps, success, success_json, tagged
-from deployments.edge.request import Arrival
+from deployments.edge.envelope import Header, Reply, dumps, plain_reply, success, success_json, with_etag
+from deployments.edge.request import ApiRequest
 
 INCONSISTENT = (
     "Some of the records are not inserted, because the data types of their custom attributes are not consistent "
@@ -32,13 +32,13 @@ _CODES = {"queued": 202, "running": 202, "finished": 200, "failed": 500}
 _MOST_TRIES = 5
 
 
-class Records:
-    """Endpoints of one noun; `Users` and `Products` say how they differ."""
+class RecordsResource:
+    """Endpoints of one noun; `UsersResource` and `ProductsResource` say how they differ."""
 
     noun: ClassVar[RecordNoun]
     id_field: ClassVar[str]
-    deleted_one: ClassVar[str]
-    deleted_many: ClassVar[str]
+    delete_one_message: ClassVar[str]
+    delete_many_message: ClassVar[str]
 
     def __init__(self, stores: Stores, clock: Clock, new_task_id: Callable[[], TaskId]) -> None:
         self._stores = stores
@@ -47,20 +47,20 @@ class Records:
 
     # --- upload -----------------------------------------------------------------------------------------------
 
-    def read_upload(self, request: Arrival) -> AcceptedRecords:
+    def read_upload(self, request: ApiRequest) -> AcceptedRecords:
         """Validate an upload body: all or nothing."""
         return parse_upload(self.noun, request.body, now_ms=self._clock.now_ms())
 
-    async def upload(self, request: Arrival) -> Reply:
+    async def upload(self, request: ApiRequest) -> Reply:
         """Queue the records that agree with the data set's attribute types; say which do not."""
         accepted: AcceptedRecords = request.parsed
         if is_dry_run(request):
             known = await self._stores.records.attribute_types(request.app_id, self.noun)
-            return checked_only(_uploaded(self._new_task_id(), accepted.against(known)))
+            return mark_dry_run(_upload_reply(self._new_task_id(), accepted.check_types(known)))
         known = {}
         for _ in range(_MOST_TRIES):
             # Nothing is read first: the store says which attributes clash, which is rare, and then we know.
-            standing = accepted.against(known)
+            standing = accepted.check_types(known)
             took = await self._stores.intake.accept(
                 request.app_id,
                 self.noun,
@@ -73,13 +73,13 @@ class Records:
                 errors=standing.messages,
             )
             if not took.conflicts:
-                return _uploaded(took.task_id, standing)
+                return _upload_reply(took.task_id, standing)
             known = {**known, **took.conflicts}
         raise Conflict("attribute types changed while the upload was checked; please retry")
 
     # --- read -------------------------------------------------------------------------------------------------
 
-    def read_id(self, request: Arrival) -> str:
+    def read_id(self, request: ApiRequest) -> str:
         """Take the id of a record out of the path.
 
         Errors:
@@ -97,44 +97,44 @@ class Records:
             refuse("not valid UTF-8", self.id_field, kind="value_error.str", within="path")
         return record_id
 
-    async def read(self, request: Arrival) -> Reply:
+    async def read(self, request: ApiRequest) -> Reply:
         """Answer with one record in the envelope."""
-        return tagged(success_json(await self._stored(request)))
+        return with_etag(success_json(await self._stored(request)))
 
-    async def _stored(self, request: Arrival) -> bytes:
+    async def _stored(self, request: ApiRequest) -> bytes:
         found = await self._stores.records.get(request.app_id, self.noun, request.parsed)
         if found is None:
-            raise NotFound(await self._why_not(request.app_id))
+            raise NotFound(await self._missing_error(request.app_id))
         return found
 
-    async def _why_not(self, app_id: str) -> str:
+    async def _missing_error(self, app_id: str) -> str:
         return messages.NOT_FOUND
 
-    async def list_ids(self, request: Arrival) -> Reply:
+    async def list_ids(self, request: ApiRequest) -> Reply:
         """Answer with all ids, sorted."""
         if not await self._stores.records.seen(request.app_id, self.noun):
             raise NotFound(messages.NOT_FOUND, status_code=True)
         ids = await self._stores.records.ids(request.app_id, self.noun, self._type_of(request))
         return success({"ids": ids})
 
-    def _type_of(self, request: Arrival) -> str | None:
+    def _type_of(self, request: ApiRequest) -> str | None:
         return None
 
     # --- delete -----------------------------------------------------------------------------------------------
 
-    def read_delete(self, request: Arrival) -> list[str]:
+    def read_delete(self, request: ApiRequest) -> list[str]:
         """Validate the body of a bulk delete."""
         raise NotImplementedError
 
-    async def delete_many(self, request: Arrival) -> Reply:
+    async def delete_many(self, request: ApiRequest) -> Reply:
         """Queue a bulk delete; unknown ids are as good as deleted."""
-        return await self._delete(request, request.parsed, self.deleted_many)
+        return await self._delete(request, request.parsed, self.delete_many_message)
 
-    async def delete_one(self, request: Arrival) -> Reply:
+    async def delete_one(self, request: ApiRequest) -> Reply:
         """Queue the delete of one record."""
-        return await self._delete(request, [request.parsed], self.deleted_one)
+        return await self._delete(request, [request.parsed], self.delete_one_message)
 
-    async def _delete(self, request: Arrival, record_ids: list[str], message: str) -> Reply:
+    async def _delete(self, request: ApiRequest, record_ids: list[str], message: str) -> Reply:
         took = await self._stores.intake.accept(
             request.app_id,
             self.noun,
@@ -148,29 +148,29 @@ class Records:
 
     # --- task -------------------------------------------------------------------------------------------------
 
-    async def status(self, request: Arrival) -> Reply:
+    async def status(self, request: ApiRequest) -> Reply:
         """Answer with the state of a task of this noun."""
         task = await self._stores.tasks.get(request.app_id, self.noun, request.ids["task_id"])
         if task is None:
             raise NotFound(messages.NOT_FOUND)
-        return bare(_task_body(task, self._clock.now_ms()))
+        return plain_reply(_task_body(task, self._clock.now_ms()))
 
 
-def is_dry_run(request: Arrival) -> bool:
+def is_dry_run(request: ApiRequest) -> bool:
     """Tell whether an upload is only to be checked (decision I8)."""
     return request.query.get("dry_run", "").lower() in ("1", "true")
 
 
-def checked_only(reply: Reply) -> Reply:
+def mark_dry_run(reply: Reply) -> Reply:
     """Mark the reply of a dry run; its body is the usual one, as the interface asks."""
     return replace(reply, headers=(*reply.headers, DRY_RUN))
 
 
-def _uploaded(task_id: str, standing: Standing) -> Reply:
+def _upload_reply(task_id: str, standing: TypeCheck) -> Reply:
     if not standing.messages:
         return success({"task_id": task_id})
     body = {"errors": True, "message": INCONSISTENT, "data": list(standing.messages), "task_id": task_id}
-    return bare({**body, "details": list(standing.details)} if standing.details else body)
+    return plain_reply({**body, "details": list(standing.details)} if standing.details else body)
 
 
 def _task_body(task: Task, now_ms: int) -> dict[str, Any]:

@@ -10,27 +10,27 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from actors.recommender.messages import ReaderQuery, RecommendationResult
-from actors.retrieval.messages import SearchFound, SearchQuery, Spelling
+from actors.recommender.messages import RecommendationResult, UserQuery
+from actors.retrieval.messages import SearchQuery, SearchResult, SpellingResult
 from actors.serving.client import RecommenderClient
 from cluster.clock import Clock
 from cluster.ids import ServiceId
-from deployments.api.http.confidential_fields import check_query, hide
+from deployments.api.http.confidential_fields import check_query, remove_hidden_fields
 from deployments.api.http.query_log import QueryLog
-from deployments.api.http.query_treatment import TreatedQueries
-from deployments.api.http.result_notices import notices_of
-from deployments.api.wire.faults import unprocessable
-from deployments.api.wire.search import ManyProducts, Search, to_named_query, to_search_query
+from deployments.api.http.query_treatment import QueryTreatment
+from deployments.api.http.result_notices import render_notices
+from deployments.api.wire.faults import unprocessable_from
+from deployments.api.wire.search import ManyProducts, SearchBody, to_named_query, to_search_query
 from deployments.edge.envelope import Reply, dumps, result
-from deployments.edge.request import Arrival
+from deployments.edge.request import ApiRequest
 
 
-class Searches:
+class SearchResource:
     """Endpoints 17 and 19."""
 
     def __init__(
         self,
-        queries: TreatedQueries,
+        queries: QueryTreatment,
         client: RecommenderClient,
         clock: Clock,
         new_service_id: Callable[[], ServiceId],
@@ -42,12 +42,12 @@ class Searches:
         self._new_service_id = new_service_id
         self._query_log = query_log
 
-    def read(self, request: Arrival) -> ReaderQuery:
+    def read(self, request: ApiRequest) -> UserQuery:
         """Read the body of a search."""
         try:
-            body = Search.model_validate(request.payload)
+            body = SearchBody.model_validate(request.payload)
         except ValidationError as error:
-            raise unprocessable(error) from error
+            raise unprocessable_from(error) from error
         token = request.token
         query = to_search_query(
             body,
@@ -57,33 +57,37 @@ class Searches:
         )
         return check_query(request, query)
 
-    def read_named(self, request: Arrival) -> ReaderQuery:
+    def read_many(self, request: ApiRequest) -> UserQuery:
         """Read the body of mget."""
         try:
             body = ManyProducts.model_validate(request.payload)
         except ValidationError as error:
-            raise unprocessable(error) from error
+            raise unprocessable_from(error) from error
         return check_query(request, to_named_query(body, app_id=request.app_id))
 
-    async def answer(self, request: Arrival) -> Reply:
+    async def answer(self, request: ApiRequest) -> Reply:
         """Search."""
         answered = await self._queries.answer(request)
-        query: ReaderQuery = request.parsed
+        query: UserQuery = request.parsed
         asked = query.search or SearchQuery()
         found = answered.search or _NOTHING
-        self._query_log.note(
+        self._query_log.record(
             request, "search", asked.original,
             total=found.total, language=asked.prefer_language, served_by=answered.served_by,
             engine_id=query.engine_id,
         )  # fmt: skip
-        return self._reply(request, answered, b"," + dumps(_told(query, found))[1:-1] + notices_of(answered))
+        return self._reply(
+            request, answered, b"," + dumps(_search_details(query, found))[1:-1] + render_notices(answered)
+        )
 
-    async def answer_named(self, request: Arrival) -> Reply:
+    async def answer_many(self, request: ApiRequest) -> Reply:
         """Give products by their ids."""
-        query: ReaderQuery = request.parsed
-        return self._reply(request, hide(request, query, await self._client.answer(query)), b"")
+        query: UserQuery = request.parsed
+        return self._reply(
+            request, remove_hidden_fields(request, query, await self._client.answer(query)), b""
+        )
 
-    def _reply(self, request: Arrival, answered: RecommendationResult, more: bytes) -> Reply:
+    def _reply(self, request: ApiRequest, answered: RecommendationResult, more: bytes) -> Reply:
         return result(
             "products",
             dumps(answered.products) + more,
@@ -93,10 +97,10 @@ class Searches:
         )
 
 
-_NOTHING = SearchFound(0, Spelling(False, False, "", "", "", ""))
+_NOTHING = SearchResult(0, SpellingResult(False, False, "", "", "", ""))
 
 
-def _told(query: ReaderQuery, found: SearchFound) -> dict[str, Any]:
+def _search_details(query: UserQuery, found: SearchResult) -> dict[str, Any]:
     """Write what stands beside the products."""
     spelling = found.spelling
     told: dict[str, Any] = {

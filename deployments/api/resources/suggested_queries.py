@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from actors.recommender.messages import ReaderQuery
-from actors.search.client import BankClient
+from actors.recommender.messages import UserQuery
+from actors.search.client import QuestionBankClient
 from actors.serving.client import RecommenderClient
 from cluster.errors import Unavailable
 
@@ -18,14 +18,14 @@ MOST_ASKED = 500
 Completions = Mapping[str, list[dict[str, Any]]]
 
 
-class BankSuggestions:
+class QuestionBankSuggestions:
     """Questions of the bank as completions."""
 
-    def __init__(self, banks: BankClient, recommender: RecommenderClient) -> None:
+    def __init__(self, banks: QuestionBankClient, recommender: RecommenderClient) -> None:
         self._banks = banks
         self._recommender = recommender
 
-    async def fill(self, query: ReaderQuery, completions: Completions) -> Completions:
+    async def fill(self, query: UserQuery, completions: Completions) -> Completions:
         """Add questions to the page of a query when popular queries do not fill it.
 
         Cost:
@@ -39,14 +39,12 @@ class BankSuggestions:
             whole = replace(query, completion_fields=(FIELD,), start=0, rows=query.start + query.rows)
             found = list((await self._recommender.answer(whole)).completions.get(FIELD, ()))
         try:
-            listed = await self._with_questions(query, found)
+            listed = await self._add_questions(query, found)
         except Unavailable:
             return completions
         return {**completions, FIELD: listed[query.start : query.start + query.rows]}
 
-    async def _with_questions(
-        self, query: ReaderQuery, found: Sequence[dict[str, Any]]
-    ) -> list[dict[str, Any]]:
+    async def _add_questions(self, query: UserQuery, found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         beside = [one["text"] for one in found]
         wanted = query.start + query.rows
         questions = await self._banks.suggest(query.app_id, query.typed[:MOST_ASKED], wanted, beside)

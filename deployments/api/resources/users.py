@@ -17,29 +17,29 @@ from cluster.errors import messages
 from cluster.ids import TaskId
 from cluster.records.validation.deletes import parse_user_delete
 from cluster.store.ports.stores import Stores
-from deployments.api.resources.records import Records
+from deployments.api.resources.records import RecordsResource
 from deployments.edge.envelope import Reply, success
-from deployments.edge.request import Arrival
+from deployments.edge.request import ApiRequest
 
 
-class Users(Records):
+class UsersResource(RecordsResource):
     """Endpoints 3 to 8."""
 
     noun = "user"
     id_field = "user_id"
-    deleted_one = messages.DELETED
-    deleted_many = messages.SUCCESS
+    delete_one_message = messages.DELETED
+    delete_many_message = messages.SUCCESS
 
     def __init__(self, stores: Stores, clock: Clock, new_task_id: Callable[[], TaskId]) -> None:
         super().__init__(stores, clock, new_task_id)
         self._erasures = Erasures(stores, clock)
 
-    async def _why_not(self, app_id: str) -> str:
+    async def _missing_error(self, app_id: str) -> str:
         if await self._stores.records.seen(app_id, self.noun):
             return messages.NOT_FOUND
         return messages.NO_SUCH_INDEX
 
-    async def delete_one(self, request: Arrival) -> Reply:
+    async def delete_one(self, request: ApiRequest) -> Reply:
         """Queue the delete of a profile, or order that the person is forgotten everywhere."""
         if request.query.get("everything", "").lower() not in ("1", "true"):
             return await super().delete_one(request)
@@ -47,13 +47,13 @@ class Users(Records):
             request.app_id, user_id=request.parsed, request_id=request.request_id, by="api"
         )
         told = {"task_id": erasure.erasure_id, "receipt": f"/v1/users/_erasures/{erasure.erasure_id}"}
-        return success(told, self.deleted_one)
+        return success(told, self.delete_one_message)
 
-    async def receipt(self, request: Arrival) -> Reply:
+    async def receipt(self, request: ApiRequest) -> Reply:
         """Answer with the receipt of an erasure; its status says whether it is complete."""
         erasure = await self._erasures.receipt(request.app_id, request.ids["erasure_id"])
         return success(erasure.to_dict())
 
-    def read_delete(self, request: Arrival) -> list[str]:
+    def read_delete(self, request: ApiRequest) -> list[str]:
         """Validate the body of a bulk delete."""
         return parse_user_delete(request.body)

@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from cluster.records.question import LONGEST_QUESTION, Format
-from deployments.api.wire.faults import wrong
+from deployments.api.wire.faults import build_error
 from deployments.api.wire.shared import (
     Count,
     FieldNames,
@@ -30,9 +30,9 @@ from deployments.api.wire.shared import (
     Names,
     Offset,
     Real,
+    RequestModel,
     VisitorName,
     Warnings,
-    Wire,
 )
 
 MOST_METADATA = 64 << 10
@@ -43,28 +43,28 @@ _LINK = re.compile(r"(?:https?://[^\s/?#]|/(?!/)|\?)[^\s<>\"'`\\]*\Z")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
-def question_id_of(value: Any) -> str:
+def parse_question_id(value: Any) -> str:
     """Read a question id.
 
     Errors:
         PydanticCustomError: no uuid
     """
     if not isinstance(value, str) or not _UUID.fullmatch(value):
-        raise wrong("value is not a valid uuid", "type_error.uuid")
+        raise build_error("value is not a valid uuid", "type_error.uuid")
     return str(uuid.UUID(value))
 
 
 def _not_blank(text: str) -> str:
     if not text.strip():
-        raise wrong("ensure this value is not blank", "value_error.any_str.blank")
+        raise build_error("ensure this value is not blank", "value_error.any_str.blank")
     return text
 
 
 def _metadata(value: Any) -> dict[str, Any]:
     if type(value) is not dict:
-        raise wrong("value is not a valid dict", "type_error.dict")
+        raise build_error("value is not a valid dict", "type_error.dict")
     if len(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)) > MOST_METADATA:
-        raise wrong(f"ensure this value has at most {MOST_METADATA} bytes", "value_error.size")
+        raise build_error(f"ensure this value has at most {MOST_METADATA} bytes", "value_error.size")
     return value
 
 
@@ -73,19 +73,21 @@ def _switch(value: Any) -> bool:
         return value
     if value in (0, 1, "0", "1"):
         return bool(int(value))
-    raise wrong("value could not be parsed to a boolean", "type_error.bool")
+    raise build_error("value could not be parsed to a boolean", "type_error.bool")
 
 
 def _link_template(text: str) -> str:
     if text and (text.count("%s") != 1 or not _LINK.match(text)):
-        raise wrong("an address of the web, a path or a query with one %s is expected", "value_error.url")
+        raise build_error(
+            "an address of the web, a path or a query with one %s is expected", "value_error.url"
+        )
     return text
 
 
 Text = Annotated[str, Field(max_length=LONGEST_QUESTION), AfterValidator(_not_blank)]
 Typed = Annotated[str, Field(max_length=65_536)]
 QuestionId = Annotated[
-    str, BeforeValidator(question_id_of), WithJsonSchema({"type": "string", "format": "uuid"})
+    str, BeforeValidator(parse_question_id), WithJsonSchema({"type": "string", "format": "uuid"})
 ]
 Metadata = Annotated[
     dict[str, Any],
@@ -110,7 +112,7 @@ Decay = Annotated[Real, Field(gt=0, le=1)]
 UserType = Literal["anonymous", "registered", "free", "subscriber", "paid", "internal"]
 
 
-class AskBody(Wire):
+class AskBody(RequestModel):
     """Who asks; the same in all ask bodies."""
 
     model_config = ConfigDict(extra="ignore")
@@ -124,7 +126,7 @@ class AskBody(Wire):
     meta: Metadata | None = Field(None, alias="_meta")
 
 
-class Formatted(AskBody):
+class AnswerFormatBody(AskBody):
     """How an answer should be shown; what is absent is as the question asked for."""
 
     source_fl: FieldNames | None = None
@@ -141,12 +143,12 @@ class Formatted(AskBody):
         return otherwise.model_copy(update={**given, **lists})
 
     @property
-    def formats(self) -> bool:
+    def has_format(self) -> bool:
         """Does it say anything about the format?"""
         return any(getattr(self, name, None) is not None for name in Format.model_fields)
 
 
-class AskQuestion(Formatted):
+class AskQuestion(AnswerFormatBody):
     """A question."""
 
     question: Text
@@ -161,14 +163,14 @@ class AskQuestion(Formatted):
     language: Annotated[str, Field(pattern=r"^[A-Za-z]{2}$")] | None = None
 
 
-class AskAnswers(Formatted):
+class AskAnswers(AnswerFormatBody):
     """Several answers at once."""
 
     question_ids: Annotated[list[QuestionId], Field(max_length=MOST_QUESTION_IDS)]
     related_resource_fl: FieldNames | None = None
 
 
-class AskSearch(Formatted):
+class AskSearch(AnswerFormatBody):
     """A search by words and meaning, which can also be asked as a question."""
 
     q: Text
@@ -218,7 +220,7 @@ class SearchSuggestion(Suggestion):
     )
 
 
-class AskedQuestion(BaseModel):
+class QuestionIdReply(BaseModel):
     """The id of the new question."""
 
     question_id: str
@@ -267,7 +269,7 @@ class ShownAnswers(BaseModel):
     data: list[ShownAnswer | None]
 
 
-class FoundByAsking(BaseModel):
+class AskSearchReply(BaseModel):
     """A page of products, and the id of the question."""
 
     took: int
@@ -280,14 +282,14 @@ class FoundByAsking(BaseModel):
     warnings: Warnings = None
 
 
-class FoundQuestions(BaseModel):
+class QuestionsReply(BaseModel):
     """Questions to ask."""
 
     service_id: str
     related_questions: list[str]
 
 
-class FoundTexts(BaseModel):
+class CompletedTextsReply(BaseModel):
     """Completed texts."""
 
     completions: list[str]
@@ -301,7 +303,7 @@ class CompletedText(BaseModel):
     text_with_inverted_markups: str
 
 
-class FoundCompletedFields(BaseModel):
+class CompletedFieldsReply(BaseModel):
     """Completions by field."""
 
     completions: dict[str, list[CompletedText]]

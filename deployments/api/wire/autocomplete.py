@@ -10,18 +10,18 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from actors.recommender.messages import QUERIES, ReaderQuery
+from actors.recommender.messages import QUERY_SOURCES, UserQuery
 from cluster.query.language.field_values import canonical
 from cluster.records.product import TRANSLATION_NAME, Product
 from deployments.api.wire.faults import refuse
-from deployments.api.wire.query_conversion import query_of
-from deployments.api.wire.shared import Count, Name, Query, Warnings
+from deployments.api.wire.query_conversion import query_from_body
+from deployments.api.wire.shared import Count, Name, UserQueryBody, Warnings
 
 MOST_TYPED = 1_000
 "Characters of `q` that are read; nobody types more, and what was pasted begins like that too."
 
 
-class Autocomplete(Query):
+class Autocomplete(UserQueryBody):
     """The text typed so far, and where completions come from."""
 
     q: Annotated[str, Field(max_length=65_536)]
@@ -55,7 +55,7 @@ class Completion(BaseModel):
     product: dict[str, Any] | None = None
 
 
-class FoundCompletions(BaseModel):
+class CompletionsReply(BaseModel):
     """Completions by field."""
 
     took: int
@@ -72,7 +72,7 @@ def to_completion_query(
     primary_language: str,
     now_ms: int,
     pages: bool = False,
-) -> ReaderQuery:
+) -> UserQuery:
     """Turn a body into a query. `user_id` is the token's reader when there is one, else the body's.
 
     With `pages`, `start` is an offset; without, it is ignored.
@@ -82,7 +82,7 @@ def to_completion_query(
     """
     for at, name in enumerate(body.completion_fields):
         _check_field(name, at)
-    return query_of(
+    return query_from_body(
         body,
         "autocomplete",
         app_id=app_id,
@@ -91,13 +91,13 @@ def to_completion_query(
         typed=body.q[:MOST_TYPED],
         completion_fields=tuple(dict.fromkeys(body.completion_fields)),
         min_users=body.min_query_users,
-        start=_start_of(body.start) if pages else 0,
+        start=_parse_start(body.start) if pages else 0,
         language=(body.language or primary_language).lower(),
         only_language=body.language is not None,
     )
 
 
-def _start_of(value: Any) -> int:
+def _parse_start(value: Any) -> int:
     """Read an offset; 0 for what is none."""
     text = str(value).strip()
     is_number = isinstance(value, int | str) and not isinstance(value, bool)
@@ -108,7 +108,7 @@ def _check_field(name: str, at: int) -> None:
     """Refuse a field that no product can have."""
     outer, dot, rest = canonical(name).partition(".")
     known = outer in Product.model_fields or re.fullmatch(TRANSLATION_NAME, outer) is not None
-    if name in QUERIES or (known and (not dot or rest) and canonical(name) != "custom_attributes"):
+    if name in QUERY_SOURCES or (known and (not dot or rest) and canonical(name) != "custom_attributes"):
         return
     refuse(
         "there is no such source of completions; name a product field such as title, custom_attributes.<name>, "

@@ -42,7 +42,7 @@ class BulkEntry(BaseModel):
     )
 
 
-class FoundInBulk(BaseModel):
+class BulkReply(BaseModel):
     """All answers, in the order of the requests."""
 
     errors: bool

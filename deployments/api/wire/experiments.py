@@ -11,14 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from cluster.records.experiment import Status
 from cluster.records.fields import Moment
-from deployments.api.wire.records import Entry
-from deployments.api.wire.shared import Name, Real, VisitorName, Wire
+from deployments.api.wire.records import FaultPart
+from deployments.api.wire.shared import Name, Real, RequestModel, VisitorName
 
 
-class ExperimentBody(Wire):
+class ExperimentBody(RequestModel):
     """A user or visitor who meets an experiment. Unknown fields are ignored."""
 
-    model_config = ConfigDict(**{**Wire.model_config, "extra": "ignore"})
+    model_config = ConfigDict(**{**RequestModel.model_config, "extra": "ignore"})
 
     user_id: Name | None = None
     anonymous_id: VisitorName | None = None
@@ -28,7 +28,7 @@ class ExperimentBody(Wire):
     "Absent: now."
 
 
-class ExperimentEdit(Wire):
+class ExperimentEdit(RequestModel):
     """Changes of an experiment. What is absent stays as it is."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)] | None = None
@@ -45,7 +45,7 @@ class ExperimentEdit(Wire):
     "From and to, 0 to 1, in the layer."
 
 
-class Schedule(Wire):
+class ScheduleBody(RequestModel):
     """When an experiment runs."""
 
     starts_at: Moment
@@ -116,7 +116,7 @@ EXPERIMENT_DRAFTS: dict[str, Any] = {
 class EventFaults(BaseModel):
     """Everything that is wrong with an event."""
 
-    errors: list[Entry]
+    errors: list[FaultPart]
 
 
 class RefusedEvent(BaseModel):
@@ -216,7 +216,7 @@ class ReportedVariant(BaseModel):
     broken: list[str]
 
 
-class SplitFound(BaseModel):
+class SplitPart(BaseModel):
     """Whether users were split as intended, and which part of the traffic deviates."""
 
     p_value: float
@@ -232,7 +232,7 @@ class ShownReport(BaseModel):
     slug: str
     goal: list[str]
     variants: list[ReportedVariant]
-    split: SplitFound
+    split: SplitPart
     days: dict[str, dict[str, int]]
     "Day (UTC) -> variant id -> people who met it that day."
     settling: int = Field(

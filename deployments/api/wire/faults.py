@@ -62,12 +62,12 @@ _MOST = 100
 _LONGEST_NAME = 128
 
 
-def wrong(msg: str, kind: str = "value_error") -> PydanticCustomError:
+def build_error(msg: str, kind: str = "value_error") -> PydanticCustomError:
     """Make an error for a validator of our own, already in the callers' words."""
     return PydanticCustomError(kind, "{msg}", {"msg": msg})
 
 
-def unprocessable(error: ValidationError, within: str = "body") -> Unprocessable:
+def unprocessable_from(error: ValidationError, within: str = "body") -> Unprocessable:
     """Turn a validation error into the one that is answered; `within` begins each `loc`."""
     found = error.errors(include_url=False, include_input=False)
     return Unprocessable("request schema error", detail=[_entry(entry, within) for entry in found[:_MOST]])

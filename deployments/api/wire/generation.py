@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic.config import JsonDict
 
-from deployments.api.wire.faults import wrong
+from deployments.api.wire.faults import build_error
 
 NOTHING_TO_DO = "one of template, instructions, task_id is required"
 _ONE_OF: JsonDict = {"anyOf": [{"required": [name]} for name in ("template", "instructions", "task_id")]}
@@ -28,11 +28,11 @@ class Generation(BaseModel):
     @model_validator(mode="after")
     def _has_something_to_do(self) -> Generation:
         if self.template is None and self.instructions is None and self.task_id is None:
-            raise wrong(NOTHING_TO_DO)
+            raise build_error(NOTHING_TO_DO)
         return self
 
 
-class Generated(BaseModel):
+class GenerationReply(BaseModel):
     """Generated text. Its fields are not settled."""
 
     model_config = ConfigDict(extra="allow")

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, WithJsonSchema
 
 from cluster.records.fields import Moment
-from deployments.api.wire.faults import wrong
-from deployments.api.wire.shared import Count, Flag, Offset, Wire
+from deployments.api.wire.faults import build_error
+from deployments.api.wire.shared import Count, Flag, Offset, RequestModel
 
 MOST_IDS = 10_000
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
@@ -21,7 +21,7 @@ _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 def _uuid(value: str) -> str:
     plain = value.lower()
     if not _UUID.fullmatch(plain):
-        raise wrong("value is not a valid uuid", "type_error.uuid")
+        raise build_error("value is not a valid uuid", "type_error.uuid")
     return plain
 
 
@@ -30,10 +30,10 @@ QuestionId = Annotated[str, AfterValidator(_uuid), WithJsonSchema({"type": "stri
 Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
 
 
-class OfReader(Wire):
+class UserBody(RequestModel):
     """The user whose history is meant. Unknown fields are ignored."""
 
-    model_config = ConfigDict(**{**Wire.model_config, "extra": "ignore"})
+    model_config = ConfigDict(**{**RequestModel.model_config, "extra": "ignore"})
 
     user_id: Reader | None = None
     "Required with a secret key; with a token it may be absent and must match when present."
@@ -41,7 +41,7 @@ class OfReader(Wire):
     "A reader token, where no header can be sent."
 
 
-class ThreadList(OfReader):
+class ThreadList(UserBody):
     """A page of the thread list."""
 
     rows: Count = 100
@@ -50,13 +50,13 @@ class ThreadList(OfReader):
     "Only threads with older activity."
 
 
-class OfThread(OfReader):
+class ThreadBody(UserBody):
     """A thread, named by any of its questions."""
 
     thread_id: QuestionId
 
 
-class ThreadContents(OfThread):
+class ThreadContents(ThreadBody):
     """A page of the questions of a thread."""
 
     rows: Count = 30
@@ -65,31 +65,31 @@ class ThreadContents(OfThread):
     "A question: only what follows it in this order. One that is unknown is ignored."
 
 
-class Rename(OfThread):
+class Rename(ThreadBody):
     """Another title for a thread."""
 
     title: Title
 
 
-class Deletion(OfReader):
+class Deletion(UserBody):
     """Threads to delete, named by their first questions."""
 
     question_ids: Annotated[list[QuestionId], Field(max_length=MOST_IDS)]
 
 
-class NewTitle(OfReader):
+class NewTitle(UserBody):
     """Another title for the thread in the path."""
 
     title: Title
 
 
-class ThreadDeletion(OfReader):
+class ThreadDeletion(UserBody):
     """Threads to delete, named by their ids."""
 
     thread_ids: Annotated[list[QuestionId], Field(max_length=MOST_IDS)]
 
 
-class Touch(OfThread):
+class Touch(ThreadBody):
     """A thread whose indicator to set."""
 
     generate: Flag = False
@@ -183,5 +183,5 @@ class Notifications(BaseModel):
     last_update_at: str | None
 
 
-Body = type[OfReader]
+Body = type[UserBody]
 Shown = dict[str, Any]

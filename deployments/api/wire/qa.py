@@ -10,31 +10,31 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from actors.recommender.messages import AnswerQuery, ReaderQuery
+from actors.recommender.messages import AnswerQuery, UserQuery
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import All, Node
 from cluster.records.bank_question import LONGEST_QUESTION, MOST_QUESTIONS, BankQuestion
-from deployments.api.wire.query_conversion import plain_query_of
+from deployments.api.wire.query_conversion import plain_query_from_body
 from deployments.api.wire.search import Spellcheck, SpellcheckReply
 from deployments.api.wire.shared import (
-    Asked,
     Count,
     Flag,
     Offset,
+    ProductQueryBody,
     Real,
+    RequestModel,
     Warnings,
-    Wire,
     number_not_bool,
 )
 
-MOST_ASKED = 1_000
+MOST_COMPLETIONS = 1_000
 "Characters of `q` that are read."
 
 
 Probability = Annotated[Real, Field(ge=0, le=1)]
 
 
-class BankEntry(Wire):
+class BankEntry(RequestModel):
     """A question of the bank."""
 
     model_config = ConfigDict(extra="ignore")
@@ -47,7 +47,7 @@ class BankEntry(Wire):
         return BankQuestion(question=self.question, weight=self.weight)
 
 
-class QuestionBank(Wire):
+class QuestionBank(RequestModel):
     """All questions of the bank. They replace the stored ones."""
 
     model_config = ConfigDict(extra="ignore")
@@ -55,14 +55,14 @@ class QuestionBank(Wire):
     data: Annotated[list[BankEntry], Field(max_length=MOST_QUESTIONS)]
 
 
-class BankTaken(BaseModel):
+class BankReply(BaseModel):
     """The bank was replaced."""
 
     took: int
     service_id: str
 
 
-class QuestionAutocomplete(Wire):
+class QuestionAutocomplete(RequestModel):
     """The text typed so far."""
 
     model_config = ConfigDict(extra="ignore")
@@ -78,7 +78,7 @@ class QuestionCompletion(BaseModel):
     weight: float
 
 
-class FoundBankQuestions(BaseModel):
+class BankQuestionsReply(BaseModel):
     """Questions, best first."""
 
     took: int
@@ -86,7 +86,7 @@ class FoundBankQuestions(BaseModel):
     completions: list[QuestionCompletion]
 
 
-class QuestionAnswering(Asked):
+class QuestionAnswering(ProductQueryBody):
     """A question, and how probable an answer must be."""
 
     model_config = ConfigDict(extra="ignore")
@@ -105,7 +105,7 @@ class QuestionAnswering(Asked):
     language: Annotated[str, Field(pattern=r"^[A-Za-z]{2}$")] | None = None
 
 
-class Answer(BaseModel):
+class AnswerPart(BaseModel):
     """A paragraph of a page."""
 
     text: str
@@ -125,28 +125,28 @@ class AnswerBlock(BaseModel):
     title: str
 
 
-class FoundAnswer(BaseModel):
+class AnswerEntry(BaseModel):
     """An answer and its product."""
 
     model_config = ConfigDict(extra="allow")
 
     product_id: str
-    answer: Answer
+    answer: AnswerPart
     answer_block: AnswerBlock | None = None
 
 
-class FoundAnswers(BaseModel):
+class AnswersReply(BaseModel):
     """Answers, best first."""
 
     took: int
     service_id: str
     total: int
     spellcheck: SpellcheckReply
-    answers: list[FoundAnswer]
+    answers: list[AnswerEntry]
     warnings: Warnings = None
 
 
-def to_answer_query(body: QuestionAnswering, *, app_id: str, user_id: str) -> ReaderQuery:
+def to_answer_query(body: QuestionAnswering, *, app_id: str, user_id: str) -> UserQuery:
     """Turn a body into a query; only products that allow it are asked.
 
     Errors:
@@ -155,7 +155,7 @@ def to_answer_query(body: QuestionAnswering, *, app_id: str, user_id: str) -> Re
     enabled: Node = parse("enable_question_answering:true")
     least = body.min_probability
     boosted = body.boost_probability_threshold
-    query = plain_query_of(
+    query = plain_query_from_body(
         body,
         "question_answering",
         app_id=app_id,
@@ -164,10 +164,10 @@ def to_answer_query(body: QuestionAnswering, *, app_id: str, user_id: str) -> Re
         dedupe=False,
         language=(body.language or "").lower(),
         question=AnswerQuery(
-            text=body.q[:MOST_ASKED],
-            original=body.q[:MOST_ASKED],
-            least=least,
-            least_boosted=least if boosted is None else boosted,
+            text=body.q[:MOST_COMPLETIONS],
+            original=body.q[:MOST_COMPLETIONS],
+            min_probability=least,
+            min_boosted_probability=least if boosted is None else boosted,
             correct=body.spellcheck.enable_auto_spelling_correction,
             html=body.enable_answer_html,
             block=body.enable_answer_block,

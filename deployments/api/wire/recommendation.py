@@ -1,4 +1,4 @@
-"""Bodies of the six recommendation endpoints, and how each becomes a `ReaderQuery`.
+"""Bodies of the six recommendation endpoints, and how each becomes a `UserQuery`.
 
 Source: reference 6.1, 8.6
 """
@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 
-from actors.recommender.messages import Kind, ReaderQuery
+from actors.recommender.messages import QueryKind, UserQuery
 from cluster.query.language.field_values import canonical
 from cluster.records.product import TRANSLATION_NAME, Product
 from cluster.records.validation.recent_events import GROUP
-from deployments.api.wire.faults import refuse, wrong
-from deployments.api.wire.query_conversion import query_of
+from deployments.api.wire.faults import build_error, refuse
+from deployments.api.wire.query_conversion import query_from_body
 from deployments.api.wire.shared import (
     Count,
     Dithering,
@@ -24,9 +24,9 @@ from deployments.api.wire.shared import (
     Name,
     Names,
     Offset,
-    Query,
     SessionContext,
-    spacing_of,
+    UserQueryBody,
+    spacings_from_body,
 )
 
 _ID_SCHEMA = {"type": "string", "minLength": 1, "maxLength": 512}
@@ -44,11 +44,13 @@ def _explain(value: Any) -> tuple[bool, tuple[str, ...]]:
     if isinstance(value, bool):
         return value, ()
     if not isinstance(value, list):
-        raise wrong("explain is true, false or an array of product ids", "type_error")
+        raise build_error("explain is true, false or an array of product ids", "type_error")
     if len(value) > MOST_EXPLAINED:
-        raise wrong(f"ensure this value has at most {MOST_EXPLAINED} items", "value_error.list.max_items")
+        raise build_error(
+            f"ensure this value has at most {MOST_EXPLAINED} items", "value_error.list.max_items"
+        )
     if not all(isinstance(item, str) for item in value):
-        raise wrong("str type expected", "type_error.str")
+        raise build_error("str type expected", "type_error.str")
     return True, tuple(value)
 
 
@@ -72,7 +74,7 @@ Explain = Annotated[
 "Whether to explain, and which products may be missing."
 
 
-class Recommendation(Query):
+class Recommendation(UserQueryBody):
     """What all six share beyond every query."""
 
     explain: Explain = (False, ())
@@ -140,7 +142,9 @@ class ProductToProducts(Paged):
     @model_validator(mode="after")
     def _has_an_anchor(self) -> ProductToProducts:
         if not self.anchors:
-            raise wrong("one of product_id, product_ids, product_group_id, product_group_ids is required")
+            raise build_error(
+                "one of product_id, product_ids, product_group_id, product_group_ids is required"
+            )
         return self
 
     @property
@@ -154,29 +158,29 @@ class ProductToProducts(Paged):
         return tuple(dict.fromkeys([*products, *[GROUP + group for group in groups]]))
 
 
-def to_query(body: Recommendation, kind: Kind, *, app_id: str, user_id: str, now_ms: int) -> ReaderQuery:
+def to_query(body: Recommendation, kind: QueryKind, *, app_id: str, user_id: str, now_ms: int) -> UserQuery:
     """Turn a body into a query. `user_id` is the token's reader when there is one, else the body's.
 
     Errors:
         FilterSyntax, Unprocessable: a filter or a simulated interaction makes no sense
     """
-    return query_of(
+    return query_from_body(
         body,
         kind,
         app_id=app_id,
         user_id=user_id,
         now_ms=now_ms,
         exclude=tuple(body.exclude),
-        spacing=spacing_of(body.diversification),
+        spacing=spacings_from_body(body.diversification),
         context=body.custom_context,
         boosting_tags=tuple(body.boosting_tags),
         explain=body.explain[0],
         explain_missing=body.explain[1],
-        **_own_parts(body),
+        **_kind_parameters(body),
     )
 
 
-def _own_parts(body: Recommendation) -> dict[str, Any]:
+def _kind_parameters(body: Recommendation) -> dict[str, Any]:
     """Take what only one kind of body has."""
     parts: dict[str, Any] = {}
     if isinstance(body, Paged):

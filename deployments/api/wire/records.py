@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from cluster.records.erasure import ErasedPlace
 from cluster.records.validation.deletes import MAX_ID, MAX_IDS
-from deployments.api.wire.shared import Filter, Warnings, Wire
+from deployments.api.wire.shared import Filter, RequestModel, Warnings
 
 
 def delete_schema(name: str, *, wrapped: bool) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def delete_schema(name: str, *, wrapped: bool) -> dict[str, Any]:
     return {"type": "object", "required": ["data"], "properties": {"data": inner}} if wrapped else inner
 
 
-class Aggregate(Wire):
+class AggregateBody(RequestModel):
     """Which field to count."""
 
     field: Annotated[str, Field(min_length=1, max_length=512)]
@@ -41,7 +41,7 @@ class Aggregate(Wire):
 # --- replies ------------------------------------------------------------------------------------------------------
 
 
-class Told(BaseModel):
+class MessageReply(BaseModel):
     """A message."""
 
     message: str
@@ -54,7 +54,7 @@ class NoDataSet(BaseModel):
     message: str
 
 
-class Entry(BaseModel):
+class FaultPart(BaseModel):
     """One fault of a request."""
 
     loc: list[str | int]
@@ -65,7 +65,7 @@ class Entry(BaseModel):
 class Detail(BaseModel):
     """The faults of a request."""
 
-    detail: list[Entry]
+    detail: list[FaultPart]
 
 
 class RecordFaults(BaseModel):
@@ -191,7 +191,7 @@ class StoredUser(BaseModel):
     user_id: str
 
 
-class Shown(BaseModel):
+class ProductPart(BaseModel):
     """A product: `product_id` and the fields that `fl` names."""
 
     model_config = ConfigDict(extra="allow")
@@ -199,7 +199,7 @@ class Shown(BaseModel):
     product_id: str
 
 
-class Recommended(Shown):
+class Recommended(ProductPart):
     """A recommended product. `fl` chooses stored fields; fields that begin with `_` come always."""
 
     personalization_score: Annotated[float, Field(ge=0, le=1, alias="_personalization_score")]
@@ -249,7 +249,7 @@ class AttributeGroup(BaseModel):
     recommended_products: list[Recommended]
 
 
-class Found(BaseModel):
+class RecommendationReply(BaseModel):
     """What every recommendation says beside its list. An app's own alias of `service_id` may stand beside it."""
 
     model_config = ConfigDict(extra="allow")
@@ -264,25 +264,25 @@ class Found(BaseModel):
     )
 
 
-class FoundProducts(Found):
+class ProductsReply(RecommendationReply):
     """A list of products."""
 
     products: list[Recommended]
 
 
-class FoundCategories(Found):
+class CategoriesReply(RecommendationReply):
     """A list of categories."""
 
     categories: list[CategoryGroup]
 
 
-class FoundAttributes(Found):
+class AttributesReply(RecommendationReply):
     """A list of attribute values."""
 
     attributes: list[AttributeGroup]
 
 
-def enveloped(data: Any) -> type[BaseModel]:
+def build_envelope(data: Any) -> type[BaseModel]:
     """Make the model of `{message, data}`."""
     return create_model(
         f"{data.__name__}Reply",

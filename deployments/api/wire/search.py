@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from actors.recommender.messages import ReaderQuery
+from actors.recommender.messages import UserQuery
 from actors.retrieval.messages import MOST_PERSONAL, SearchQuery
 from cluster.errors import FilterSyntax
 from cluster.ids import DEFAULT_ENGINE
@@ -18,18 +18,18 @@ from cluster.query.language.parser import FULL_TEXT, parse
 from cluster.query.language.tree import All, Node, Not, Phrase, Term
 from cluster.query.language.tree import Any as AnyOf
 from deployments.api.wire.faults import refuse, refuse_filter
-from deployments.api.wire.query_conversion import query_of
+from deployments.api.wire.query_conversion import query_from_body
 from deployments.api.wire.search_clauses import (
     MOST_FACETS,
     AnchoringSetting,
     FacetChoice,
     FacetEntry,
     OrderBy,
-    anchorings_of,
+    anchorings_from_body,
     check_budget,
-    facet_filters_of,
-    facets_of,
-    order_of,
+    facet_filters_from_body,
+    facets_from_body,
+    order_keys_from_body,
 )
 from deployments.api.wire.shared import (
     Diversification,
@@ -38,14 +38,14 @@ from deployments.api.wire.shared import (
     Name,
     Names,
     Offset,
-    Query,
     Real,
+    RequestModel,
     SessionContext,
+    UserQueryBody,
     VisitorName,
     Warnings,
-    Wire,
     number_not_bool,
-    spacing_of,
+    spacings_from_body,
 )
 
 MOST_SOUGHT = 1_000
@@ -60,19 +60,19 @@ TextField = Literal[
 ]
 
 
-class Spellcheck(Wire):
+class Spellcheck(RequestModel):
     """What to do about typos."""
 
     enable_auto_spelling_correction: Flag = True
 
 
-class Existence(Wire):
+class Existence(RequestModel):
     """Products to look for in the whole result."""
 
     product_ids: _Ids
 
 
-class Search(Query):
+class SearchBody(UserQueryBody):
     """A search: words, filters, order and facets."""
 
     q: _Text | None = Field(
@@ -111,7 +111,7 @@ class Search(Query):
     ] = MOST_PERSONAL
 
 
-class ManyProducts(Wire):
+class ManyProducts(RequestModel):
     """Products to read by id. Unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
@@ -125,7 +125,7 @@ class ManyProducts(Wire):
     "Read at the edge; a product is the same for every reader."
 
 
-class FoundProduct(BaseModel):
+class SearchProductPart(BaseModel):
     """A product of a result."""
 
     model_config = ConfigDict(extra="allow")
@@ -152,18 +152,18 @@ class FacetCounts(BaseModel):
     ]
 
 
-class FoundBySearch(BaseModel):
+class SearchReply(BaseModel):
     """A page of results, with facets and spelling."""
 
     took: int
     service_id: str
     total: int
     start: int
-    products: list[FoundProduct]
+    products: list[SearchProductPart]
     spellcheck: SpellcheckReply
     facet_counts: FacetCounts
     product_existence: dict[str, bool]
-    partially_matched_products: list[FoundProduct] | None
+    partially_matched_products: list[SearchProductPart] | None
     custom_assets: list[Any]
     boosting_rules: list[str]
     filtering_rule: str | None = None
@@ -187,13 +187,13 @@ class NamedProducts(BaseModel):
     products: list[NamedProduct]
 
 
-def to_search_query(body: Search, *, app_id: str, user_id: str, now_ms: int) -> ReaderQuery:
+def to_search_query(body: SearchBody, *, app_id: str, user_id: str, now_ms: int) -> UserQuery:
     """Turn a body into a query. `user_id` is the token's reader when there is one, else the body's.
 
     Errors:
         FilterSyntax, Unprocessable: a filter, a field, a formula or a simulated interaction makes no sense
     """
-    return query_of(
+    return query_from_body(
         body,
         "search",
         app_id=app_id,
@@ -201,16 +201,16 @@ def to_search_query(body: Search, *, app_id: str, user_id: str, now_ms: int) -> 
         now_ms=now_ms,
         start=body.start,
         exclude=tuple(body.exclude),
-        spacing=spacing_of(body.diversification),
+        spacing=spacings_from_body(body.diversification),
         context=body.custom_context,
         boosting_tags=tuple(body.boosting_tags),
         search=_search_of(body),
     )
 
 
-def to_named_query(body: ManyProducts, *, app_id: str) -> ReaderQuery:
+def to_named_query(body: ManyProducts, *, app_id: str) -> UserQuery:
     """Turn a body into a query."""
-    return ReaderQuery(
+    return UserQuery(
         kind="mget",
         app_id=app_id,
         engine_id=body.engine_id or DEFAULT_ENGINE,
@@ -219,7 +219,7 @@ def to_named_query(body: ManyProducts, *, app_id: str) -> ReaderQuery:
     )
 
 
-def _search_of(body: Search) -> SearchQuery:
+def _search_of(body: SearchBody) -> SearchQuery:
     if body.q is None and body.advanced_q is None:
         refuse("one of q and advanced_q is required; q: * finds everything", "q", kind="value_error.missing")
     if body.partial_match_mode == "separated" and body.enable_partial_match_threshold is None:
@@ -238,10 +238,10 @@ def _search_of(body: Search) -> SearchQuery:
         category=tuple(body.category or ()),
         include=tuple(body.include),
         like=(body.like or "").strip()[:MOST_SOUGHT],
-        order=order_of(body.order_by),
-        facets=facets_of(body.facets),
-        facet_filters=facet_filters_of(body.facet_filters),
-        anchorings=anchorings_of(body.anchoring_settings),
+        order=order_keys_from_body(body.order_by),
+        facets=facets_from_body(body.facets),
+        facet_filters=facet_filters_from_body(body.facet_filters),
+        anchorings=anchorings_from_body(body.anchoring_settings),
         correct=body.spellcheck.enable_auto_spelling_correction,
         left_out_fields=tuple(dict.fromkeys(body.exclude_fields_from_search)),
         partial=body.enable_partial_match,

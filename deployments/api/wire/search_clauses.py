@@ -23,14 +23,14 @@ from actors.retrieval.messages import DISTANCE, SCORES, Anchoring, Facet, FacetF
 from cluster.errors import FilterSyntax
 from cluster.query.columnar.formula import MOST_DEAR, Formula, is_plain_field, parse_formula
 from cluster.query.language import tree
-from cluster.query.language.automaton import Effort
+from cluster.query.language.automaton import StepBudget
 from cluster.query.language.field_values import canonical, is_moment
 from cluster.query.language.parser import parse
 from cluster.query.language.patterns import regex
 from cluster.query.language.scalars import moment_of, number_of, period_of
 from cluster.records.product import TRANSLATION_NAME, Product
-from deployments.api.wire.faults import refuse, refuse_filter, wrong
-from deployments.api.wire.shared import Count, Name, Real, Wire, tree_of
+from deployments.api.wire.faults import build_error, refuse, refuse_filter
+from deployments.api.wire.shared import Count, Name, Real, RequestModel, parse_filter
 
 MOST_FACETS = 32
 MOST_KEYS = 200
@@ -61,7 +61,7 @@ def _bound(value: Any) -> str:
         return repr(value)
     if isinstance(value, str) and (number_of(value) is not None or period_of(value) is not None):
         return value
-    raise wrong("an end of a range is a number or a date", "type_error.number")
+    raise build_error("an end of a range is a number or a date", "type_error.number")
 
 
 def _is_reversed(start: str | None, end: str | None) -> bool:
@@ -78,7 +78,7 @@ def _is_reversed(start: str | None, end: str | None) -> bool:
 def _moment(value: Any) -> int:
     at_ms = moment_of(value)
     if at_ms is None:
-        raise wrong("invalid datetime format", "value_error.datetime")
+        raise build_error("invalid datetime format", "value_error.datetime")
     return at_ms
 
 
@@ -96,7 +96,7 @@ FieldName = Annotated[str, Field(min_length=1, max_length=512)]
 Term = Annotated[str, Field(max_length=4_096), BeforeValidator(_term)]
 
 
-class ChosenRange(Wire):
+class ChosenRange(RequestModel):
     """A range of values from `from` to `to`, which is not included. `key` may be absent."""
 
     from_: Bound | None = Field(None, alias="from")
@@ -106,9 +106,9 @@ class ChosenRange(Wire):
     @model_validator(mode="after")
     def _check_ends(self) -> ChosenRange:
         if self.from_ is None and self.to is None:
-            raise wrong("a range needs from, to or both")
+            raise build_error("a range needs from, to or both")
         if _is_reversed(self.from_, self.to):
-            raise wrong("a range needs a from that is not above its to: swap them")
+            raise build_error("a range needs a from that is not above its to: swap them")
         return self
 
 
@@ -118,7 +118,7 @@ class FacetRange(ChosenRange):
     key: Name
 
 
-class ChosenQuery(Wire):
+class ChosenQuery(RequestModel):
     """A filter. `key` may be absent."""
 
     query: Annotated[str, Field(min_length=1, max_length=65_536)]
@@ -131,7 +131,7 @@ class FacetQuery(ChosenQuery):
     key: Name
 
 
-class FacetField(Wire):
+class FacetField(RequestModel):
     """What to count."""
 
     field: FieldName
@@ -143,7 +143,7 @@ class FacetField(Wire):
     queries: Annotated[list[FacetQuery], Field(max_length=MOST_KEYS)] = Field(default_factory=list)
 
 
-class FacetChoice(Wire):
+class FacetChoice(RequestModel):
     """The chosen values of a facet. One of them must match."""
 
     terms: Annotated[list[Term], Field(max_length=MOST_TERMS)] = Field(default_factory=list)
@@ -158,31 +158,31 @@ FacetEntry = Annotated[
 ]
 
 
-class TieBreaker(Wire):
+class TieBreaker(RequestModel):
     """When neighbours count as equal."""
 
     type: Literal["relative_difference"] = "relative_difference"
     threshold: Annotated[Real, Field(ge=0)] = 0.0
 
 
-class Point(Wire):
+class PointPart(RequestModel):
     """A place."""
 
     lat: Annotated[Real, Field(ge=-90, le=90)]
     lon: Annotated[Real, Field(ge=-180, le=180)]
 
 
-class OrderBy(Wire):
+class OrderBy(RequestModel):
     """One sort key."""
 
     field: Annotated[str, Field(min_length=1, max_length=1_000)]
     order: Literal["desc", "asc"] = "desc"
     tie_breaker: TieBreaker | None = None
     default_value: Real = 0.0
-    geo: Point | None = None
+    geo: PointPart | None = None
 
 
-class AnchoringSetting(Wire):
+class AnchoringSetting(RequestModel):
     """A product to place beside another one."""
 
     product_id: FieldName
@@ -192,13 +192,13 @@ class AnchoringSetting(Wire):
     end_time: Moment | None = None
 
     @model_validator(mode="after")
-    def _says_where(self) -> AnchoringSetting:
+    def _check_position(self) -> AnchoringSetting:
         if self.relative_position == 0:
-            raise wrong("relative_position is 1 or more for after the anchor, -1 or less for before it")
+            raise build_error("relative_position is 1 or more for after the anchor, -1 or less for before it")
         return self
 
 
-def anchorings_of(settings: Sequence[AnchoringSetting]) -> tuple[Anchoring, ...]:
+def anchorings_from_body(settings: Sequence[AnchoringSetting]) -> tuple[Anchoring, ...]:
     """Turn `anchoring_settings` into what the engine is asked."""
     return tuple(
         Anchoring(one.product_id, tuple(one.anchor_ids), one.relative_position, one.start_time, one.end_time)
@@ -206,7 +206,7 @@ def anchorings_of(settings: Sequence[AnchoringSetting]) -> tuple[Anchoring, ...]
     )
 
 
-def order_of(entries: Sequence[OrderBy]) -> tuple[OrderKey, ...]:
+def order_keys_from_body(entries: Sequence[OrderBy]) -> tuple[OrderKey, ...]:
     """Turn `order_by` into keys.
 
     Errors:
@@ -248,13 +248,13 @@ def order_of(entries: Sequence[OrderBy]) -> tuple[OrderKey, ...]:
     return tuple(keys)
 
 
-def facets_of(entries: Sequence[FacetField]) -> tuple[Facet, ...]:
+def facets_from_body(entries: Sequence[FacetField]) -> tuple[Facet, ...]:
     """Turn `facets` into what is to be counted.
 
     Errors:
         Unprocessable, FilterSyntax: a field no product can have, a pattern or query that does not parse
     """
-    effort = Effort()
+    effort = StepBudget()
     found = []
     for at, entry in enumerate(entries):
         name = canonical(entry.field)
@@ -277,7 +277,7 @@ def facets_of(entries: Sequence[FacetField]) -> tuple[Facet, ...]:
     return tuple(found)
 
 
-def facet_filters_of(chosen: Mapping[str, FacetChoice]) -> tuple[FacetFilter, ...]:
+def facet_filters_from_body(chosen: Mapping[str, FacetChoice]) -> tuple[FacetFilter, ...]:
     """Turn `facet_filters` into filters; a choice of nothing is none.
 
     Errors:
@@ -329,13 +329,13 @@ def _keys(
     for one in ranges:
         yield one.key, tree.Range(name, one.from_, one.to, True, False)
     for at, query in enumerate(queries):
-        node = tree_of(query.query, *path, "queries", at, "query")
+        node = parse_filter(query.query, *path, "queries", at, "query")
         if node is None:
             refuse("the query is empty", *path, "queries", at, "query")
         yield query.key, node
 
 
-def _try_pattern(pattern: str | None, effort: Effort, *path: str | int) -> None:
+def _try_pattern(pattern: str | None, effort: StepBudget, *path: str | int) -> None:
     if pattern is not None:
         try:
             regex(pattern, effort)

@@ -23,14 +23,14 @@ from pydantic import (
     model_validator,
 )
 
-from actors.recommender.messages import Boost, Circle, Spacing
+from actors.recommender.messages import Boost, Circle, DiversityRule
 from cluster.errors import FilterSyntax
 from cluster.query.columnar.geo import kilometres
-from cluster.query.fields import MOST_NAMES, excess_of
+from cluster.query.fields import MOST_NAMES, exceeded_budget
 from cluster.query.language.field_values import canonical
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import Node
-from deployments.api.wire.faults import refuse, refuse_filter, wrong
+from deployments.api.wire.faults import build_error, refuse, refuse_filter
 
 _UNITS = ("km", "mile", "miles", "mi")
 
@@ -43,7 +43,7 @@ def _may_be_null(schema: dict[str, Any]) -> None:
             schema["properties"][name] = {**told, "anyOf": [field, {"type": "null"}]}
 
 
-class Wire(BaseModel):
+class RequestModel(BaseModel):
     """A JSON object of a query body."""
 
     model_config = ConfigDict(
@@ -61,25 +61,25 @@ class Wire(BaseModel):
 def number_not_bool(value: Any) -> Any:
     """Refuse booleans where a number is meant."""
     if value is True or value is False:
-        raise wrong("value is not a valid number", "type_error.number")
+        raise build_error("value is not a valid number", "type_error.number")
     return value
 
 
 def _cohort(value: Any) -> dict[str, bool | str]:
     if type(value) is not dict:
-        raise wrong("value is not a valid dict", "type_error.dict")
+        raise build_error("value is not a valid dict", "type_error.dict")
     for item in value.values():
         if not isinstance(item, bool | str):
-            raise wrong("the values should be str or bool", "type_error")
+            raise build_error("the values should be str or bool", "type_error")
     return value
 
 
 def _context(value: Any) -> dict[str, Any]:
     if type(value) is not dict:
-        raise wrong("value is not a valid dict", "type_error.dict")
+        raise build_error("value is not a valid dict", "type_error.dict")
     for item in value.values():
         if not _is_session_value(item):
-            raise wrong(
+            raise build_error(
                 "the values should be bool, str, number, str[], number[], object[] or null", "type_error"
             )
     return value
@@ -93,8 +93,8 @@ def _is_session_value(value: Any) -> bool:
 
 
 def _few_enough(names: list[str]) -> list[str]:
-    if excess := excess_of(names):
-        raise wrong(excess)
+    if excess := exceeded_budget(names):
+        raise build_error(excess)
     return names
 
 
@@ -153,7 +153,7 @@ Warnings = Annotated[
 ]
 
 
-class GeoFilter(Wire):
+class GeoFilter(RequestModel):
     """A distance condition."""
 
     lat: Annotated[Real, Field(ge=-90, le=90)]
@@ -163,9 +163,11 @@ class GeoFilter(Wire):
     field: Name = "location"
 
     @model_validator(mode="after")
-    def _known_unit(self) -> GeoFilter:
+    def _check_unit(self) -> GeoFilter:
         if self.distance_unit not in _UNITS:
-            raise wrong("distance_unit should be one of 'km', 'mile', 'miles', 'mi'", "value_error.const")
+            raise build_error(
+                "distance_unit should be one of 'km', 'mile', 'miles', 'mi'", "value_error.const"
+            )
         return self
 
     def circle(self, positions: Sequence[int] | None = None) -> Circle:
@@ -185,14 +187,14 @@ class GeoBoost(GeoFilter):
     boost_positions: Positions | None = None
 
 
-class Geo(Wire):
+class Geo(RequestModel):
     """Distance conditions and boosts; all filters must hold."""
 
     filter: Annotated[list[GeoFilter], Field(max_length=100)] = Field(default_factory=list)
     boost: Annotated[list[GeoBoost], Field(max_length=100)] = Field(default_factory=list)
 
 
-class BoostRule(Wire):
+class BoostRulePart(RequestModel):
     """One of several boost rules."""
 
     boost_fq: Filter
@@ -200,14 +202,14 @@ class BoostRule(Wire):
     boost_rule_name: Name = ""
 
 
-class Diversification(Wire):
+class Diversification(RequestModel):
     """How far apart products with the same value of one field should stand."""
 
     minimum_distance: Offset = 1
     always_together: Flag = False
 
 
-class Asked(Wire):
+class ProductQueryBody(RequestModel):
     """What every query for products shares."""
 
     engine_id: Name | None = None
@@ -220,11 +222,11 @@ class Asked(Wire):
     boost_fq: Filter | None = None
     boost_positions: Positions | None = None
     boost_rule_name: Name = ""
-    boost_rules: Annotated[list[BoostRule], Field(max_length=100)] = Field(default_factory=list)
+    boost_rules: Annotated[list[BoostRulePart], Field(max_length=100)] = Field(default_factory=list)
     geo: Geo = Field(default_factory=Geo)
 
 
-class Query(Asked):
+class UserQueryBody(ProductQueryBody):
     """What all search, recommendation and autocomplete bodies share."""
 
     user_hash: Name | None = None
@@ -237,7 +239,7 @@ class Query(Asked):
     additional_interactions: Simulated = Field(default_factory=list)
 
 
-class Boosting(Protocol):
+class HasBoostRules(Protocol):
     """A body with boost rules."""
 
     @property
@@ -256,7 +258,7 @@ class Boosting(Protocol):
         ...
 
     @property
-    def boost_rules(self) -> list[BoostRule]:
+    def boost_rules(self) -> list[BoostRulePart]:
         """Further rules."""
         ...
 
@@ -267,7 +269,7 @@ _NOTHING_TO_PLACE = (
 )
 
 
-def tree_of(text: str | None, *path: str | int, within: str = "body") -> Node | None:
+def parse_filter(text: str | None, *path: str | int, within: str = "body") -> Node | None:
     """Parse a filter parameter.
 
     Errors:
@@ -281,7 +283,7 @@ def tree_of(text: str | None, *path: str | int, within: str = "body") -> Node | 
         refuse_filter(error, *path, within=within)
 
 
-def boosts_of(body: Boosting) -> tuple[Boost, ...]:
+def boosts_from_body(body: HasBoostRules) -> tuple[Boost, ...]:
     """Gather all boost rules of a body, the single one first. An empty list of positions equals its absence.
 
     Errors:
@@ -294,7 +296,7 @@ def boosts_of(body: Boosting) -> tuple[Boost, ...]:
     )
     found = []
     for text, positions, name, path in (single, *several):
-        tree = tree_of(text, *path, "boost_fq")
+        tree = parse_filter(text, *path, "boost_fq")
         if tree is not None:
             label = f"boost_rules[{path[1]}]" if path else "boost_fq"
             found.append(Boost(tree, tuple(positions) if positions else None, name, label=label))
@@ -303,9 +305,9 @@ def boosts_of(body: Boosting) -> tuple[Boost, ...]:
     return tuple(found)
 
 
-def spacing_of(diversification: Mapping[str, Diversification]) -> tuple[Spacing, ...]:
+def spacings_from_body(diversification: Mapping[str, Diversification]) -> tuple[DiversityRule, ...]:
     """Turn `diversification` into spacings, in the order of the body."""
     return tuple(
-        Spacing(canonical(name), rule.minimum_distance, rule.always_together)
+        DiversityRule(canonical(name), rule.minimum_distance, rule.always_together)
         for name, rule in diversification.items()
     )

@@ -25,7 +25,7 @@ SERVER_METADATA_PATH = "/.well-known/oauth-authorization-server"
 
 
 @dataclass(frozen=True, slots=True)
-class Addresses:
+class ServerAddresses:
     """Makes the origin for a request."""
 
     public_url: str
@@ -36,9 +36,9 @@ class Addresses:
     "People may sign in beyond loopback although no https origin is configured."
 
     @classmethod
-    def of(
+    def from_config(
         cls, public_url: str, *, host: str = "127.0.0.1", port: int = 8000, plain_sign_in: bool = False
-    ) -> Addresses:
+    ) -> ServerAddresses:
         """Check a configured origin; without one, `host` and `port` are where the doors listen.
 
         Errors:
@@ -48,7 +48,7 @@ class Addresses:
         fallback = f"http://[::1]:{port}" if host == "::1" else f"http://{own}:{port}"
         return cls(parse_origin(public_url) if public_url else "", fallback, plain_sign_in)
 
-    def base(self, host: str) -> str:
+    def origin_for_host(self, host: str) -> str:
         """Choose the origin for a request with this `Host` header."""
         if self.public_url:
             return self.public_url

@@ -21,24 +21,31 @@ from starlette.responses import Response
 
 from cluster.records.account import Account, Code, new_grant_id
 from deployments.archive.oauth.addresses import AUTHORIZE_PATH, CLIENTS_PATH
-from deployments.archive.oauth.authorization_request import Asked, Declined, NotAnswerable, read_asked
-from deployments.archive.oauth.clients import Client, short_id
-from deployments.archive.oauth.forms import form_of, query_of
-from deployments.archive.oauth.pages import Pages, go
-from deployments.archive.oauth.redirects import is_loopback_target, shown_target
-from deployments.archive.oauth.replies import Refused
-from deployments.archive.oauth.services import CODE_LIFE_S, OAuthMeans
-from deployments.archive.oauth.sessions import Sessions, is_own_page
-from deployments.archive.oauth.signin import ConnectingClient, SignIn
+from deployments.archive.oauth.authorization_request import (
+    AuthorizationDeclined,
+    AuthorizationRequest,
+    InvalidClientRequest,
+    read_authorization_request,
+)
+from deployments.archive.oauth.clients import OAuthClient, short_id
+from deployments.archive.oauth.forms import read_form, read_query
+from deployments.archive.oauth.pages import OAuthPages, redirect
+from deployments.archive.oauth.redirects import describe_target, is_loopback_target
+from deployments.archive.oauth.replies import OAuthError
+from deployments.archive.oauth.services import CODE_LIFE_S, OAuthServices
+from deployments.archive.oauth.sessions import BrowserSessions, is_same_origin_form
+from deployments.archive.oauth.signin import ConnectingClient, SignInPage
 from deployments.archive.oauth.signing import sha256
 
 _log = structlog.get_logger()
 
 
-class Authorize:
+class AuthorizationPage:
     """Asks the person."""
 
-    def __init__(self, means: OAuthMeans, pages: Pages, sessions: Sessions, sign_in: SignIn) -> None:
+    def __init__(
+        self, means: OAuthServices, pages: OAuthPages, sessions: BrowserSessions, sign_in: SignInPage
+    ) -> None:
         self._means = means
         self._pages = pages
         self._sessions = sessions
@@ -46,25 +53,25 @@ class Authorize:
 
     async def __call__(self, request: Request) -> Response:
         """Answer a request."""
-        self._means.knock(request, "page", self._means.limits.pages)
+        self._means.count_request(request, "page", self._means.limits.pages)
         if request.method == "POST":
             return await self._decide(request)
         try:
-            asked, client = await read_asked(
-                query_of(request), self._means.clients, self._means.base(request)
+            asked, client = await read_authorization_request(
+                read_query(request), self._means.clients, self._means.origin(request)
             )
-        except NotAnswerable as fault:
-            return self._pages.stop("This request can’t be answered", fault.reason)
-        except Declined as declined:
+        except InvalidClientRequest as fault:
+            return self._pages.show_error("This request can’t be answered", fault.reason)
+        except AuthorizationDeclined as declined:
             return await self._redirect_error(request, declined)
         account = await self._sessions.account(request)
         if account is None:
-            values = _values(asked, None)
-            connecting = ConnectingClient.of(client, asked.redirect_uri)
+            values = _form_values(asked, None)
+            connecting = ConnectingClient.from_client(client, asked.redirect_uri)
             return self._sign_in.show(request, values, action=AUTHORIZE_PATH, client=connecting)
         return self._consent(request, asked, client, account)
 
-    async def _redirect_error(self, request: Request, declined: Declined) -> Response:
+    async def _redirect_error(self, request: Request, declined: AuthorizationDeclined) -> Response:
         """Send an error to the client's address, with a click where it could lead a person astray.
 
         Anybody may register a website, so a redirect that asks nobody would lend our name to it. A loopback
@@ -73,45 +80,49 @@ class Authorize:
         Source: RFC 9700 section 4.11.2
         """
         if is_loopback_target(declined.location) or await self._sessions.account(request) is not None:
-            return go(declined.location, 302)
+            return redirect(declined.location, 302)
         return self._pages.show(
             "declined",
             client_name=declined.client_name,
-            target=shown_target(declined.location),
+            target=describe_target(declined.location),
             location=declined.location,
             reason=declined.reason,
         )
 
-    def _consent(self, request: Request, asked: Asked, client: Client, account: Account) -> Response:
-        browser = self._sessions.browser(request)
+    def _consent(
+        self, request: Request, asked: AuthorizationRequest, client: OAuthClient, account: Account
+    ) -> Response:
+        browser = self._sessions.browser_name(request)
         response = self._pages.show(
             "consent",
             action=AUTHORIZE_PATH,
-            form=self._sessions.form(browser, _values(asked, account)),
+            form=self._sessions.sign_form(browser, _form_values(asked, account)),
             username=account.username,
             clients_path=CLIENTS_PATH,
-            **asdict(ConnectingClient.of(client, asked.redirect_uri)),
+            **asdict(ConnectingClient.from_client(client, asked.redirect_uri)),
         )
         self._sessions.remember(response, browser, secure=asked.base.startswith("https:"))
         return response
 
     async def _decide(self, request: Request) -> Response:
-        form = await form_of(request, self._means.limits.body_s)
-        if not is_own_page(request, self._means.base(request)):
+        form = await read_form(request, self._means.limits.body_s)
+        if not is_same_origin_form(request, self._means.origin(request)):
             return self._strange()
         values, in_time = self._sessions.read_form(request, form.get("form") or "")
         if values is None or "asked" not in values:
             return self._strange()
-        asked = Asked(**values["asked"])
+        asked = AuthorizationRequest(**values["asked"])
         client = await self._means.clients.find(asked.client_id)
         decision = form.once("decision")
         if client is None or not in_time or decision not in ("sign-in", "allow", "deny", "switch"):
             # The same question again, with a fresh form.
-            return go(asked.address())
+            return redirect(asked.authorization_url())
         if decision == "deny":
-            return go(asked.back(error="access_denied", error_description="the person declined"))
+            return redirect(
+                asked.redirect_url(error="access_denied", error_description="the person declined")
+            )
         if decision == "switch":
-            response = go(asked.address())
+            response = redirect(asked.authorization_url())
             await self._sessions.sign_out(request, response, secure=asked.base.startswith("https:"))
             return response
         if decision == "sign-in":
@@ -119,16 +130,16 @@ class Authorize:
                 request,
                 form,
                 values,
-                goal=asked.address(),
+                goal=asked.authorization_url(),
                 action=AUTHORIZE_PATH,
-                client=ConnectingClient.of(client, asked.redirect_uri),
+                client=ConnectingClient.from_client(client, asked.redirect_uri),
             )
         account = await self._sessions.account(request)
         if account is None or account.user_id != values["user_id"]:
-            return go(asked.address())
-        return go(asked.back(code=await self._issue(asked, client, account)))
+            return redirect(asked.authorization_url())
+        return redirect(asked.redirect_url(code=await self._issue(asked, client, account)))
 
-    async def _issue(self, asked: Asked, client: Client, account: Account) -> str:
+    async def _issue(self, asked: AuthorizationRequest, client: OAuthClient, account: Account) -> str:
         text, now_ms = self._means.signing.random(), self._means.clock.now_ms()
         code = Code(
             grant_id=new_grant_id(), client_id=client.client_id, client_name=client.shown_name,
@@ -141,19 +152,19 @@ class Authorize:
         return text
 
     def _strange(self) -> Response:
-        return self._pages.stop(
+        return self._pages.show_error(
             "This form can’t be used",
             "It was not shown in this browser, or cookies are blocked. Go back to your application and connect again.",
             403,
         )
 
 
-def _values(asked: Asked, account: Account | None) -> dict[str, Any]:
-    return {"asked": asked.kept(), "user_id": account.user_id if account else ""}
+def _form_values(asked: AuthorizationRequest, account: Account | None) -> dict[str, Any]:
+    return {"asked": asked.to_dict(), "user_id": account.user_id if account else ""}
 
 
-def as_page(pages: Pages, refused: Refused) -> Response:
+def render_error_page(pages: OAuthPages, refused: OAuthError) -> Response:
     """Say a refusal to a person."""
     heading = "Too many requests" if refused.status == 429 else "This request can’t be answered"
     text = refused.description[:1].upper() + refused.description[1:] + "."
-    return pages.stop(heading, text, refused.status, retry_after_s=refused.retry_after_s)
+    return pages.show_error(heading, text, refused.status, retry_after_s=refused.retry_after_s)

@@ -13,12 +13,12 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from deployments.archive.oauth.addresses import AUTHORIZE_PATH, issuer_of, resource_of
-from deployments.archive.oauth.clients import Client, Clients
+from deployments.archive.oauth.clients import OAuthClient, OAuthClients
 from deployments.archive.oauth.forms import Parameters
 from deployments.archive.oauth.pkce import is_challenge
-from deployments.archive.oauth.redirects import extend
-from deployments.archive.oauth.replies import Refused
-from deployments.archive.oauth.token import same_resource
+from deployments.archive.oauth.redirects import add_answer
+from deployments.archive.oauth.replies import OAuthError
+from deployments.archive.oauth.token import is_same_resource
 
 LONGEST_STATE = 3000
 "Characters. Platforms that keep no sessions pack all they know into it."
@@ -34,7 +34,7 @@ ONCE = (
 )
 
 
-class NotAnswerable(Exception):
+class InvalidClientRequest(Exception):
     """Who asks, or where to answer, is not known: the person is told, and nobody else."""
 
     def __init__(self, reason: str) -> None:
@@ -42,7 +42,7 @@ class NotAnswerable(Exception):
         self.reason = reason
 
 
-class Declined(Exception):
+class AuthorizationDeclined(Exception):
     """The client asked for something it can't have; it is told at its address."""
 
     def __init__(self, location: str, client_name: str, reason: str) -> None:
@@ -53,7 +53,7 @@ class Declined(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AuthorizationRequest:
     """A whole and answerable request."""
 
     client_id: str
@@ -63,11 +63,11 @@ class Asked:
     resource: str
     base: str
 
-    def back(self, **answer: str) -> str:
+    def redirect_url(self, **answer: str) -> str:
         """Make the address the answer goes to."""
-        return _back(self.redirect_uri, self.state, self.base, answer)
+        return _redirect_url(self.redirect_uri, self.state, self.base, answer)
 
-    def address(self) -> str:
+    def authorization_url(self) -> str:
         """Make the address, below our origin, at which the same is asked again."""
         query = {
             "response_type": "code",
@@ -81,61 +81,67 @@ class Asked:
             query["state"] = self.state
         return f"{AUTHORIZE_PATH}?{urlencode(query, quote_via=quote, safe='', errors='surrogateescape')}"
 
-    def kept(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Say it as JSON, for a form."""
         return asdict(self)
 
 
-async def read_asked(parameters: Parameters, clients: Clients, base: str) -> tuple[Asked, Client]:
+async def read_authorization_request(
+    parameters: Parameters, clients: OAuthClients, base: str
+) -> tuple[AuthorizationRequest, OAuthClient]:
     """Check a request.
 
     Errors:
-        NotAnswerable: unknown client, or an address it did not register
+        InvalidClientRequest: unknown client, or an address it did not register
         Declined: anything else
         Unavailable: the store is away
     """
     try:
         client_id, redirect_uri = parameters.once("client_id"), parameters.once("redirect_uri")
-    except Refused as refused:
-        raise NotAnswerable(refused.description) from refused
+    except OAuthError as refused:
+        raise InvalidClientRequest(refused.description) from refused
     client = await clients.find(client_id) if client_id else None
     if client is None:
-        raise NotAnswerable(f"The application is not registered here. {_AGAIN}")
+        raise InvalidClientRequest(f"The application is not registered here. {_AGAIN}")
     if redirect_uri is None or not client.allows(redirect_uri):
-        raise NotAnswerable(f"The application wants the answer at an address it did not register. {_AGAIN}")
+        raise InvalidClientRequest(
+            f"The application wants the answer at an address it did not register. {_AGAIN}"
+        )
     # One that stands there twice is given back as it stood there first.
     state = parameters.get("state")
     try:
-        return _checked(parameters, client, redirect_uri, base), client
-    except Refused as refused:
+        return _validate(parameters, client, redirect_uri, base), client
+    except OAuthError as refused:
         answer = {"error": refused.error, "error_description": refused.description}
-        location = _back(redirect_uri, state, base, answer)
-        raise Declined(location, client.shown_name, refused.description) from refused
+        location = _redirect_url(redirect_uri, state, base, answer)
+        raise AuthorizationDeclined(location, client.shown_name, refused.description) from refused
 
 
-def _checked(parameters: Parameters, client: Client, redirect_uri: str, base: str) -> Asked:
+def _validate(
+    parameters: Parameters, client: OAuthClient, redirect_uri: str, base: str
+) -> AuthorizationRequest:
     found = {name: parameters.once(name) for name in ONCE}
     if len(found["state"] or "") > LONGEST_STATE:
-        raise Refused("invalid_request", f"state is longer than {LONGEST_STATE} characters")
+        raise OAuthError("invalid_request", f"state is longer than {LONGEST_STATE} characters")
     if found["response_type"] is None:
-        raise Refused("invalid_request", "response_type is missing")
+        raise OAuthError("invalid_request", "response_type is missing")
     if found["response_type"] != "code":
-        raise Refused("unsupported_response_type", "response_type is code")
+        raise OAuthError("unsupported_response_type", "response_type is code")
     if found["response_mode"] not in (None, "query"):
-        raise Refused("invalid_request", "response_mode is query")
+        raise OAuthError("invalid_request", "response_mode is query")
     challenge = found["code_challenge"]
     if challenge is None:
-        raise Refused("invalid_request", "code_challenge is missing")
+        raise OAuthError("invalid_request", "code_challenge is missing")
     if found["code_challenge_method"] != "S256":
-        raise Refused("invalid_request", "code_challenge_method is S256")
+        raise OAuthError("invalid_request", "code_challenge_method is S256")
     if not is_challenge(challenge):
-        raise Refused("invalid_request", "code_challenge is not 43 characters of base64url")
+        raise OAuthError("invalid_request", "code_challenge is not 43 characters of base64url")
     resource = resource_of(base)
-    if found["resource"] is not None and not same_resource(found["resource"], resource):
-        raise Refused("invalid_target", "there is no such resource here")
-    return Asked(client.client_id, redirect_uri, found["state"], challenge, resource, base)
+    if found["resource"] is not None and not is_same_resource(found["resource"], resource):
+        raise OAuthError("invalid_target", "there is no such resource here")
+    return AuthorizationRequest(client.client_id, redirect_uri, found["state"], challenge, resource, base)
 
 
-def _back(redirect_uri: str, state: str | None, base: str, answer: dict[str, str]) -> str:
+def _redirect_url(redirect_uri: str, state: str | None, base: str, answer: dict[str, str]) -> str:
     more = {} if state is None else {"state": state}
-    return extend(redirect_uri, {**answer, **more, "iss": issuer_of(base)})
+    return add_answer(redirect_uri, {**answer, **more, "iss": issuer_of(base)})

@@ -18,14 +18,14 @@ import structlog
 from cluster.clock import Clock
 from cluster.errors import HouseError, Unavailable
 from cluster.records.account import Grant
-from cluster.records.registration import mark_of_short
+from cluster.records.registration import revocation_id_from_short
 from cluster.store.ports.stores import GrantStore
-from deployments.archive.caller import Person
+from deployments.archive.caller import ArchiveCaller
 from deployments.archive.oauth.clients import short_id
-from deployments.archive.oauth.redirects import host_of_target
-from deployments.archive.oauth.signing import Signing
+from deployments.archive.oauth.redirects import parse_target_host
+from deployments.archive.oauth.signing import OAuthSigner
 
-MOST_KNOWN = 4096
+MOST_CACHED = 4096
 "Tokens whose signature is remembered."
 SKEW_S = 60
 "How far ahead of ours the clock of the replica that signed may be."
@@ -34,30 +34,32 @@ _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    person: Person
+class _CachedToken:
+    person: ArchiveCaller
     grant_id: str
     client_mark: str
     resource: str
     expires_s: int
 
 
-class Bearer:
+class AccessTokens:
     """Knows whose token it is."""
 
-    def __init__(self, store: GrantStore, signing: Signing, clock: Clock, *, poll_s: float = 0.25) -> None:
+    def __init__(
+        self, store: GrantStore, signing: OAuthSigner, clock: Clock, *, poll_s: float = 0.25
+    ) -> None:
         self._store = store
         self._signing = signing
         self._clock = clock
         self._poll_s = poll_s
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _CachedToken] = {}
         self._revoked: frozenset[str] = frozenset()
         self._version = -1
         self._task: asyncio.Task[None] | None = None
         self.ready = False
         "False until revocations were read once; until then nobody is let in."
 
-    async def person(self, token: str, resource: str) -> Person | None:
+    async def person(self, token: str, resource: str) -> ArchiveCaller | None:
         """Tell who holds a token for this resource; None for everything that is no valid token.
 
         Errors:
@@ -74,16 +76,16 @@ class Bearer:
             return None
         return known.person
 
-    def mint(self, grant: Grant, life_s: int) -> str:
+    def issue(self, grant: Grant, life_s: int) -> str:
         """Make an access token of a grant."""
         now_s = self._clock.now_ms() // 1000
-        return self._signing.mint_access(
+        return self._signing.issue_access(
             {
                 "aud": grant.resource,
                 "sub": grant.user_id,
                 "client": short_id(grant.client_id),
                 "name": grant.client_name,
-                "host": host_of_target(grant.target),
+                "host": parse_target_host(grant.target),
                 "grant": grant.grant_id,
                 "jti": self._signing.random(9),
                 "iat": now_s,
@@ -128,17 +130,17 @@ class Bearer:
         self._revoked, self._version = revocations.grant_ids, revocations.version
         self.ready = True
 
-    def _read(self, token: str) -> _Known | None:
+    def _read(self, token: str) -> _CachedToken | None:
         claims = self._signing.access_claims(token)
-        if claims is None or not _are_whole(claims):
+        if claims is None or not _are_complete(claims):
             return None
         now_s = self._clock.now_ms() / 1000
         if not claims["iat"] <= now_s + SKEW_S or now_s >= claims["exp"]:
             return None
-        person = Person(claims["sub"], claims["client"], claims["name"], str(claims.get("host", "")))
-        mark = mark_of_short(claims["client"])
-        known = _Known(person, claims["grant"], mark, claims["aud"], claims["exp"])
-        if len(self._known) >= MOST_KNOWN:
+        person = ArchiveCaller(claims["sub"], claims["client"], claims["name"], str(claims.get("host", "")))
+        mark = revocation_id_from_short(claims["client"])
+        known = _CachedToken(person, claims["grant"], mark, claims["aud"], claims["exp"])
+        if len(self._known) >= MOST_CACHED:
             self._known.clear()
         self._known[token] = known
         return known
@@ -160,6 +162,6 @@ class Bearer:
                 _log.exception("revocations_not_followed", reason="fault")
 
 
-def _are_whole(claims: dict[str, Any]) -> bool:
+def _are_complete(claims: dict[str, Any]) -> bool:
     texts = all(isinstance(claims.get(name), str) for name in ("aud", "sub", "client", "name", "grant"))
     return texts and all(type(claims.get(name)) is int for name in ("iat", "exp"))

@@ -17,7 +17,7 @@ from cluster.records.registration import AuthMethod, Registration
 from cluster.records.registration import short_id as short_id
 from cluster.store.ports.stores import RegistrationStore
 from deployments.archive.oauth.redirects import fingerprint
-from deployments.archive.oauth.signing import Signing
+from deployments.archive.oauth.signing import OAuthSigner
 
 METHODS: tuple[AuthMethod, ...] = get_args(AuthMethod)
 LONGEST_NAME = 100
@@ -30,7 +30,7 @@ _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class OAuthClient:
     """A registration."""
 
     client_id: str
@@ -51,14 +51,16 @@ class Client:
         return fingerprint(redirect_uri) in self.fingerprints
 
 
-def mint_client(signing: Signing, name: str, method: AuthMethod, redirect_uris: list[str]) -> Client:
+def issue_client(
+    signing: OAuthSigner, name: str, method: AuthMethod, redirect_uris: list[str]
+) -> OAuthClient:
     """Make the id of a registration. No id is made twice, so each has a secret and a life of its own."""
     marks = sorted({fingerprint(uri) for uri in redirect_uris})
     text = signing.clients.seal([name, METHODS.index(method), ".".join(marks), signing.random(9)])
-    return Client(_PREFIX + text, name, method, frozenset(marks))
+    return OAuthClient(_PREFIX + text, name, method, frozenset(marks))
 
 
-def read_client(signing: Signing, client_id: str) -> Client | None:
+def read_client(signing: OAuthSigner, client_id: str) -> OAuthClient | None:
     """Read a client id; None when we did not make it."""
     if not client_id.startswith(_PREFIX):
         return None
@@ -66,17 +68,17 @@ def read_client(signing: Signing, client_id: str) -> Client | None:
     if not isinstance(value, list):
         return None
     name, method, marks = value[:3]
-    return Client(client_id, cast(str, name), METHODS[method], frozenset(marks.split(".")))
+    return OAuthClient(client_id, cast(str, name), METHODS[method], frozenset(marks.split(".")))
 
 
-class Clients:
+class OAuthClients:
     """Finds clients: what their ids say, or what they changed since."""
 
-    def __init__(self, signing: Signing, store: RegistrationStore) -> None:
+    def __init__(self, signing: OAuthSigner, store: RegistrationStore) -> None:
         self._signing = signing
         self._store = store
 
-    async def find(self, client_id: str) -> Client | None:
+    async def find(self, client_id: str) -> OAuthClient | None:
         """Find a client; None when we did not make this id, or it was removed. Cost: one read of the store.
 
         Errors:
@@ -88,21 +90,21 @@ class Clients:
         changed = await self._store.get(client_id)
         return client if changed is None else client_of_registration(changed)
 
-    async def touch(self, client: Client, now_ms: int) -> None:
+    async def mark_used(self, client: OAuthClient, now_ms: int) -> None:
         """Note that a client was used, so that what it changed is kept."""
         if client.is_changed:
             await self._store.touch(client.client_id, now_ms=now_ms)
 
 
-def client_of_registration(registration: Registration) -> Client | None:
+def client_of_registration(registration: Registration) -> OAuthClient | None:
     """Make the client of a changed registration; None when it was removed."""
     if registration.removed:
         return None
     marks = frozenset(fingerprint(uri) for uri in registration.redirect_uris)
-    return Client(registration.client_id, registration.name, registration.method, marks, is_changed=True)
+    return OAuthClient(registration.client_id, registration.name, registration.method, marks, is_changed=True)
 
 
-def is_secret_of(signing: Signing, client: Client, secret: str) -> bool:
+def is_secret_of(signing: OAuthSigner, client: OAuthClient, secret: str) -> bool:
     """Compare a client's secret, in constant time."""
     wanted = signing.client_secret(client.client_id)
     return hmac.compare_digest(secret.encode("utf-8", "surrogatepass"), wanted.encode())

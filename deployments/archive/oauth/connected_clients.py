@@ -11,19 +11,21 @@ from starlette.responses import Response
 from cluster.clock import iso_ms
 from cluster.records.account import Account
 from deployments.archive.oauth.addresses import CLIENTS_PATH
-from deployments.archive.oauth.forms import form_of
-from deployments.archive.oauth.pages import Pages, go
-from deployments.archive.oauth.services import OAuthMeans
-from deployments.archive.oauth.sessions import Sessions, is_own_page
-from deployments.archive.oauth.signin import SignIn
+from deployments.archive.oauth.forms import read_form
+from deployments.archive.oauth.pages import OAuthPages, redirect
+from deployments.archive.oauth.services import OAuthServices
+from deployments.archive.oauth.sessions import BrowserSessions, is_same_origin_form
+from deployments.archive.oauth.signin import SignInPage
 
 _log = structlog.get_logger()
 
 
-class Connected:
+class ConnectedClientsPage:
     """Lists a person's grants."""
 
-    def __init__(self, means: OAuthMeans, pages: Pages, sessions: Sessions, sign_in: SignIn) -> None:
+    def __init__(
+        self, means: OAuthServices, pages: OAuthPages, sessions: BrowserSessions, sign_in: SignInPage
+    ) -> None:
         self._means = means
         self._pages = pages
         self._sessions = sessions
@@ -31,7 +33,7 @@ class Connected:
 
     async def __call__(self, request: Request) -> Response:
         """Answer a request."""
-        self._means.knock(request, "page", self._means.limits.pages)
+        self._means.count_request(request, "page", self._means.limits.pages)
         if request.method == "POST":
             return await self._change(request)
         account = await self._sessions.account(request)
@@ -51,32 +53,36 @@ class Connected:
             }
             for one in held
         ]
-        browser = self._sessions.browser(request)
-        form = self._sessions.form(browser, {"user_id": account.user_id})
+        browser = self._sessions.browser_name(request)
+        form = self._sessions.sign_form(browser, {"user_id": account.user_id})
         response = self._pages.show(
             "clients", action=CLIENTS_PATH, form=form, username=account.username, clients=shown
         )
-        secure = self._means.base(request).startswith("https:")
+        secure = self._means.origin(request).startswith("https:")
         self._sessions.remember(response, browser, secure=secure)
         return response
 
     async def _change(self, request: Request) -> Response:
-        form = await form_of(request, self._means.limits.body_s)
+        form = await read_form(request, self._means.limits.body_s)
         values, in_time = self._sessions.read_form(request, form.get("form") or "")
-        if values is None or "asked" in values or not is_own_page(request, self._means.base(request)):
-            return self._pages.stop(
+        if (
+            values is None
+            or "asked" in values
+            or not is_same_origin_form(request, self._means.origin(request))
+        ):
+            return self._pages.show_error(
                 "This form can’t be used", "It was not shown in this browser, or cookies are blocked.", 403
             )
         decision = form.once("decision")
         if not in_time:
-            return go(CLIENTS_PATH)
+            return redirect(CLIENTS_PATH)
         if decision == "sign-in":
             return await self._sign_in.attempt(request, form, values, goal=CLIENTS_PATH, action=CLIENTS_PATH)
-        response = go(CLIENTS_PATH)
+        response = redirect(CLIENTS_PATH)
         account = await self._sessions.account(request)
         if account is not None and account.user_id == values["user_id"]:
             if decision == "switch":
-                secure = self._means.base(request).startswith("https:")
+                secure = self._means.origin(request).startswith("https:")
                 await self._sessions.sign_out(request, response, secure=secure)
             elif decision == "end":
                 await self._end(account, form.once("grant") or "")

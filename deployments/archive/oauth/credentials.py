@@ -11,15 +11,15 @@ from urllib.parse import unquote_plus
 
 from starlette.requests import Request
 
-from deployments.archive.oauth.clients import Client, is_secret_of
+from deployments.archive.oauth.clients import OAuthClient, is_secret_of
 from deployments.archive.oauth.forms import Parameters
-from deployments.archive.oauth.replies import Refused
-from deployments.archive.oauth.services import OAuthMeans
+from deployments.archive.oauth.replies import OAuthError
+from deployments.archive.oauth.services import OAuthServices
 
 CHALLENGE = {"www-authenticate": 'Basic realm="archive"'}
 
 
-async def client_of(request: Request, form: Parameters, means: OAuthMeans) -> Client:
+async def authenticate_client(request: Request, form: Parameters, means: OAuthServices) -> OAuthClient:
     """Tell which registered client calls.
 
     Errors:
@@ -40,13 +40,13 @@ async def client_of(request: Request, form: Parameters, means: OAuthMeans) -> Cl
     return client
 
 
-def uses_basic(request: Request) -> bool:
+def is_basic(request: Request) -> bool:
     """Did the client name itself in a header?"""
     return request.headers.get("authorization", "")[:6].lower() == "basic "
 
 
 def _basic(request: Request) -> tuple[str, str] | None:
-    if not uses_basic(request):
+    if not is_basic(request):
         return None
     try:
         text = base64.b64decode(request.headers["authorization"][6:].strip(), validate=True).decode()
@@ -56,5 +56,5 @@ def _basic(request: Request) -> tuple[str, str] | None:
     return unquote_plus(name), unquote_plus(secret)
 
 
-def _unknown(description: str) -> Refused:
-    return Refused("invalid_client", description, 401)
+def _unknown(description: str) -> OAuthError:
+    return OAuthError("invalid_client", description, 401)

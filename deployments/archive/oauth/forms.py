@@ -10,9 +10,9 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 
 from cluster.errors import HouseError
-from deployments.archive.oauth.replies import Refused
-from deployments.edge.body import Gone, read_body
-from deployments.edge.deadline import Deadline, TookTooLong
+from deployments.archive.oauth.replies import OAuthError
+from deployments.edge.body import ClientDisconnected, read_body
+from deployments.edge.deadline import Deadline, DeadlineExceeded
 
 MOST_BYTES = 20_000
 MOST_FIELDS = 60
@@ -28,7 +28,7 @@ class Parameters:
                 text, keep_blank_values=True, errors="surrogateescape", max_num_fields=MOST_FIELDS
             )
         except ValueError as error:
-            raise Refused("invalid_request", "too many parameters") from error
+            raise OAuthError("invalid_request", "too many parameters") from error
         self._values: dict[str, str] = {}
         self.doubled: set[str] = set()
         "Names that came more than once."
@@ -48,16 +48,16 @@ class Parameters:
             Refused: it came more than once
         """
         if name in self.doubled:
-            raise Refused("invalid_request", f"{name} stands there more than once")
+            raise OAuthError("invalid_request", f"{name} stands there more than once")
         return self.get(name)
 
 
-def query_of(request: Request) -> Parameters:
+def read_query(request: Request) -> Parameters:
     """Read the query."""
     return Parameters(request.scope.get("query_string", b"").decode("utf-8", "surrogateescape"))
 
 
-async def body_of(request: Request, within_s: float) -> bytes:
+async def read_small_body(request: Request, within_s: float) -> bytes:
     """Read a small body.
 
     Errors:
@@ -73,17 +73,17 @@ async def body_of(request: Request, within_s: float) -> bytes:
                 encoding=None if encoding is None else encoding.encode("latin-1"),
                 most_bytes=MOST_BYTES,
             )
-    except Gone:
+    except ClientDisconnected:
         raise
-    except TookTooLong as error:
-        raise Refused("invalid_request", "the body did not arrive in time", 408) from error
+    except DeadlineExceeded as error:
+        raise OAuthError("invalid_request", "the body did not arrive in time", 408) from error
     except HouseError as error:
         too_large = error.code == "too_large"
         text = f"the body is larger than {MOST_BYTES} bytes" if too_large else error.message
-        raise Refused("invalid_request", text, 413 if too_large else 400) from error
+        raise OAuthError("invalid_request", text, 413 if too_large else 400) from error
 
 
-async def form_of(request: Request, within_s: float) -> Parameters:
+async def read_form(request: Request, within_s: float) -> Parameters:
     """Read a form.
 
     Errors:
@@ -91,6 +91,6 @@ async def form_of(request: Request, within_s: float) -> Parameters:
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != FORM:
-        raise Refused("invalid_request", f"the body has to be {FORM}")
-    body = await body_of(request, within_s)
+        raise OAuthError("invalid_request", f"the body has to be {FORM}")
+    body = await read_small_body(request, within_s)
     return Parameters(body.decode("utf-8", "surrogateescape"))

@@ -19,14 +19,14 @@ from deployments.archive.oauth.addresses import (
     resource_of,
 )
 from deployments.archive.oauth.clients import METHODS
-from deployments.archive.oauth.replies import answer
-from deployments.archive.oauth.services import OAuthMeans
+from deployments.archive.oauth.replies import render_document
+from deployments.archive.oauth.services import OAuthServices
 
 GRANT_TYPES = ("authorization_code", "refresh_token")
 _KEPT = {"cache-control": "public, max-age=300", "vary": "host"}
 
 
-def resource_document(base: str, title: str) -> dict[str, Any]:
+def build_resource_document(base: str, title: str) -> dict[str, Any]:
     """Describe the resource: where to get a token for it."""
     return {
         "resource": resource_of(base),
@@ -37,7 +37,7 @@ def resource_document(base: str, title: str) -> dict[str, Any]:
     }
 
 
-def server_document(base: str) -> dict[str, Any]:
+def build_server_document(base: str) -> dict[str, Any]:
     """Describe the authorization server."""
     return {
         "issuer": issuer_of(base),
@@ -56,16 +56,16 @@ def server_document(base: str) -> dict[str, Any]:
     }
 
 
-class Metadata:
+class MetadataEndpoint:
     """Shows one of the documents."""
 
-    def __init__(self, means: OAuthMeans, kind: str) -> None:
+    def __init__(self, means: OAuthServices, kind: str) -> None:
         self._means = means
         self._kind = kind
 
     async def __call__(self, request: Request) -> Response:
         """Answer a request."""
-        base = self._means.base(request)
+        base = self._means.origin(request)
         if self._kind == "resource":
-            return answer(resource_document(base, self._means.title), headers=_KEPT)
-        return answer(server_document(base), headers=_KEPT)
+            return render_document(build_resource_document(base, self._means.title), headers=_KEPT)
+        return render_document(build_server_document(base), headers=_KEPT)

@@ -24,7 +24,7 @@ PRIVATE = {
 }
 
 
-class Pages:
+class OAuthPages:
     """Writes pages."""
 
     def __init__(self, title: str) -> None:
@@ -52,7 +52,7 @@ class Pages:
             headers["retry-after"] = str(retry_after_s)
         return Response(text.encode("utf-8", "replace"), status, headers, media_type="text/html")
 
-    def stop(self, heading: str, text: str, status: int = 400, *, retry_after_s: int = 0) -> Response:
+    def show_error(self, heading: str, text: str, status: int = 400, *, retry_after_s: int = 0) -> Response:
         """Write a page at which the way ends."""
         return self.show("stop", status, retry_after_s=retry_after_s, heading=heading, text=text)
 
@@ -67,7 +67,7 @@ def _shortened_host(host: str) -> str:
     return host if len(host) <= MOST_SHOWN else "…" + host[1 - MOST_SHOWN :]
 
 
-def go(location: str, status: int = 303) -> Response:
+def redirect(location: str, status: int = 303) -> Response:
     """Send the browser elsewhere; 303 makes it forget what it posted."""
     response = RedirectResponse(location, status, PRIVATE)
     # As it is: the framework would escape once more what stands there escaped.

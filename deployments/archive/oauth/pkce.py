@@ -19,7 +19,7 @@ def is_challenge(text: str) -> bool:
     return _CHALLENGE.fullmatch(text) is not None
 
 
-def proves(verifier: str, challenge: str) -> bool:
+def is_verifier_of(verifier: str, challenge: str) -> bool:
     """Does the verifier belong to the challenge? In constant time."""
     if not _VERIFIER.fullmatch(verifier):
         return False

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 from cluster.clock import Clock
 from cluster.store.ports.stores import LimitStore
-from deployments.archive.oauth.signing import Signing
+from deployments.archive.oauth.signing import OAuthSigner
 
 APP = "kiosk:oauth"
 "Stands where limits name an app; no app can be called that."
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class BucketRate:
     """A token bucket."""
 
     per_s: float
@@ -29,25 +29,25 @@ class Rate:
 class OAuthLimits:
     """How often is often enough."""
 
-    registrations: Rate = Rate(5.0, 60)
+    registrations: BucketRate = BucketRate(5.0, 60)
     "Per address and replica. A registration keeps nothing, so this protects processors only."
-    changes: Rate = Rate(0.2, 500)
+    changes: BucketRate = BucketRate(0.2, 500)
     "Of registrations, by all clients of all replicas: each change is kept, so a flood of them is bounded here."
-    token_calls: Rate = Rate(20.0, 200)
+    token_calls: BucketRate = BucketRate(20.0, 200)
     "Per address and replica; one address may be a provider's whole fleet of assistants."
-    pages: Rate = Rate(10.0, 100)
+    pages: BucketRate = BucketRate(10.0, 100)
     "Per address and replica."
-    attempts_at_account_from_address: Rate = Rate(1 / 20, 6)
-    attempts_from_address: Rate = Rate(1 / 6, 30)
-    attempts_at_account: Rate = Rate(1 / 15, 60)
+    attempts_at_account_from_address: BucketRate = BucketRate(1 / 20, 6)
+    attempts_from_address: BucketRate = BucketRate(1 / 6, 30)
+    attempts_at_account: BucketRate = BucketRate(1 / 15, 60)
     "From everywhere: what a password has to withstand, 5,760 guesses a day."
-    attempts_from_device: Rate = Rate(1 / 15, 20)
+    attempts_from_device: BucketRate = BucketRate(1 / 15, 20)
     "From a browser in which the account signed in before; strangers can't use up these attempts."
     body_s: float = 2.0
     "How long a body of at most 20 kB may take to arrive."
 
 
-class Knocks:
+class AddressLimits:
     """Token buckets by kind and address, the most recently used few thousand of them."""
 
     def __init__(self, clock: Clock, most: int = 4096) -> None:
@@ -58,7 +58,7 @@ class Knocks:
     def __len__(self) -> int:
         return len(self._buckets)
 
-    def wait_s(self, kind: str, who: str, rate: Rate) -> int:
+    def wait_s(self, kind: str, who: str, rate: BucketRate) -> int:
         """Count one knock; 0 to let it in, else the seconds to wait."""
         now_s = self._clock.monotonic_s()
         tokens, at_s = self._buckets.pop((kind, who), (float(rate.burst), now_s))
@@ -73,7 +73,7 @@ class Knocks:
 class ChangeLimit:
     """Changes and removals of registrations, counted for all replicas together."""
 
-    def __init__(self, store: LimitStore, clock: Clock, rate: Rate) -> None:
+    def __init__(self, store: LimitStore, clock: Clock, rate: BucketRate) -> None:
         self._store = store
         self._clock = clock
         self._rate = rate
@@ -90,7 +90,7 @@ class ChangeLimit:
 class SignInLimits:
     """Attempts at passwords, counted before the password is looked at and shared by all replicas."""
 
-    def __init__(self, store: LimitStore, signing: Signing, clock: Clock, limits: OAuthLimits) -> None:
+    def __init__(self, store: LimitStore, signing: OAuthSigner, clock: Clock, limits: OAuthLimits) -> None:
         self._store = store
         self._signing = signing
         self._clock = clock
@@ -103,7 +103,7 @@ class SignInLimits:
         attempts of strangers can't lock the account's owner out.
         """
         limits = self._limits
-        buckets: tuple[tuple[str, str, Rate], ...] = (
+        buckets: tuple[tuple[str, str, BucketRate], ...] = (
             ("sign-in-address", address, limits.attempts_from_address),
             ("sign-in-pair", f"{username}\n{address}", limits.attempts_at_account_from_address),
             ("sign-in-account", username, limits.attempts_at_account),
@@ -112,7 +112,7 @@ class SignInLimits:
             buckets = (("sign-in-device", f"{username}\n{device}", limits.attempts_from_device),)
         for bucket, who, rate in buckets:
             lease = await self._store.take(
-                APP, self._signing.slot(who), bucket,
+                APP, self._signing.hash_slot(who), bucket,
                 rate=rate.per_s, burst=rate.burst, want=1, now_ms=self._clock.now_ms(),
             )  # fmt: skip
             if not lease.granted:

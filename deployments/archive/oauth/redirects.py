@@ -38,7 +38,7 @@ _OF_SYSTEMS = re.compile(r"(?:microsoft|ms|windows|apple|com\.apple|android)\..*
 "Schemes under such names open parts of the system."
 
 
-def fault_of(uri: object) -> str:
+def find_fault(uri: object) -> str:
     """Say why an address can't be registered; empty when it can."""
     if not isinstance(uri, str) or not uri:
         return "a redirect address is not a text"
@@ -75,7 +75,7 @@ def fingerprint(uri: str) -> str:
     return base64.urlsafe_b64encode(digest[:15]).decode()
 
 
-def shown_target(uri: str) -> str:
+def describe_target(uri: str) -> str:
     """Say where an address leads, for people: its host, or the scheme of an application."""
     parts = urlsplit(uri)
     return parts.netloc if parts.scheme in ("http", "https") else f"{parts.scheme}:"
@@ -86,8 +86,8 @@ def is_loopback_target(uri: str) -> bool:
     return _LOOPBACK.fullmatch(uri) is not None
 
 
-def host_of_target(target: str) -> str:
-    """Take the host, or the scheme of an application, out of what `shown_target` says."""
+def parse_target_host(target: str) -> str:
+    """Take the host, or the scheme of an application, out of what `describe_target` says."""
     host, _, port = target.rpartition(":")
     return (host if host and (port.isdigit() or not port) else target).lower()
 
@@ -97,7 +97,7 @@ def is_on_this_machine(uri: str) -> bool:
     return not uri.lower().startswith("https:")
 
 
-def extend(uri: str, answer: Mapping[str, str]) -> str:
+def add_answer(uri: str, answer: Mapping[str, str]) -> str:
     """Hang an answer onto a redirect address; a query that is there stays as it is."""
     joint = "&" if "?" in uri else "?"
     if uri.endswith(("?", "&")):

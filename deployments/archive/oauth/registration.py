@@ -15,13 +15,13 @@ from starlette.responses import Response
 
 from cluster.records.registration import AuthMethod, Registration, short_id
 from deployments.archive.oauth.addresses import REGISTER_PATH
-from deployments.archive.oauth.clients import LONGEST_NAME, METHODS, clean_name, mint_client
-from deployments.archive.oauth.forms import body_of
+from deployments.archive.oauth.clients import LONGEST_NAME, METHODS, clean_name, issue_client
+from deployments.archive.oauth.forms import read_small_body
 from deployments.archive.oauth.metadata import GRANT_TYPES
-from deployments.archive.oauth.redirects import fault_of
-from deployments.archive.oauth.replies import NO_STORE, Refused, answer
-from deployments.archive.oauth.services import OAuthMeans
-from deployments.archive.oauth.signing import Signing
+from deployments.archive.oauth.redirects import find_fault
+from deployments.archive.oauth.replies import NO_STORE, OAuthError, render_document
+from deployments.archive.oauth.services import OAuthServices
+from deployments.archive.oauth.signing import OAuthSigner
 
 MOST_REDIRECTS = 20
 LONGEST_TOKEN = 4_000
@@ -30,27 +30,31 @@ LONGEST_TOKEN = 4_000
 _log = structlog.get_logger()
 
 
-class Register:
+class RegistrationEndpoint:
     """Registers clients."""
 
-    def __init__(self, means: OAuthMeans) -> None:
+    def __init__(self, means: OAuthServices) -> None:
         self._means = means
 
     async def __call__(self, request: Request) -> Response:
         """Answer a request."""
-        self._means.knock(request, "register", self._means.limits.registrations)
-        given = read_object(await body_of(request, self._means.limits.body_s))
+        self._means.count_request(request, "register", self._means.limits.registrations)
+        given = read_object(await read_small_body(request, self._means.limits.body_s))
         name, method, redirect_uris = read_metadata(given)
-        client = mint_client(self._means.signing, name, method, redirect_uris)
+        client = issue_client(self._means.signing, name, method, redirect_uris)
         registration = Registration(
             client_id=client.client_id, name=name, method=method, redirect_uris=tuple(redirect_uris),
             issued_at=self._means.clock.now_ms() // 1000,
         )  # fmt: skip
         _log.debug("client_registered", client=short_id(client.client_id), method=method)
-        return answer(document_of(self._means, self._means.base(request), registration), 201, NO_STORE)
+        return render_document(
+            build_registration_document(self._means, self._means.origin(request), registration), 201, NO_STORE
+        )
 
 
-def document_of(means: OAuthMeans, base: str, registration: Registration, token: str = "") -> dict[str, Any]:
+def build_registration_document(
+    means: OAuthServices, base: str, registration: Registration, token: str = ""
+) -> dict[str, Any]:
     """Describe a registration to the client: what it sent, what it was given, and where it changes both.
 
     Without a `token` one is made. Addresses that are too long for one leave the registration unmanaged.
@@ -58,7 +62,7 @@ def document_of(means: OAuthMeans, base: str, registration: Registration, token:
     Source: RFC 7591 section 3.2.1, RFC 7592 section 3.
     """
     client_id = registration.client_id
-    token = token or mint_token(means.signing, registration)
+    token = token or issue_registration_token(means.signing, registration)
     is_confidential = registration.method != "none"
     return {
         "client_id": client_id,
@@ -75,7 +79,7 @@ def document_of(means: OAuthMeans, base: str, registration: Registration, token:
     }
 
 
-def mint_token(signing: Signing, registration: Registration) -> str:
+def issue_registration_token(signing: OAuthSigner, registration: Registration) -> str:
     """Make the token with which a client manages its registration; empty when the addresses are too long for it.
 
     It carries what the client id holds only as fingerprints, and nobody keeps it.
@@ -105,9 +109,9 @@ def read_object(body: bytes) -> Mapping[str, Any]:
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise Refused("invalid_client_metadata", "the body is not JSON") from error
+        raise OAuthError("invalid_client_metadata", "the body is not JSON") from error
     if not isinstance(value, dict):
-        raise Refused("invalid_client_metadata", "the body is not a JSON object")
+        raise OAuthError("invalid_client_metadata", "the body is not a JSON object")
     return value
 
 
@@ -116,9 +120,9 @@ def _name(given: Mapping[str, Any]) -> str:
     if name is None:
         return ""
     if not isinstance(name, str):
-        raise Refused("invalid_client_metadata", "client_name is not a text")
+        raise OAuthError("invalid_client_metadata", "client_name is not a text")
     if len(name) > LONGEST_NAME:
-        raise Refused("invalid_client_metadata", f"client_name is longer than {LONGEST_NAME} characters")
+        raise OAuthError("invalid_client_metadata", f"client_name is longer than {LONGEST_NAME} characters")
     return clean_name(name)
 
 
@@ -128,20 +132,22 @@ def _method(given: Mapping[str, Any]) -> AuthMethod:
         # Every exchange is bound by PKCE, and a secret that anybody may fetch would protect nothing more.
         return "none"
     if method not in METHODS:
-        raise Refused("invalid_client_metadata", f"token_endpoint_auth_method is one of {', '.join(METHODS)}")
+        raise OAuthError(
+            "invalid_client_metadata", f"token_endpoint_auth_method is one of {', '.join(METHODS)}"
+        )
     return cast(AuthMethod, method)
 
 
 def _redirects(given: Mapping[str, Any]) -> list[str]:
     uris = given.get("redirect_uris")
     if not isinstance(uris, list) or not uris:
-        raise Refused("invalid_redirect_uri", "redirect_uris is a list of at least one address")
+        raise OAuthError("invalid_redirect_uri", "redirect_uris is a list of at least one address")
     if len(uris) > MOST_REDIRECTS:
-        raise Refused("invalid_redirect_uri", f"redirect_uris holds more than {MOST_REDIRECTS} addresses")
+        raise OAuthError("invalid_redirect_uri", f"redirect_uris holds more than {MOST_REDIRECTS} addresses")
     for uri in uris:
-        fault = fault_of(uri)
+        fault = find_fault(uri)
         if fault:
-            raise Refused("invalid_redirect_uri", fault)
+            raise OAuthError("invalid_redirect_uri", fault)
     return uris
 
 
@@ -149,4 +155,4 @@ def _check_grants(given: Mapping[str, Any]) -> None:
     for member, wanted in (("grant_types", "authorization_code"), ("response_types", "code")):
         named = given.get(member)
         if named is not None and (not isinstance(named, list) or wanted not in named):
-            raise Refused("invalid_client_metadata", f"{member} has to hold {wanted}")
+            raise OAuthError("invalid_client_metadata", f"{member} has to hold {wanted}")

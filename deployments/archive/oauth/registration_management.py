@@ -19,10 +19,17 @@ from starlette.responses import Response
 
 from cluster.records.registration import Registration, short_id
 from deployments.archive.oauth.clients import client_of_registration, is_secret_of, read_client
-from deployments.archive.oauth.forms import body_of
-from deployments.archive.oauth.registration import document_of, read_metadata, read_object
-from deployments.archive.oauth.replies import ANY_ORIGIN, NO_STORE, NOSNIFF, Refused, answer, refusal
-from deployments.archive.oauth.services import OAuthMeans
+from deployments.archive.oauth.forms import read_small_body
+from deployments.archive.oauth.registration import build_registration_document, read_metadata, read_object
+from deployments.archive.oauth.replies import (
+    ANY_ORIGIN,
+    NO_STORE,
+    NOSNIFF,
+    OAuthError,
+    render_document,
+    render_error,
+)
+from deployments.archive.oauth.services import OAuthServices
 
 WRONG_TOKEN = "the registration access token is missing or is not the one of this client"  # noqa: S105 - a sentence
 _CHALLENGE = 'Bearer realm="archive"'
@@ -37,29 +44,31 @@ _OURS = (
 _log = structlog.get_logger()
 
 
-class Manage:
+class RegistrationManagement:
     """Answers what a client asks about its own registration."""
 
-    def __init__(self, means: OAuthMeans) -> None:
+    def __init__(self, means: OAuthServices) -> None:
         self._means = means
 
     async def __call__(self, request: Request) -> Response:
         """Answer a request."""
-        self._means.knock(request, "register", self._means.limits.registrations)
-        token = _token_of(request)
+        self._means.count_request(request, "register", self._means.limits.registrations)
+        token = _parse_token(request)
         registration = await self._find(request.path_params["client_id"], token)
         if registration is None:
             # An unknown client and a wrong token read the same: nobody learns which ids exist.
             challenge = f'{_CHALLENGE}, error="invalid_token"' if token else _CHALLENGE
-            return refusal(Refused("invalid_token", WRONG_TOKEN, 401), {"www-authenticate": challenge})
+            return render_error(
+                OAuthError("invalid_token", WRONG_TOKEN, 401), {"www-authenticate": challenge}
+            )
         if request.method == "DELETE":
             return await self._remove(registration)
         if request.method == "PUT":
-            given = read_object(await body_of(request, self._means.limits.body_s))
+            given = read_object(await read_small_body(request, self._means.limits.body_s))
             registration = self._change(registration, given)
             await self._write(registration)
-        document = document_of(self._means, self._means.base(request), registration, token)
-        return answer(document, headers=NO_STORE)
+        document = build_registration_document(self._means, self._means.origin(request), registration, token)
+        return render_document(document, headers=NO_STORE)
 
     async def _find(self, client_id: str, token: str) -> Registration | None:
         """Find the registration a token is for; None when it is for none, or for one that was removed."""
@@ -85,12 +94,12 @@ class Manage:
         """
         fixed = [name for name in _OURS if name in given]
         if fixed:
-            raise Refused("invalid_client_metadata", f"an update must not hold {', '.join(fixed)}")
+            raise OAuthError("invalid_client_metadata", f"an update must not hold {', '.join(fixed)}")
         if given.get("client_id") != registration.client_id:
-            raise Refused("invalid_client_metadata", "client_id is not the one of this registration")
+            raise OAuthError("invalid_client_metadata", "client_id is not the one of this registration")
         secret = given.get("client_secret")
         if secret is not None and not self._is_secret(registration, secret):
-            raise Refused("invalid_client_metadata", "client_secret is not the one of this registration")
+            raise OAuthError("invalid_client_metadata", "client_secret is not the one of this registration")
         name, method, redirect_uris = read_metadata(given)
         changes = {"name": name, "method": method, "redirect_uris": tuple(redirect_uris)}
         return registration.model_copy(update=changes)
@@ -115,11 +124,11 @@ class Manage:
         wait_s = await self._means.changes.wait_s()
         if wait_s:
             words = "too many registrations are being changed; try again later"
-            raise Refused("temporarily_unavailable", words, 429, wait_s)
+            raise OAuthError("temporarily_unavailable", words, 429, wait_s)
         if not await self._means.registrations.put(registration, now_ms=self._means.clock.now_ms()):
-            raise Refused("invalid_token", WRONG_TOKEN, 401)
+            raise OAuthError("invalid_token", WRONG_TOKEN, 401)
 
 
-def _token_of(request: Request) -> str:
+def _parse_token(request: Request) -> str:
     scheme, _, token = request.headers.get("authorization", "").strip().partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""

@@ -14,7 +14,7 @@ NO_STORE = {"cache-control": "no-store", "pragma": "no-cache"}
 _ALLOWED_HEADERS = "Content-Type, Authorization, MCP-Protocol-Version"
 
 
-class Refused(Exception):
+class OAuthError(Exception):
     """A request of a program is refused: `error` is a word of the OAuth vocabulary."""
 
     def __init__(self, error: str, description: str, status: int = 400, retry_after_s: int = 0) -> None:
@@ -25,7 +25,7 @@ class Refused(Exception):
         self.retry_after_s = retry_after_s
 
 
-def answer(
+def render_document(
     document: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Write a document; members that are None are left out, because clients refuse nulls."""
@@ -33,11 +33,11 @@ def answer(
     return Response(body, status, {**ANY_ORIGIN, **NOSNIFF, **(headers or {})}, media_type="application/json")
 
 
-def refusal(refused: Refused, headers: Mapping[str, str] | None = None) -> Response:
+def render_error(refused: OAuthError, headers: Mapping[str, str] | None = None) -> Response:
     """Write an error the way RFC 6749 section 5.2 has it."""
     more = {"retry-after": str(refused.retry_after_s)} if refused.retry_after_s else {}
     document = {"error": refused.error, "error_description": refused.description}
-    return answer(document, refused.status, {**NO_STORE, **more, **(headers or {})})
+    return render_document(document, refused.status, {**NO_STORE, **more, **(headers or {})})
 
 
 def preflight(methods: str) -> Response:
@@ -53,7 +53,7 @@ def preflight(methods: str) -> Response:
 def wrong_method(allowed: str) -> Response:
     """Refuse a method."""
     document = {"error": "invalid_request", "error_description": "method not allowed"}
-    return answer(document, 405, {**NO_STORE, "allow": allowed})
+    return render_document(document, 405, {**NO_STORE, "allow": allowed})
 
 
 def is_preflight(method: str, headers: Mapping[str, str]) -> bool:

@@ -8,28 +8,28 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from deployments.archive.oauth.credentials import client_of
-from deployments.archive.oauth.forms import form_of
-from deployments.archive.oauth.replies import NO_STORE, Refused, answer
-from deployments.archive.oauth.services import OAuthMeans
+from deployments.archive.oauth.credentials import authenticate_client
+from deployments.archive.oauth.forms import read_form
+from deployments.archive.oauth.replies import NO_STORE, OAuthError, render_document
+from deployments.archive.oauth.services import OAuthServices
 
 
-class Revoke:
+class RevocationEndpoint:
     """Takes tokens back."""
 
-    def __init__(self, means: OAuthMeans) -> None:
+    def __init__(self, means: OAuthServices) -> None:
         self._means = means
 
     async def __call__(self, request: Request) -> Response:
         """Answer a request."""
-        self._means.knock(request, "token", self._means.limits.token_calls)
-        form = await form_of(request, self._means.limits.body_s)
-        client = await client_of(request, form, self._means)
+        self._means.count_request(request, "token", self._means.limits.token_calls)
+        form = await read_form(request, self._means.limits.body_s)
+        client = await authenticate_client(request, form, self._means)
         token = form.once("token")
         if token is None:
-            raise Refused("invalid_request", "token is missing")
+            raise OAuthError("invalid_request", "token is missing")
         grant_id = self._means.signing.refresh_grant(token) or self._means.bearer.grant_of(token)
         grant = await self._means.grants.grant(grant_id) if grant_id else None
         if grant is not None and grant.client_id == client.client_id:
             await self._means.grants.revoke(grant.grant_id, now_ms=self._means.clock.now_ms())
-        return answer({}, headers=NO_STORE)
+        return render_document({}, headers=NO_STORE)

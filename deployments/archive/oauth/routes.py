@@ -22,20 +22,20 @@ from deployments.archive.oauth.addresses import (
     SERVER_METADATA_PATH,
     TOKEN_PATH,
 )
-from deployments.archive.oauth.authorization import Authorize, as_page
-from deployments.archive.oauth.connected_clients import Connected
-from deployments.archive.oauth.credentials import CHALLENGE, uses_basic
-from deployments.archive.oauth.metadata import Metadata
-from deployments.archive.oauth.pages import Pages
-from deployments.archive.oauth.registration import Register
-from deployments.archive.oauth.registration_management import Manage
-from deployments.archive.oauth.replies import Refused, is_preflight, preflight, refusal, wrong_method
-from deployments.archive.oauth.revocation import Revoke
-from deployments.archive.oauth.services import OAuthMeans
-from deployments.archive.oauth.sessions import Sessions
-from deployments.archive.oauth.signin import SignIn
-from deployments.archive.oauth.token import Token
-from deployments.edge.body import Gone
+from deployments.archive.oauth.authorization import AuthorizationPage, render_error_page
+from deployments.archive.oauth.connected_clients import ConnectedClientsPage
+from deployments.archive.oauth.credentials import CHALLENGE, is_basic
+from deployments.archive.oauth.metadata import MetadataEndpoint
+from deployments.archive.oauth.pages import OAuthPages
+from deployments.archive.oauth.registration import RegistrationEndpoint
+from deployments.archive.oauth.registration_management import RegistrationManagement
+from deployments.archive.oauth.replies import OAuthError, is_preflight, preflight, render_error, wrong_method
+from deployments.archive.oauth.revocation import RevocationEndpoint
+from deployments.archive.oauth.services import OAuthServices
+from deployments.archive.oauth.sessions import BrowserSessions
+from deployments.archive.oauth.signin import SignInPage
+from deployments.archive.oauth.token import TokenEndpoint
+from deployments.edge.body import ClientDisconnected
 
 Answering = Callable[[Request], Awaitable[Response]]
 READ = ("GET", "HEAD")
@@ -50,33 +50,33 @@ NEEDS_HTTPS = (
 _log = structlog.get_logger()
 
 
-def oauth_routes(means: OAuthMeans) -> list[BaseRoute]:
+def build_oauth_routes(means: OAuthServices) -> list[BaseRoute]:
     """Make the routes; they answer every method themselves.
 
     `openid-configuration` is missing on purpose: where it is found clients insist on the rest of OpenID.
     """
-    pages = Pages(means.title)
-    sessions = Sessions(means.accounts, means.signing, means.clock)
-    sign_in = SignIn(means, pages, sessions)
-    resource, server = Metadata(means, "resource"), Metadata(means, "server")
+    pages = OAuthPages(means.title)
+    sessions = BrowserSessions(means.accounts, means.signing, means.clock)
+    sign_in = SignInPage(means, pages, sessions)
+    resource, server = MetadataEndpoint(means, "resource"), MetadataEndpoint(means, "server")
     programs: list[tuple[str, Answering, tuple[str, ...]]] = [
         (RESOURCE_METADATA_PATH + MCP_PATH, resource, READ),
         (RESOURCE_METADATA_PATH + MCP_PATH + "/", resource, READ),
         (RESOURCE_METADATA_PATH, resource, READ),
         (SERVER_METADATA_PATH + ISSUER_PATH, server, READ),
         (SERVER_METADATA_PATH, server, READ),
-        (REGISTER_PATH, Register(means), WRITE),
-        (REGISTER_PATH + "/{client_id}", Manage(means), MANAGE),
-        (TOKEN_PATH, Token(means), WRITE),
-        (REVOKE_PATH, Revoke(means), WRITE),
+        (REGISTER_PATH, RegistrationEndpoint(means), WRITE),
+        (REGISTER_PATH + "/{client_id}", RegistrationManagement(means), MANAGE),
+        (TOKEN_PATH, TokenEndpoint(means), WRITE),
+        (REVOKE_PATH, RevocationEndpoint(means), WRITE),
     ]
     people: list[tuple[str, Answering]] = [
-        (AUTHORIZE_PATH, Authorize(means, pages, sessions, sign_in)),
-        (CLIENTS_PATH, Connected(means, pages, sessions, sign_in)),
+        (AUTHORIZE_PATH, AuthorizationPage(means, pages, sessions, sign_in)),
+        (CLIENTS_PATH, ConnectedClientsPage(means, pages, sessions, sign_in)),
     ]
     return [
-        *(Route(path, endpoint=_ForPrograms(answering, methods)) for path, answering, methods in programs),
-        *(Route(path, endpoint=_ForPeople(answering, pages, means)) for path, answering in people),
+        *(Route(path, endpoint=_JsonEndpoint(answering, methods)) for path, answering, methods in programs),
+        *(Route(path, endpoint=_PageEndpoint(answering, pages, means)) for path, answering in people),
     ]
 
 
@@ -87,7 +87,7 @@ class _Endpoint:
         request = Request(scope, receive)
         try:
             response = await self.answer(request)
-        except Gone:
+        except ClientDisconnected:
             return
         await response(scope, receive, send)
 
@@ -95,7 +95,7 @@ class _Endpoint:
         raise NotImplementedError
 
 
-class _ForPrograms(_Endpoint):
+class _JsonEndpoint(_Endpoint):
     """Errors as JSON, open to every origin."""
 
     def __init__(self, answering: Answering, methods: tuple[str, ...]) -> None:
@@ -110,20 +110,20 @@ class _ForPrograms(_Endpoint):
             return wrong_method(", ".join(self._methods))
         try:
             return await self._answering(request)
-        except Refused as refused:
+        except OAuthError as refused:
             _log.debug("oauth_refused", error=refused.error, status=refused.status)
-            unproven = refused.status == 401 and uses_basic(request)
-            return refusal(refused, CHALLENGE if unproven else None)
-        except Gone:
+            unproven = refused.status == 401 and is_basic(request)
+            return render_error(refused, CHALLENGE if unproven else None)
+        except ClientDisconnected:
             raise
         except Exception as error:  # noqa: BLE001 - the edge's last layer: everything becomes a reply
-            return refusal(_told(error))
+            return render_error(_oauth_error_from(error))
 
 
-class _ForPeople(_Endpoint):
+class _PageEndpoint(_Endpoint):
     """Errors as pages."""
 
-    def __init__(self, answering: Answering, pages: Pages, means: OAuthMeans) -> None:
+    def __init__(self, answering: Answering, pages: OAuthPages, means: OAuthServices) -> None:
         self._answering = answering
         self._pages = pages
         self._means = means
@@ -131,27 +131,31 @@ class _ForPeople(_Endpoint):
     async def answer(self, request: Request) -> Response:
         """Answer, whatever happens."""
         if request.method not in (*READ, *WRITE):
-            response = self._pages.stop("This request can’t be answered", "There is only a page here.", 405)
+            response = self._pages.show_error(
+                "This request can’t be answered", "There is only a page here.", 405
+            )
             response.headers["allow"] = "GET, HEAD, POST"
             return response
         if not self._means.addresses.may_sign_in(request.headers.get("host", "")):
-            return self._pages.stop("Sign-in needs https", NEEDS_HTTPS, 403)
+            return self._pages.show_error("Sign-in needs https", NEEDS_HTTPS, 403)
         try:
             return await self._answering(request)
-        except Refused as refused:
-            return as_page(self._pages, refused)
-        except Gone:
+        except OAuthError as refused:
+            return render_error_page(self._pages, refused)
+        except ClientDisconnected:
             raise
         except Exception as error:  # noqa: BLE001 - the edge's last layer: everything becomes a reply
-            return as_page(self._pages, _told(error))
+            return render_error_page(self._pages, _oauth_error_from(error))
 
 
-def _told(error: Exception) -> Refused:
+def _oauth_error_from(error: Exception) -> OAuthError:
     if isinstance(error, HouseError) and error.code == "unavailable":
         wait_s = int(error.facts.get("retry_after_s", 1))
-        return Refused("temporarily_unavailable", "the service is busy; try again in a moment", 503, wait_s)
+        return OAuthError(
+            "temporarily_unavailable", "the service is busy; try again in a moment", 503, wait_s
+        )
     if isinstance(error, TooMany):
         wait_s = int(error.facts.get("retry_after_s", 1))
-        return Refused("temporarily_unavailable", error.message, 429, wait_s)
+        return OAuthError("temporarily_unavailable", error.message, 429, wait_s)
     _log.error("oauth_failed", exc_info=error)
-    return Refused("server_error", "something went wrong", 500)
+    return OAuthError("server_error", "something went wrong", 500)

@@ -9,12 +9,18 @@ from starlette.requests import Request
 from cluster.clock import Clock
 from cluster.secrecy import Vault
 from cluster.store.ports.stores import AccountStore, GrantStore, RegistrationStore, Stores
-from deployments.archive.oauth.addresses import Addresses
-from deployments.archive.oauth.bearer import Bearer
-from deployments.archive.oauth.clients import Clients
-from deployments.archive.oauth.rate_limits import ChangeLimit, Knocks, OAuthLimits, Rate, SignInLimits
-from deployments.archive.oauth.replies import Refused
-from deployments.archive.oauth.signing import Signing
+from deployments.archive.oauth.addresses import ServerAddresses
+from deployments.archive.oauth.bearer import AccessTokens
+from deployments.archive.oauth.clients import OAuthClients
+from deployments.archive.oauth.rate_limits import (
+    AddressLimits,
+    BucketRate,
+    ChangeLimit,
+    OAuthLimits,
+    SignInLimits,
+)
+from deployments.archive.oauth.replies import OAuthError
+from deployments.archive.oauth.signing import OAuthSigner
 from deployments.edge.client_address import DIRECT, ClientAddresses
 
 ACCESS_LIFE_S = 3600
@@ -24,19 +30,19 @@ GRACE_S = 60
 
 
 @dataclass(frozen=True, slots=True)
-class OAuthMeans:
+class OAuthServices:
     """Stores, signatures, addresses and rates."""
 
     accounts: AccountStore
     grants: GrantStore
-    signing: Signing
-    clients: Clients
+    signing: OAuthSigner
+    clients: OAuthClients
     registrations: RegistrationStore
     clock: Clock
-    addresses: Addresses
-    bearer: Bearer
+    addresses: ServerAddresses
+    bearer: AccessTokens
     "Started and closed by whoever mounts the routes."
-    knocks: Knocks
+    address_limits: AddressLimits
     sign_ins: SignInLimits
     changes: ChangeLimit
     limits: OAuthLimits
@@ -44,49 +50,49 @@ class OAuthMeans:
     "What the archive is called on pages and in metadata."
     client_addresses: ClientAddresses = DIRECT
 
-    def base(self, request: Request) -> str:
+    def origin(self, request: Request) -> str:
         """Choose the origin this request came to."""
-        return self.addresses.base(request.headers.get("host", ""))
+        return self.addresses.origin_for_host(request.headers.get("host", ""))
 
-    def address(self, request: Request) -> str:
+    def client_address(self, request: Request) -> str:
         """Find the address a request comes from."""
         noted = request.headers.get("x-forwarded-for")
         return self.client_addresses.find(request.scope, noted.encode("latin-1") if noted else None)
 
-    def knock(self, request: Request, kind: str, rate: Rate) -> None:
+    def count_request(self, request: Request, kind: str, rate: BucketRate) -> None:
         """Count a request.
 
         Errors:
             Refused: too many from this address
         """
-        wait_s = self.knocks.wait_s(kind, self.address(request), rate)
+        wait_s = self.address_limits.wait_s(kind, self.client_address(request), rate)
         if wait_s:
-            raise Refused("temporarily_unavailable", "too many requests; try again later", 429, wait_s)
+            raise OAuthError("temporarily_unavailable", "too many requests; try again later", 429, wait_s)
 
 
 def open_oauth(
     stores: Stores,
     vault: Vault,
     clock: Clock,
-    addresses: Addresses,
+    addresses: ServerAddresses,
     *,
     title: str = "News Archive Search",
     limits: OAuthLimits | None = None,
     client_addresses: ClientAddresses = DIRECT,
-) -> OAuthMeans:
+) -> OAuthServices:
     """Put the means together; `bearer` is not started yet."""
     limits = limits or OAuthLimits()
-    signing = Signing(vault)
-    return OAuthMeans(
+    signing = OAuthSigner(vault)
+    return OAuthServices(
         accounts=stores.accounts,
         grants=stores.grants,
         signing=signing,
-        clients=Clients(signing, stores.registrations),
+        clients=OAuthClients(signing, stores.registrations),
         registrations=stores.registrations,
         clock=clock,
         addresses=addresses,
-        bearer=Bearer(stores.grants, signing, clock),
-        knocks=Knocks(clock),
+        bearer=AccessTokens(stores.grants, signing, clock),
+        address_limits=AddressLimits(clock),
         sign_ins=SignInLimits(stores.limits, signing, clock, limits),
         changes=ChangeLimit(stores.limits, clock, limits.changes),
         limits=limits,

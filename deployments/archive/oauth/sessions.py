@@ -24,7 +24,7 @@ from cluster.errors import TooMany
 from cluster.records.account import Account
 from cluster.records.password import check_password
 from cluster.store.ports.stores import AccountStore
-from deployments.archive.oauth.signing import Signing, sha256
+from deployments.archive.oauth.signing import OAuthSigner, sha256
 
 BROWSER = "kiosk_browser"
 SESSION = "kiosk_session"
@@ -39,10 +39,10 @@ MOST_WAITING_OF_ADDRESS = 3
 "Those of them that may come from one address."
 
 
-class Sessions:
+class BrowserSessions:
     """Reads and writes the two cookies, and makes forms."""
 
-    def __init__(self, accounts: AccountStore, signing: Signing, clock: Clock) -> None:
+    def __init__(self, accounts: AccountStore, signing: OAuthSigner, clock: Clock) -> None:
         self._accounts = accounts
         self._signing = signing
         self._clock = clock
@@ -91,7 +91,7 @@ class Sessions:
             await self._accounts.end_sessions(account.user_id, self._signing.random(9))
         _set(response, SESSION, "", 0, secure=secure)
 
-    def browser(self, request: Request) -> str:
+    def browser_name(self, request: Request) -> str:
         """Name this browser, as it is already called or anew."""
         name = request.cookies.get(BROWSER, "")
         return name if len(name) == 43 and name.isascii() else self._signing.random()
@@ -100,7 +100,7 @@ class Sessions:
         """Keep the browser's name in it."""
         _set(response, BROWSER, browser, None, secure=secure)
 
-    def form(self, browser: str, value: dict[str, Any]) -> str:
+    def sign_form(self, browser: str, value: dict[str, Any]) -> str:
         """Make the hidden value of a form: good in this browser, for a while."""
         bound = {**value, "browser": sha256(browser), "till": self._now_s() + FORM_LIFE_S}
         return self._signing.forms.seal(bound)
@@ -119,7 +119,7 @@ class Sessions:
         return self._clock.now_ms() // 1000
 
 
-class Passwords:
+class PasswordChecks:
     """Checks passwords beside the event loop, one at a time, so that a flood of attempts costs one core.
 
     Browsers in which an account signed in before have a queue of their own.
@@ -127,8 +127,8 @@ class Passwords:
 
     def __init__(self, accounts: AccountStore) -> None:
         self._accounts = accounts
-        self._strangers = _Queue(MOST_WAITING_OF_ADDRESS)
-        self._known = _Queue(MOST_WAITING)
+        self._strangers = _BoundedQueue(MOST_WAITING_OF_ADDRESS)
+        self._known = _BoundedQueue(MOST_WAITING)
 
     async def account(
         self, username: str, password: str, address: str, *, known: bool = False
@@ -145,7 +145,7 @@ class Passwords:
         return account if right else None
 
 
-class _Queue:
+class _BoundedQueue:
     """One turn after another, with a bounded number of waiting callers in all and from each address."""
 
     def __init__(self, most_of_address: int) -> None:
@@ -167,7 +167,7 @@ class _Queue:
             self._waiting += Counter()
 
 
-def is_own_page(request: Request, base: str) -> bool:
+def is_same_origin_form(request: Request, base: str) -> bool:
     """Does a form come from one of our pages, as far as the browser tells?
 
     A page that sends no referrer posts with `Origin: null`, so that proves nothing either way; the cookie and the

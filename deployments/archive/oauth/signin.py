@@ -12,12 +12,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cluster.records.account import NAME_FORM
-from deployments.archive.oauth.clients import Client
+from deployments.archive.oauth.clients import OAuthClient
 from deployments.archive.oauth.forms import Parameters
-from deployments.archive.oauth.pages import Pages, go
-from deployments.archive.oauth.redirects import is_on_this_machine, shown_target
-from deployments.archive.oauth.services import OAuthMeans
-from deployments.archive.oauth.sessions import Passwords, Sessions
+from deployments.archive.oauth.pages import OAuthPages, redirect
+from deployments.archive.oauth.redirects import describe_target, is_on_this_machine
+from deployments.archive.oauth.services import OAuthServices
+from deployments.archive.oauth.sessions import BrowserSessions, PasswordChecks
 
 WRONG = "This user name and password do not belong together."
 _NAME = re.compile(NAME_FORM)
@@ -36,22 +36,22 @@ class ConnectingClient:
     is_local: bool = False
 
     @classmethod
-    def of(cls, client: Client, redirect_uri: str) -> ConnectingClient:
+    def from_client(cls, client: OAuthClient, redirect_uri: str) -> ConnectingClient:
         """Describe a client whose answer goes to a registered address."""
-        return cls(client.shown_name, shown_target(redirect_uri), is_on_this_machine(redirect_uri))
+        return cls(client.shown_name, describe_target(redirect_uri), is_on_this_machine(redirect_uri))
 
 
 NO_CLIENT = ConnectingClient("")
 
 
-class SignIn:
+class SignInPage:
     """Shows the form and checks what comes back."""
 
-    def __init__(self, means: OAuthMeans, pages: Pages, sessions: Sessions) -> None:
+    def __init__(self, means: OAuthServices, pages: OAuthPages, sessions: BrowserSessions) -> None:
         self._means = means
         self._pages = pages
         self._sessions = sessions
-        self._passwords = Passwords(means.accounts)
+        self._passwords = PasswordChecks(means.accounts)
 
     def show(
         self,
@@ -66,11 +66,11 @@ class SignIn:
         retry_after_s: int = 0,
     ) -> Response:
         """Show the form; `values` come back with it."""
-        secure = self._means.base(request).startswith("https:")
-        browser = self._sessions.browser(request)
+        secure = self._means.origin(request).startswith("https:")
+        browser = self._sessions.browser_name(request)
         response = self._pages.show(
             "sign_in", status, retry_after_s=retry_after_s, action=action,
-            form=self._sessions.form(browser, values), username=username, fault=fault, **asdict(client),
+            form=self._sessions.sign_form(browser, values), username=username, fault=fault, **asdict(client),
         )  # fmt: skip
         self._sessions.remember(response, browser, secure=secure)
         return response
@@ -89,7 +89,7 @@ class SignIn:
         username = (form.get("username") or "").strip().lower()
         known_form = username if _NAME.fullmatch(username) else ""
         again = partial(self.show, request, values, action=action, client=client, username=known_form)
-        address = self._means.address(request)
+        address = self._means.client_address(request)
         device = self._sessions.device(request, known_form) if known_form else ""
         wait_s = await self._means.sign_ins.wait_s(username[:200], address, device)
         if wait_s:
@@ -103,8 +103,10 @@ class SignIn:
             _log.warning("sign_in_refused")
             return again(fault=WRONG, status=403)
         _log.info("signed_in", user_id=account.user_id)
-        response = go(goal)
-        await self._sessions.sign_in(response, account, secure=self._means.base(request).startswith("https:"))
+        response = redirect(goal)
+        await self._sessions.sign_in(
+            response, account, secure=self._means.origin(request).startswith("https:")
+        )
         return response
 
 

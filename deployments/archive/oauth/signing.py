@@ -46,7 +46,7 @@ class _AsciiJson:
         return json.loads(text)
 
 
-class Signed:
+class PurposeSigner:
     """Values of one purpose, signed and readable by whoever holds them."""
 
     def __init__(self, key: bytes, purpose: str) -> None:
@@ -68,17 +68,17 @@ class Signed:
             return None
 
 
-class Signing:
+class OAuthSigner:
     """All of our signatures."""
 
     def __init__(self, vault: Vault, randomness: Callable[[int], bytes] = secrets.token_bytes) -> None:
         self._randomness = randomness
         root = vault.derive("oauth")
-        self.clients = Signed(root, "client")
-        self.registrations = Signed(root, "registration")
-        self.forms = Signed(root, "form")
-        self.sessions = Signed(root, "session")
-        self.devices = Signed(root, "device")
+        self.clients = PurposeSigner(root, "client")
+        self.registrations = PurposeSigner(root, "registration")
+        self.forms = PurposeSigner(root, "form")
+        self.sessions = PurposeSigner(root, "session")
+        self.devices = PurposeSigner(root, "device")
         self._refresh = Signer(root, salt=b"refresh", **_KINDS)  # type: ignore[arg-type]
         self._access_key = vault.derive("oauth access token")
         self._secret_key = vault.derive("oauth client secret")
@@ -93,12 +93,12 @@ class Signing:
         digest = hmac.digest(self._secret_key, client_id.encode(), "sha256")
         return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
-    def slot(self, text: str, slots: int = 4096) -> str:
+    def hash_slot(self, text: str, slots: int = 4096) -> str:
         """Sort a name into one of few slots, so that counters for strangers' names stay bounded."""
         digest = hmac.digest(self._slot_key, text.encode("utf-8", "surrogatepass"), "sha256")
         return str(int.from_bytes(digest[:4], "big") % slots)
 
-    def mint_refresh(self, grant_id: str) -> str:
+    def issue_refresh(self, grant_id: str) -> str:
         """Make a refresh token of a grant: genuine ones can be told from guesses without the store."""
         return self._refresh.sign(f"{grant_id}.{self.random()}").decode()
 
@@ -111,7 +111,7 @@ class Signing:
         except BadData:
             return None
 
-    def mint_access(self, claims: dict[str, Any]) -> str:
+    def issue_access(self, claims: dict[str, Any]) -> str:
         """Sign the claims of an access token."""
         return jwt.encode(claims, self._access_key, algorithm="HS256", headers={"typ": _TYPE})
 

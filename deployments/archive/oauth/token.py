@@ -13,133 +13,133 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cluster.records.account import Code, Grant
-from deployments.archive.oauth.clients import Client, short_id
-from deployments.archive.oauth.credentials import client_of
-from deployments.archive.oauth.forms import Parameters, form_of
-from deployments.archive.oauth.pkce import proves
-from deployments.archive.oauth.redirects import shown_target
-from deployments.archive.oauth.replies import NO_STORE, Refused, answer
-from deployments.archive.oauth.services import ACCESS_LIFE_S, GRACE_S, OAuthMeans
+from deployments.archive.oauth.clients import OAuthClient, short_id
+from deployments.archive.oauth.credentials import authenticate_client
+from deployments.archive.oauth.forms import Parameters, read_form
+from deployments.archive.oauth.pkce import is_verifier_of
+from deployments.archive.oauth.redirects import describe_target
+from deployments.archive.oauth.replies import NO_STORE, OAuthError, render_document
+from deployments.archive.oauth.services import ACCESS_LIFE_S, GRACE_S, OAuthServices
 from deployments.archive.oauth.signing import sha256
 
 _log = structlog.get_logger()
 
 
-class Token:
+class TokenEndpoint:
     """Hands out tokens."""
 
-    def __init__(self, means: OAuthMeans) -> None:
+    def __init__(self, means: OAuthServices) -> None:
         self._means = means
 
     async def __call__(self, request: Request) -> Response:
         """Answer a request."""
-        self._means.knock(request, "token", self._means.limits.token_calls)
-        form = await form_of(request, self._means.limits.body_s)
-        client = await client_of(request, form, self._means)
+        self._means.count_request(request, "token", self._means.limits.token_calls)
+        form = await read_form(request, self._means.limits.body_s)
+        client = await authenticate_client(request, form, self._means)
         return await self._exchange(form, client)
 
-    async def _exchange(self, form: Parameters, client: Client) -> Response:
+    async def _exchange(self, form: Parameters, client: OAuthClient) -> Response:
         if form.doubled:
-            raise Refused("invalid_request", f"{min(form.doubled)} stands there more than once")
+            raise OAuthError("invalid_request", f"{min(form.doubled)} stands there more than once")
         kind = form.get("grant_type")
         if kind == "authorization_code":
-            return await self._of_code(form, client)
+            return await self._grant_from_code(form, client)
         if kind == "refresh_token":
-            return await self._of_refresh(form, client)
+            return await self._grant_from_refresh(form, client)
         if kind is None:
-            raise Refused("invalid_request", "grant_type is missing")
-        raise Refused("unsupported_grant_type", "grant_type is authorization_code or refresh_token")
+            raise OAuthError("invalid_request", "grant_type is missing")
+        raise OAuthError("unsupported_grant_type", "grant_type is authorization_code or refresh_token")
 
-    async def _of_code(self, form: Parameters, client: Client) -> Response:
+    async def _grant_from_code(self, form: Parameters, client: OAuthClient) -> Response:
         text = form.get("code")
         if text is None:
-            raise Refused("invalid_request", "code is missing")
+            raise OAuthError("invalid_request", "code is missing")
         digest = sha256(text)
         grants, now_ms = self._means.grants, self._means.clock.now_ms()
         code = await grants.code(digest)
         if code is None:
-            raise _invalid("code")
+            raise _invalid_grant("code")
         try:
-            await self._compare(form, client, code, now_ms)
-        except Refused:
+            await self._check_code(form, client, code, now_ms)
+        except OAuthError:
             await grants.burn(digest, now_ms=now_ms)
             raise
         grant = Grant(
             grant_id=code.grant_id, client_id=code.client_id, client_name=code.client_name,
             resource=code.resource, user_id=code.user_id, username=code.username, created_at=now_ms,
-            target=shown_target(code.redirect_uri),
+            target=describe_target(code.redirect_uri),
         )  # fmt: skip
-        refresh = self._means.signing.mint_refresh(grant.grant_id)
+        refresh = self._means.signing.issue_refresh(grant.grant_id)
         became = await grants.redeem(digest, grant, sha256(refresh), now_ms=now_ms)
         if became != "begun":
             if became == "used":
                 _log.warning("code_replayed", grant=code.grant_id, client=short_id(code.client_id))
-            raise _invalid("code")
+            raise _invalid_grant("code")
         _log.info("grant_begun", grant=grant.grant_id, client=short_id(grant.client_id))
-        await self._means.clients.touch(client, now_ms)
-        return self._tokens(grant, refresh)
+        await self._means.clients.mark_used(client, now_ms)
+        return self._issue_tokens(grant, refresh)
 
-    async def _compare(self, form: Parameters, client: Client, code: Code, now_ms: int) -> None:
+    async def _check_code(self, form: Parameters, client: OAuthClient, code: Code, now_ms: int) -> None:
         """Refuse unless everything the code is bound to came along."""
         if now_ms >= code.expires_at or client.client_id != code.client_id:
-            raise _invalid("code")
+            raise _invalid_grant("code")
         if form.get("redirect_uri") != code.redirect_uri:
-            raise Refused("invalid_grant", "redirect_uri is not the one the code was sent to")
-        if not proves(form.get("code_verifier") or "", code.challenge):
-            raise Refused("invalid_grant", "code_verifier does not belong to the code_challenge")
+            raise OAuthError("invalid_grant", "redirect_uri is not the one the code was sent to")
+        if not is_verifier_of(form.get("code_verifier") or "", code.challenge):
+            raise OAuthError("invalid_grant", "code_verifier does not belong to the code_challenge")
         _check_resource(form, code.resource)
         await self._check_account(code.username, code.user_id)
 
-    async def _of_refresh(self, form: Parameters, client: Client) -> Response:
+    async def _grant_from_refresh(self, form: Parameters, client: OAuthClient) -> Response:
         token = form.get("refresh_token")
         if token is None:
-            raise Refused("invalid_request", "refresh_token is missing")
+            raise OAuthError("invalid_request", "refresh_token is missing")
         signing, grants = self._means.signing, self._means.grants
         grant_id = signing.refresh_grant(token)
         grant = await grants.grant(grant_id) if grant_id else None
         if grant is None or grant.client_id != client.client_id:
-            raise _invalid("refresh_token")
+            raise _invalid_grant("refresh_token")
         _check_resource(form, grant.resource)
         await self._check_account(grant.username, grant.user_id)
-        fresh = signing.mint_refresh(grant.grant_id)
+        fresh = signing.issue_refresh(grant.grant_id)
         now_ms = self._means.clock.now_ms()
         became = await grants.rotate(
             grant.grant_id, sha256(token), sha256(fresh), now_ms=now_ms, grace_ms=GRACE_S * 1000
         )
         if became == "crowded":
-            raise Refused("temporarily_unavailable", "too many refreshes at once", 429, GRACE_S)
+            raise OAuthError("temporarily_unavailable", "too many refreshes at once", 429, GRACE_S)
         if became != "rotated":
             if became == "stolen":
                 _log.warning("refresh_reused", grant=grant.grant_id, client=short_id(grant.client_id))
-            raise _invalid("refresh_token")
-        await self._means.clients.touch(client, now_ms)
-        return self._tokens(grant, fresh)
+            raise _invalid_grant("refresh_token")
+        await self._means.clients.mark_used(client, now_ms)
+        return self._issue_tokens(grant, fresh)
 
     async def _check_account(self, username: str, user_id: str) -> None:
         account = await self._means.accounts.get(username)
         if account is None or account.disabled or account.user_id != user_id:
-            raise Refused("invalid_grant", "the account is locked")
+            raise OAuthError("invalid_grant", "the account is locked")
 
-    def _tokens(self, grant: Grant, refresh: str) -> Response:
+    def _issue_tokens(self, grant: Grant, refresh: str) -> Response:
         document = {
-            "access_token": self._means.bearer.mint(grant, ACCESS_LIFE_S),
+            "access_token": self._means.bearer.issue(grant, ACCESS_LIFE_S),
             "token_type": "Bearer",
             "expires_in": ACCESS_LIFE_S,
             "refresh_token": refresh,
         }
-        return answer(document, headers=NO_STORE)
+        return render_document(document, headers=NO_STORE)
 
 
-def same_resource(asked: str, resource: str) -> bool:
+def is_same_resource(asked: str, resource: str) -> bool:
     """Does a request mean this resource? One slash at the end is forgiven."""
     return asked in (resource, resource + "/")
 
 
 def _check_resource(form: Parameters, resource: str) -> None:
     asked = form.get("resource")
-    if asked is not None and not same_resource(asked, resource):
-        raise Refused("invalid_target", "resource is not the one that was allowed")
+    if asked is not None and not is_same_resource(asked, resource):
+        raise OAuthError("invalid_target", "resource is not the one that was allowed")
 
 
-def _invalid(what: str) -> Refused:
-    return Refused("invalid_grant", f"{what} is invalid")
+def _invalid_grant(what: str) -> OAuthError:
+    return OAuthError("invalid_grant", f"{what} is invalid")

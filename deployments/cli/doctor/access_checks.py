@@ -8,12 +8,12 @@ from cluster.records.access import App, AppSettings
 from deployments.cli.doctor.finding import Finding, Level
 
 
-def open_switches(apps: Iterable[App]) -> Iterator[Finding]:
+def check_switches(apps: Iterable[App]) -> Iterator[Finding]:
     """Say for each app what its settings leave open; only production is warned of it."""
     for app in apps:
         if app.read_only:
             continue
-        check, found = f"app {app.app_id}", list(_open(app.settings))
+        check, found = f"app {app.app_id}", list(_list_open(app.settings))
         if not found:
             yield Finding(check, "ok", "its switches leave nothing open that can be closed")
             continue
@@ -24,7 +24,7 @@ def open_switches(apps: Iterable[App]) -> Iterator[Finding]:
         yield Finding(check, level, f"open: {words}", advice if closing else "")
 
 
-def _open(settings: AppSettings) -> Iterator[tuple[str, str, str]]:
+def _list_open(settings: AppSettings) -> Iterator[tuple[str, str, str]]:
     """List open switches: name, the value that closes it (empty: nobody is urged to), what a stranger gains."""
     if not settings.prove_writers:
         yield "prove_writers", "true", "anybody writes events as any user"

@@ -11,38 +11,38 @@ from deployments.cli.doctor.finding import Finding
 from deployments.cli.installation import Installation
 
 
-def examine(installation: Installation) -> list[Finding]:
+def run_checks(installation: Installation) -> list[Finding]:
     """Run all checks that make sense now."""
     state = installation.state
     findings = [
-        machine_checks.versions(),
-        machine_checks.data_directory(installation.places.data_dir),
-        machine_checks.master_key(installation),
-        machine_checks.private_file(
+        machine_checks.check_versions(),
+        machine_checks.check_data_directory(installation.places.data_dir),
+        machine_checks.check_master_key(installation),
+        machine_checks.check_private_file(
             "ray token", installation.places.ray_token, "delete it and start again: `kiosk up` makes one"
         ),
-        machine_checks.disk(installation),
-        machine_checks.shared_memory(Path("/dev/shm")),
-        machine_checks.open_files(),
-        machine_checks.haproxy(state),
-        trust_checks.learners(installation),
-        trust_checks.artifacts(installation),
-        *trust_checks.secrets(installation),
+        machine_checks.check_disk(installation),
+        machine_checks.check_shared_memory(Path("/dev/shm")),
+        machine_checks.check_open_files(),
+        machine_checks.check_haproxy(state),
+        trust_checks.check_learners(installation),
+        trust_checks.check_artifacts(installation),
+        *trust_checks.check_secrets(installation),
     ]
     if state is None:
-        return [*findings, machine_checks.redis_to_start(), *machine_checks.leftovers(installation)]
-    findings.append(running_checks.public_address(state))
-    findings.append(running_checks.sign_in(state, installation.settings))
-    findings.append(running_checks.client_addresses(state, installation.settings))
-    findings += [*running_checks.ports(installation, state), *running_checks.ray_asks_for_token(state)]
-    findings += running_checks.actors(installation)
+        return [*findings, machine_checks.check_redis_binary(), *machine_checks.check_leftovers(installation)]
+    findings.append(running_checks.check_public_address(state))
+    findings.append(running_checks.check_sign_in(state, installation.settings))
+    findings.append(running_checks.check_client_addresses(state, installation.settings))
+    findings += [*running_checks.check_ports(installation, state), *running_checks.check_ray_token(state)]
+    findings += running_checks.check_actors(installation)
     try:
-        findings += running_checks.redis_settings(installation)
+        findings += running_checks.check_redis_settings(installation)
         now_ms = SystemClock().now_ms()
-        findings += running_checks.clock(installation.information("server"), now_ms)
-        findings.append(running_checks.exposed_keys(installation, now_ms))
-        findings += access_checks.open_switches(installation.apps())
-        findings += erasure_checks.erasures(installation)
+        findings += running_checks.check_clock(installation.information("server"), now_ms)
+        findings.append(running_checks.check_exposed_keys(installation, now_ms))
+        findings += access_checks.check_switches(installation.list_apps())
+        findings += erasure_checks.check_erasures(installation)
     except HouseError as error:
         findings.append(Finding("redis", "bad", error.message, f"see {state.logs_dir}/redis.log"))
     return findings

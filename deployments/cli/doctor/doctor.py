@@ -9,15 +9,15 @@ from typing import Annotated
 
 import typer
 
-from cluster.admin.accounts import Accounts
-from cluster.admin.key_admin import Keeping
+from cluster.admin.accounts import AccountAdmin
+from cluster.admin.key_admin import KeyAdmin
 from cluster.errors import Conflict, Invalid, Unavailable
 from cluster.store.connect import OpenStores
 from deployments.cli import screen
-from deployments.cli.doctor.checks import examine
+from deployments.cli.doctor.checks import run_checks
 from deployments.cli.doctor.finding import Finding
-from deployments.cli.doctor.mcp_check import Walk
-from deployments.cli.installation import Installation, now_ms
+from deployments.cli.doctor.mcp_check import McpCheck
+from deployments.cli.installation import Installation, read_clock_ms
 
 EPILOG = """
 [bold]Examples[/]
@@ -47,54 +47,56 @@ def doctor(
 ) -> None:
     """Check versions, files, disk, Redis, Ray, HAProxy, limits and the clock; or walk the archive as a client."""
     installation = Installation()
-    screen.tell_in_vain(installation.in_vain)
+    screen.print_ignored_settings(installation.in_vain)
     if part == "mcp":
-        title, findings = _walk(installation, url, username, question)
+        title, findings = _check_mcp(installation, url, username, question)
     elif part:
         raise Invalid(f"there is nothing called {part!r} to check; leave it out, or say mcp")
     else:
-        title, findings = f"Installation in {installation.places.data_dir}", examine(installation)
+        title, findings = f"Installation in {installation.places.data_dir}", run_checks(installation)
     well = not any(finding.level == "bad" for finding in findings)
     if as_json:
-        screen.tell_json({"ok": well, "findings": [finding.told() for finding in findings]})
+        screen.print_json({"ok": well, "findings": [finding.to_dict() for finding in findings]})
     else:
-        table = screen.table("check", "", "", title=title)
+        table = screen.build_table("check", "", "", title=title)
         for finding in findings:
             words = finding.words if not finding.advice else f"{finding.words}\n→ {finding.advice}"
-            table.add_row(finding.check, screen.marked(finding.level, _STYLES[finding.level]), words)
+            table.add_row(finding.check, screen.style_text(finding.level, _STYLES[finding.level]), words)
         screen.out().print(table)
     if not well:
         raise typer.Exit(1)
 
 
-def _walk(installation: Installation, url: str, username: str, question: str) -> tuple[str, list[Finding]]:
+def _check_mcp(
+    installation: Installation, url: str, username: str, question: str
+) -> tuple[str, list[Finding]]:
     state = installation.state
     base = (url or installation.settings.public_url or (state.api_url if state else "")).rstrip("/")
     base = base.removesuffix("/mcp")
     if not base:
         raise Unavailable("the installation does not run; `kiosk up` starts it")
     if username:
-        walk = Walk(base, username, sys.stdin.readline().rstrip("\n"), question)
-        return f"Archive at {walk.mcp}", list(walk.findings())
-    with _visitor(installation) as password:
-        walk = Walk(base, VISITOR, password, question)
-        return f"Archive at {walk.mcp}", list(walk.findings())
+        walk = McpCheck(base, username, sys.stdin.readline().rstrip("\n"), question)
+        return f"Archive at {walk.endpoint_url}", list(walk.run())
+    with _temporary_account(installation) as password:
+        walk = McpCheck(base, VISITOR, password, question)
+        return f"Archive at {walk.endpoint_url}", list(walk.run())
 
 
 @contextmanager
-def _visitor(installation: Installation) -> Iterator[str]:
+def _temporary_account(installation: Installation) -> Iterator[str]:
     """Open an account for as long as it takes; gives its password."""
 
-    async def open_up(keeping: Keeping, stores: OpenStores) -> str:
-        people = Accounts(stores.accounts, stores.grants)
+    async def open_up(keeping: KeyAdmin, stores: OpenStores) -> str:
+        people = AccountAdmin(stores.accounts, stores.grants)
         try:
-            return (await people.create(VISITOR, "reader", "", now_ms()))[1]
+            return (await people.create(VISITOR, "reader", "", read_clock_ms()))[1]
         except Conflict:
             await people.unlock(VISITOR)
-            return await people.set_password(VISITOR, "", now_ms())
+            return await people.set_password(VISITOR, "", read_clock_ms())
 
-    async def lock(keeping: Keeping, stores: OpenStores) -> None:
-        await Accounts(stores.accounts, stores.grants).lock(VISITOR, now_ms())
+    async def lock(keeping: KeyAdmin, stores: OpenStores) -> None:
+        await AccountAdmin(stores.accounts, stores.grants).lock(VISITOR, read_clock_ms())
 
     password = installation.administer(open_up)
     try:

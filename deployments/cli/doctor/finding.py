@@ -17,6 +17,6 @@ class Finding:
     words: str
     advice: str = ""
 
-    def told(self) -> dict[str, str]:
+    def to_dict(self) -> dict[str, str]:
         """Say it as JSON."""
         return asdict(self)

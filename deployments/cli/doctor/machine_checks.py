@@ -11,21 +11,21 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from cluster.admin.vault import vault_of
+from cluster.admin.vault import open_vault
 from cluster.errors import HouseError
 from cluster.local.haproxy_process import find_haproxy
 from cluster.local.redis_binary import OLDEST, RedisBinary, find_distribution_package, find_redis
-from cluster.local.redis_faults import AS_OF, faults_of
+from cluster.local.redis_faults import AS_OF, list_faults
 from cluster.runtime.disk import used_share
-from cluster.runtime.installation_state import State
-from cluster.runtime.processes import belonging_to
+from cluster.runtime.installation_state import InstallationState
+from cluster.runtime.processes import list_processes
 from deployments.cli.doctor.finding import Finding
 from deployments.cli.installation import Installation
 
 RAY = "2.60."
 
 
-def versions() -> Finding:
+def check_versions() -> Finding:
     """Python and Ray are the ones this build knows."""
     python = ".".join(map(str, sys.version_info[:3]))
     try:
@@ -38,7 +38,7 @@ def versions() -> Finding:
     return Finding("versions", "ok", words)
 
 
-def data_directory(path: Path) -> Finding:
+def check_data_directory(path: Path) -> Finding:
     """The data directory is ours and closed to others."""
     if not path.exists():
         return Finding("data", "ok", f"{path} does not exist yet; `kiosk up` makes it")
@@ -51,7 +51,7 @@ def data_directory(path: Path) -> Finding:
     return Finding("data", "ok", f"{path}, closed to other users")
 
 
-def private_file(check: str, path: Path, advice: str) -> Finding:
+def check_private_file(check: str, path: Path, advice: str) -> Finding:
     """A file with a secret is readable by its owner only."""
     if not path.exists():
         return Finding(check, "ok", "made on the first start")
@@ -61,18 +61,18 @@ def private_file(check: str, path: Path, advice: str) -> Finding:
     return Finding(check, "ok", f"{path}, mode {mode:o}")
 
 
-def master_key(installation: Installation) -> Finding:
+def check_master_key(installation: Installation) -> Finding:
     """The master key is there, readable and private."""
     path, settings = installation.places.master_key, installation.settings
     is_given = settings.master_key is not None or settings.master_key_file is not None
     if not is_given:
-        found = private_file(
+        found = check_private_file(
             "master key", path, "rotate all keys if others could read it: `kiosk keys rotate`"
         )
         if found.level == "bad" or not path.exists():
             return found
     try:
-        vault_of(settings)
+        open_vault(settings)
     except HouseError as error:
         return Finding(
             "master key",
@@ -84,7 +84,7 @@ def master_key(installation: Installation) -> Finding:
     return Finding("master key", "ok", f"{where}; keep a copy elsewhere, keys can't be read without it")
 
 
-def disk(installation: Installation) -> Finding:
+def check_disk(installation: Installation) -> Finding:
     """There is room below the data directory."""
     path = installation.places.data_dir
     while not path.exists():
@@ -101,7 +101,7 @@ def disk(installation: Installation) -> Finding:
     return Finding("disk", "ok", words)
 
 
-def shared_memory(path: Path) -> Finding:
+def check_shared_memory(path: Path) -> Finding:
     """Ray has shared memory to put objects into."""
     try:
         free = shutil.disk_usage(path).free >> 20
@@ -115,7 +115,7 @@ def shared_memory(path: Path) -> Finding:
     return Finding("shared memory", "ok", f"{free:,} MiB free in {path}")
 
 
-def open_files() -> Finding:
+def check_open_files() -> Finding:
     """Enough files may be open for the connections."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < 10_000:
@@ -125,7 +125,7 @@ def open_files() -> Finding:
     return Finding("open files", "ok", "no limit" if hard == resource.RLIM_INFINITY else f"limit {hard:,}")
 
 
-def haproxy(state: State | None) -> Finding:
+def check_haproxy(state: InstallationState | None) -> Finding:
     """Requests go through HAProxy."""
     if state is not None and state.proxy != "haproxy":
         return Finding(
@@ -146,22 +146,22 @@ def haproxy(state: State | None) -> Finding:
         )
 
 
-def redis_to_start() -> Finding:
+def check_redis_binary() -> Finding:
     """There is a Redis server to start, without published faults."""
     try:
-        return judge_redis(find_redis())
+        return check_redis_version(find_redis())
     except HouseError as error:
         return Finding("redis", "bad", error.message)
 
 
-def judge_redis(binary: RedisBinary) -> Finding:
+def check_redis_version(binary: RedisBinary) -> Finding:
     """Report a server's version and the published faults that reach it in our configuration.
 
     A distribution repairs faults without a new version number, so its build is named and not condemned.
     """
     if binary.version < OLDEST:
         return Finding("redis", "bad", binary.label, "6.2 is the oldest that works")
-    faults = faults_of(binary.product, binary.version)
+    faults = list_faults(binary.product, binary.version)
     reachable = [fault for fault in faults if not fault.only_with]
     if not reachable:
         words = f"{binary.label}, no known fault reaches it (list of {AS_OF})"
@@ -177,9 +177,9 @@ def judge_redis(binary: RedisBinary) -> Finding:
     return Finding("redis", "warning", words, advice)
 
 
-def leftovers(installation: Installation) -> Iterator[Finding]:
+def check_leftovers(installation: Installation) -> Iterator[Finding]:
     """Nothing of a killed installation is still there."""
-    left = belonging_to(installation.places)
+    left = list_processes(installation.places)
     if left:
         yield Finding(
             "processes",

@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 from cluster.errors import HouseError
 from deployments.cli.doctor.finding import Finding
-from deployments.cli.doctor.mcp_client import Heard, Line, Page
+from deployments.cli.doctor.mcp_client import FormParser, HttpResponse, HttpSession
 
 REDIRECT = "http://127.0.0.1:33418/callback"
 TOOLS = ["ask_archive", "get_archive_article"]
@@ -27,21 +27,21 @@ END_S = 2.0
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-class Tripped(HouseError):
+class McpCheckFailed(HouseError):
     """A client would trip here. Facts: `advice`."""
 
     code = "tripped"
 
 
 @dataclass
-class Walk:
+class McpCheck:
     """One walk; what a step finds out the later ones use."""
 
     base: str
     username: str
     password: str
     question: str = "What happened lately?"
-    line: Line = field(default_factory=Line)
+    session: HttpSession = field(default_factory=HttpSession)
     server: dict[str, Any] = field(default_factory=dict)
     client_id: str = ""
     code: str = ""
@@ -50,11 +50,11 @@ class Walk:
     pair: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def mcp(self) -> str:
+    def endpoint_url(self) -> str:
         """The endpoint."""
         return f"{self.base}/mcp"
 
-    def findings(self) -> Iterator[Finding]:
+    def run(self) -> Iterator[Finding]:
         """Go as far as the way leads."""
         steps: tuple[tuple[str, Callable[[], str]], ...] = (
             ("address", self._address),
@@ -71,7 +71,7 @@ class Walk:
         for name, step in steps:
             try:
                 words = step()
-            except Tripped as error:
+            except McpCheckFailed as error:
                 yield Finding(name, "bad", error.message, error.facts.get("advice", ""))
                 return
             except HouseError as error:
@@ -84,36 +84,36 @@ class Walk:
     def _address(self) -> str:
         parts = urlsplit(self.base)
         if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
-            raise Tripped(
+            raise McpCheckFailed(
                 "clients refuse plain http beyond loopback", advice="put TLS in front, set KIOSK_PUBLIC_URL"
             )
         if parts.hostname in _LOOPBACK:
-            return f"! {self.mcp}, for clients on this machine; others need KIOSK_PUBLIC_URL and TLS"
-        return self.mcp
+            return f"! {self.endpoint_url}, for clients on this machine; others need KIOSK_PUBLIC_URL and TLS"
+        return self.endpoint_url
 
     def _endpoint(self) -> str:
-        heard = self.line.ask("GET", self.mcp, headers={"Accept": "text/event-stream"})
-        _must(
+        heard = self.session.send("GET", self.endpoint_url, headers={"Accept": "text/event-stream"})
+        _require(
             heard.status == 405,
             f"GET answered {heard.status}, clients expect 405",
             "does a proxy answer instead?",
         )
-        _must(
+        _require(
             "www-authenticate" not in heard.headers,
             "the 405 asks for sign-in",
             "a proxy adds WWW-Authenticate",
         )
         heard = self._post({"jsonrpc": "2.0", "id": 0, "method": "ping"}, token="")
-        _must(
+        _require(
             heard.status == 401,
             f"a call without a token answered {heard.status}, not 401",
             "does a proxy sign in?",
         )
         wanted = f'Bearer resource_metadata="{self.base}/.well-known/oauth-protected-resource/mcp"'
         told = heard.headers.get("www-authenticate", "nothing")
-        _must(told == wanted, f"the 401 points to {told}", f"KIOSK_PUBLIC_URL must be {self.base}")
+        _require(told == wanted, f"the 401 points to {told}", f"KIOSK_PUBLIC_URL must be {self.base}")
         heard = self._post({}, token="", origin="https://stranger.example")
-        _must(
+        _require(
             heard.status == 403,
             f"a stranger's page got {heard.status}, not 403",
             "a proxy drops the Origin header",
@@ -123,28 +123,30 @@ class Walk:
     def _discovery(self) -> str:
         resource = self._document("/.well-known/oauth-protected-resource/mcp")
         issuer = f"{self.base}/archive"
-        _must(resource.get("resource") == self.mcp, f"resource is {resource.get('resource')}", _PUBLIC)
-        _must(
+        _require(
+            resource.get("resource") == self.endpoint_url, f"resource is {resource.get('resource')}", _PUBLIC
+        )
+        _require(
             resource.get("authorization_servers") == [issuer],
             "another authorization server is named",
             _PUBLIC,
         )
         self.server = self._document("/.well-known/oauth-authorization-server/archive")
-        _must(self.server.get("issuer") == issuer, f"issuer is {self.server.get('issuer')}", _PUBLIC)
-        _must("S256" in self.server.get("code_challenge_methods_supported", ()), "S256 is not announced")
+        _require(self.server.get("issuer") == issuer, f"issuer is {self.server.get('issuer')}", _PUBLIC)
+        _require("S256" in self.server.get("code_challenge_methods_supported", ()), "S256 is not announced")
         for name in (
             "authorization_endpoint",
             "token_endpoint",
             "registration_endpoint",
             "revocation_endpoint",
         ):
-            _must(
+            _require(
                 str(self.server.get(name)).startswith(self.base),
                 f"{name} is {self.server.get(name)}",
                 _PUBLIC,
             )
-        heard = self.line.ask("GET", f"{self.base}/.well-known/openid-configuration/archive")
-        _must(
+        heard = self.session.send("GET", f"{self.base}/.well-known/openid-configuration/archive")
+        _require(
             heard.status == 404,
             f"openid-configuration answered {heard.status}",
             "clients would insist on OpenID",
@@ -159,11 +161,11 @@ class Walk:
             "response_types": ["code"],
             "token_endpoint_auth_method": "none",
         }
-        heard = self.line.ask("POST", self.server["registration_endpoint"], message=metadata)
-        found = heard.json()
-        _must(heard.status == 201 and isinstance(found, dict), f"registration answered {heard.status}")
-        _must(None not in found.values(), "the answer holds null, which TypeScript clients refuse")
-        _must(found.get("redirect_uris") == [REDIRECT], "the redirect address did not come back")
+        heard = self.session.send("POST", self.server["registration_endpoint"], message=metadata)
+        found = heard.parse_json()
+        _require(heard.status == 201 and isinstance(found, dict), f"registration answered {heard.status}")
+        _require(None not in found.values(), "the answer holds null, which TypeScript clients refuse")
+        _require(found.get("redirect_uris") == [REDIRECT], "the redirect address did not come back")
         self.client_id = found["client_id"]
         return "a public client with a loopback address is taken"
 
@@ -173,32 +175,32 @@ class Walk:
         challenge = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
         query = {
             "response_type": "code", "client_id": self.client_id, "redirect_uri": REDIRECT, "state": "a/b+c=",
-            "code_challenge": challenge, "code_challenge_method": "S256", "resource": self.mcp,
+            "code_challenge": challenge, "code_challenge_method": "S256", "resource": self.endpoint_url,
         }  # fmt: skip
         start = self.server["authorization_endpoint"]
-        plain = self.line.ask("GET", f"{start}?{urlencode({**query, 'code_challenge_method': 'plain'})}")
-        _must(
+        plain = self.session.send("GET", f"{start}?{urlencode({**query, 'code_challenge_method': 'plain'})}")
+        _require(
             "error=invalid_request" in plain.headers.get("location", ""), "a plain challenge is not refused"
         )
         url = f"{start}?{urlencode(query)}"
-        heard = self._through_the_pages(url)
+        heard = self._submit_pages(url)
         found = {
             name: values[0] for name, values in parse_qs(urlsplit(heard.headers["location"]).query).items()
         }
-        _must("code" in found, f"the redirect says {found.get('error', 'nothing')}")
-        _must(found.get("state") == query["state"], "state came back changed")
-        _must(found.get("iss") == self.server["issuer"], f"iss is {found.get('iss')}")
+        _require("code" in found, f"the redirect says {found.get('error', 'nothing')}")
+        _require(found.get("state") == query["state"], "state came back changed")
+        _require(found.get("iss") == self.server["issuer"], f"iss is {found.get('iss')}")
         self.code = found["code"]
         return "page, account and consent; code, state and iss come back"
 
     def _token(self) -> str:
         form = {
             "grant_type": "authorization_code", "code": self.code, "client_id": self.client_id,
-            "redirect_uri": REDIRECT, "code_verifier": self.verifier, "resource": self.mcp,
+            "redirect_uri": REDIRECT, "code_verifier": self.verifier, "resource": self.endpoint_url,
         }  # fmt: skip
         self.tokens = self._exchange(form)
-        again = self.line.ask("POST", self.server["token_endpoint"], form=form)
-        _must(again.status == 400, f"the code works twice ({again.status})")
+        again = self.session.send("POST", self.server["token_endpoint"], form=form)
+        _require(again.status == 400, f"the code works twice ({again.status})")
         # A replayed code ends what it produced, as it should; so a second sign-in goes on from here.
         self._sign_in()
         self.tokens = self._exchange({**form, "code": self.code, "code_verifier": self.verifier})
@@ -208,11 +210,11 @@ class Walk:
         client = {"name": "kiosk doctor", "version": "1"}
         proposal = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
         hello = self._result("initialize", proposal)
-        _must(hello.get("protocolVersion") == "2024-11-05", f"it speaks {hello.get('protocolVersion')}")
+        _require(hello.get("protocolVersion") == "2024-11-05", f"it speaks {hello.get('protocolVersion')}")
         heard = self._post({"jsonrpc": "2.0", "method": "notifications/initialized"})
-        _must(heard.status == 202 and not heard.body, f"a notification answered {heard.status}")
+        _require(heard.status == 202 and not heard.body, f"a notification answered {heard.status}")
         names = [tool["name"] for tool in self._result("tools/list", {})["tools"]]
-        _must(names == TOOLS, f"the tools are {', '.join(names) or 'none'}")
+        _require(names == TOOLS, f"the tools are {', '.join(names) or 'none'}")
         return f"{hello['serverInfo']['title']} {hello['serverInfo']['version']}, both tools"
 
     def _call(self) -> str:
@@ -222,85 +224,85 @@ class Walk:
         self.pair = {name: results[0][name] for name in ("product_id", "offset")}
         article = self._tool("get_archive_article", self.pair)
         made_up = self._rpc("tools/call", {"name": TOOLS[1], "arguments": {**self.pair, "offset": 0}})
-        _must("error" in made_up, "a made-up pair is answered")
+        _require("error" in made_up, "a made-up pair is answered")
         if not article["citation_format"].startswith("["):
             return f"! {len(results)} results, but no web address to cite: articles need a `url`"
         return f"{len(results)} results, one read; cited as {article['citation_format']}"
 
     def _refresh(self) -> str:
         before = self.tokens
-        form = {"grant_type": "refresh_token", "client_id": self.client_id, "resource": self.mcp}
+        form = {"grant_type": "refresh_token", "client_id": self.client_id, "resource": self.endpoint_url}
         self.tokens = self._exchange({**form, "refresh_token": before["refresh_token"]})
-        _must(self.tokens["refresh_token"] != before["refresh_token"], "the refresh token does not rotate")
+        _require(self.tokens["refresh_token"] != before["refresh_token"], "the refresh token does not rotate")
         if self.pair:
             self._tool("get_archive_article", self.pair)
         return "rotates; results from before stay readable"
 
     def _end(self) -> str:
         form = {"token": self.tokens["refresh_token"], "client_id": self.client_id}
-        heard = self.line.ask("POST", self.server["revocation_endpoint"], form=form)
-        _must(heard.status == 200, f"revocation answered {heard.status}")
+        heard = self.session.send("POST", self.server["revocation_endpoint"], form=form)
+        _require(heard.status == 200, f"revocation answered {heard.status}")
         until = time.monotonic() + END_S
         while self._post({"jsonrpc": "2.0", "id": 0, "method": "ping"}).status != 401:
-            _must(time.monotonic() < until, f"a revoked token still works after {END_S:g} s")
+            _require(time.monotonic() < until, f"a revoked token still works after {END_S:g} s")
             time.sleep(0.1)
         return "a revoked connection is refused everywhere within a second"
 
     # --- parts of steps ------------------------------------------------------------------------------------------
 
-    def _through_the_pages(self, url: str) -> Heard:
+    def _submit_pages(self, url: str) -> HttpResponse:
         """Sign in and allow until the redirect to the client comes."""
-        heard = self.line.ask("GET", url)
+        heard = self.session.send("GET", url)
         for _ in range(6):
             location = urljoin(url, heard.headers.get("location", ""))
             if location.startswith(REDIRECT):
                 return heard
             if heard.status in (302, 303):
                 url = location
-                heard = self.line.ask("GET", url)
+                heard = self.session.send("GET", url)
                 continue
-            _must(heard.status == 200, f"the sign-in page answered {heard.status}", _PAGE)
+            _require(heard.status == 200, f"the sign-in page answered {heard.status}", _PAGE)
             policy = heard.headers.get("content-security-policy", "")
-            _must(
+            _require(
                 "form-action" not in policy,
                 "the page's policy blocks the way back (form-action)",
                 "a proxy adds it",
             )
-            page = Page(heard.body)
+            page = FormParser(heard.body)
             form = dict(page.fields)
             if "password" in form:
                 form |= {"username": self.username, "password": self.password, "decision": "sign-in"}
             else:
                 form["decision"] = "allow"
             url = urljoin(url, page.action)
-            heard = self.line.ask("POST", url, form=form, headers={"Origin": self.base})
-        raise Tripped("signing in leads round in circles", advice="are cookies dropped on the way?")
+            heard = self.session.send("POST", url, form=form, headers={"Origin": self.base})
+        raise McpCheckFailed("signing in leads round in circles", advice="are cookies dropped on the way?")
 
     def _exchange(self, form: dict[str, str]) -> dict[str, Any]:
-        heard = self.line.ask("POST", self.server["token_endpoint"], form=form)
-        found = heard.json()
+        heard = self.session.send("POST", self.server["token_endpoint"], form=form)
+        found = heard.parse_json()
         if heard.status != 200 or not isinstance(found, dict):
             why = found.get("error_description", "") if isinstance(found, dict) else ""
-            raise Tripped(f"the token endpoint answered {heard.status} {why}")
-        _must(type(found.get("expires_in")) is int, "expires_in is no integer")
-        _must("refresh_token" in found, "there is no refresh token: every hour a sign-in")
-        _must("no-store" in heard.headers.get("cache-control", ""), "tokens may be cached on the way")
+            raise McpCheckFailed(f"the token endpoint answered {heard.status} {why}")
+        _require(type(found.get("expires_in")) is int, "expires_in is no integer")
+        _require("refresh_token" in found, "there is no refresh token: every hour a sign-in")
+        _require("no-store" in heard.headers.get("cache-control", ""), "tokens may be cached on the way")
         return found
 
     def _document(self, path: str) -> dict[str, Any]:
-        heard = self.line.ask("GET", self.base + path)
-        found = heard.json()
-        _must(
+        heard = self.session.send("GET", self.base + path)
+        found = heard.parse_json()
+        _require(
             heard.status == 200 and isinstance(found, dict),
             f"{path} answered {heard.status}",
             "is it routed here?",
         )
-        _must(None not in found.values(), f"{path} holds null")
+        _require(None not in found.values(), f"{path} holds null")
         return dict(found)
 
     def _tool(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         result = self._result("tools/call", {"name": name, "arguments": arguments})
-        _must(
+        _require(
             json.loads(result["content"][0]["text"]) == result["structuredContent"],
             f"{name} gives two answers",
         )
@@ -308,30 +310,30 @@ class Walk:
 
     def _result(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         answer = self._rpc(method, params)
-        _must("result" in answer, f"{method}: {answer.get('error', {}).get('message', 'no answer')}")
+        _require("result" in answer, f"{method}: {answer.get('error', {}).get('message', 'no answer')}")
         return dict(answer["result"])
 
     def _rpc(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         heard = self._post({"jsonrpc": "2.0", "id": 0, "method": method, "params": params})
-        found = heard.json()
-        _must(heard.status == 200 and isinstance(found, dict), f"{method} answered {heard.status}")
-        _must(found.get("id") == 0, "the id 0 does not come back")
+        found = heard.parse_json()
+        _require(heard.status == 200 and isinstance(found, dict), f"{method} answered {heard.status}")
+        _require(found.get("id") == 0, "the id 0 does not come back")
         return dict(found)
 
-    def _post(self, message: Any, *, token: str | None = None, origin: str = "") -> Heard:
+    def _post(self, message: Any, *, token: str | None = None, origin: str = "") -> HttpResponse:
         chosen = self.tokens.get("access_token", "") if token is None else token
         headers = {"Accept": "application/json, text/event-stream"}
         if chosen:
             headers["Authorization"] = f"Bearer {chosen}"
         if origin:
             headers["Origin"] = origin
-        return self.line.ask("POST", self.mcp, message=message, headers=headers)
+        return self.session.send("POST", self.endpoint_url, message=message, headers=headers)
 
 
 _PUBLIC = "KIOSK_PUBLIC_URL must be exactly what clients type, without a path"
 _PAGE = "is the account locked? `kiosk users list`"
 
 
-def _must(good: bool, words: str, advice: str = "") -> None:
+def _require(good: bool, words: str, advice: str = "") -> None:
     if not good:
-        raise Tripped(words, advice=advice)
+        raise McpCheckFailed(words, advice=advice)

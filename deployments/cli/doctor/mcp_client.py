@@ -14,7 +14,7 @@ from cluster.errors import Unavailable
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class HttpResponse:
     """What came back."""
 
     status: int
@@ -22,7 +22,7 @@ class Heard:
     "Names in lower case."
     body: bytes
 
-    def json(self) -> Any:
+    def parse_json(self) -> Any:
         """Parse the body; None when it is no JSON."""
         try:
             return json.loads(self.body)
@@ -31,13 +31,13 @@ class Heard:
 
 
 @dataclass
-class Line:
+class HttpSession:
     """One visitor: asks, and carries cookies like a browser."""
 
     within_s: float = 15.0
     cookies: dict[str, str] = field(default_factory=dict)
 
-    def ask(
+    def send(
         self,
         method: str,
         url: str,
@@ -46,7 +46,7 @@ class Line:
         body: bytes | None = None,
         form: dict[str, str] | None = None,
         message: Any = None,
-    ) -> Heard:
+    ) -> HttpResponse:
         """Send one request: raw bytes, a form or JSON.
 
         Errors:
@@ -71,7 +71,7 @@ class Line:
             for cookie in reply.headers.get_all("set-cookie") or ():
                 name, _, value = cookie.partition(";")[0].partition("=")
                 self.cookies[name.strip()] = value
-            return Heard(reply.status, found, reply.read())
+            return HttpResponse(reply.status, found, reply.read())
         except (OSError, http.client.HTTPException) as error:
             raise Unavailable(f"{parts.netloc} does not answer ({type(error).__name__})") from error
         finally:
@@ -84,7 +84,7 @@ class Line:
         return http.client.HTTPConnection(netloc, timeout=self.within_s)
 
 
-class Page(HTMLParser):
+class FormParser(HTMLParser):
     """The form on a page."""
 
     def __init__(self, html: bytes) -> None:

@@ -8,18 +8,18 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from cluster.admin.key_admin import Keeping
+from cluster.admin.key_admin import KeyAdmin
 from cluster.clock import iso_ms
 from cluster.local.redis_binary import RedisBinary
 from cluster.records.access import IN_BROWSER
 from cluster.runtime import probe
-from cluster.runtime.installation_state import State
+from cluster.runtime.installation_state import InstallationState
 from cluster.runtime.memory import REFUSED_FROM, WARNED_FROM, used_memory_share
-from cluster.runtime.processes import belonging_to
+from cluster.runtime.processes import list_processes
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from deployments.cli.doctor.finding import Finding
-from deployments.cli.doctor.machine_checks import judge_redis
+from deployments.cli.doctor.machine_checks import check_redis_version
 from deployments.cli.installation import Installation
 
 LOOPBACK = ("127.", "::1", "::ffff:127.")
@@ -32,7 +32,7 @@ ACTORS = (
 "Part, its class, and what is missing without it."
 
 
-def public_address(state: State) -> Finding:
+def check_public_address(state: InstallationState) -> Finding:
     """Who can reach the doors."""
     if state.host.startswith(LOOPBACK) or state.host == "localhost":
         return Finding("doors", "ok", f"{state.api_url}, reachable from this machine only")
@@ -42,7 +42,7 @@ def public_address(state: State) -> Finding:
     )
 
 
-def sign_in(state: State, settings: Settings) -> Finding:
+def check_sign_in(state: InstallationState, settings: Settings) -> Finding:
     """Check that passwords can't be typed in where they travel in the clear."""
     if settings.public_url or state.host.startswith(LOOPBACK) or state.host == "localhost":
         return Finding("sign-in", "ok", "https or this machine only")
@@ -57,15 +57,15 @@ def sign_in(state: State, settings: Settings) -> Finding:
     return Finding("sign-in", "ok", "refused beyond this machine, as there is no https address", advice)
 
 
-def exposed_keys(installation: Installation, now_ms: int) -> Finding:
+def check_exposed_keys(installation: Installation, now_ms: int) -> Finding:
     """Check whether a live secret key came where others can read it.
 
     That is an address (`?api_key=`), which proxies and browsers write down, and a page of another origin, which hands
     the key to everybody who opens it.
     """
 
-    async def read(keeping: Keeping, stores: OpenStores) -> tuple[list[str], list[str]]:
-        exposed, book = await stores.access.exposed(), await stores.access.book()
+    async def read(keeping: KeyAdmin, stores: OpenStores) -> tuple[list[str], list[str]]:
+        exposed, book = await stores.access.exposed(), await stores.access.read_all()
         found: tuple[list[str], list[str]] = [], []
         for key in book.keys.values():
             for list_, name in zip(found, (key.key_id, IN_BROWSER + key.key_id), strict=True):
@@ -90,7 +90,7 @@ def exposed_keys(installation: Installation, now_ms: int) -> Finding:
     )
 
 
-def client_addresses(state: State, settings: Settings) -> Finding:
+def check_client_addresses(state: InstallationState, settings: Settings) -> Finding:
     """Callers can be told apart by their addresses, also behind a proxy."""
     if settings.proxy_networks:
         words = f"X-Forwarded-For is believed from {', '.join(settings.proxy_networks)}"
@@ -104,10 +104,10 @@ def client_addresses(state: State, settings: Settings) -> Finding:
     )
 
 
-def ports(installation: Installation, state: State) -> Iterator[Finding]:
+def check_ports(installation: Installation, state: InstallationState) -> Iterator[Finding]:
     """Nothing but the doors listens to the network, save what asks for Ray's token."""
     outside = []
-    for process in belonging_to(installation.places):
+    for process in list_processes(installation.places):
         try:
             found = process.net_connections(kind="tcp")
             name = process.name()
@@ -129,14 +129,14 @@ def ports(installation: Installation, state: State) -> Iterator[Finding]:
         yield Finding("open ports", "ok", "nothing but the doors listens to the network")
 
 
-def ray_asks_for_token(state: State) -> Iterator[Finding]:
+def check_ray_token(state: InstallationState) -> Iterator[Finding]:
     """Ray's own interface answers nobody without the token."""
     if not state.dashboard_url:
         yield Finding("ray dashboard", "ok", "switched off")
         return
     port = int(state.dashboard_url.rpartition(":")[2])
     try:
-        status, _ = probe.ask("127.0.0.1", port, "GET", "/api/jobs/")
+        status, _ = probe.send_request("127.0.0.1", port, "GET", "/api/jobs/")
     except OSError:
         yield Finding(
             "ray dashboard",
@@ -154,10 +154,10 @@ def ray_asks_for_token(state: State) -> Iterator[Finding]:
         yield Finding("ray dashboard", "bad", f"answered {status} without a token", advice)
 
 
-def actors(installation: Installation) -> Iterator[Finding]:
+def check_actors(installation: Installation) -> Iterator[Finding]:
     """The actors that nothing at a door waits for are there; Ray starts one anew that died."""
     titles = []
-    for process in belonging_to(installation.places):
+    for process in list_processes(installation.places):
         try:
             titles.append(" ".join([process.name(), *process.cmdline()[:1]]))
         except psutil.Error:
@@ -170,7 +170,7 @@ def actors(installation: Installation) -> Iterator[Finding]:
             yield Finding(part, "warning", f"not running: {words}", advice)
 
 
-def server_of(information: Mapping[str, str]) -> RedisBinary | None:
+def parse_redis_server(information: Mapping[str, str]) -> RedisBinary | None:
     """Read product and version from the section `server` of INFO; None when they are not there."""
     product = "valkey" if "valkey_version" in information else "redis"
     text = information.get(f"{product}_version", "")
@@ -180,17 +180,17 @@ def server_of(information: Mapping[str, str]) -> RedisBinary | None:
     return RedisBinary(information.get("executable", ""), "running", version, product)
 
 
-def redis_server(information: Mapping[str, str]) -> Finding:
+def check_redis_server(information: Mapping[str, str]) -> Finding:
     """The running server is new enough and has no published faults."""
-    server = server_of(information)
+    server = parse_redis_server(information)
     if server is None:
         return Finding("redis", "warning", "the server names no version", "Redis 6.2 or newer works")
-    return judge_redis(server)
+    return check_redis_version(server)
 
 
-def redis_settings(installation: Installation) -> Iterator[Finding]:
+def check_redis_settings(installation: Installation) -> Iterator[Finding]:
     """Redis keeps what it acknowledged, and never throws records away."""
-    yield redis_server(installation.information("server"))
+    yield check_redis_server(installation.information("server"))
     persistence = installation.information("persistence")
     if persistence.get("aof_enabled") != "1":
         advice = "`CONFIG SET appendonly yes` and write it into redis.conf: without it a crash loses records"
@@ -230,7 +230,7 @@ def _redis_memory(memory: dict[str, str]) -> Finding:
     return Finding("redis memory", "ok", words)
 
 
-def clock(server: dict[str, str], now_ms: int) -> Iterator[Finding]:
+def check_clock(server: dict[str, str], now_ms: int) -> Iterator[Finding]:
     """The clocks of this machine and of Redis agree: offsets and limits are times of Redis."""
     text = server.get("server_time_usec", "")
     if not text.isdigit():

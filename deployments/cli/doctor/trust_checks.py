@@ -10,14 +10,14 @@ import psutil
 from cluster.admin.allowed_learners import allowed_learners
 from cluster.artifacts.signing import sign_manifests
 from cluster.errors import HouseError
-from cluster.runtime.artifact_access import open_shelf
-from cluster.runtime.handover import given_in
-from cluster.runtime.processes import belonging_to
+from cluster.runtime.artifact_access import open_artifact_store
+from cluster.runtime.handover import find_secrets
+from cluster.runtime.processes import list_processes
 from deployments.cli.doctor.finding import Finding
 from deployments.cli.installation import Installation
 
 
-def learners(installation: Installation) -> Finding:
+def check_learners(installation: Installation) -> Finding:
     """Which model classes of yours may run here."""
     try:
         allowed = sorted(allowed_learners(installation.settings))
@@ -29,16 +29,16 @@ def learners(installation: Installation) -> Finding:
     return Finding("learners", "ok", words)
 
 
-def secrets(installation: Installation) -> Iterator[Finding]:
+def check_secrets(installation: Installation) -> Iterator[Finding]:
     """No secret stands in an environment, where every process below inherits it."""
-    here = given_in(os.environ)
+    here = find_secrets(os.environ)
     if here:
         advice = f"put each into a file of mode 600 and name that: {here[0]}_FILE=..."
         yield Finding("secrets", "warning", f"this shell's environment holds {', '.join(here)}", advice)
     found = set()
-    for process in belonging_to(installation.places):
+    for process in list_processes(installation.places):
         try:
-            found |= {f"{name} in {process.name()}" for name in given_in(process.environ())}
+            found |= {f"{name} in {process.name()}" for name in find_secrets(process.environ())}
         except psutil.Error:
             continue
     if found:
@@ -49,12 +49,12 @@ def secrets(installation: Installation) -> Iterator[Finding]:
         yield Finding("secrets", "ok", "none stands in an environment")
 
 
-def artifacts(installation: Installation) -> Finding:
+def check_artifacts(installation: Installation) -> Finding:
     """This installation signed every manifest that stands on its artifact store."""
-    if not installation.settings.shelf_dir.exists():
+    if not installation.settings.artifact_dir.exists():
         return Finding("artifacts", "ok", "none yet")
     try:
-        found = sign_manifests(open_shelf(installation.settings), foreign=True, dry_run=True)
+        found = sign_manifests(open_artifact_store(installation.settings), foreign=True, dry_run=True)
     except HouseError as error:
         return Finding("artifacts", "bad", error.message, "put back the master key from your backup")
     if found.damaged:
@@ -62,7 +62,7 @@ def artifacts(installation: Installation) -> Finding:
         return Finding("artifacts", "bad", words, "restore them from your backup")
     if found.signed:
         words = f"{len(found.signed)} manifests were not signed by this installation: {found.signed[0]}"
-        if not installation.places.adopted.exists():
+        if not installation.places.signing_marker.exists():
             return Finding("artifacts", "ok", f"{words}; the next `kiosk up` signs them once")
         return Finding("artifacts", "bad", words, "if you trust who wrote them: `kiosk artifacts sign`")
     return Finding("artifacts", "ok", f"all {found.valid} manifests are signed by this installation")

@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from actors.models.model import Array, Parts
-from actors.models.registry import BASKETS, COHORTS, learned_of
+from actors.models.model import Array, ModelState
+from actors.models.registry import BASKETS, COHORTS, load_snapshot_models
 from actors.models.snapshot import ITEMS, KIND, MANIFEST, Snapshot, version_of
 from actors.models.vocabulary import Vocabulary
-from cluster.artifacts.checksummed_files import digest_of
+from cluster.artifacts.checksummed_files import sha256_of_file
 from cluster.artifacts.manifest import FileEntry, Manifest
 from cluster.errors import Conflict, Fault
-from jobs.refresh.build.fit import DataFacts, Engine
-from jobs.refresh.recipe import parse
+from jobs.refresh.build.fit import DataFacts, TrainedEngine
+from jobs.refresh.recipe import parse_recipe
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class SnapshotOrigin:
     """What a snapshot should remember beside what was learned."""
 
     offsets: Mapping[str, str] = field(default_factory=dict)
@@ -37,14 +37,14 @@ class Origin:
     "Digest of code that was shipped with the run: processes that serve can't import it."
 
 
-def build(
-    engine: Engine,
+def build_snapshot(
+    engine: TrainedEngine,
     folder: Path,
     *,
     written_at_ms: int,
     sequence: int = 1,
-    origin: Origin | None = None,
-    extras: Mapping[str, Parts] | None = None,
+    origin: SnapshotOrigin | None = None,
+    extras: Mapping[str, ModelState] | None = None,
 ) -> Manifest:
     """Write an engine as a snapshot into a folder that must not exist yet; `extras` are kept beside what was learned.
 
@@ -54,14 +54,14 @@ def build(
     """
     if folder.exists():
         raise Conflict(f"there is a snapshot already: {folder.name}", path=str(folder))
-    origin, extras = origin or Origin(), extras or {}
+    origin, extras = origin or SnapshotOrigin(), extras or {}
     # by process: a worker that lost its run may still be writing beside the one that has it now
     part_folder = folder.parent / f".{folder.name}.{os.getpid()}.part"
     shutil.rmtree(part_folder, ignore_errors=True)
     part_folder.mkdir(parents=True)
     try:
-        files = tuple(sorted(_written(engine, extras, part_folder), key=lambda entry: entry.name))
-        facts = _facts(engine, extras, origin)
+        files = tuple(sorted(_write_files(engine, extras, part_folder), key=lambda entry: entry.name))
+        facts = _manifest_facts(engine, extras, origin)
         facts["version"] = version_of(facts, files)
         manifest = Manifest(KIND, sequence, written_at_ms, facts, files)
         _write(part_folder / MANIFEST, manifest.dump())
@@ -75,16 +75,16 @@ def build(
     return manifest
 
 
-def load(snapshot: Snapshot) -> Engine:
+def load_engine(snapshot: Snapshot) -> TrainedEngine:
     """Make an opened snapshot score; arrays stay where they are mapped.
 
     Errors:
         Invalid: it was trained with a learner of yours that is not installed here
     """
     facts = snapshot.manifest.facts
-    learned = learned_of(snapshot)
-    return Engine(
-        parse(facts["recipe"]),
+    learned = load_snapshot_models(snapshot)
+    return TrainedEngine(
+        parse_recipe(facts["recipe"]),
         learned.blend,
         snapshot.items,
         DataFacts(**facts["data"]),
@@ -93,7 +93,7 @@ def load(snapshot: Snapshot) -> Engine:
     )
 
 
-def _saved(engine: Engine, extras: Mapping[str, Parts]) -> Iterator[tuple[str, Parts]]:
+def _saved_parts(engine: TrainedEngine, extras: Mapping[str, ModelState]) -> Iterator[tuple[str, ModelState]]:
     for part in engine.blend.parts:
         yield part.name, part.model.save()
     if engine.baskets is not None:
@@ -103,8 +103,10 @@ def _saved(engine: Engine, extras: Mapping[str, Parts]) -> Iterator[tuple[str, P
     yield from extras.items()
 
 
-def _facts(engine: Engine, extras: Mapping[str, Parts], origin: Origin) -> dict[str, Any]:
-    saved = {name: dict(parts.facts) for name, parts in _saved(engine, extras)}
+def _manifest_facts(
+    engine: TrainedEngine, extras: Mapping[str, ModelState], origin: SnapshotOrigin
+) -> dict[str, Any]:
+    saved = {name: dict(parts.facts) for name, parts in _saved_parts(engine, extras)}
     return {
         "recipe": engine.recipe.model_dump(mode="json"),
         "data": asdict(engine.facts),
@@ -129,23 +131,25 @@ def _facts(engine: Engine, extras: Mapping[str, Parts], origin: Origin) -> dict[
     }
 
 
-def _written(engine: Engine, extras: Mapping[str, Parts], folder: Path) -> Iterator[FileEntry]:
+def _write_files(
+    engine: TrainedEngine, extras: Mapping[str, ModelState], folder: Path
+) -> Iterator[FileEntry]:
     _write_names(folder / ITEMS, engine.items)
-    yield _entry(folder / ITEMS, ITEMS, len(engine.items), {})
-    for name, parts in _saved(engine, extras):
+    yield _file_entry(folder / ITEMS, ITEMS, len(engine.items), {})
+    for name, parts in _saved_parts(engine, extras):
         (folder / name).mkdir()
         for array_name, array in parts.arrays.items():
             path = folder / name / f"{array_name}.npy"
-            kept = _plain(array, f"{name}/{array_name}")
+            kept = _contiguous_array(array, f"{name}/{array_name}")
             with path.open("wb") as stream:
                 np.lib.format.write_array(stream, kept, version=(1, 0), allow_pickle=False)
                 stream.flush()
                 os.fsync(stream.fileno())
             about = {"dtype": str(kept.dtype), "shape": list(kept.shape)}
-            yield _entry(path, f"{name}/{array_name}.npy", len(kept) if kept.ndim else 0, about)
+            yield _file_entry(path, f"{name}/{array_name}.npy", len(kept) if kept.ndim else 0, about)
 
 
-def _plain(array: Array, name: str) -> Array:
+def _contiguous_array(array: Array, name: str) -> Array:
     """Bring an array into the one form that is written.
 
     Errors:
@@ -172,5 +176,5 @@ def _write(path: Path, data: bytes) -> None:
         os.fsync(stream.fileno())
 
 
-def _entry(path: Path, name: str, rows: int, facts: Mapping[str, Any]) -> FileEntry:
-    return FileEntry(name, path.stat().st_size, digest_of(path), rows, facts)
+def _file_entry(path: Path, name: str, rows: int, facts: Mapping[str, Any]) -> FileEntry:
+    return FileEntry(name, path.stat().st_size, sha256_of_file(path), rows, facts)

@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 from pydantic import BaseModel, Field
 
-from actors.models.model import Parts
+from actors.models.model import ModelState
 from actors.retrieval.autocomplete.snapshot_format import COMPLETIONS, save
 from cluster.query.language.field_values import canonical
 from jobs.refresh.data.dataset import Interactions
@@ -31,15 +31,15 @@ class CompletionsRecipe(BaseModel):
     "Halves what an event counts for the popularity of a title, for every so many days of age."
 
 
-def completable(records: Iterable[bytes], recipe: CompletionsRecipe) -> tuple[bytes, ...]:
+def select_completion_fields(records: Iterable[bytes], recipe: CompletionsRecipe) -> tuple[bytes, ...]:
     """Cut products down to what is completed of them."""
     outer = {canonical(name).partition(".")[0] for name in recipe.fields}
-    return tuple(orjson.dumps(_cut(orjson.loads(record), outer)) for record in records)
+    return tuple(orjson.dumps(_keep_fields(orjson.loads(record), outer)) for record in records)
 
 
-def completions_of(
+def build_completions_index(
     recipe: CompletionsRecipe, products: Iterable[bytes], data: Interactions
-) -> Mapping[str, Parts]:
+) -> Mapping[str, ModelState]:
     """Index products cut down by `completable`; equal products and data give equal arrays.
 
     Cost:
@@ -47,10 +47,10 @@ def completions_of(
     """
     fields = tuple(dict.fromkeys(canonical(name) for name in recipe.fields))
     records = [orjson.loads(product) for product in products]
-    return {COMPLETIONS: save(records, fields, _popularity(recipe, data))}
+    return {COMPLETIONS: save(records, fields, _popularity_by_product(recipe, data))}
 
 
-def _popularity(recipe: CompletionsRecipe, data: Interactions) -> dict[str, float]:
+def _popularity_by_product(recipe: CompletionsRecipe, data: Interactions) -> dict[str, float]:
     """Count what readers took lately, by product."""
     worth = np.maximum(data.weight.astype(np.float64), 0.0)
     if data.clock:
@@ -61,7 +61,7 @@ def _popularity(recipe: CompletionsRecipe, data: Interactions) -> dict[str, floa
     return dict(zip(data.items.names.to_pylist(), counted.tolist(), strict=True))
 
 
-def _cut(product: Mapping[str, Any], outer: set[str]) -> dict[str, Any]:
+def _keep_fields(product: Mapping[str, Any], outer: set[str]) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for key, value in product.items():
         if key in outer or key in ("product_id", "language"):

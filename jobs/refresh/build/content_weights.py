@@ -7,20 +7,20 @@ from collections.abc import Iterable, Mapping
 import orjson
 
 from actors.models.blend import Blend
-from actors.models.features import feature_matrix, features_of
-from actors.models.model import Parts
-from actors.models.neighbours import Neighbours
+from actors.models.features import build_feature_matrix, features_from_product
+from actors.models.model import ModelState
+from actors.models.neighbours import NeighbourModel
 from actors.models.registry import CONTENT
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.learners.content_regression import (
     ContentRecipe,
-    Described,
-    frequent_features,
-    train_content,
+    ItemFeatures,
+    select_frequent_features,
+    train_content_regression,
 )
-from jobs.refresh.learners.ease import Ease, EaseRecipe
-from jobs.refresh.learners.item_knn import ItemKnn, ItemKnnRecipe
-from jobs.refresh.learners.registry import rng_for
+from jobs.refresh.learners.ease import EaseLearner, EaseRecipe
+from jobs.refresh.learners.item_knn import ItemKnnLearner, ItemKnnRecipe
+from jobs.refresh.learners.registry import build_rng
 
 EASE_ITEMS = 6_000
 "EASE is trained for this alone in catalogs up to so many items."
@@ -28,14 +28,14 @@ USABLE = ("ease", "graph_filter", "item_knn")
 "Parts of a blend whose weights are explained, the best first."
 
 
-def content_of(
+def build_content_weights(
     recipe: ContentRecipe,
     products: Iterable[bytes],
     data: Interactions,
     parts: Mapping[str, str],
     blend: Blend,
     seed: int = 1,
-) -> Mapping[str, Parts]:
+) -> Mapping[str, ModelState]:
     """Explain what was learned of items by what their products are like; nothing when there is too little.
 
     `parts` names the learner of each part of the blend.
@@ -46,23 +46,23 @@ def content_of(
         record = orjson.loads(product)
         row = rows.get(record.get("product_id"))
         if row is not None:
-            lists[row] = features_of(record)
-    features = frequent_features(lists, recipe.features)
+            lists[row] = features_from_product(record)
+    features = select_frequent_features(lists, recipe.features)
     if not len(features):
         return {}
-    described = Described(feature_matrix(lists, features), features)
+    described = ItemFeatures(build_feature_matrix(lists, features), features)
     weights = _item_weights(data, parts, blend, seed).weights
-    trained = train_content(recipe, described, weights, data, rng_for(seed, CONTENT))
+    trained = train_content_regression(recipe, described, weights, data, build_rng(seed, CONTENT))
     return {} if trained is None else {CONTENT: trained.save()}
 
 
-def _item_weights(data: Interactions, parts: Mapping[str, str], blend: Blend, seed: int) -> Neighbours:
+def _item_weights(data: Interactions, parts: Mapping[str, str], blend: Blend, seed: int) -> NeighbourModel:
     """Take the weights between items from the blend, or learn them."""
     for learner in USABLE:
         for part in blend.parts:
-            if parts[part.name] == learner and isinstance(part.model, Neighbours):
+            if parts[part.name] == learner and isinstance(part.model, NeighbourModel):
                 return part.model
-    rng = rng_for(seed, CONTENT)
+    rng = build_rng(seed, CONTENT)
     if data.n_items <= EASE_ITEMS:
-        return Ease(EaseRecipe(regularisation=100.0)).train(data, rng)
-    return ItemKnn(ItemKnnRecipe()).train(data, rng)
+        return EaseLearner(EaseRecipe(regularisation=100.0)).train(data, rng)
+    return ItemKnnLearner(ItemKnnRecipe()).train(data, rng)

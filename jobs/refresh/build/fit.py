@@ -8,19 +8,26 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from actors.models.blend import Blend, Part
-from actors.models.cohorts import Cohorts
+from actors.models.blend import Blend, BlendPart
+from actors.models.cohorts import CohortModel
 from actors.models.model import Batch
-from actors.models.neighbours import Neighbours
-from actors.models.user_histories import Histories
+from actors.models.neighbours import NeighbourModel
+from actors.models.user_histories import UserHistories
 from actors.models.vocabulary import Vocabulary
 from cluster.errors import Invalid
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.learners.baskets import Baskets
-from jobs.refresh.learners.cohorts import cohorts_of
-from jobs.refresh.learners.registry import learner_of, rng_for
+from jobs.refresh.learners.baskets import BasketsLearner
+from jobs.refresh.learners.cohorts import build_cohorts
+from jobs.refresh.learners.registry import build_learner, build_rng
 from jobs.refresh.recipe import Recipe
-from jobs.refresh.tuning.plan import Plan, Tell, for_catalog, is_settled, plan_for, say_nothing
+from jobs.refresh.tuning.plan import (
+    StepCallback,
+    TuningPlan,
+    fit_recipe_to_catalog,
+    ignore_step,
+    is_settled,
+    plan_on_newest,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +43,7 @@ class DataFacts:
     newest_s: float
 
     @classmethod
-    def of(cls, data: Interactions) -> DataFacts:
+    def from_interactions(cls, data: Interactions) -> DataFacts:
         """Describe data."""
         digest = hashlib.sha256()
         for array in (data.reader, data.item, data.at_s, data.weight, data.basket, data.kind):
@@ -47,7 +54,7 @@ class DataFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class TrainedEngine:
     """Everything that was learned."""
 
     recipe: Recipe
@@ -55,10 +62,10 @@ class Engine:
     blend: Blend
     items: Vocabulary
     facts: DataFacts
-    baskets: Neighbours | None = None
-    cohorts: Cohorts | None = None
+    baskets: NeighbourModel | None = None
+    cohorts: CohortModel | None = None
 
-    def score(self, histories: Histories) -> Batch:
+    def score(self, histories: UserHistories) -> Batch:
         """Score every item for every history.
 
         Shapes:
@@ -67,7 +74,7 @@ class Engine:
         return self.blend.score(histories)
 
 
-def fit(recipe: Recipe, data: Interactions, tell: Tell = say_nothing) -> Engine:
+def train_engine(recipe: Recipe, data: Interactions, tell: StepCallback = ignore_step) -> TrainedEngine:
     """Train every part of a settled recipe on all of the data.
 
     Errors:
@@ -76,40 +83,44 @@ def fit(recipe: Recipe, data: Interactions, tell: Tell = say_nothing) -> Engine:
     blend = recipe.blend
     if not is_settled(recipe) or blend.weights == "auto" or blend.weights_new == "auto":
         raise Invalid("the recipe has open questions (tune, or weights that are `auto`); make a plan first")
-    recipe = for_catalog(recipe, data.n_items)
-    data = newest_events(data, recipe.events.newest)
+    recipe = fit_recipe_to_catalog(recipe, data.n_items)
+    data = select_newest_events(data, recipe.events.newest)
     parts = []
     for name, part in recipe.parts.items():
         weight, weight_new = blend.weights.get(name, 0.0), blend.weights_new.get(name, 0.0)
         if weight or weight_new:
             tell(f"train {name}")
-            model = learner_of(part).train(data, rng_for(recipe.seed, name))
-            parts.append(Part(name, model, float(weight), float(weight_new)))
+            model = build_learner(part).train(data, build_rng(recipe.seed, name))
+            parts.append(BlendPart(name, model, float(weight), float(weight_new)))
     baskets = None
     if recipe.baskets is not None:
         tell("train baskets")
-        baskets = Baskets(recipe.baskets).train(data, rng_for(recipe.seed, "baskets"))
+        baskets = BasketsLearner(recipe.baskets).train(data, build_rng(recipe.seed, "baskets"))
     cohorts = None
     if recipe.cohorts is not None:
         tell("train cohorts")
-        cohorts = cohorts_of(recipe.cohorts, data, rng_for(recipe.seed, "cohorts"))
-    return Engine(recipe, Blend(tuple(parts)), data.items, DataFacts.of(data), baskets, cohorts)
+        cohorts = build_cohorts(recipe.cohorts, data, build_rng(recipe.seed, "cohorts"))
+    return TrainedEngine(
+        recipe, Blend(tuple(parts)), data.items, DataFacts.from_interactions(data), baskets, cohorts
+    )
 
 
-def without_weight(engine: Engine, parts: Collection[str]) -> Engine:
+def clear_history_weights(engine: TrainedEngine, parts: Collection[str]) -> TrainedEngine:
     """Give an engine in which some parts have no weight for readers with a history."""
     kept = (replace(part, weight=0.0) if part.name in parts else part for part in engine.blend.parts)
     return replace(engine, blend=Blend(tuple(kept)))
 
 
-def train(recipe: Recipe, data: Interactions, tell: Tell = say_nothing) -> tuple[Engine, Plan]:
+def plan_and_train_engine(
+    recipe: Recipe, data: Interactions, tell: StepCallback = ignore_step
+) -> tuple[TrainedEngine, TuningPlan]:
     """Plan on the newest part of the data, then train on all of it."""
-    data = newest_events(data, recipe.events.newest)
-    plan = plan_for(recipe, data, tell)
-    return fit(plan.recipe, data, tell), plan
+    data = select_newest_events(data, recipe.events.newest)
+    plan = plan_on_newest(recipe, data, tell)
+    return train_engine(plan.recipe, data, tell), plan
 
 
-def newest_events(data: Interactions, most: int | None) -> Interactions:
+def select_newest_events(data: Interactions, most: int | None) -> Interactions:
     """Keep so many of the newest events."""
     if most is None or len(data) <= most:
         return data

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import orjson
 from pydantic import BaseModel, Field
 
-from actors.models.model import Parts
+from actors.models.model import ModelState
 from actors.retrieval.snapshot_format import SEARCH, save
 from jobs.refresh.learners.protocol import STRICT
 
@@ -21,7 +21,7 @@ class SearchRecipe(BaseModel):
     "Products that meaning is learned from; 0 leaves meaning to the vectors recommendations are made with."
 
 
-def search_of(recipe: SearchRecipe, products: Iterable[bytes]) -> Mapping[str, Parts]:
+def build_search_index(recipe: SearchRecipe, products: Iterable[bytes]) -> Mapping[str, ModelState]:
     """Index products; equal products give equal arrays.
 
     Cost:

@@ -17,14 +17,14 @@ import polars as pl
 import pyarrow as pa
 
 from actors.models.vocabulary import Vocabulary
-from actors.recommender.state.events import EVENT_WEIGHTS, weight_of
+from actors.recommender.state.events import EVENT_WEIGHTS, weigh_event
 from actors.vectors.types import Codes, Floats, Mask, Rows, Scores
 from cluster.errors import Invalid
 from jobs.refresh.data.profiles import Profiles
 
 _LARGEST_WEIGHT = 1_000.0
 
-Weigh = Callable[[str, float], float]
+EventWeigher = Callable[[str, float], float]
 "Says what one event of a type with a value is worth, -1 to 1; 0 leaves it out."
 
 
@@ -97,7 +97,7 @@ class Interactions:
         wanted = [code for code, kind in enumerate(self.kinds) if kind in kinds]
         return self.pick(np.isin(self.kind, wanted))
 
-    def described(self, content: Any) -> Interactions:
+    def with_content(self, content: Any) -> Interactions:
         """Give the same events with what the items are like.
 
         Shapes:
@@ -120,7 +120,7 @@ class Interactions:
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class FrameColumns:
     """Which columns of a frame hold what; only `reader` and `item` must be there."""
 
     reader: str = "reader"
@@ -132,30 +132,32 @@ class Columns:
     kind: str | None = None
 
 
-def from_frame(frame: pl.DataFrame, columns: Columns | None = None) -> Interactions:
+def interactions_from_frame(frame: pl.DataFrame, columns: FrameColumns | None = None) -> Interactions:
     """Read interactions from a polars frame; without a time the order of the rows is the order of things.
 
     Errors:
         Invalid: a column is missing, or a time is neither a date nor a number
     """
-    columns = columns or Columns()
+    columns = columns or FrameColumns()
     named = [columns.reader, columns.item, columns.at, columns.weight, columns.basket, columns.kind]
     missing = [name for name in named if name is not None and name not in frame.columns]
     if missing:
         raise Invalid(f"columns are missing: {', '.join(missing)}; there are {', '.join(frame.columns)}")
     count = frame.height
-    at_s = np.arange(count, dtype=np.float64) if columns.at is None else _seconds(frame[columns.at])
-    weight = np.ones(count) if columns.weight is None else _numbers(frame[columns.weight])
+    at_s = (
+        np.arange(count, dtype=np.float64) if columns.at is None else _seconds_from_series(frame[columns.at])
+    )
+    weight = np.ones(count) if columns.weight is None else _numbers_from_series(frame[columns.weight])
     kinds: tuple[str, ...] = ("",)
     kind: Codes = np.zeros(count, np.int32)
     if columns.kind is not None:
-        found = Vocabulary.of(_texts(frame[columns.kind]))
+        found = Vocabulary.of(_texts_from_series(frame[columns.kind]))
         kinds = tuple(found.names.to_pylist())
-        kind = found.codes(_texts(frame[columns.kind])).astype(np.int32)
-    basket = np.arange(count) if columns.basket is None else _numbered(frame[columns.basket])
-    return _assembled(
-        _texts(frame[columns.reader]),
-        _texts(frame[columns.item]),
+        kind = found.codes(_texts_from_series(frame[columns.kind])).astype(np.int32)
+    basket = np.arange(count) if columns.basket is None else _codes_from_series(frame[columns.basket])
+    return _build_interactions(
+        _texts_from_series(frame[columns.reader]),
+        _texts_from_series(frame[columns.item]),
         at_s,
         weight,
         basket,
@@ -165,7 +167,7 @@ def from_frame(frame: pl.DataFrame, columns: Columns | None = None) -> Interacti
     )
 
 
-def from_segments(table: Any, weigh: Weigh = weight_of) -> Interactions:
+def interactions_from_segments(table: Any, weigh: EventWeigher = weigh_event) -> Interactions:
     """Read settled interactions (columns of `cluster.artifacts.tables.LOADED_INTERACTIONS`).
 
     Nothing can have happened later than it was written, whatever the sender's clock says.
@@ -183,11 +185,11 @@ def from_segments(table: Any, weigh: Weigh = weight_of) -> Interactions:
     at_ms = table["at_ms"].fill_null(0).to_numpy()
     if "offset" in table.column_names:
         at_ms = np.minimum(at_ms, _written_ms(_one_chunk(table["offset"])))
-    return _assembled(
+    return _build_interactions(
         _one_chunk(table["reader"]).take(pa.array(owner)),
         lists.flatten(),
         at_ms[owner] / 1000.0,
-        _weights(names, kind, values, weigh)[owner],
+        _event_weights(names, kind, values, weigh)[owner],
         owner,
         kind[owner],
         names,
@@ -195,7 +197,7 @@ def from_segments(table: Any, weigh: Weigh = weight_of) -> Interactions:
     )
 
 
-def sessions_of(data: Interactions, gap_minutes: float | None) -> Rows:
+def number_sessions(data: Interactions, gap_minutes: float | None) -> Rows:
     """Number the sessions of ordered events: a new one for each reader and after each long pause.
 
     Shapes:
@@ -209,7 +211,7 @@ def sessions_of(data: Interactions, gap_minutes: float | None) -> Rows:
     return numbers
 
 
-def weights_with(changed: Mapping[str, float]) -> Weigh:
+def event_weigher(changed: Mapping[str, float]) -> EventWeigher:
     """Weigh events as the platform does, with other weights for some types.
 
     Errors:
@@ -222,12 +224,12 @@ def weights_with(changed: Mapping[str, float]) -> Weigh:
     factors = {kind: weight / EVENT_WEIGHTS[kind] for kind, weight in changed.items()}
 
     def weigh(kind: str, value: float) -> float:
-        return weight_of(kind, value) * factors.get(kind, 1.0)
+        return weigh_event(kind, value) * factors.get(kind, 1.0)
 
     return weigh
 
 
-def _assembled(
+def _build_interactions(
     readers: Any,
     items: Any,
     at_s: Floats,
@@ -270,7 +272,7 @@ def _assembled(
     )
 
 
-def _weights(names: tuple[str, ...], kind: Codes, values: Floats, weigh: Weigh) -> Floats:
+def _event_weights(names: tuple[str, ...], kind: Codes, values: Floats, weigh: EventWeigher) -> Floats:
     """Weigh every event; a type with a value is asked once for each value to the tenth."""
     weights = np.zeros(len(kind))
     for code, name in enumerate(names):
@@ -290,24 +292,24 @@ def _written_ms(offsets: Any) -> Rows:
     return times[encoded.indices.to_numpy(zero_copy_only=False)] if len(times) else times
 
 
-def _texts(series: pl.Series) -> Any:
+def _texts_from_series(series: pl.Series) -> Any:
     return _one_chunk(series.cast(pl.String).to_arrow()).cast(pa.string())
 
 
-def _numbers(series: pl.Series) -> Floats:
+def _numbers_from_series(series: pl.Series) -> Floats:
     """Read numbers; what is none becomes NaN, and the row is left out later."""
     return series.cast(pl.Float64, strict=False).fill_null(float("nan")).to_numpy()
 
 
-def _numbered(series: pl.Series) -> Rows:
+def _codes_from_series(series: pl.Series) -> Rows:
     return series.rank("dense").fill_null(0).to_numpy().astype(np.int64)
 
 
-def _seconds(series: pl.Series) -> Floats:
+def _seconds_from_series(series: pl.Series) -> Floats:
     if series.dtype.is_temporal():
-        return _numbers(series.cast(pl.Datetime("ms")).dt.epoch("ms")) / 1000.0
+        return _numbers_from_series(series.cast(pl.Datetime("ms")).dt.epoch("ms")) / 1000.0
     if series.dtype.is_numeric():
-        return _numbers(series)
+        return _numbers_from_series(series)
     raise Invalid(
         f"column {series.name!r} holds {series.dtype}, a time must be a date or a number of seconds"
     )

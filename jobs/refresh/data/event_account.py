@@ -56,7 +56,7 @@ class EventAccount:
         return sentences
 
 
-def account_for(table: Any, data: Interactions) -> EventAccount:
+def build_event_account(table: Any, data: Interactions) -> EventAccount:
     """Compare settled interactions with the events that were made of them.
 
     Shapes:
@@ -77,11 +77,11 @@ def account_for(table: Any, data: Interactions) -> EventAccount:
         without_products=int(pc.sum(pc.equal(lengths, 0)).as_py() or 0),
         lines=lines,
         unweighted=unweighted,
-        repeats=_repeats(data),
+        repeats=_count_repeats(data),
     )
 
 
-def _repeats(data: Interactions) -> int:
+def _count_repeats(data: Interactions) -> int:
     if not len(data):
         return 0
     order = np.lexsort((data.kind, data.at_s, data.item, data.reader))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from actors.models.cohorts import ATTRIBUTES, FIELDS, LEAST_USERS, text_of_value
+from actors.models.cohorts import ATTRIBUTES, FIELDS, LEAST_USERS, text_from_value
 from actors.models.vocabulary import Vocabulary
 from actors.vectors.types import Codes
 from cluster.query.language.field_values import canonical
@@ -34,20 +34,23 @@ class Profiles:
     codes: Codes
 
     @classmethod
-    def of(cls, users: Iterable[bytes], readers: Vocabulary, fields: Sequence[str] = ()) -> Profiles:
+    def from_users(cls, users: Iterable[bytes], readers: Vocabulary, fields: Sequence[str] = ()) -> Profiles:
         """Read the records of users; of each field the values that most readers share.
 
         Fields nobody filled are left out; a value of very few readers says nothing of a kind.
         """
         records = [orjson.loads(user) for user in users]
-        asked = tuple(dict.fromkeys(map(canonical, fields or (*FIELDS, *_attributes(records)))))
+        asked = tuple(dict.fromkeys(map(canonical, fields or (*FIELDS, *_select_attributes(records)))))
         found: list[dict[str, str]] = [{} for _ in range(len(readers))]
         codes = readers.codes(["u:" + str(record.get("user_id", "")) for record in records])
         for code, record in zip(codes.tolist(), records, strict=True):
             if code >= 0:
-                texts = {field: text_of_value(_value(record, field)) for field in asked}
+                texts = {field: text_from_value(_field_value(record, field)) for field in asked}
                 found[code] = {field: text for field, text in texts.items() if text}
-        kept = [(field, _common(profile[field] for profile in found if field in profile)) for field in asked]
+        kept = [
+            (field, _frequent_values(profile[field] for profile in found if field in profile))
+            for field in asked
+        ]
         kept = [(field, values) for field, values in kept if values]
         columns = [
             [values.index(profile[field]) if profile.get(field) in values else -1 for profile in found]
@@ -62,12 +65,12 @@ class Profiles:
         )
 
 
-def _attributes(records: Sequence[Mapping[str, Any]]) -> list[str]:
+def _select_attributes(records: Sequence[Mapping[str, Any]]) -> list[str]:
     """Name the attributes of their own that many users have and that take few values."""
     counts: dict[str, Counter[str]] = {}
     for record in records:
         for name, value in (record.get("custom_attributes") or {}).items():
-            text = text_of_value(value)
+            text = text_from_value(value)
             known = counts.setdefault(name, Counter())
             if text and (text in known or len(known) <= _FEW_VALUES):
                 known[text] += 1
@@ -81,13 +84,13 @@ def _attributes(records: Sequence[Mapping[str, Any]]) -> list[str]:
     return [ATTRIBUTES + name for _, name in sorted(usable)[:_MOST_ATTRIBUTES]]
 
 
-def _common(texts: Iterable[str]) -> tuple[str, ...]:
+def _frequent_values(texts: Iterable[str]) -> tuple[str, ...]:
     counts = Counter(texts)
     often = [(-count, text) for text, count in counts.items() if count >= LEAST_USERS]
     return tuple(sorted(text for _, text in sorted(often)[:_MOST_VALUES]))
 
 
-def _value(record: Mapping[str, Any], field: str) -> Any:
+def _field_value(record: Mapping[str, Any], field: str) -> Any:
     value: Any = record
     for step in field.split("."):
         value = value.get(step) if isinstance(value, Mapping) else None

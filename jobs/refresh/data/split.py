@@ -1,11 +1,11 @@
 """Cuts data into what may be learned and what is asked afterwards: never a glimpse of the future.
 
     leave_last_out   the last item of every reader is asked for; for sequences without a clock
-    by_time          one instant for everybody: what a service really faces
-    next_in_session  every next item of the sessions after an instant
-    rest_of_basket   one line of a basket is given, the others are asked for
+    split_by_time          one instant for everybody: what a service really faces
+    split_next_in_session  every next item of the sessions after an instant
+    split_baskets   one line of a basket is given, the others are asked for
 
-A `Trial` is complete in itself: train on `train`, score `histories`, compare with `targets`.
+A `EvaluationSplit` is complete in itself: train on `train`, score `histories`, compare with `targets`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Literal
 
 import numpy as np
 
-from actors.models.user_histories import Histories, spread
+from actors.models.user_histories import UserHistories, expand_runs
 from actors.vectors.types import Mask, Rows
 from cluster.errors import Invalid
 from jobs.refresh.data.dataset import Interactions
 
-Seen = Literal["out", "other_kinds", "allowed"]
+SeenItemPolicy = Literal["out", "other_kinds", "allowed"]
 """Which items of a history may be answered: none, those that events of other kinds than the target's led to, or all."""
 
 
@@ -56,10 +56,10 @@ class Targets:
         """Take the targets of some readers."""
         lengths = self.lengths[which]
         starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
-        return Targets(starts, self.items[spread(self.starts[which], lengths)])
+        return Targets(starts, self.items[expand_runs(self.starts[which], lengths)])
 
     @classmethod
-    def of_pairs(cls, owner: Rows, item: Rows, count: int) -> Targets:
+    def from_pairs(cls, owner: Rows, item: Rows, count: int) -> Targets:
         """Group pairs of reader and item; a pair counts once.
 
         Shapes:
@@ -71,14 +71,14 @@ class Targets:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class EvaluationSplit:
     """One examination."""
 
     name: str
     train: Interactions
-    histories: Histories
+    histories: UserHistories
     targets: Targets
-    seen: Seen
+    seen: SeenItemPolicy
     "May items of the history be answered? `out` hides them and does not ask for them."
     kinds: tuple[str, ...] = ()
     "Event types that are asked for; all when empty."
@@ -88,23 +88,23 @@ class Trial:
     def __len__(self) -> int:
         return len(self.targets)
 
-    def pick(self, which: Rows) -> Trial:
+    def pick(self, which: Rows) -> EvaluationSplit:
         """Keep some of the readers who are asked about."""
         taken = None if self.taken is None else self.taken.pick(which)
         return replace(
-            self, histories=self.histories.pick(which), targets=self.targets.pick(which), taken=taken
+            self, histories=self.histories.select(which), targets=self.targets.pick(which), taken=taken
         )
 
-    def hidden(self) -> Targets:
+    def hidden_items(self) -> Targets:
         """List the known items that may not be answered, by reader."""
         if self.seen == "other_kinds" and self.taken is not None:
             return self.taken
         if self.seen == "allowed":
             return Targets(np.zeros(len(self) + 1, np.int64), np.zeros(0, np.int64))
         known = self.histories.items >= 0
-        return Targets.of_pairs(self.histories.owners()[known], self.histories.items[known], len(self))
+        return Targets.from_pairs(self.histories.owners()[known], self.histories.items[known], len(self))
 
-    def sample(self, most: int, rng: np.random.Generator) -> Trial:
+    def sample(self, most: int, rng: np.random.Generator) -> EvaluationSplit:
         """Keep at most so many readers, drawn evenly."""
         if len(self) <= most:
             return self
@@ -112,39 +112,40 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class TrainingSplit:
     """Trials to choose by, the newest first, and one to report, which is newer than all of them."""
 
-    validation: tuple[Trial, ...]
-    test: Trial
+    validation: tuple[EvaluationSplit, ...]
+    test: EvaluationSplit
 
 
 def leave_last_out(
-    data: Interactions, folds: int = 1, *, kinds: tuple[str, ...] = (), seen: Seen = "out"
-) -> Split:
+    data: Interactions, folds: int = 1, *, kinds: tuple[str, ...] = (), seen: SeenItemPolicy = "out"
+) -> TrainingSplit:
     """Ask for the last item of every reader; for validation, for the one before it and so on.
 
     With `kinds`, the last item of an event of these kinds. What follows the event is known to nobody. Readers with
     fewer events than there are trials, and one, only train.
     """
     liked = data.pick(data.weight > 0)
-    return Split(
+    return TrainingSplit(
         validation=tuple(
-            _last_out("leave last out, validation", liked, fold + 2, 1, kinds, seen) for fold in range(folds)
+            _leave_out_at("leave last out, validation", liked, fold + 2, 1, kinds, seen)
+            for fold in range(folds)
         ),
-        test=_last_out("leave last out", liked, 1, 2, kinds, seen),
+        test=_leave_out_at("leave last out", liked, 1, 2, kinds, seen),
     )
 
 
-def by_time(
+def split_by_time(
     data: Interactions,
     *,
     share: float = 0.1,
-    seen: Seen = "allowed",
+    seen: SeenItemPolicy = "allowed",
     kinds: tuple[str, ...] = (),
     at_s: float | None = None,
     folds: int = 1,
-) -> Split:
+) -> TrainingSplit:
     """Split everybody at one instant: the newest `share` of the events is asked for, the shares before validate.
 
     `kinds` limits what is asked for, never what is learned from. `at_s` sets the instant of the test instead.
@@ -165,41 +166,43 @@ def by_time(
         if not len(earlier) or len(earlier) == len(data):
             raise Invalid("all events lie on one side of the instant; there is nothing to compare")
         instants.append(float(np.quantile(earlier, 1 - share)))
-    return Split(
+    return TrainingSplit(
         validation=tuple(
-            trial_at(data, before, after, seen=seen, kinds=kinds, name="by time, validation")
+            split_at(data, before, after, seen=seen, kinds=kinds, name="by time, validation")
             for after, before in pairwise(instants)
         ),
-        test=trial_at(data, instant, np.inf, seen=seen, kinds=kinds, name="by time"),
+        test=split_at(data, instant, np.inf, seen=seen, kinds=kinds, name="by time"),
     )
 
 
-def trial_at(
+def split_at(
     data: Interactions,
     instant_s: float,
     until_s: float,
     *,
-    seen: Seen,
+    seen: SeenItemPolicy,
     kinds: tuple[str, ...] = (),
     name: str = "by time",
-) -> Trial:
+) -> EvaluationSplit:
     """Ask at one instant what readers take until another; those who came later have empty histories."""
     train = data.pick(data.at_s <= instant_s)
     after = data.pick((data.at_s > instant_s) & (data.at_s <= until_s) & (data.weight > 0)).of_kinds(kinds)
     readers = np.unique(after.reader)
     owner, item = np.searchsorted(readers, after.reader), after.item
-    histories = Histories.of(train, readers, instant_s)
-    taken = _taken(train, readers, kinds) if seen == "other_kinds" else None
+    histories = UserHistories.of(train, readers, instant_s)
+    taken = _items_of_users(train, readers, kinds) if seen == "other_kinds" else None
     if seen != "allowed":
         old = (histories.owners(), histories.items) if taken is None else (taken.owners(), taken.items)
-        fresh = ~_contained(*old, owner, item, data.n_items)
+        fresh = ~_contains_pairs(*old, owner, item, data.n_items)
         owner, item = owner[fresh], item[fresh]
-    targets = Targets.of_pairs(owner, item, len(readers))
-    trial = Trial(name, train, histories, targets, seen, kinds, taken)
+    targets = Targets.from_pairs(owner, item, len(readers))
+    trial = EvaluationSplit(name, train, histories, targets, seen, kinds, taken)
     return trial.pick(np.flatnonzero(targets.lengths > 0))
 
 
-def next_in_session(data: Interactions, instant_s: float, *, name: str = "next in session") -> Trial:
+def split_next_in_session(
+    data: Interactions, instant_s: float, *, name: str = "next in session"
+) -> EvaluationSplit:
     """Ask for every next item of the sessions that begin after an instant; a reader is one session.
 
     Items that training never saw are not asked for.
@@ -217,8 +220,8 @@ def next_in_session(data: Interactions, instant_s: float, *, name: str = "next i
     begin = np.flatnonzero(first)[np.cumsum(first) - 1]
     asked = np.flatnonzero(~first)
     lengths = asked - begin[asked]
-    rows = spread(begin[asked], lengths)
-    histories = Histories(
+    rows = expand_runs(begin[asked], lengths)
+    histories = UserHistories(
         starts=np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
         items=test.item[rows],
         at_s=test.at_s[rows],
@@ -227,10 +230,10 @@ def next_in_session(data: Interactions, instant_s: float, *, name: str = "next i
         n_items=data.n_items,
     )
     targets = Targets(np.arange(len(asked) + 1, dtype=np.int64), test.item[asked])
-    return Trial(name, train, histories, targets, "allowed")
+    return EvaluationSplit(name, train, histories, targets, "allowed")
 
 
-def last_day_sessions(data: Interactions, share: float = 0.1) -> Split:
+def split_last_sessions(data: Interactions, share: float = 0.1) -> TrainingSplit:
     """Ask for every next item of the newest sessions; for validation, of those before them.
 
     Errors:
@@ -238,12 +241,14 @@ def last_day_sessions(data: Interactions, share: float = 0.1) -> Split:
     """
     if not data.clock or not len(data):
         raise Invalid("sessions are split by time; this data has none")
-    test = next_in_session(data, float(np.quantile(data.at_s, 1 - share)))
+    test = split_next_in_session(data, float(np.quantile(data.at_s, 1 - share)))
     before = float(np.quantile(test.train.at_s, 1 - share))
-    return Split((next_in_session(test.train, before, name="next in session, validation"),), test)
+    return TrainingSplit(
+        (split_next_in_session(test.train, before, name="next in session, validation"),), test
+    )
 
 
-def rest_of_basket(data: Interactions, instant_s: float, rng: np.random.Generator) -> Trial:
+def split_baskets(data: Interactions, instant_s: float, rng: np.random.Generator) -> EvaluationSplit:
     """Give one line of every later basket and ask for its other lines."""
     train = data.pick(data.at_s <= instant_s)
     after = data.pick(data.at_s > instant_s)
@@ -256,21 +261,21 @@ def rest_of_basket(data: Interactions, instant_s: float, rng: np.random.Generato
     given = starts + (rng.random(len(baskets)) * sizes).astype(np.int64)
     rest = np.ones(len(owner), np.bool_)
     rest[given] = False
-    whole = Trial(
+    whole = EvaluationSplit(
         "rest of basket",
         train,
-        Histories.of_lists([[item] for item in pairs[1][given].tolist()], data.n_items),
-        Targets.of_pairs(owner[rest], pairs[1][rest], len(baskets)),
+        UserHistories.of_lists([[item] for item in pairs[1][given].tolist()], data.n_items),
+        Targets.from_pairs(owner[rest], pairs[1][rest], len(baskets)),
         "out",
     )
     return whole.pick(np.flatnonzero(sizes > 1))
 
 
-def _last_out(
-    name: str, data: Interactions, place: int, least_before: int, kinds: tuple[str, ...], seen: Seen
-) -> Trial:
+def _leave_out_at(
+    name: str, data: Interactions, place: int, least_before: int, kinds: tuple[str, ...], seen: SeenItemPolicy
+) -> EvaluationSplit:
     """Ask for the item at a place from the end; what comes after it is known to nobody."""
-    is_target = _is_of_kinds(data, kinds)
+    is_target = _kind_mask(data, kinds)
     bounds = data.starts()
     counted = np.concatenate(([0], np.cumsum(is_target)))
     # events of `kinds` from this one on, itself included
@@ -282,20 +287,24 @@ def _last_out(
     asked[readers] = True
     remaining = np.where(asked[data.reader], place, place - 1)
     train = data.pick(np.where(is_target, from_end > remaining, from_end >= remaining))
-    histories = Histories.of(train, readers)
+    histories = UserHistories.of(train, readers)
     count = len(readers)
-    trial = Trial(name, train, histories, Targets(np.arange(count + 1), data.item[targets]), seen, kinds)
+    trial = EvaluationSplit(
+        name, train, histories, Targets(np.arange(count + 1), data.item[targets]), seen, kinds
+    )
     if seen == "other_kinds":
-        trial = replace(trial, taken=_taken(train, readers, kinds))
+        trial = replace(trial, taken=_items_of_users(train, readers, kinds))
     if seen == "allowed":
         return trial
     # a reader who took the item before can't be asked for it as something new
-    hidden = trial.hidden()
-    again = _contained(hidden.owners(), hidden.items, np.arange(count), trial.targets.items, data.n_items)
+    hidden = trial.hidden_items()
+    again = _contains_pairs(
+        hidden.owners(), hidden.items, np.arange(count), trial.targets.items, data.n_items
+    )
     return trial.pick(np.flatnonzero(~again))
 
 
-def _is_of_kinds(data: Interactions, kinds: tuple[str, ...]) -> Mask:
+def _kind_mask(data: Interactions, kinds: tuple[str, ...]) -> Mask:
     """Mark the events of some kinds; all when none is named."""
     if not kinds:
         return np.ones(len(data), np.bool_)
@@ -304,7 +313,7 @@ def _is_of_kinds(data: Interactions, kinds: tuple[str, ...]) -> Mask:
     return found
 
 
-def _taken(data: Interactions, readers: Rows, kinds: tuple[str, ...]) -> Targets:
+def _items_of_users(data: Interactions, readers: Rows, kinds: tuple[str, ...]) -> Targets:
     """List what readers took by events of some kinds.
 
     Shapes:
@@ -313,10 +322,10 @@ def _taken(data: Interactions, readers: Rows, kinds: tuple[str, ...]) -> Targets
     events = data.of_kinds(kinds)
     places = np.searchsorted(readers, events.reader)
     known = np.isin(events.reader, readers)
-    return Targets.of_pairs(places[known], events.item[known], len(readers))
+    return Targets.from_pairs(places[known], events.item[known], len(readers))
 
 
-def _contained(owners: Rows, items: Rows, owner: Rows, item: Rows, n_items: int) -> Mask:
+def _contains_pairs(owners: Rows, items: Rows, owner: Rows, item: Rows, n_items: int) -> Mask:
     """Say which pairs of owner and item occur among others."""
     width = n_items + 1
     found: Mask = np.isin(owner * width + item, np.unique(owners * width + items))

@@ -13,13 +13,13 @@ from typing import Protocol
 import numpy as np
 
 from actors.models.model import Batch
-from actors.models.user_histories import Histories
+from actors.models.user_histories import UserHistories
 from actors.vectors.types import Floats, Mask, Rows
 from cluster.errors import Invalid
-from jobs.refresh.data.split import Trial
+from jobs.refresh.data.split import EvaluationSplit
 from jobs.refresh.evaluation import metrics
 
-LIGHT_BELOW = 10
+LIGHT_USER_BELOW = 10
 "Readers with fewer events than this are light, with more heavy."
 
 _BLOCK_BYTES = 64 << 20
@@ -29,13 +29,13 @@ _RESAMPLES = 1_000
 class Scorer(Protocol):
     """Whatever scores items for histories: a model, a blend, an engine, a peer."""
 
-    def score(self, histories: Histories) -> Batch:
+    def score(self, histories: UserHistories) -> Batch:
         """Score every item for every history."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Examination:
+class EvaluationResult:
     """Figures of every reader.
 
     Shapes:
@@ -48,17 +48,17 @@ class Examination:
     figures: Mapping[str, Floats]
     events: Rows
     shown: Mask
-    known_items: int
+    trained_items: int
     "Items that training saw."
 
     @property
     def coverage(self) -> float:
         """Share of the known items that stand in somebody's first k."""
-        return float(np.count_nonzero(self.shown)) / max(self.known_items, 1)
+        return float(np.count_nonzero(self.shown)) / max(self.trained_items, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class MetricEstimate:
     """A mean over readers and its 95 % interval."""
 
     mean: float
@@ -67,36 +67,36 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class SegmentMetrics:
     """Figures of a group of readers."""
 
     name: str
     readers: int
-    figures: Mapping[str, Figure]
+    figures: Mapping[str, MetricEstimate]
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class EvaluationSummary:
     """The examination of one engine on one trial."""
 
     trial: str
     k: int
     coverage: float
-    segments: tuple[Segment, ...]
+    segments: tuple[SegmentMetrics, ...]
     "All readers first, then new, light and heavy ones as far as there are any."
 
     @property
-    def all(self) -> Segment:
+    def all(self) -> SegmentMetrics:
         """Everybody."""
         return self.segments[0]
 
-    def segment(self, name: str) -> Segment | None:
+    def segment(self, name: str) -> SegmentMetrics | None:
         """Find a segment."""
         return next((segment for segment in self.segments if segment.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class MetricComparison:
     """What changes from one scorer to another, by reader."""
 
     figure: str
@@ -123,7 +123,7 @@ class Comparison:
         return self.high < 0
 
 
-def examine(scorer: Scorer, trial: Trial, *, k: int = 10, deep: int = 20) -> Examination:
+def evaluate(scorer: Scorer, trial: EvaluationSplit, *, k: int = 10, deep: int = 20) -> EvaluationResult:
     """Rank the whole catalog for every reader of a trial.
 
     Errors:
@@ -140,14 +140,16 @@ def examine(scorer: Scorer, trial: Trial, *, k: int = 10, deep: int = 20) -> Exa
     found: list[dict[str, Floats]] = []
     for first in range(0, len(trial), block):
         part = trial.pick(np.arange(first, min(first + block, len(trial))))
-        lists = ranked(scorer, part, deep)
+        lists = rank_items(scorer, part, deep)
         shown[lists[:, :k][lists[:, :k] >= 0]] = True
-        found.append(_figures(lists, part, readers, k, deep))
+        found.append(_user_metrics(lists, part, readers, k, deep))
     figures = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
-    return Examination(trial.name, k, figures, trial.histories.lengths, shown, int(np.count_nonzero(readers)))
+    return EvaluationResult(
+        trial.name, k, figures, trial.histories.lengths, shown, int(np.count_nonzero(readers))
+    )
 
 
-def ranked(scorer: Scorer, trial: Trial, k: int) -> metrics.Lists:
+def rank_items(scorer: Scorer, trial: EvaluationSplit, k: int) -> metrics.RankedLists:
     """Give the first k items for every reader of a trial, without those that may not be answered.
 
     Shapes:
@@ -162,21 +164,21 @@ def ranked(scorer: Scorer, trial: Trial, k: int) -> metrics.Lists:
         raise Invalid(
             "scores hold what is no number; `python -m jobs.refresh conform` says which learner gives it"
         )
-    hidden = trial.hidden()
+    hidden = trial.hidden_items()
     scores[hidden.owners(), hidden.items] = -np.inf
-    return metrics.best_first(scores, k)
+    return metrics.rank_top_items(scores, k)
 
 
-def report(examined: Examination, rng: np.random.Generator) -> Report:
+def summarize_evaluation(examined: EvaluationResult, rng: np.random.Generator) -> EvaluationSummary:
     """Sum an examination up."""
     segments = tuple(
-        Segment(name, int(members.sum()), _means(examined, members, rng))
-        for name, members in segments_of(examined.events).items()
+        SegmentMetrics(name, int(members.sum()), _metric_estimates(examined, members, rng))
+        for name, members in segment_masks(examined.events).items()
     )
-    return Report(examined.trial, examined.k, examined.coverage, segments)
+    return EvaluationSummary(examined.trial, examined.k, examined.coverage, segments)
 
 
-def segments_of(events: Rows) -> dict[str, Mask]:
+def segment_masks(events: Rows) -> dict[str, Mask]:
     """Group readers by how much is known of them: everybody, then new, light and heavy ones if there are any.
 
     Shapes:
@@ -186,13 +188,15 @@ def segments_of(events: Rows) -> dict[str, Mask]:
     groups = {
         "all": np.ones(len(events), np.bool_),
         "new": events == 0,
-        "light": (events > 0) & (events < LIGHT_BELOW),
-        "heavy": events >= LIGHT_BELOW,
+        "light": (events > 0) & (events < LIGHT_USER_BELOW),
+        "heavy": events >= LIGHT_USER_BELOW,
     }
     return {name: members for name, members in groups.items() if name == "all" or members.any()}
 
 
-def compare(before: Examination, after: Examination, figure: str, rng: np.random.Generator) -> Comparison:
+def compare_evaluations(
+    before: EvaluationResult, after: EvaluationResult, figure: str, rng: np.random.Generator
+) -> MetricComparison:
     """Set two examinations of the same readers side by side.
 
     Errors:
@@ -203,11 +207,11 @@ def compare(before: Examination, after: Examination, figure: str, rng: np.random
     one, other = before.figures[figure], after.figures[figure]
     if len(one) != len(other) or before.trial != after.trial:
         raise Invalid("only examinations of the same trial can be compared")
-    low, high = interval(other - one, rng)
-    return Comparison(figure, len(one), float(one.mean()), float(other.mean()), low, high)
+    low, high = bootstrap_interval(other - one, rng)
+    return MetricComparison(figure, len(one), float(one.mean()), float(other.mean()), low, high)
 
 
-def interval(values: Floats, rng: np.random.Generator) -> tuple[float, float]:
+def bootstrap_interval(values: Floats, rng: np.random.Generator) -> tuple[float, float]:
     """Give the 95 % bootstrap interval of a mean.
 
     Shapes:
@@ -223,8 +227,10 @@ def interval(values: Floats, rng: np.random.Generator) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _figures(lists: metrics.Lists, trial: Trial, readers: Floats, k: int, deep: int) -> dict[str, Floats]:
-    hits = metrics.hits_of(lists, trial.targets, trial.histories.n_items)
+def _user_metrics(
+    lists: metrics.RankedLists, trial: EvaluationSplit, readers: Floats, k: int, deep: int
+) -> dict[str, Floats]:
+    hits = metrics.mark_hits(lists, trial.targets, trial.histories.n_items)
     lengths = trial.targets.lengths
     return {
         f"ndcg@{k}": metrics.ndcg(hits, lengths, k),
@@ -238,10 +244,12 @@ def _figures(lists: metrics.Lists, trial: Trial, readers: Floats, k: int, deep: 
     }
 
 
-def _means(examined: Examination, members: Mask, rng: np.random.Generator) -> dict[str, Figure]:
+def _metric_estimates(
+    examined: EvaluationResult, members: Mask, rng: np.random.Generator
+) -> dict[str, MetricEstimate]:
     means = {}
     for name, values in examined.figures.items():
         chosen = values[members]
-        low, high = interval(chosen, rng)
-        means[name] = Figure(float(chosen.mean()), low, high)
+        low, high = bootstrap_interval(chosen, rng)
+        means[name] = MetricEstimate(float(chosen.mean()), low, high)
     return means

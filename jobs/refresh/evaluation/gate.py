@@ -12,14 +12,14 @@ POPULARITY = "popularity"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GateDecision:
     """What the gate says."""
 
     allowed: bool
     sentence: str
 
 
-def judge(report_: Mapping[str, Any]) -> Verdict:
+def check_gate(report_: Mapping[str, Any]) -> GateDecision:
     """Decide whether what was examined may serve.
 
     It may unless it is certainly worse than what serves: the whole interval of the paired difference lies below
@@ -36,8 +36,8 @@ def judge(report_: Mapping[str, Any]) -> Verdict:
             f"{found['readers']:,} readers)"
         )
         if found["high"] < 0:
-            return Verdict(False, f"certainly worse: {figures}")
-        return Verdict(
+            return GateDecision(False, f"certainly worse: {figures}")
+        return GateDecision(
             True, ("certainly better: " if found["low"] > 0 else "not certainly worse: ") + figures
         )
-    return Verdict(True, "there is nothing to compare it with")
+    return GateDecision(True, "there is nothing to compare it with")

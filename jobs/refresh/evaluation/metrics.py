@@ -12,14 +12,14 @@ from actors.models.model import Batch
 from actors.vectors.types import Floats, Rows
 from jobs.refresh.data.split import Targets
 
-Lists = npt.NDArray[np.int64]
+RankedLists = npt.NDArray[np.int64]
 """int64 [q, k], rows of the catalog, best first."""
 
-Hits = npt.NDArray[np.bool_]
+HitMask = npt.NDArray[np.bool_]
 """bool [q, k], is the place filled by a target?"""
 
 
-def best_first(scores: Batch, k: int) -> Lists:
+def rank_top_items(scores: Batch, k: int) -> RankedLists:
     """Rank every item and keep the first k; of equals those with the smaller row.
 
     Shapes:
@@ -40,12 +40,12 @@ def best_first(scores: Batch, k: int) -> Lists:
         found = np.broadcast_to(np.arange(count), scores.shape).copy()
     values = np.take_along_axis(scores, found, axis=1)
     order = np.argsort(-values, axis=1, kind="stable")
-    lists: Lists = np.take_along_axis(found, order, axis=1)
+    lists: RankedLists = np.take_along_axis(found, order, axis=1)
     lists[np.take_along_axis(values, order, axis=1) == -np.inf] = -1
     return lists
 
 
-def hits_of(lists: Lists, targets: Targets, n_items: int) -> Hits:
+def mark_hits(lists: RankedLists, targets: Targets, n_items: int) -> HitMask:
     """Mark the places that hold a target.
 
     Shapes:
@@ -53,44 +53,44 @@ def hits_of(lists: Lists, targets: Targets, n_items: int) -> Hits:
     """
     wanted = targets.owners() * n_items + targets.items
     places = np.arange(len(lists))[:, None] * n_items + lists
-    hits: Hits = np.isin(places, wanted) & (lists >= 0)
+    hits: HitMask = np.isin(places, wanted) & (lists >= 0)
     return hits
 
 
-def ndcg(hits: Hits, lengths: Rows, k: int) -> Floats:
+def ndcg(hits: HitMask, lengths: Rows, k: int) -> Floats:
     """Discounted gain against the best possible list.
 
     Shapes:
         hits: bool [q, >= k]; lengths: int64 [q], number of targets, above 0
         returns: float64 [q]
     """
-    discounts = discounts_to(k)
+    discounts = rank_discounts(k)
     gained = hits[:, :k] @ discounts[: hits.shape[1]]
     best = np.cumsum(discounts)[np.minimum(lengths, k) - 1]
     scores: Floats = gained / best
     return scores
 
 
-def recall(hits: Hits, lengths: Rows, k: int) -> Floats:
+def recall(hits: HitMask, lengths: Rows, k: int) -> Floats:
     """Share of a reader's targets among the first k."""
     share: Floats = hits[:, :k].sum(axis=1) / lengths
     return share
 
 
-def hit_rate(hits: Hits, k: int) -> Floats:
+def hit_rate(hits: HitMask, k: int) -> Floats:
     """Is any target among the first k?"""
     found: Floats = np.asarray(hits[:, :k].any(axis=1), np.float64)
     return found
 
 
-def reciprocal_rank(hits: Hits, k: int) -> Floats:
+def reciprocal_rank(hits: HitMask, k: int) -> Floats:
     """One over the place of the first target, 0 when it is not among the first k."""
     first = hits[:, :k].argmax(axis=1)
     rank: Floats = np.where(hits[:, :k].any(axis=1), 1.0 / (first + 1), 0.0)
     return rank
 
 
-def novelty(lists: Lists, counts: Floats, k: int) -> Floats:
+def novelty(lists: RankedLists, counts: Floats, k: int) -> Floats:
     """Mean surprise of a list in bits: the rarer its items were in training, the more.
 
     Shapes:
@@ -105,7 +105,7 @@ def novelty(lists: Lists, counts: Floats, k: int) -> Floats:
     return mean
 
 
-def discounts_to(k: int) -> Floats:
+def rank_discounts(k: int) -> Floats:
     """What a target at each of the first k places is worth.
 
     Shapes:

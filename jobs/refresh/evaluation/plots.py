@@ -19,7 +19,7 @@ _AXIS = "mean over users (0 to 1); lines: 95 % intervals"
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class PlotBar:
     """One bar; `low` and `high` are its interval where it has one."""
 
     value: float
@@ -28,7 +28,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class PlotBox:
     """A filled rectangle; `hint` is shown where a pointer rests on it."""
 
     x: float
@@ -40,7 +40,7 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Stroke:
+class PlotLine:
     """A straight line."""
 
     x: float
@@ -51,7 +51,7 @@ class Stroke:
 
 
 @dataclass(frozen=True, slots=True)
-class Label:
+class PlotLabel:
     """A line of text; `anchor` is `start`, `middle` or `end`."""
 
     x: float
@@ -66,43 +66,45 @@ class BarChart:
     """A drawing."""
 
     height: int
-    shapes: list[Box | Stroke | Label] = field(default_factory=list)
+    shapes: list[PlotBox | PlotLine | PlotLabel] = field(default_factory=list)
 
 
-def bars(title: str, groups: Mapping[str, Mapping[str, Bar]], axis: str = _AXIS) -> str:
+def render_bars_svg(title: str, groups: Mapping[str, Mapping[str, PlotBar]], axis: str = _AXIS) -> str:
     """Draw groups of bars side by side as SVG; bars of the same name have the same colour in every group."""
-    return svg(draw(title, groups, axis))
+    return render_svg(draw_bars(title, groups, axis))
 
 
-def draw(title: str, groups: Mapping[str, Mapping[str, Bar]], axis: str = _AXIS) -> BarChart:
+def draw_bars(title: str, groups: Mapping[str, Mapping[str, PlotBar]], axis: str = _AXIS) -> BarChart:
     """Draw groups of bars side by side above an axis with round ticks and a label."""
     names = list(dict.fromkeys(name for group in groups.values() for name in group))
     most = max((bar.high or bar.value for group in groups.values() for bar in group.values()), default=0.0)
-    marks = ticks(most)
+    marks = choose_ticks(most)
     scale, step = _PLOT / marks[-1], (_WIDTH - _LEFT - 16) / max(len(groups), 1)
     width = min(48.0, step * 0.8 / max(len(names), 1))
     base = _TOP + _PLOT
-    chart = BarChart(base + _BOTTOM, [Label(_LEFT, 20, title, size=15)])
+    chart = BarChart(base + _BOTTOM, [PlotLabel(_LEFT, 20, title, size=15)])
     for at, name in enumerate(names):
         x = _LEFT + at * 160
-        chart.shapes += [Box(x, 32, 12, 12, _colour(at)), Label(x + 18, 42, name)]
-    chart.shapes.append(Label(8, _TOP - 10, axis, size=11))
+        chart.shapes += [PlotBox(x, 32, 12, 12, _colour_at(at)), PlotLabel(x + 18, 42, name)]
+    chart.shapes.append(PlotLabel(8, _TOP - 10, axis, size=11))
     decimals = max(0, -math.floor(math.log10(marks[1]) + 1e-9)) if len(marks) > 1 else 0
     decimals += any(round(mark, decimals) != round(mark, 9) for mark in marks)
     for mark in marks:
         y = base - mark * scale
-        chart.shapes.append(Stroke(_LEFT, y, _WIDTH - 16, y, _GRID))
-        chart.shapes.append(Label(_LEFT - 6, y + 4, f"{mark:.{decimals}f}", "end"))
+        chart.shapes.append(PlotLine(_LEFT, y, _WIDTH - 16, y, _GRID))
+        chart.shapes.append(PlotLabel(_LEFT - 6, y + 4, f"{mark:.{decimals}f}", "end"))
     for place, (label, group) in enumerate(groups.items()):
         middle = _LEFT + step * (place + 0.5)
         first = middle - width * len(group) / 2
         for at, (name, bar) in enumerate(group.items()):
-            chart.shapes += _drawn(bar, first + at * width, width, base, scale, _colour(names.index(name)))
-        chart.shapes.append(Label(middle, base + 20, label, "middle"))
+            chart.shapes += _bar_shapes(
+                bar, first + at * width, width, base, scale, _colour_at(names.index(name))
+            )
+        chart.shapes.append(PlotLabel(middle, base + 20, label, "middle"))
     return chart
 
 
-def ticks(most: float) -> list[float]:
+def choose_ticks(most: float) -> list[float]:
     """Choose round marks (steps of 1, 2 or 5 and zeros) from 0 to at least a value, four to eight of them."""
     if most <= 0:
         return [0.0, 0.5, 1.0]
@@ -112,7 +114,7 @@ def ticks(most: float) -> list[float]:
     return [round(step * at, 12) for at in range(count + 1)]
 
 
-def svg(chart: BarChart) -> str:
+def render_svg(chart: BarChart) -> str:
     """Write a drawing as SVG: text stays text, and strangers' words are escaped."""
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{chart.height}" '
@@ -120,13 +122,13 @@ def svg(chart: BarChart) -> str:
         f'<rect width="{_WIDTH}" height="{chart.height}" fill="{_PAPER}"/>',
     ]
     for shape in chart.shapes:
-        if isinstance(shape, Box):
+        if isinstance(shape, PlotBox):
             hint = f"<title>{escape(shape.hint)}</title>" if shape.hint else ""
             lines.append(
                 f'<rect x="{shape.x:.1f}" y="{shape.y:.1f}" width="{shape.width:.1f}" '
                 f'height="{shape.height:.1f}" fill="{shape.colour}">{hint}</rect>'
             )
-        elif isinstance(shape, Stroke):
+        elif isinstance(shape, PlotLine):
             lines.append(
                 f'<line x1="{shape.x:.1f}" y1="{shape.y:.1f}" x2="{shape.to_x:.1f}" y2="{shape.to_y:.1f}" '
                 f'stroke="{shape.colour}"/>'
@@ -139,7 +141,7 @@ def svg(chart: BarChart) -> str:
     return "\n".join([*lines, "</svg>", ""])
 
 
-def png(chart: BarChart, scale: int = 2) -> bytes:
+def render_png(chart: BarChart, scale: int = 2) -> bytes:
     """Write a drawing as PNG, at twice the size so that it stays sharp on good screens."""
     # Imported here: trainings need no pictures.
     from PIL import Image, ImageDraw, ImageFont
@@ -147,10 +149,10 @@ def png(chart: BarChart, scale: int = 2) -> bytes:
     image = Image.new("RGB", (_WIDTH * scale, chart.height * scale), _PAPER)
     brush = ImageDraw.Draw(image)
     for shape in chart.shapes:
-        if isinstance(shape, Box):
+        if isinstance(shape, PlotBox):
             corners = (shape.x, shape.y, shape.x + shape.width, shape.y + max(shape.height, 0.5))
             brush.rectangle([corner * scale for corner in corners], fill=shape.colour)
-        elif isinstance(shape, Stroke):
+        elif isinstance(shape, PlotLine):
             ends = (shape.x, shape.y, shape.to_x, shape.to_y)
             brush.line([end * scale for end in ends], fill=shape.colour, width=scale)
         else:
@@ -163,12 +165,12 @@ def png(chart: BarChart, scale: int = 2) -> bytes:
     return out.getvalue()
 
 
-def pictures(reports: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def render_reports_svg(reports: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Draw reports: file name -> SVG, two a report: figures of everybody, and NDCG by segment."""
-    return {f"{name}.svg": svg(chart) for name, chart in charts(reports).items()}
+    return {f"{name}.svg": render_svg(chart) for name, chart in draw_reports(reports).items()}
 
 
-def charts(reports: Sequence[Mapping[str, Any]]) -> dict[str, BarChart]:
+def draw_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, BarChart]:
     """Draw reports: name -> drawing, two a report: figures of everybody, and NDCG by segment."""
     drawn = {}
     for report in reports:
@@ -178,14 +180,14 @@ def charts(reports: Sequence[Mapping[str, Any]]) -> dict[str, BarChart]:
         k = report["k"]
         everybody = report["segments"][0]["figures"]
         wanted = [f"ndcg@{k}", f"recall@{k}", f"hit_rate@{k}", f"mrr@{k}"]
-        drawn[f"{name}-figures"] = draw(
+        drawn[f"{name}-figures"] = draw_bars(
             f"{report['trial']}: {report['recipe']}, all readers",
-            {figure: _compared(report, "all", figure, everybody[figure]) for figure in wanted},
+            {figure: _comparison_bars(report, "all", figure, everybody[figure]) for figure in wanted},
         )
-        drawn[f"{name}-segments"] = draw(
+        drawn[f"{name}-segments"] = draw_bars(
             f"{report['trial']}: NDCG@{k} by how much is known of a reader",
             {
-                f"{segment['name']} ({segment['readers']:,})": _compared(
+                f"{segment['name']} ({segment['readers']:,})": _comparison_bars(
                     report, segment["name"], wanted[0], segment["figures"][wanted[0]]
                 )
                 for segment in report["segments"]
@@ -195,27 +197,31 @@ def charts(reports: Sequence[Mapping[str, Any]]) -> dict[str, BarChart]:
     return drawn
 
 
-def _compared(
+def _comparison_bars(
     report: Mapping[str, Any], segment: str, figure: str, ours: Mapping[str, float]
-) -> dict[str, Bar]:
-    group = {"this recipe": Bar(ours["mean"], ours["low"], ours["high"])}
+) -> dict[str, PlotBar]:
+    group = {"this recipe": PlotBar(ours["mean"], ours["low"], ours["high"])}
     for name, other in report["beside"].items():
         value = other.get("segments", {}).get(segment, {}).get(figure)
         if value is not None:
             low, high = other.get("intervals", {}).get(segment, {}).get(figure, (None, None))
-            group[name] = Bar(value, low, high)
+            group[name] = PlotBar(value, low, high)
     return group
 
 
-def _drawn(bar: Bar, x: float, width: float, base: float, scale: float, colour: str) -> list[Box | Stroke]:
+def _bar_shapes(
+    bar: PlotBar, x: float, width: float, base: float, scale: float, colour: str
+) -> list[PlotBox | PlotLine]:
     height = max(bar.value, 0.0) * scale
-    shapes: list[Box | Stroke] = [Box(x, base - height, width - 2, height, colour, f"{bar.value:.4f}")]
+    shapes: list[PlotBox | PlotLine] = [
+        PlotBox(x, base - height, width - 2, height, colour, f"{bar.value:.4f}")
+    ]
     if bar.low is not None and bar.high is not None:
         middle, top, bottom = x + width / 2 - 1, base - bar.high * scale, base - bar.low * scale
-        shapes.append(Stroke(middle, top, middle, bottom, _WHISKER))
-        shapes += [Stroke(middle - 4, y, middle + 4, y, _WHISKER) for y in (top, bottom)]
+        shapes.append(PlotLine(middle, top, middle, bottom, _WHISKER))
+        shapes += [PlotLine(middle - 4, y, middle + 4, y, _WHISKER) for y in (top, bottom)]
     return shapes
 
 
-def _colour(at: int) -> str:
+def _colour_at(at: int) -> str:
     return _COLOURS[at % len(_COLOURS)]

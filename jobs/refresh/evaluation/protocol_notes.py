@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.evaluation.evaluate import LIGHT_BELOW
+from jobs.refresh.evaluation.evaluate import LIGHT_USER_BELOW
 
-SEGMENTS = (
-    f"new: no event before the test; light: 1 to {LIGHT_BELOW - 1} events; heavy: {LIGHT_BELOW} or more"
+SEGMENT_NOTE = (
+    f"new: no event before the test; light: 1 to {LIGHT_USER_BELOW - 1} events; "
+    f"heavy: {LIGHT_USER_BELOW} or more"
 )
 _MANY = 0.2
 "From this share on, last items that share their instant with others are worth a note."
@@ -18,7 +19,7 @@ def protocol_note(protocol: str, data: Interactions) -> str:
     """Explain figures of `leave_last_out` on data whose baskets have one time for all products; else empty."""
     if protocol != "leave_last_out":
         return ""
-    share = shared_last_instants(data)
+    share = shared_last_timestamp_share(data)
     if share < _MANY:
         return ""
     return (
@@ -28,7 +29,7 @@ def protocol_note(protocol: str, data: Interactions) -> str:
     )
 
 
-def shared_last_instants(data: Interactions) -> float:
+def shared_last_timestamp_share(data: Interactions) -> float:
     """Compute the share of readers whose newest instant has events of more than one item.
 
     Units:

@@ -8,16 +8,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.errors import Fault, NotFound
 
 FOLDER = "reports"
 
 
-class Reports:
+class ReportStore:
     """Reports of every engine."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: ArtifactStore) -> None:
         self._shelf = shelf
 
     def put(self, app_id: str, engine_id: str, version: str, report: dict[str, Any]) -> None:
@@ -39,7 +39,7 @@ class Reports:
             raise Fault(f"report is damaged: {path}", path=path) from error
         return found
 
-    def remove(self, app_id: str, engine_id: str, version: str) -> bool:
+    def delete(self, app_id: str, engine_id: str, version: str) -> bool:
         """Remove a version's report; False when there was none."""
         return self._shelf.remove(_path(app_id, engine_id, version))
 

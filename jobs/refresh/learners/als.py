@@ -15,12 +15,12 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from actors.models.factors import Factors, Solving, solved
-from actors.models.model import Parts
-from actors.models.user_histories import Fading
+from actors.models.factors import FactorModel, SolverConfig, solve
+from actors.models.model import ModelState
+from actors.models.user_histories import TimeDecay
 from actors.vectors.types import Matrix
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.learners.interaction_matrix import reader_item
+from jobs.refresh.learners.interaction_matrix import build_user_item_matrix
 from jobs.refresh.learners.protocol import PartRecipe
 
 
@@ -40,39 +40,39 @@ class AlsRecipe(PartRecipe):
     "Conjugate gradient steps a solve."
     half_life_days: float | None = Field(default=None, gt=0)
     "Halves what an event of training is worth for every so many days of age."
-    fading: Fading = Fading()
+    fading: TimeDecay = TimeDecay()
     "How the history fades when scoring."
 
     @property
-    def solving(self) -> Solving:
+    def solving(self) -> SolverConfig:
         """How vectors are solved for."""
-        return Solving(self.regularisation, self.confidence, self.steps)
+        return SolverConfig(self.regularisation, self.confidence, self.steps)
 
 
 @dataclass(frozen=True, slots=True)
-class Als:
+class AlsLearner:
     """The learner."""
 
     recipe: AlsRecipe = field(default_factory=AlsRecipe)
 
-    def train(self, data: Interactions, rng: np.random.Generator) -> Factors:
+    def train(self, data: Interactions, rng: np.random.Generator) -> FactorModel:
         """Learn item vectors.
 
         Cost:
             1,000,000 events, 64 factors, 12 rounds: 40 s on one core
         """
         recipe = self.recipe
-        matrix = reader_item(data, recipe.half_life_days)
+        matrix = build_user_item_matrix(data, recipe.half_life_days)
         by_item = matrix.T.tocsr()
         spread = recipe.factors**-0.5 * 0.1
         items = rng.normal(0.0, spread, (data.n_items, recipe.factors)).astype(np.float32)
         items[np.diff(by_item.indptr) == 0] = 0.0
         readers: Matrix = np.zeros((data.n_readers, recipe.factors), np.float32)
         for _ in range(recipe.rounds):
-            readers = solved(matrix, items, readers, recipe.solving)
-            items = solved(by_item, readers, items, recipe.solving)
-        return Factors(items, (items.T @ items).astype(np.float32), recipe.solving, recipe.fading)
+            readers = solve(matrix, items, readers, recipe.solving)
+            items = solve(by_item, readers, items, recipe.solving)
+        return FactorModel(items, (items.T @ items).astype(np.float32), recipe.solving, recipe.fading)
 
-    def load(self, parts: Parts) -> Factors:
+    def load(self, parts: ModelState) -> FactorModel:
         """Bring the vectors back."""
-        return Factors.load(parts)
+        return FactorModel.load(parts)

@@ -10,14 +10,14 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
-from actors.models.model import Parts
-from actors.models.neighbours import Neighbours
-from actors.models.user_histories import Fading
+from actors.models.model import ModelState
+from actors.models.neighbours import NeighbourModel
+from actors.models.user_histories import TimeDecay
 from actors.vectors.types import Floats
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.learners.interaction_matrix import event_weights
+from jobs.refresh.learners.interaction_matrix import compute_event_weights
 from jobs.refresh.learners.protocol import PartRecipe
-from jobs.refresh.learners.sparse_weights import pruned, tidy
+from jobs.refresh.learners.sparse_weights import normalize_matrix, prune_rows
 
 _BLOCK_PAIRS = 8_000_000
 
@@ -36,26 +36,30 @@ class BasketsRecipe(PartRecipe):
     "Halves what a basket counts for every so many days of age."
     keep: int = Field(default=200, ge=1)
     "Weights kept per item."
-    fading: Fading = Fading(half_life_items=None)
+    fading: TimeDecay = TimeDecay(half_life_items=None)
     "How the given items fade."
 
 
 @dataclass(frozen=True, slots=True)
-class Baskets:
+class BasketsLearner:
     """The learner."""
 
     recipe: BasketsRecipe = field(default_factory=BasketsRecipe)
 
-    def train(self, data: Interactions, rng: np.random.Generator) -> Neighbours:
+    def train(self, data: Interactions, rng: np.random.Generator) -> NeighbourModel:
         """Count pairs of items in one basket."""
         bought = data.of_kinds(self.recipe.kinds)
         bought = bought if len(bought) else data
         bought = bought.pick(bought.weight > 0)
         if not len(bought):
-            return Neighbours(tidy(sp.csr_matrix((data.n_items, data.n_items))), self.recipe.fading)
+            return NeighbourModel(
+                normalize_matrix(sp.csr_matrix((data.n_items, data.n_items))), self.recipe.fading
+            )
         baskets, basket = np.unique(bought.basket, return_inverse=True)
         worth = np.zeros(len(baskets))
-        np.maximum.at(worth, basket, event_weights(bought, self.recipe.half_life_days) / bought.weight)
+        np.maximum.at(
+            worth, basket, compute_event_weights(bought, self.recipe.half_life_days) / bought.weight
+        )
         shape = (len(baskets), data.n_items)
         lines = sp.csr_matrix((np.ones(len(basket), np.bool_), (basket, bought.item)), shape=shape)
         lines = lines.astype(np.float64)
@@ -63,14 +67,16 @@ class Baskets:
         lines.eliminate_zeros()
         weighted = (sp.diags_array(worth) @ lines).tocsr()
         frequency = np.maximum(np.asarray(lines.sum(axis=0)).ravel(), 1.0)
-        whole = self._counted(lines.T.tocsr(), weighted, frequency)
-        return Neighbours(tidy(whole), self.recipe.fading)
+        whole = self._count_pairs(lines.T.tocsr(), weighted, frequency)
+        return NeighbourModel(normalize_matrix(whole), self.recipe.fading)
 
-    def load(self, parts: Parts) -> Neighbours:
+    def load(self, parts: ModelState) -> NeighbourModel:
         """Bring back what was learned."""
-        return Neighbours.load(parts)
+        return NeighbourModel.load(parts)
 
-    def _counted(self, by_item: sp.csr_matrix, weighted: sp.csr_matrix, frequency: Floats) -> sp.csr_matrix:
+    def _count_pairs(
+        self, by_item: sp.csr_matrix, weighted: sp.csr_matrix, frequency: Floats
+    ) -> sp.csr_matrix:
         """Multiply block by block, damp, and keep the strongest."""
         sizes = np.diff(weighted.indptr).astype(np.float64)
         made = np.cumsum(by_item @ sizes)
@@ -84,5 +90,5 @@ class Baskets:
                 rows == pairs.indices, 0.0, pairs.data * frequency[pairs.indices] ** -self.recipe.damping
             )
             pairs.eliminate_zeros()
-            blocks.append(pruned(pairs, self.recipe.keep))
+            blocks.append(prune_rows(pairs, self.recipe.keep))
         return sp.vstack(blocks, format="csr")

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import BaseModel, Field
 
-from actors.models.cohorts import ATTRIBUTES, Cohorts, estimate_prior
+from actors.models.cohorts import ATTRIBUTES, CohortModel, estimate_prior
 from actors.models.user_histories import DAY_S
 from actors.vectors.types import Codes, Floats, Mask, Rows
 from cluster.errors import Invalid
@@ -16,15 +16,15 @@ from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.profiles import Profiles
 from jobs.refresh.data.split import Targets
 from jobs.refresh.evaluation import metrics
-from jobs.refresh.learners.popularity import daily_votes
+from jobs.refresh.learners.popularity import select_daily_votes
 from jobs.refresh.learners.protocol import STRICT
-from jobs.refresh.tuning.blend_weights import worth
+from jobs.refresh.tuning.blend_weights import significant_gain
 
 PRIORS: tuple[float | None, ...] = (2_000.0, 300.0, 50.0, 10.0)
 HALF_LIVES: tuple[float | None, ...] = (7.0, 30.0, 90.0, None)
 "What `auto` tries, the default first."
 
-_HELD_BACK = 0.1
+_VALIDATION_SHARE = 0.1
 _ENOUGH_READERS = 30
 _MOST_READERS = 2_000
 
@@ -44,12 +44,12 @@ class CohortRecipe(BaseModel):
     "Halves a vote for every so many days of age; `auto` chooses it, and the prior, by readers who were held back."
 
 
-def cohorts_of(recipe: CohortRecipe, data: Interactions, rng: np.random.Generator) -> Cohorts | None:
+def build_cohorts(recipe: CohortRecipe, data: Interactions, rng: np.random.Generator) -> CohortModel | None:
     """Count what readers of a kind take; none when nothing is known of what readers are like."""
     profiles = data.profiles
     if profiles is None or not profiles.fields:
         return None
-    settled, fields = _chosen(recipe, data, profiles, rng)
+    settled, fields = _choose_parameters(recipe, data, profiles, rng)
     if not fields:
         return None
     cohorts = train_cohorts(settled, data, profiles.codes[:, fields])
@@ -60,7 +60,7 @@ def cohorts_of(recipe: CohortRecipe, data: Interactions, rng: np.random.Generato
     )
 
 
-def train_cohorts(recipe: CohortRecipe, data: Interactions, profiles: Codes) -> Cohorts:
+def train_cohorts(recipe: CohortRecipe, data: Interactions, profiles: Codes) -> CohortModel:
     """Count what the readers of each profile value take.
 
     An `auto` half-life stands for its first value; an `auto` prior is estimated for each profile value.
@@ -74,8 +74,8 @@ def train_cohorts(recipe: CohortRecipe, data: Interactions, profiles: Codes) -> 
     """
     if len(profiles) != data.n_readers:
         raise Invalid(f"there are {len(profiles)} profiles for {data.n_readers} readers")
-    half_life_days = _values(recipe.half_life_days, HALF_LIVES)[0]
-    votes = daily_votes(data)
+    half_life_days = _candidate_values(recipe.half_life_days, HALF_LIVES)[0]
+    votes = select_daily_votes(data)
     weights = votes.weight.astype(np.float64)
     if half_life_days is not None and data.clock:
         weights *= np.exp2((votes.at_s - data.now_s) / (DAY_S * half_life_days))
@@ -94,31 +94,33 @@ def train_cohorts(recipe: CohortRecipe, data: Interactions, profiles: Codes) -> 
         priors = np.full(len(whole), recipe.prior)
     mass = whole.sum(axis=1) + priors
     shares = (whole + priors[:, None] * everybody) / np.maximum(mass, 1e-12)[:, None]
-    return Cohorts(
+    return CohortModel(
         shares.astype(np.float32), everybody.astype(np.float32), first, mass=mass.astype(np.float32)
     )
 
 
-def _chosen(
+def _choose_parameters(
     recipe: CohortRecipe, data: Interactions, profiles: Profiles, rng: np.random.Generator
 ) -> tuple[CohortRecipe, list[int]]:
     """Choose half-life, prior and the custom attributes that help, by readers whose events were held back."""
-    settled = recipe.model_copy(update={"half_life_days": _values(recipe.half_life_days, HALF_LIVES)[0]})
+    settled = recipe.model_copy(
+        update={"half_life_days": _candidate_values(recipe.half_life_days, HALF_LIVES)[0]}
+    )
     offered = [
         at for at, field in enumerate(profiles.fields) if field.startswith(ATTRIBUTES) and not recipe.fields
     ]
     fields = [at for at in range(len(profiles.fields)) if at not in offered]
     described: Mask = profiles.codes.max(axis=1) >= 0
-    train, readers, targets = _held_back(data, described, rng)
+    train, readers, targets = _split_validation_users(data, described, rng)
     if len(readers) < _ENOUGH_READERS:
         # nobody can say which prior is best, but the votes themselves say how much cohorts differ
         return settled, fields
-    settled = settled.model_copy(update={"prior": _values(recipe.prior, PRIORS)[0]})
+    settled = settled.model_copy(update={"prior": _candidate_values(recipe.prior, PRIORS)[0]})
 
     def figures(changed: CohortRecipe, chosen: list[int]) -> Floats:
         codes = profiles.codes[:, chosen]
         scores = train_cohorts(changed, train, codes).score(codes[readers])
-        hits = metrics.hits_of(metrics.best_first(scores, 10), targets, data.n_items)
+        hits = metrics.mark_hits(metrics.rank_top_items(scores, 10), targets, data.n_items)
         return metrics.ndcg(hits, targets.lengths, 10)
 
     now = figures(settled, fields)
@@ -126,16 +128,16 @@ def _chosen(
     def tried(changed: CohortRecipe, chosen: list[int]) -> bool:
         nonlocal now
         found = figures(changed, chosen)
-        better = worth(found - now, now) > 0
+        better = significant_gain(found - now, now) > 0
         now = found if better else now
         return better
 
-    for half_life_days in _values(recipe.half_life_days, HALF_LIVES)[1:]:
+    for half_life_days in _candidate_values(recipe.half_life_days, HALF_LIVES)[1:]:
         changed = settled.model_copy(update={"half_life_days": half_life_days})
         settled = changed if tried(changed, fields) else settled
     for at in offered:
         fields = [*fields, at] if tried(settled, [*fields, at]) else fields
-    for prior in _values(recipe.prior, PRIORS)[1:]:
+    for prior in _candidate_values(recipe.prior, PRIORS)[1:]:
         changed = settled.model_copy(update={"prior": prior})
         settled = changed if tried(changed, fields) else settled
     # a small prior may bring out what a large one hid
@@ -145,7 +147,7 @@ def _chosen(
     return settled, sorted(fields)
 
 
-def _held_back(
+def _split_validation_users(
     data: Interactions, described: Mask, rng: np.random.Generator
 ) -> tuple[Interactions, Rows, Targets]:
     """Hold readers back who came last, where enough of them did; else some at random.
@@ -157,21 +159,23 @@ def _held_back(
     first_s = np.full(data.n_readers, np.inf)
     np.minimum.at(first_s, liked.reader, liked.at_s)
     came = np.isfinite(first_s) & described
-    instant_s = float(np.quantile(liked.at_s, 1 - _HELD_BACK)) if len(liked) else 0.0
+    instant_s = float(np.quantile(liked.at_s, 1 - _VALIDATION_SHARE)) if len(liked) else 0.0
     held = came & (first_s > instant_s)
     train = data.pick(data.at_s <= instant_s)
     if not data.clock or np.count_nonzero(held) < _ENOUGH_READERS:
-        held = came & (rng.random(data.n_readers) < _HELD_BACK)
+        held = came & (rng.random(data.n_readers) < _VALIDATION_SHARE)
         train = data.pick(~held[data.reader])
     readers = np.flatnonzero(held)
     if len(readers) > _MOST_READERS:
         readers = np.sort(rng.choice(readers, _MOST_READERS, replace=False))
     asked = liked.pick(np.isin(liked.reader, readers))
-    targets = Targets.of_pairs(np.searchsorted(readers, asked.reader), asked.item, len(readers))
+    targets = Targets.from_pairs(np.searchsorted(readers, asked.reader), asked.item, len(readers))
     return train, readers, targets
 
 
-def _values(asked: float | Literal["auto"] | None, choices: tuple[float | None, ...]) -> list[float | None]:
+def _candidate_values(
+    asked: float | Literal["auto"] | None, choices: tuple[float | None, ...]
+) -> list[float | None]:
     return list(choices) if asked == "auto" else [asked]
 
 

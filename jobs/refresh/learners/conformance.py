@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from actors.models.model import Batch, CommonModel, Model, Parts, SparseModel
-from actors.models.registry import imported_loader
-from actors.models.user_histories import Histories
+from actors.models.model import Batch, Model, ModelState, SharedScoresModel, SparseModel
+from actors.models.registry import import_learner
+from actors.models.user_histories import UserHistories
 from actors.models.vocabulary import Vocabulary
 from cluster.errors import Invalid
-from jobs.refresh.data.dataset import Columns, Interactions, from_frame
+from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
 from jobs.refresh.learners.protocol import Learner
-from jobs.refresh.recipe import OwnRecipe
+from jobs.refresh.recipe import CustomLearnerRecipe
 
 READERS, ITEMS = 40, 12
 DAY_S = 86_400.0
@@ -35,7 +35,7 @@ _ARRAYS = ("reader", "item", "at_s", "weight", "basket", "kind")
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ConformanceCheck:
     """One promise, and whether it is kept."""
 
     promise: str
@@ -50,40 +50,40 @@ class Check:
         return not self.kept and not self.is_advice
 
 
-class AdviceBroken(AssertionError):
+class AdviceNotFollowed(AssertionError):
     """A promise is broken that a learner can be used without."""
 
 
-def conform(learner: str, config: Mapping[str, Any] | None = None) -> list[Check]:
+def check_conformance(learner: str, config: Mapping[str, Any] | None = None) -> list[ConformanceCheck]:
     """Hold a class, named as in a recipe, to every promise; whoever calls this lets it be imported.
 
     Errors:
         Invalid: it can't be imported, does not take its `config`, or lacks a method
     """
     try:
-        part = OwnRecipe(learner=learner, config=dict(config or {}))
+        part = CustomLearnerRecipe(learner=learner, config=dict(config or {}))
     except ValueError:
         raise Invalid(f"{learner!r} names no class; write package.module:Class") from None
-    made = imported_loader(part.learner, part.config)
+    made = import_learner(part.learner, part.config)
     if not isinstance(made, Learner):
         raise Invalid(f"learner {learner} needs the methods train(data, rng) and load(parts)")
-    return [checked(promise, check, made) for promise, check in PROMISES.items()]
+    return [run_check(promise, check, made) for promise, check in PROMISES.items()]
 
 
-def checked(promise: str, check: Callable[[Learner], None], learner: Learner) -> Check:
+def run_check(promise: str, check: Callable[[Learner], None], learner: Learner) -> ConformanceCheck:
     """Look at one promise; whatever is raised breaks it."""
     try:
         check(learner)
-    except AdviceBroken as error:
-        return Check(promise, False, str(error), is_advice=True)
+    except AdviceNotFollowed as error:
+        return ConformanceCheck(promise, False, str(error), is_advice=True)
     except AssertionError as error:
-        return Check(promise, False, str(error) or "it is not so", is_advice=promise in ADVICE)
+        return ConformanceCheck(promise, False, str(error) or "it is not so", is_advice=promise in ADVICE)
     except Exception as error:  # noqa: BLE001 - a learner of yours may raise anything
-        return Check(promise, False, _told(error, "it"), is_advice=promise in ADVICE)
-    return Check(promise, True, is_advice=promise in ADVICE)
+        return ConformanceCheck(promise, False, _describe_error(error, "it"), is_advice=promise in ADVICE)
+    return ConformanceCheck(promise, True, is_advice=promise in ADVICE)
 
 
-def _told(error: Exception, what: str) -> str:
+def _describe_error(error: Exception, what: str) -> str:
     """Say what was raised, where, and what often is behind it."""
     places = [one for one in traceback.extract_tb(error.__traceback__) if one.filename != __file__]
     own = [one for one in places if "site-packages" not in one.filename] or places
@@ -97,7 +97,7 @@ def _told(error: Exception, what: str) -> str:
 # --- the data -----------------------------------------------------------------------------------------------------
 
 
-def checkerboard() -> Interactions:
+def checkerboard_interactions() -> Interactions:
     """Make 40 readers who take half of the items of their own colour, one a day; the last item has no events.
 
     Items of one colour are like each other; the last one is like nothing.
@@ -110,14 +110,14 @@ def checkerboard() -> Interactions:
             at = DAY_S * (100 + day + reader % 3)
             rows.append((f"r{reader:02d}", f"i{item:02d}", at, f"b{reader}-{day // 2}"))
     frame = pl.DataFrame(rows, ["reader", "item", "at", "basket"], orient="row")
-    data = from_frame(frame, Columns(basket="basket"))
+    data = interactions_from_frame(frame, FrameColumns(basket="basket"))
     named = replace(data, items=Vocabulary.of([*data.items.names.to_pylist(), "z-without-events"]))
     content = np.zeros((ITEMS + 1, 3), np.float32)
     content[np.arange(ITEMS), np.arange(ITEMS) % 2] = 1
-    return named.described(content)
+    return named.with_content(content)
 
 
-def frozen(data: Interactions) -> Interactions:
+def read_only_interactions(data: Interactions) -> Interactions:
     """Make every array of the data read-only, as they come out of shared memory."""
     fields = {}
     for name in _ARRAYS:
@@ -127,21 +127,21 @@ def frozen(data: Interactions) -> Interactions:
     return replace(data, **fields)
 
 
-def bytes_of(parts: Parts) -> dict[str, bytes]:
+def bytes_from_parts(parts: ModelState) -> dict[str, bytes]:
     """Give arrays as bytes, with their types."""
     return {name: array.dtype.str.encode() + array.tobytes() for name, array in parts.arrays.items()}
 
 
-def _trained(learner: Learner, data: Interactions | None = None) -> Model:
+def _train_model(learner: Learner, data: Interactions | None = None) -> Model:
     """Train, and see that what comes back is a model."""
     try:
-        model = learner.train(checkerboard() if data is None else data, np.random.default_rng(1))
+        model = learner.train(checkerboard_interactions() if data is None else data, np.random.default_rng(1))
     except Exception as error:
-        raise AssertionError(_told(error, "train(data, rng)")) from error
-    return _model(model, "train(data, rng)")
+        raise AssertionError(_describe_error(error, "train(data, rng)")) from error
+    return _check_model(model, "train(data, rng)")
 
 
-def _model(found: Any, method: str) -> Model:
+def _check_model(found: Any, method: str) -> Model:
     lacking = [name for name in ("score", "save") if not callable(getattr(found, name, None))]
     assert not lacking, (
         f"{method} must return a model with the methods score(histories) and save(); "
@@ -151,13 +151,13 @@ def _model(found: Any, method: str) -> Model:
     return model
 
 
-def _saved(model: Model) -> Parts:
+def _save_model(model: Model) -> ModelState:
     """Save, and see that plain parts come back."""
     try:
         parts = model.save()
     except Exception as error:
-        raise AssertionError(_told(error, "save()")) from error
-    assert isinstance(parts, Parts), (
+        raise AssertionError(_describe_error(error, "save()")) from error
+    assert isinstance(parts, ModelState), (
         f"save() must return actors.models.model.Parts, got {type(parts).__name__}; "
         'write Parts({"counts": array}, {"facts": "that fit JSON"})'
     )
@@ -168,21 +168,23 @@ def _saved(model: Model) -> Parts:
     return parts
 
 
-def _loaded(learner: Learner, parts: Parts) -> Model:
+def _load_model(learner: Learner, parts: ModelState) -> Model:
     """Load, and see that what comes back is a model."""
     try:
         model = learner.load(parts)
     except Exception as error:
-        raise AssertionError(_told(error, "load(parts)")) from error
-    return _model(model, "load(parts)")
+        raise AssertionError(_describe_error(error, "load(parts)")) from error
+    return _check_model(model, "load(parts)")
 
 
-def _scored(model: Model, histories: Histories) -> Batch:
+def _score_histories(model: Model, histories: UserHistories) -> Batch:
     """Score, and see that an array with a row for each history comes back."""
     try:
         scores: Any = model.score(histories)
     except Exception as error:
-        raise AssertionError(_told(error, f"score(histories) of {len(histories)} histories")) from error
+        raise AssertionError(
+            _describe_error(error, f"score(histories) of {len(histories)} histories")
+        ) from error
     assert isinstance(scores, np.ndarray), (
         f"score(histories) must return a numpy array float32 [q, n], got {type(scores).__name__}"
     )
@@ -194,41 +196,48 @@ def _scored(model: Model, histories: Histories) -> Batch:
     return scores
 
 
-def _everybody(data: Interactions | None = None) -> Histories:
-    return Histories.of(checkerboard() if data is None else data, np.arange(READERS))
+def _all_histories(data: Interactions | None = None) -> UserHistories:
+    return UserHistories.of(checkerboard_interactions() if data is None else data, np.arange(READERS))
 
 
 # --- promises -----------------------------------------------------------------------------------------------------
 
 
-def _same_bytes(learner: Learner) -> None:
-    first, again = _saved(_trained(learner)), _saved(_trained(learner, frozen(checkerboard())))
-    assert bytes_of(first) == bytes_of(again), "two trainings with an equal rng saved different arrays"
+def _check_reproducible(learner: Learner) -> None:
+    first, again = (
+        _save_model(_train_model(learner)),
+        _save_model(_train_model(learner, read_only_interactions(checkerboard_interactions()))),
+    )
+    assert bytes_from_parts(first) == bytes_from_parts(again), (
+        "two trainings with an equal rng saved different arrays"
+    )
     assert first.facts == again.facts, "two trainings with an equal rng saved different facts"
 
 
-def _input_untouched(learner: Learner) -> None:
-    data = checkerboard()
-    _scored(_trained(learner, data), _everybody(data))
-    untouched = checkerboard()
+def _check_input_unchanged(learner: Learner) -> None:
+    data = checkerboard_interactions()
+    _score_histories(_train_model(learner, data), _all_histories(data))
+    untouched = checkerboard_interactions()
     for name in _ARRAYS:
         assert np.array_equal(getattr(data, name), getattr(untouched, name)), f"{name} was changed"
 
 
-def _loads_back(learner: Learner) -> None:
-    model = _trained(learner)
-    parts = _saved(model)
+def _check_load_equals_save(learner: Learner) -> None:
+    model = _train_model(learner)
+    parts = _save_model(model)
     arrays = {}
     for name, array in parts.arrays.items():
         arrays[name] = np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape)
     facts = json.loads(json.dumps(dict(parts.facts), default=str))
-    loaded = _loaded(learner, Parts(arrays, facts))
-    same = np.array_equal(_scored(loaded, _everybody()), _scored(model, _everybody()))
+    loaded = _load_model(learner, ModelState(arrays, facts))
+    same = np.array_equal(
+        _score_histories(loaded, _all_histories()), _score_histories(model, _all_histories())
+    )
     assert same, "the loaded model scores differently"
 
 
-def _plain(learner: Learner) -> None:
-    parts = _saved(_trained(learner))
+def _check_plain_parts(learner: Learner) -> None:
+    parts = _save_model(_train_model(learner))
     for name, array in parts.arrays.items():
         assert not array.dtype.hasobject, f"array {name} holds objects"
     try:
@@ -237,36 +246,38 @@ def _plain(learner: Learner) -> None:
         raise AssertionError(f"the facts of Parts must fit JSON: {error}") from error
 
 
-def _fresh_rows(learner: Learner) -> None:
-    model, histories = _trained(learner), _everybody()
-    scores = _scored(model, histories)
+def _check_finite_rows(learner: Learner) -> None:
+    model, histories = _train_model(learner), _all_histories()
+    scores = _score_histories(model, histories)
     assert scores.dtype == np.float32, f"scores are {scores.dtype}, float32 was expected"
     assert np.isfinite(scores).all(), "there are NaN or infinite scores"
     kept = scores.copy()
     scores[:] = -7
-    assert np.array_equal(_scored(model, histories), kept), "scores share memory with the model"
+    assert np.array_equal(_score_histories(model, histories), kept), "scores share memory with the model"
 
 
-def _nothing_known(learner: Learner) -> None:
-    model, data = _trained(learner), checkerboard()
-    scores = _scored(model, Histories.of(data, np.array([-1, -1])))
+def _check_empty_history(learner: Learner) -> None:
+    model, data = _train_model(learner), checkerboard_interactions()
+    scores = _score_histories(model, UserHistories.of(data, np.array([-1, -1])))
     assert np.array_equal(scores[0], scores[1]), "two empty histories get different rows"
     assert np.isfinite(scores).all(), "an empty history gets NaN or infinite scores"
-    if not isinstance(model, CommonModel) and np.ptp(scores[0]) != 0:
-        raise AdviceBroken(
+    if not isinstance(model, SharedScoresModel) and np.ptp(scores[0]) != 0:
+        raise AdviceNotFollowed(
             "an empty history has preferences of its own. A model that says the same to everybody should have "
             "common() -> float32 [n]: then it ranks for users without a history as well. Others should give zeros"
         )
 
 
-def _nobody(learner: Learner) -> None:
-    scores = _scored(_trained(learner), Histories.of(checkerboard(), np.zeros(0, np.int64)))
+def _check_no_histories(learner: Learner) -> None:
+    scores = _score_histories(
+        _train_model(learner), UserHistories.of(checkerboard_interactions(), np.zeros(0, np.int64))
+    )
     assert not len(scores), f"no history at all gives the shape {scores.shape}"
 
 
-def _unknown_items(learner: Learner) -> None:
-    model = _trained(learner)
-    plain = Histories.of_lists([[2, 4]], ITEMS + 1)
+def _check_unknown_items(learner: Learner) -> None:
+    model = _train_model(learner)
+    plain = UserHistories.of_lists([[2, 4]], ITEMS + 1)
     with_unknown = replace(
         plain,
         starts=np.array([0, 3]),
@@ -274,43 +285,45 @@ def _unknown_items(learner: Learner) -> None:
         at_s=np.array([0.0, *plain.at_s]),
         weights=np.ones(3, np.float32),
     )
-    same = np.allclose(_scored(model, with_unknown), _scored(model, plain), rtol=1e-5)
+    same = np.allclose(_score_histories(model, with_unknown), _score_histories(model, plain), rtol=1e-5)
     assert same, "an unknown item (-1) in a history changes its scores"
 
 
-def _untrained_item(learner: Learner) -> None:
-    scores = _scored(_trained(learner), Histories.of_lists([[ITEMS], [2, ITEMS]], ITEMS + 1))
+def _check_untrained_item(learner: Learner) -> None:
+    scores = _score_histories(_train_model(learner), UserHistories.of_lists([[ITEMS], [2, ITEMS]], ITEMS + 1))
     assert np.isfinite(scores).all(), "an item without events gives NaN or infinite scores"
 
 
-def _alone_as_together(learner: Learner) -> None:
-    model, histories = _trained(learner), _everybody()
-    alone = np.concatenate([_scored(model, histories.block(at, at + 1)) for at in range(READERS)])
-    same = np.allclose(alone, _scored(model, histories), rtol=1e-4, atol=1e-6)
+def _check_batch_independence(learner: Learner) -> None:
+    model, histories = _train_model(learner), _all_histories()
+    alone = np.concatenate(
+        [_score_histories(model, histories.select_block(at, at + 1)) for at in range(READERS)]
+    )
+    same = np.allclose(alone, _score_histories(model, histories), rtol=1e-4, atol=1e-6)
     assert same, "histories are scored differently alone and together"
 
 
-def _nothing_to_learn(learner: Learner) -> None:
-    data = checkerboard()
-    model = _trained(learner, data.pick(np.zeros(len(data), np.bool_)))
-    scores = _scored(model, Histories.of_lists([[], [1, 3]], ITEMS + 1))
+def _check_empty_training(learner: Learner) -> None:
+    data = checkerboard_interactions()
+    model = _train_model(learner, data.pick(np.zeros(len(data), np.bool_)))
+    scores = _score_histories(model, UserHistories.of_lists([[], [1, 3]], ITEMS + 1))
     assert np.isfinite(scores).all(), "a model without data gives NaN or infinite scores"
 
 
-def _cheaper_forms(learner: Learner) -> None:
-    model, histories = _trained(learner), _everybody()
-    scores = _scored(model, histories)
+def _check_sparse_forms(learner: Learner) -> None:
+    model, histories = _train_model(learner), _all_histories()
+    scores = _score_histories(model, histories)
     if isinstance(model, SparseModel):
         assert np.array_equal(model.sparse(histories).toarray(), scores), "`sparse` says something else"
-    if isinstance(model, CommonModel):
+    if isinstance(model, SharedScoresModel):
         assert np.array_equal(np.tile(model.common(), (READERS, 1)), scores), "`common` says something else"
 
 
-def _own_colour(learner: Learner) -> None:
-    model = _trained(learner)
-    if isinstance(model, CommonModel):
+def _check_personalization(learner: Learner) -> None:
+    model = _train_model(learner)
+    if isinstance(model, SharedScoresModel):
         return
-    scores = _scored(model, _everybody())[:, :ITEMS]
+    scores = _score_histories(model, _all_histories())[:, :ITEMS]
     colour = np.arange(ITEMS) % 2
     own = np.array([row[colour == reader % 2].mean() for reader, row in enumerate(scores)])
     other = np.array([row[colour != reader % 2].mean() for reader, row in enumerate(scores)])
@@ -322,19 +335,19 @@ def _own_colour(learner: Learner) -> None:
 
 PROMISES: Mapping[str, Callable[[Learner], None]] = MappingProxyType(
     {
-        "equal data and seed give equal bytes, also from read-only input": _same_bytes,
-        "input is never changed": _input_untouched,
-        "a loaded model scores as the saved one, also from read-only arrays": _loads_back,
-        "what is saved is plain: arrays without objects, facts that fit JSON": _plain,
-        "scores are one fresh finite float32 row per history": _fresh_rows,
-        "an empty history gets a row without preferences of its own": _nothing_known,
-        "no history at all gives no rows": _nobody,
-        "unknown items of a history are ignored": _unknown_items,
-        "an item without events breaks nothing": _untrained_item,
-        "histories are scored alike alone and together": _alone_as_together,
-        "nothing to learn from is not an error": _nothing_to_learn,
-        "the cheaper forms say the same": _cheaper_forms,
-        "readers get what readers like them took": _own_colour,
+        "equal data and seed give equal bytes, also from read-only input": _check_reproducible,
+        "input is never changed": _check_input_unchanged,
+        "a loaded model scores as the saved one, also from read-only arrays": _check_load_equals_save,
+        "what is saved is plain: arrays without objects, facts that fit JSON": _check_plain_parts,
+        "scores are one fresh finite float32 row per history": _check_finite_rows,
+        "an empty history gets a row without preferences of its own": _check_empty_history,
+        "no history at all gives no rows": _check_no_histories,
+        "unknown items of a history are ignored": _check_unknown_items,
+        "an item without events breaks nothing": _check_untrained_item,
+        "histories are scored alike alone and together": _check_batch_independence,
+        "nothing to learn from is not an error": _check_empty_training,
+        "the cheaper forms say the same": _check_sparse_forms,
+        "readers get what readers like them took": _check_personalization,
     }
 )
 "Promise -> the check that holds a learner to it."

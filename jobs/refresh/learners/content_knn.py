@@ -10,12 +10,12 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from pydantic import Field
 
-from actors.models.model import Parts
-from actors.models.neighbours import Neighbours
-from actors.models.user_histories import Fading
+from actors.models.model import ModelState
+from actors.models.neighbours import NeighbourModel
+from actors.models.user_histories import TimeDecay
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.learners.protocol import PartRecipe
-from jobs.refresh.learners.sparse_weights import strongest, tidy
+from jobs.refresh.learners.sparse_weights import normalize_matrix, select_strongest
 
 _BLOCK_BYTES = 64 << 20
 
@@ -28,17 +28,17 @@ class ContentKnnRecipe(PartRecipe):
     "Neighbours kept per item."
     power: float = Field(default=3.0, gt=0, le=10)
     "Likeness to this power: above 1 only what is very alike counts."
-    fading: Fading = Fading(half_life_items=2.0)
+    fading: TimeDecay = TimeDecay(half_life_items=2.0)
     "How the history fades when scoring."
 
 
 @dataclass(frozen=True, slots=True)
-class ContentKnn:
+class ContentKnnLearner:
     """The learner. Without content it learns nothing."""
 
     recipe: ContentKnnRecipe = field(default_factory=ContentKnnRecipe)
 
-    def train(self, data: Interactions, rng: np.random.Generator) -> Neighbours:
+    def train(self, data: Interactions, rng: np.random.Generator) -> NeighbourModel:
         """Find the most alike items of every item.
 
         Cost:
@@ -46,21 +46,21 @@ class ContentKnn:
         """
         nothing = sp.csr_matrix((data.n_items, data.n_items), dtype=np.float32)
         if data.content is None or not data.n_items:
-            return Neighbours(tidy(nothing), self.recipe.fading)
+            return NeighbourModel(normalize_matrix(nothing), self.recipe.fading)
         step = max(1, _BLOCK_BYTES // (4 * data.n_items))
         columns = np.arange(data.n_items)
         blocks = []
         for first in range(0, data.n_items, step):
-            alike = self._alike(data.content[first : first + step], data.content)
+            alike = self._similarities(data.content[first : first + step], data.content)
             alike[np.arange(len(alike)), np.arange(first, first + len(alike))] = 0.0
-            blocks.append(strongest(alike, self.recipe.neighbours, columns, data.n_items))
-        return Neighbours(tidy(sp.vstack(blocks, format="csr")), self.recipe.fading)
+            blocks.append(select_strongest(alike, self.recipe.neighbours, columns, data.n_items))
+        return NeighbourModel(normalize_matrix(sp.vstack(blocks, format="csr")), self.recipe.fading)
 
-    def load(self, parts: Parts) -> Neighbours:
+    def load(self, parts: ModelState) -> NeighbourModel:
         """Bring back what was found."""
-        return Neighbours.load(parts)
+        return NeighbourModel.load(parts)
 
-    def _alike(self, some: Any, content: Any) -> npt.NDArray[np.float32]:
+    def _similarities(self, some: Any, content: Any) -> npt.NDArray[np.float32]:
         """Compare some items with all.
 
         Shapes:

@@ -16,20 +16,20 @@ import scipy.sparse as sp
 from pydantic import BaseModel, Field, model_validator
 
 from actors.models.content import ContentWeights
-from actors.models.user_histories import Fading, Histories, faded
+from actors.models.user_histories import TimeDecay, UserHistories, apply_time_decay
 from actors.vectors.types import Floats, Mask, Rows
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.split import Targets
 from jobs.refresh.evaluation import metrics
 from jobs.refresh.learners.protocol import STRICT
-from jobs.refresh.learners.sparse_weights import strongest, tidy
-from jobs.refresh.tuning.blend_weights import worth
+from jobs.refresh.learners.sparse_weights import normalize_matrix, select_strongest
+from jobs.refresh.tuning.blend_weights import significant_gain
 
 _BLOCK = 1_000
 _RETIRED = ("power", "likeness")
 "Parameters of an earlier release that no training ever used."
 _SAMPLE = 512
-_HELD_BACK = 0.1
+_VALIDATION_SHARE = 0.1
 _ENOUGH_READERS = 30
 _LEAST_PRODUCTS = 2
 "A feature of a single product explains nothing about others."
@@ -42,8 +42,10 @@ class ContentRecipe(BaseModel):
 
     regularisation: tuple[float, ...] = Field(default=(50.0, 10.0, 200.0), min_length=1, max_length=16)
     "Lambda; of several values the one that ranks held-back items best is taken."
-    fading: tuple[Fading, ...] = Field(
-        default=(Fading(half_life_items=None), Fading(half_life_items=20.0)), min_length=1, max_length=16
+    fading: tuple[TimeDecay, ...] = Field(
+        default=(TimeDecay(half_life_items=None), TimeDecay(half_life_items=20.0)),
+        min_length=1,
+        max_length=16,
     )
     "How the history fades; of several values the best is taken likewise."
     features: int = Field(default=2_000, ge=1, le=10_000)
@@ -67,7 +69,7 @@ class ContentRecipe(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class ItemFeatures:
     """Items and their features.
 
     Shapes:
@@ -78,7 +80,7 @@ class Described:
     features: Rows
 
 
-def frequent_features(products: list[list[int]], most: int) -> Rows:
+def select_frequent_features(products: list[list[int]], most: int) -> Rows:
     """Choose the features that most products share, at least two; equals by their number.
 
     Shapes:
@@ -91,8 +93,8 @@ def frequent_features(products: list[list[int]], most: int) -> Rows:
     return chosen
 
 
-def train_content(
-    recipe: ContentRecipe, described: Described, weights: Any, data: Interactions, rng: np.random.Generator
+def train_content_regression(
+    recipe: ContentRecipe, described: ItemFeatures, weights: Any, data: Interactions, rng: np.random.Generator
 ) -> ContentWeights | None:
     """Regress learned weights on features, over the items with events; None when no such item has features.
 
@@ -106,13 +108,14 @@ def train_content(
     known = taken & (np.diff(described.matrix.indptr) > 0)
     if np.count_nonzero(known) < 2:
         return None
-    regularisation, fading = _chosen(recipe, described, weights, data, known, rng)
-    inverse = _inverse(described.matrix[known], regularisation)
+    regularisation, fading = _choose_parameters(recipe, described, weights, data, known, rng)
+    inverse = _ridge_inverse(described.matrix[known], regularisation)
     columns = np.arange(len(described.features))
     blocks = [
-        strongest(
+        select_strongest(
             np.asarray(
-                _explained(weights[first : first + _BLOCK], described.matrix, known) @ inverse, np.float32
+                _feature_contributions(weights[first : first + _BLOCK], described.matrix, known) @ inverse,
+                np.float32,
             ),
             recipe.keep,
             columns,
@@ -121,24 +124,26 @@ def train_content(
         for first in range(0, data.n_items, _BLOCK)
     ]
     rows = np.flatnonzero(known)
-    sample = tidy(described.matrix[rows[:: max(1, len(rows) // _SAMPLE)]])
-    return ContentWeights(tidy(sp.vstack(blocks, format="csr")), described.features, sample, fading)
+    sample = normalize_matrix(described.matrix[rows[:: max(1, len(rows) // _SAMPLE)]])
+    return ContentWeights(
+        normalize_matrix(sp.vstack(blocks, format="csr")), described.features, sample, fading
+    )
 
 
-def memory_of(items: int, features: int, keep: int) -> int:
+def estimate_memory_bytes(items: int, features: int, keep: int) -> int:
     """Estimate the bytes training needs at its peak."""
     return 24 * features * features + 12 * _BLOCK * features + 16 * items * keep + (100 << 20)
 
 
-def seconds_of(items: int, features: int, recipe: ContentRecipe) -> float:
+def estimate_seconds(items: int, features: int, recipe: ContentRecipe) -> float:
     """Estimate how long training takes on one modest core."""
     tried = len(recipe.regularisation)
     inverted = (tried + 1) * float(features) ** 3
-    multiplied = (1 + _HELD_BACK * tried) * items * float(features) ** 2
+    multiplied = (1 + _VALIDATION_SHARE * tried) * items * float(features) ** 2
     return 1e-10 * (inverted + multiplied)
 
 
-def _explained(weights: Any, matrix: Any, known: Mask) -> Any:
+def _feature_contributions(weights: Any, matrix: Any, known: Mask) -> Any:
     """Add up, for some items of a history, what each says for the features of the known items.
 
     Shapes:
@@ -147,23 +152,23 @@ def _explained(weights: Any, matrix: Any, known: Mask) -> Any:
     return (weights @ sp.diags_array(known.astype(np.float32)) @ matrix).tocsr()
 
 
-def _inverse(features: Any, regularisation: float) -> Floats:
+def _ridge_inverse(features: Any, regularisation: float) -> Floats:
     gram = np.asarray((features.T @ features).toarray(), np.float64)
     gram[np.diag_indices_from(gram)] += regularisation
     return np.asarray(np.linalg.inv(gram), np.float64)
 
 
-def _chosen(
+def _choose_parameters(
     recipe: ContentRecipe,
-    described: Described,
+    described: ItemFeatures,
     weights: Any,
     data: Interactions,
     known: Mask,
     rng: np.random.Generator,
-) -> tuple[float, Fading]:
+) -> tuple[float, TimeDecay]:
     """Hold a tenth of the items back and see which values rank them best for the readers who took them."""
     choices = [(value, fading) for value in recipe.regularisation for fading in recipe.fading]
-    held = known & (rng.random(data.n_items) < _HELD_BACK)
+    held = known & (rng.random(data.n_items) < _VALIDATION_SHARE)
     asked = data.pick(held[data.item] & (data.weight > 0))
     readers = np.unique(asked.reader)
     rest = known & ~held
@@ -171,22 +176,24 @@ def _chosen(
         return choices[0]
     readers = np.sort(rng.choice(readers, min(recipe.readers, len(readers)), replace=False))
     asked = asked.pick(np.isin(asked.reader, readers))
-    histories = Histories.of(data.pick(~held[data.item]), readers)
+    histories = UserHistories.of(data.pick(~held[data.item]), readers)
     rows = np.flatnonzero(held)
     places = np.searchsorted(rows, asked.item)
-    targets = Targets.of_pairs(np.searchsorted(readers, asked.reader), places, len(readers))
+    targets = Targets.from_pairs(np.searchsorted(readers, asked.reader), places, len(readers))
     # readers before features: the other order would be a matrix of all items by all features
     liked = {
-        fading: _explained(faded(histories, fading) @ weights, described.matrix, rest).toarray()
+        fading: _feature_contributions(
+            apply_time_decay(histories, fading) @ weights, described.matrix, rest
+        ).toarray()
         for fading in recipe.fading
     }
-    best: tuple[float, Fading] | None = None
+    best: tuple[float, TimeDecay] | None = None
     now = np.zeros(len(readers))
     for regularisation in recipe.regularisation:
-        towards = _inverse(described.matrix[rest], regularisation) @ described.matrix[rows].T.toarray()
+        towards = _ridge_inverse(described.matrix[rest], regularisation) @ described.matrix[rows].T.toarray()
         for fading in recipe.fading:
-            lists = metrics.best_first(np.asarray(liked[fading] @ towards, np.float32), 10)
-            found = metrics.ndcg(metrics.hits_of(lists, targets, len(rows)), targets.lengths, 10)
-            if best is None or worth(found - now, now):
+            lists = metrics.rank_top_items(np.asarray(liked[fading] @ towards, np.float32), 10)
+            found = metrics.ndcg(metrics.mark_hits(lists, targets, len(rows)), targets.lengths, 10)
+            if best is None or significant_gain(found - now, now):
                 best, now = (regularisation, fading), found
     return best or choices[0]

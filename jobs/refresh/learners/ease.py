@@ -17,15 +17,15 @@ import scipy.sparse as sp
 from pydantic import Field
 from scipy.linalg import lapack
 
-from actors.models.model import Parts
-from actors.models.neighbours import Neighbours
-from actors.models.user_histories import Fading
+from actors.models.model import ModelState
+from actors.models.neighbours import NeighbourModel
+from actors.models.user_histories import TimeDecay
 from actors.vectors.types import Rows
 from cluster.errors import Invalid
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.learners.interaction_matrix import most_frequent, reader_item
+from jobs.refresh.learners.interaction_matrix import build_user_item_matrix, select_frequent_items
 from jobs.refresh.learners.protocol import PartRecipe
-from jobs.refresh.learners.sparse_weights import placed, strongest, tidy
+from jobs.refresh.learners.sparse_weights import expand_to_catalog, normalize_matrix, select_strongest
 
 _BLOCK = 512
 _FLOPS_PER_S = 5e10
@@ -44,17 +44,17 @@ class EaseRecipe(PartRecipe):
     "Only so many of the most frequent items take part; cost grows with the cube, memory with the square."
     half_life_days: float | None = Field(default=None, gt=0)
     "Halves what an event of training is worth for every so many days of age."
-    fading: Fading = Fading()
+    fading: TimeDecay = TimeDecay()
     "How the history fades when scoring."
 
 
 @dataclass(frozen=True, slots=True)
-class Ease:
+class EaseLearner:
     """The learner."""
 
     recipe: EaseRecipe = field(default_factory=EaseRecipe)
 
-    def train(self, data: Interactions, rng: np.random.Generator) -> Neighbours:
+    def train(self, data: Interactions, rng: np.random.Generator) -> NeighbourModel:
         """Learn item weights.
 
         Errors:
@@ -62,31 +62,31 @@ class Ease:
         Cost:
             n = 12,000: 25 s on one core and 1.2 GB; n = 4,000: 1.2 s
         """
-        matrix = reader_item(data, self.recipe.half_life_days)
-        chosen = most_frequent(matrix, self.recipe.items)
+        matrix = build_user_item_matrix(data, self.recipe.half_life_days)
+        chosen = select_frequent_items(matrix, self.recipe.items)
         if not len(chosen):
-            nothing = tidy(sp.csr_matrix((data.n_items, data.n_items)))
-            return Neighbours(nothing, self.recipe.fading)
-        inverse = _inverse(matrix[:, chosen], self.recipe.regularisation)
-        weights = _pruned(inverse, chosen, data.n_items, self.recipe.keep)
-        return Neighbours(weights, self.recipe.fading)
+            nothing = normalize_matrix(sp.csr_matrix((data.n_items, data.n_items)))
+            return NeighbourModel(nothing, self.recipe.fading)
+        inverse = _gram_inverse(matrix[:, chosen], self.recipe.regularisation)
+        weights = _prune_weights(inverse, chosen, data.n_items, self.recipe.keep)
+        return NeighbourModel(weights, self.recipe.fading)
 
-    def load(self, parts: Parts) -> Neighbours:
+    def load(self, parts: ModelState) -> NeighbourModel:
         """Bring back what was learned."""
-        return Neighbours.load(parts)
+        return NeighbourModel.load(parts)
 
 
-def memory_of(items: int, keep: int) -> int:
+def estimate_memory_bytes(items: int, keep: int) -> int:
     """Estimate the bytes training needs at its peak."""
     return 3 * 4 * items * items // 2 + 16 * items * keep
 
 
-def seconds_of(items: int) -> float:
+def estimate_seconds(items: int) -> float:
     """Estimate how long training takes on one modest core."""
     return items**3 / _FLOPS_PER_S
 
 
-def _inverse(matrix: Any, regularisation: float) -> npt.NDArray[np.float32]:
+def _gram_inverse(matrix: Any, regularisation: float) -> npt.NDArray[np.float32]:
     """Invert the regularised Gram matrix in place.
 
     Shapes:
@@ -103,7 +103,7 @@ def _inverse(matrix: Any, regularisation: float) -> npt.NDArray[np.float32]:
     return inverse
 
 
-def _pruned(lower: npt.NDArray[np.float32], chosen: Rows, n_items: int, keep: int) -> Any:
+def _prune_weights(lower: npt.NDArray[np.float32], chosen: Rows, n_items: int, keep: int) -> Any:
     """Turn the inverse into weights, keep the strongest of every row, give rows and columns their catalog places."""
     count = len(chosen)
     diagonal = np.diag(lower).copy()
@@ -118,5 +118,5 @@ def _pruned(lower: npt.NDArray[np.float32], chosen: Rows, n_items: int, keep: in
         with np.errstate(over="ignore", invalid="ignore"):  # a matrix near singular overflows
             block /= -diagonal
         block[np.arange(last - first), np.arange(first, last)] = 0.0
-        blocks.append(strongest(block, keep, chosen, n_items))
-    return placed(sp.vstack(blocks, format="csr"), chosen, n_items)
+        blocks.append(select_strongest(block, keep, chosen, n_items))
+    return expand_to_catalog(sp.vstack(blocks, format="csr"), chosen, n_items)

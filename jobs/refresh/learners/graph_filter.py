@@ -18,14 +18,14 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
-from actors.models.model import Parts
-from actors.models.neighbours import Neighbours
-from actors.models.user_histories import Fading
+from actors.models.model import ModelState
+from actors.models.neighbours import NeighbourModel
+from actors.models.user_histories import TimeDecay
 from actors.vectors.types import Floats, Matrix
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.learners.interaction_matrix import blocks_of_items, reader_item
+from jobs.refresh.learners.interaction_matrix import build_user_item_matrix, split_item_blocks
 from jobs.refresh.learners.protocol import PartRecipe
-from jobs.refresh.learners.sparse_weights import pruned, tidy
+from jobs.refresh.learners.sparse_weights import normalize_matrix, prune_rows
 
 _OVERSAMPLING = 8
 _VALUES_AT_ONCE = 1 << 22
@@ -46,25 +46,25 @@ class GraphFilterRecipe(PartRecipe):
     "Weights kept per item."
     half_life_days: float | None = Field(default=None, gt=0)
     "Halves what an event of training is worth for every so many days of age."
-    fading: Fading = Fading(half_life_items=None)
+    fading: TimeDecay = TimeDecay(half_life_items=None)
     "How the history fades when scoring."
 
 
 @dataclass(frozen=True, slots=True)
-class GraphFilter:
+class GraphFilterLearner:
     """The learner."""
 
     recipe: GraphFilterRecipe = field(default_factory=GraphFilterRecipe)
 
-    def train(self, data: Interactions, rng: np.random.Generator) -> Neighbours:
+    def train(self, data: Interactions, rng: np.random.Generator) -> NeighbourModel:
         """Learn item weights.
 
         Cost:
             400,000 events, 40,000 items: 10 s on one core; memory is bounded by blocks of items and the factors
         """
-        matrix = reader_item(data, self.recipe.half_life_days)
+        matrix = build_user_item_matrix(data, self.recipe.half_life_days)
         of_readers, of_items = (np.asarray(matrix.sum(axis=axis)).ravel() for axis in (1, 0))
-        scaled = tidy(
+        scaled = normalize_matrix(
             sp.diags_array(_inverse_root(of_readers)) @ matrix @ sp.diags_array(_inverse_root(of_items))
         )
         vectors = self._vectors(scaled, rng)
@@ -72,20 +72,20 @@ class GraphFilter:
         by_item = scaled.T.tocsr()
         found = [
             self._block(by_item[first:last], scaled, vectors, roots, first)
-            for first, last in blocks_of_items(by_item, scaled)
+            for first, last in split_item_blocks(by_item, scaled)
         ]
         whole = sp.vstack(found, format="csr") if found else sp.csr_matrix((data.n_items, data.n_items))
-        return Neighbours(tidy(whole), self.recipe.fading)
+        return NeighbourModel(normalize_matrix(whole), self.recipe.fading)
 
-    def load(self, parts: Parts) -> Neighbours:
+    def load(self, parts: ModelState) -> NeighbourModel:
         """Bring back what was learned."""
-        return Neighbours.load(parts)
+        return NeighbourModel.load(parts)
 
     def _vectors(self, scaled: Any, rng: np.random.Generator) -> Matrix:
         factors = min(self.recipe.factors, *scaled.shape)
         if not self.recipe.alpha or not scaled.nnz:
             return np.zeros((scaled.shape[1], 0), np.float32)
-        return right_singular_vectors(scaled, factors, self.recipe.rounds, rng)
+        return compute_right_singular_vectors(scaled, factors, self.recipe.rounds, rng)
 
     def _block(self, some: Any, scaled: Any, vectors: Matrix, roots: Matrix, first: int) -> Any:
         """Filter some items.
@@ -94,7 +94,7 @@ class GraphFilter:
             some: CSR [b, readers]; scaled: CSR [readers, n]; vectors: float32 [n, f]; roots: float32 [n]
             returns: CSR float32 [b, n]
         """
-        pairs = pruned((some @ scaled).tocsr(), 4 * self.recipe.keep)
+        pairs = prune_rows((some @ scaled).tocsr(), 4 * self.recipe.keep)
         rows = np.repeat(np.arange(first, first + pairs.shape[0]), np.diff(pairs.indptr))
         if vectors.shape[1]:
             step = max(1, _VALUES_AT_ONCE // vectors.shape[1])
@@ -104,10 +104,12 @@ class GraphFilter:
                 low = np.einsum("mf,mf->m", vectors[left], vectors[right]) * roots[right] / roots[left]
                 pairs.data[place] += np.float32(self.recipe.alpha) * low
         np.maximum(pairs.data, _SMALLEST, out=pairs.data)
-        return pruned(pairs, self.recipe.keep)
+        return prune_rows(pairs, self.recipe.keep)
 
 
-def right_singular_vectors(matrix: Any, factors: int, rounds: int, rng: np.random.Generator) -> Matrix:
+def compute_right_singular_vectors(
+    matrix: Any, factors: int, rounds: int, rng: np.random.Generator
+) -> Matrix:
     """Find the first right singular vectors of a sparse matrix by random projection.
 
     Shapes:
@@ -130,13 +132,13 @@ def right_singular_vectors(matrix: Any, factors: int, rounds: int, rng: np.rando
     return vectors
 
 
-def memory_of(items: int, readers: int, events: int, recipe: GraphFilterRecipe) -> int:
+def estimate_memory_bytes(items: int, readers: int, events: int, recipe: GraphFilterRecipe) -> int:
     """Estimate the bytes training needs at its peak."""
     width = recipe.factors + _OVERSAMPLING
     return 4 * width * (4 * items + 2 * readers) + 40 * events + 8 * items * recipe.keep * 2 + (300 << 20)
 
 
-def seconds_of(items: int, readers: int, events: int, recipe: GraphFilterRecipe) -> float:
+def estimate_seconds(items: int, readers: int, events: int, recipe: GraphFilterRecipe) -> float:
     """Estimate how long training takes on one modest core."""
     width = recipe.factors + _OVERSAMPLING
     each = 4e-9 * events * width + 1e-10 * items * width * width

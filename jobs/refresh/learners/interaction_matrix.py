@@ -13,17 +13,17 @@ from actors.vectors.types import Floats, Rows
 from jobs.refresh.data.dataset import Interactions
 
 _BLOCK_PAIRS = 5_000_000
-MOST_PER_READER = 2_000
+MOST_EVENTS_PER_USER = 2_000
 "So many of a reader's newest events are learned from: a robot or a shared account must not fill the memory."
 
 
-def newest_per_reader(data: Interactions, most: int = MOST_PER_READER) -> Interactions:
+def select_newest_per_user(data: Interactions, most: int = MOST_EVENTS_PER_USER) -> Interactions:
     """Keep the newest events of every reader."""
     from_end = data.starts()[1:][data.reader] - np.arange(len(data)) if len(data) else data.item
     return data if not len(data) or from_end.max() <= most else data.pick(from_end <= most)
 
 
-def event_weights(data: Interactions, half_life_days: float | None) -> Floats:
+def compute_event_weights(data: Interactions, half_life_days: float | None) -> Floats:
     """Weigh events by what they are worth and, with a clock, by their age.
 
     Shapes:
@@ -35,14 +35,14 @@ def event_weights(data: Interactions, half_life_days: float | None) -> Floats:
     return weights
 
 
-def reader_item(data: Interactions, half_life_days: float | None = None) -> Any:
+def build_user_item_matrix(data: Interactions, half_life_days: float | None = None) -> Any:
     """Say how much each reader likes each item: the strongest event counts, what speaks against it is subtracted.
 
     Shapes:
         returns: CSR float32 [readers, items], values above 0, at most 1
     """
-    data = newest_per_reader(data)
-    weights = event_weights(data, half_life_days)
+    data = select_newest_per_user(data)
+    weights = compute_event_weights(data, half_life_days)
     keys, inverse = np.unique(data.reader * max(data.n_items, 1) + data.item, return_inverse=True)
     liked = np.zeros(len(keys))
     np.maximum.at(liked, inverse, weights)
@@ -53,7 +53,7 @@ def reader_item(data: Interactions, half_life_days: float | None = None) -> Any:
     return sp.csr_matrix((liked[kept].astype(np.float32), (rows, columns)), shape=shape)
 
 
-def most_frequent(matrix: Any, most: int) -> Rows:
+def select_frequent_items(matrix: Any, most: int) -> Rows:
     """Choose the items most readers have; equals by their place.
 
     Shapes:
@@ -66,7 +66,7 @@ def most_frequent(matrix: Any, most: int) -> Rows:
     return chosen
 
 
-def blocks_of_items(by_item: Any, matrix: Any) -> list[tuple[int, int]]:
+def split_item_blocks(by_item: Any, matrix: Any) -> list[tuple[int, int]]:
     """Cut the items so that no block makes more than some million products."""
     work = by_item.astype(np.bool_).astype(np.float64) @ np.diff(matrix.indptr).astype(np.float64)
     number = (np.cumsum(work) / _BLOCK_PAIRS).astype(np.int64)

@@ -9,13 +9,13 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
-from actors.models.model import Parts
-from actors.models.neighbours import Neighbours
-from actors.models.user_histories import Fading
+from actors.models.model import ModelState
+from actors.models.neighbours import NeighbourModel
+from actors.models.user_histories import TimeDecay
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.learners.interaction_matrix import blocks_of_items, reader_item
+from jobs.refresh.learners.interaction_matrix import build_user_item_matrix, split_item_blocks
 from jobs.refresh.learners.protocol import PartRecipe
-from jobs.refresh.learners.sparse_weights import pruned, tidy
+from jobs.refresh.learners.sparse_weights import normalize_matrix, prune_rows
 
 
 class ItemKnnRecipe(PartRecipe):
@@ -28,35 +28,35 @@ class ItemKnnRecipe(PartRecipe):
     "Readers in common that stand for doubt: more for sparse data."
     half_life_days: float | None = Field(default=None, gt=0)
     "Halves what an event of training is worth for every so many days of age."
-    fading: Fading = Fading()
+    fading: TimeDecay = TimeDecay()
     "How the history fades when scoring."
 
 
 @dataclass(frozen=True, slots=True)
-class ItemKnn:
+class ItemKnnLearner:
     """The learner."""
 
     recipe: ItemKnnRecipe = field(default_factory=ItemKnnRecipe)
 
-    def train(self, data: Interactions, rng: np.random.Generator) -> Neighbours:
+    def train(self, data: Interactions, rng: np.random.Generator) -> NeighbourModel:
         """Compare all items with each other.
 
         Cost:
             grows with the sum of squared history lengths; memory is bounded by blocks
         """
-        matrix = reader_item(data, self.recipe.half_life_days)
+        matrix = build_user_item_matrix(data, self.recipe.half_life_days)
         lengths = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=0)).ravel())
         by_item = matrix.T.tocsr()
         blocks = [
             _block(by_item[first:last], matrix, lengths[first:last], lengths, first, self.recipe)
-            for first, last in blocks_of_items(by_item, matrix)
+            for first, last in split_item_blocks(by_item, matrix)
         ]
         whole = sp.vstack(blocks, format="csr") if blocks else sp.csr_matrix((data.n_items, data.n_items))
-        return Neighbours(tidy(whole), self.recipe.fading)
+        return NeighbourModel(normalize_matrix(whole), self.recipe.fading)
 
-    def load(self, parts: Parts) -> Neighbours:
+    def load(self, parts: ModelState) -> NeighbourModel:
         """Bring back what was learned."""
-        return Neighbours.load(parts)
+        return NeighbourModel.load(parts)
 
 
 def _block(by_item: Any, matrix: Any, own: Any, lengths: Any, first: int, recipe: ItemKnnRecipe) -> Any:
@@ -73,4 +73,4 @@ def _block(by_item: Any, matrix: Any, own: Any, lengths: Any, first: int, recipe
     values[products.indices == rows + first] = 0.0
     products.data = values
     products.eliminate_zeros()
-    return pruned(products, recipe.neighbours)
+    return prune_rows(products, recipe.neighbours)

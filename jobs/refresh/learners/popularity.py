@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from actors.models.model import Parts
-from actors.models.popularity import Counted
+from actors.models.model import ModelState
+from actors.models.popularity import PopularityModel
 from actors.models.user_histories import DAY_S
 from actors.vectors.types import Floats
 from jobs.refresh.data.dataset import Interactions
@@ -27,37 +27,37 @@ class PopularityRecipe(PartRecipe):
 
 
 @dataclass(frozen=True, slots=True)
-class Popularity:
+class PopularityLearner:
     """The learner."""
 
     recipe: PopularityRecipe = field(default_factory=PopularityRecipe)
 
-    def train(self, data: Interactions, rng: np.random.Generator) -> Counted:
+    def train(self, data: Interactions, rng: np.random.Generator) -> PopularityModel:
         """Count votes as they stand at the newest event."""
-        counts = decayed_counts(data, self.recipe.half_life_days, data.now_s)
+        counts = compute_decayed_counts(data, self.recipe.half_life_days, data.now_s)
         half_life_days = self.recipe.half_life_days if data.clock else None
         scores = (counts**self.recipe.power).astype(np.float32)
-        return Counted(scores, half_life_days, self.recipe.power)
+        return PopularityModel(scores, half_life_days, self.recipe.power)
 
-    def load(self, parts: Parts) -> Counted:
+    def load(self, parts: ModelState) -> PopularityModel:
         """Bring back what was counted."""
-        return Counted.load(parts)
+        return PopularityModel.load(parts)
 
 
-def decayed_counts(data: Interactions, half_life_days: float | None, now_s: float) -> Floats:
+def compute_decayed_counts(data: Interactions, half_life_days: float | None, now_s: float) -> Floats:
     """Count what readers did with each item; a reader has one say per item and day, the strongest.
 
     Shapes:
         returns: float64 [n]
     """
-    votes = daily_votes(data)
+    votes = select_daily_votes(data)
     weights = votes.weight.astype(np.float64)
     if half_life_days is not None and data.clock:
         weights *= np.exp2((votes.at_s - now_s) / (DAY_S * half_life_days))
     return np.bincount(votes.item, weights, data.n_items).astype(np.float64)
 
 
-def daily_votes(data: Interactions) -> Interactions:
+def select_daily_votes(data: Interactions) -> Interactions:
     """Keep the strongest event of each reader, item and day that speaks for the item."""
     liked = data.pick(data.weight > 0)
     days = (liked.at_s // DAY_S).astype(np.int64) if data.clock else np.zeros(len(liked), np.int64)

@@ -32,7 +32,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from actors.models.model import Model, Parts
+from actors.models.model import Model, ModelState
 from jobs.refresh.data.dataset import Interactions
 
 STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -60,6 +60,6 @@ class Learner(Protocol):
         """Learn."""
         ...
 
-    def load(self, parts: Parts) -> Model:
+    def load(self, parts: ModelState) -> Model:
         """Bring back what `save` gave."""
         ...

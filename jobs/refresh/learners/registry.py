@@ -6,23 +6,23 @@ from zlib import crc32
 
 import numpy as np
 
-from actors.models.registry import own_loader
+from actors.models.registry import build_allowed_learner
 from cluster.errors import Invalid
-from jobs.refresh.learners.als import Als, AlsRecipe
-from jobs.refresh.learners.baskets import Baskets, BasketsRecipe
-from jobs.refresh.learners.content_knn import ContentKnn, ContentKnnRecipe
-from jobs.refresh.learners.ease import Ease, EaseRecipe
-from jobs.refresh.learners.graph_filter import GraphFilter, GraphFilterRecipe
-from jobs.refresh.learners.item_knn import ItemKnn, ItemKnnRecipe
-from jobs.refresh.learners.popularity import Popularity, PopularityRecipe
+from jobs.refresh.learners.als import AlsLearner, AlsRecipe
+from jobs.refresh.learners.baskets import BasketsLearner, BasketsRecipe
+from jobs.refresh.learners.content_knn import ContentKnnLearner, ContentKnnRecipe
+from jobs.refresh.learners.ease import EaseLearner, EaseRecipe
+from jobs.refresh.learners.graph_filter import GraphFilterLearner, GraphFilterRecipe
+from jobs.refresh.learners.item_knn import ItemKnnLearner, ItemKnnRecipe
+from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe
 from jobs.refresh.learners.protocol import Learner, PartRecipe
-from jobs.refresh.learners.repeat import Repeats, RepeatsRecipe
-from jobs.refresh.learners.sequential_rules import Rules, RulesRecipe
-from jobs.refresh.learners.session_knn import SessionKnn, SessionKnnRecipe
-from jobs.refresh.recipe import OwnRecipe
+from jobs.refresh.learners.repeat import RepeatLearner, RepeatsRecipe
+from jobs.refresh.learners.sequential_rules import RulesRecipe, SequentialRulesLearner
+from jobs.refresh.learners.session_knn import SessionKnnLearner, SessionKnnRecipe
+from jobs.refresh.recipe import CustomLearnerRecipe
 
 
-def learner_of(part: PartRecipe) -> Learner:
+def build_learner(part: PartRecipe) -> Learner:
     """Give the learner of a part.
 
     Errors:
@@ -30,37 +30,37 @@ def learner_of(part: PartRecipe) -> Learner:
     """
     match part:
         case EaseRecipe():
-            return Ease(part)
+            return EaseLearner(part)
         case RulesRecipe():
-            return Rules(part)
+            return SequentialRulesLearner(part)
         case ItemKnnRecipe():
-            return ItemKnn(part)
+            return ItemKnnLearner(part)
         case GraphFilterRecipe():
-            return GraphFilter(part)
+            return GraphFilterLearner(part)
         case ContentKnnRecipe():
-            return ContentKnn(part)
+            return ContentKnnLearner(part)
         case SessionKnnRecipe():
-            return SessionKnn(part)
+            return SessionKnnLearner(part)
         case PopularityRecipe():
-            return Popularity(part)
+            return PopularityLearner(part)
         case RepeatsRecipe():
-            return Repeats(part)
+            return RepeatLearner(part)
         case BasketsRecipe():
-            return Baskets(part)
+            return BasketsLearner(part)
         case AlsRecipe():
-            return Als(part)
-        case OwnRecipe():
-            return _own(part)
+            return AlsLearner(part)
+        case CustomLearnerRecipe():
+            return _build_custom_learner(part)
     raise Invalid(f"there is no learner for {type(part).__name__}")
 
 
-def rng_for(seed: int, purpose: str) -> np.random.Generator:
+def build_rng(seed: int, purpose: str) -> np.random.Generator:
     """Give randomness that depends on the seed and on what it is for, not on what was drawn before."""
     return np.random.default_rng([seed, crc32(purpose.encode())])
 
 
-def _own(part: OwnRecipe) -> Learner:
-    made = own_loader(part.learner, part.config)
+def _build_custom_learner(part: CustomLearnerRecipe) -> Learner:
+    made = build_allowed_learner(part.learner, part.config)
     if not isinstance(made, Learner):
         raise Invalid(f"learner {part.learner} needs the methods train(data, rng) and load(parts)")
     return made

@@ -7,9 +7,9 @@ from typing import Literal
 
 import numpy as np
 
-from actors.models.model import Parts
-from actors.models.repeat import Habit
-from actors.models.user_histories import Fading
+from actors.models.model import ModelState
+from actors.models.repeat import RepeatModel
+from actors.models.user_histories import TimeDecay
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.learners.protocol import PartRecipe
 
@@ -18,20 +18,20 @@ class RepeatsRecipe(PartRecipe):
     """Parameters of repeats; nothing is learned, only how much earlier times count."""
 
     learner: Literal["repeats"] = "repeats"
-    fading: Fading = Fading(half_life_items=100.0, newest=1_000)
+    fading: TimeDecay = TimeDecay(half_life_items=100.0, newest=1_000)
     "How the history fades."
 
 
 @dataclass(frozen=True, slots=True)
-class Repeats:
+class RepeatLearner:
     """The learner."""
 
     recipe: RepeatsRecipe = field(default_factory=RepeatsRecipe)
 
-    def train(self, data: Interactions, rng: np.random.Generator) -> Habit:
+    def train(self, data: Interactions, rng: np.random.Generator) -> RepeatModel:
         """Take the fading over."""
-        return Habit(self.recipe.fading)
+        return RepeatModel(self.recipe.fading)
 
-    def load(self, parts: Parts) -> Habit:
+    def load(self, parts: ModelState) -> RepeatModel:
         """Bring the fading back."""
-        return Habit.load(parts)
+        return RepeatModel.load(parts)

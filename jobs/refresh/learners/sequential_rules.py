@@ -10,14 +10,14 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
-from actors.models.model import Parts
-from actors.models.neighbours import Neighbours
-from actors.models.user_histories import Fading
+from actors.models.model import ModelState
+from actors.models.neighbours import NeighbourModel
+from actors.models.user_histories import TimeDecay
 from actors.vectors.types import Floats, Mask, Rows
-from jobs.refresh.data.dataset import Interactions, sessions_of
-from jobs.refresh.learners.interaction_matrix import event_weights, newest_per_reader
+from jobs.refresh.data.dataset import Interactions, number_sessions
+from jobs.refresh.learners.interaction_matrix import compute_event_weights, select_newest_per_user
 from jobs.refresh.learners.protocol import PartRecipe
-from jobs.refresh.learners.sparse_weights import pruned, tidy
+from jobs.refresh.learners.sparse_weights import normalize_matrix, prune_rows
 
 _BLOCK_PAIRS = 8_000_000
 
@@ -42,38 +42,38 @@ class RulesRecipe(PartRecipe):
     "Weights kept per item."
     half_life_days: float | None = Field(default=None, gt=0)
     "Halves what a pair counts for every so many days of age."
-    fading: Fading = Fading(half_life_items=1.0)
+    fading: TimeDecay = TimeDecay(half_life_items=1.0)
     "How the history fades when scoring."
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class SequentialRulesLearner:
     """The learner."""
 
     recipe: RulesRecipe = field(default_factory=RulesRecipe)
 
-    def train(self, data: Interactions, rng: np.random.Generator) -> Neighbours:
+    def train(self, data: Interactions, rng: np.random.Generator) -> NeighbourModel:
         """Count what follows what.
 
         Cost:
             1,000,000 events, window 10: 4 s on one core; memory is bounded by blocks of items
         """
-        liked = newest_per_reader(data)
+        liked = select_newest_per_user(data)
         liked = liked.pick(liked.weight > 0)
-        liked = liked.pick(_steps(liked))
-        weights = event_weights(liked, self.recipe.half_life_days)
-        runs = sessions_of(liked, self.recipe.gap_minutes)
+        liked = liked.pick(_step_mask(liked))
+        weights = compute_event_weights(liked, self.recipe.half_life_days)
+        runs = number_sessions(liked, self.recipe.gap_minutes)
         frequency = np.maximum(np.bincount(liked.item, minlength=data.n_items), 1.0)
         blocks = [
             self._block(liked, weights, runs, frequency, first, last)
             for first, last in self._blocks(frequency)
         ]
         whole = sp.vstack(blocks, format="csr") if blocks else sp.csr_matrix((data.n_items, data.n_items))
-        return Neighbours(tidy(whole), self.recipe.fading)
+        return NeighbourModel(normalize_matrix(whole), self.recipe.fading)
 
-    def load(self, parts: Parts) -> Neighbours:
+    def load(self, parts: ModelState) -> NeighbourModel:
         """Bring back what was learned."""
-        return Neighbours.load(parts)
+        return NeighbourModel.load(parts)
 
     def _blocks(self, frequency: Floats) -> list[tuple[int, int]]:
         """Cut the items so that no block makes more than some million pairs."""
@@ -108,10 +108,10 @@ class Rules:
         found = (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns)))
         pairs = sp.csr_matrix(found, shape=shape)
         pairs.data = pairs.data**recipe.power * frequency[pairs.indices] ** -recipe.damping
-        return pruned(pairs, recipe.keep)
+        return prune_rows(pairs, recipe.keep)
 
 
-def _steps(data: Interactions) -> Mask:
+def _step_mask(data: Interactions) -> Mask:
     """Leave out an event about the same item as the reader's event before it."""
     steps = np.ones(len(data), np.bool_)
     steps[1:] = (data.reader[1:] != data.reader[:-1]) | (data.item[1:] != data.item[:-1])

@@ -8,10 +8,10 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from actors.models.model import Parts
-from actors.models.sessions import Looking, Sessions
+from actors.models.model import ModelState
+from actors.models.sessions import SessionModel, SessionSearchConfig
 from actors.vectors.types import Rows
-from jobs.refresh.data.dataset import Interactions, sessions_of
+from jobs.refresh.data.dataset import Interactions, number_sessions
 from jobs.refresh.learners.protocol import PartRecipe
 
 
@@ -35,25 +35,25 @@ class SessionKnnRecipe(PartRecipe):
     "A pause of so long ends a session; none: all of a reader's events are one."
 
     @property
-    def looking(self) -> Looking:
+    def search_scope(self) -> SessionSearchConfig:
         """How far the model looks."""
-        return Looking(self.neighbours, self.candidates, self.idf, self.steps)
+        return SessionSearchConfig(self.neighbours, self.candidates, self.idf, self.steps)
 
 
 @dataclass(frozen=True, slots=True)
-class SessionKnn:
+class SessionKnnLearner:
     """The learner."""
 
     recipe: SessionKnnRecipe = field(default_factory=SessionKnnRecipe)
 
-    def train(self, data: Interactions, rng: np.random.Generator) -> Sessions:
+    def train(self, data: Interactions, rng: np.random.Generator) -> SessionModel:
         """Sort sessions by their end and index them by item.
 
         Cost:
             1,000,000 events: 1 s on one core
         """
         liked = data.pick(data.weight > 0)
-        session = sessions_of(liked, self.recipe.gap_minutes)
+        session = number_sessions(liked, self.recipe.gap_minutes)
         count = int(session.max(initial=-1)) + 1
         lengths = np.bincount(session, minlength=count)
         from_end = np.cumsum(lengths)[session] - np.arange(len(session))
@@ -65,18 +65,18 @@ class SessionKnn:
         kept = (rank[session] >= 0) & (from_end <= self.recipe.longest)
         rows, items = rank[session[kept]], liked.item[kept]
         pairs = np.unique(np.stack((rows, items)), axis=1) if len(rows) else np.zeros((2, 0), np.int64)
-        by_session = _indexed(pairs[0], pairs[1], len(newest))
+        by_session = _build_index(pairs[0], pairs[1], len(newest))
         order = np.lexsort((pairs[0], pairs[1]))
-        by_item = _indexed(pairs[1][order], pairs[0][order], data.n_items)
+        by_item = _build_index(pairs[1][order], pairs[0][order], data.n_items)
         frequency = np.diff(by_item[0])
         idf = np.log(max(len(newest), 1) / np.maximum(frequency, 1)).astype(np.float32)
-        return Sessions(*by_session, *by_item, idf, self.recipe.looking)
+        return SessionModel(*by_session, *by_item, idf, self.recipe.search_scope)
 
-    def load(self, parts: Parts) -> Sessions:
+    def load(self, parts: ModelState) -> SessionModel:
         """Bring the index back."""
-        return Sessions.load(parts)
+        return SessionModel.load(parts)
 
 
-def _indexed(owner: Rows, values: Rows, count: int) -> tuple[Any, Any]:
+def _build_index(owner: Rows, values: Rows, count: int) -> tuple[Any, Any]:
     starts = np.searchsorted(owner, np.arange(count + 1)).astype(np.int64)
     return starts, values.astype(np.int32)

@@ -13,7 +13,7 @@ from actors.vectors.types import Rows
 _INT32_MOST = 2**31 - 1
 
 
-def tidy(weights: Any) -> Any:
+def normalize_matrix(weights: Any) -> Any:
     """Bring a matrix into the form that is kept: columns ascending, float32, both indexes of one type.
 
     Shapes:
@@ -31,7 +31,7 @@ def tidy(weights: Any) -> Any:
     return kept
 
 
-def pruned(weights: Any, keep: int) -> Any:
+def prune_rows(weights: Any, keep: int) -> Any:
     """Keep the largest weights of every row; of equals those with the smaller column.
 
     Shapes:
@@ -56,7 +56,7 @@ def pruned(weights: Any, keep: int) -> Any:
     return sp.csr_matrix((weights.data[kept], weights.indices[kept], starts), shape=weights.shape)
 
 
-def strongest(block: npt.NDArray[np.float32], keep: int, columns: Rows, width: int) -> Any:
+def select_strongest(block: npt.NDArray[np.float32], keep: int, columns: Rows, width: int) -> Any:
     """Keep the largest weights by size, of either sign, of every row of a dense block.
 
     Shapes:
@@ -73,7 +73,7 @@ def strongest(block: npt.NDArray[np.float32], keep: int, columns: Rows, width: i
     return sp.csr_matrix((kept.data, columns[kept.indices], kept.indptr), shape=(len(block), width))
 
 
-def placed(weights: Any, rows: Rows, n_items: int) -> Any:
+def expand_to_catalog(weights: Any, rows: Rows, n_items: int) -> Any:
     """Move the rows of a matrix to their places in the catalog.
 
     Shapes:
@@ -83,4 +83,4 @@ def placed(weights: Any, rows: Rows, n_items: int) -> Any:
     lengths = np.zeros(n_items, np.int64)
     lengths[rows] = np.diff(weights.indptr)
     starts = np.concatenate(([0], np.cumsum(lengths)))
-    return tidy(sp.csr_matrix((weights.data, weights.indices, starts), shape=(n_items, n_items)))
+    return normalize_matrix(sp.csr_matrix((weights.data, weights.indices, starts), shape=(n_items, n_items)))

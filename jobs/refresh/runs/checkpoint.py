@@ -20,22 +20,22 @@ import scipy.sparse as sp
 import structlog
 
 from actors.models.vocabulary import Vocabulary
-from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.run_folders import RUNS
 from cluster.errors import NotFound
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.profiles import Profiles
-from jobs.refresh.runs.training_source import Source
+from jobs.refresh.runs.training_source import TrainingSource
 
 FOLDER = RUNS
 _COLUMNS = ("reader", "item", "at_s", "weight", "basket", "kind")
 _DIGEST = 64
 
 
-class Checkpoints:
+class CheckpointStore:
     """The folder of one run on the shelf."""
 
-    def __init__(self, shelf: Shelf, app_id: str, run_id: str, folder: str = FOLDER) -> None:
+    def __init__(self, shelf: ArtifactStore, app_id: str, run_id: str, folder: str = FOLDER) -> None:
         self._shelf = shelf
         self._folder = f"{folder}/{app_id}/{run_id}"
 
@@ -49,23 +49,23 @@ class Checkpoints:
         found: dict[str, Any] | None = None if body is None else json.loads(body)
         return found
 
-    def put_source(self, source: Source) -> Source:
+    def put_source(self, source: TrainingSource) -> TrainingSource:
         """Keep the data, so that every attempt learns from the same; returns it as every attempt will read it."""
-        body = packed(source)
+        body = bytes_from_source(source)
         self._write("data.arrow", body)
-        return unpacked(body)
+        return source_from_bytes(body)
 
-    def source(self) -> Source | None:
+    def source(self) -> TrainingSource | None:
         """Read the data."""
         body = self._read("data.arrow")
         try:
-            return None if body is None else unpacked(body)
+            return None if body is None else source_from_bytes(body)
         except (LookupError, TypeError, ValueError, pa.ArrowException) as error:
             # whole, but in the form of another release: read anew, as if it were not there
             structlog.get_logger().warning("checkpoint_passed_over", folder=self._folder, reason=repr(error))
             return None
 
-    def drop_source(self) -> bool:
+    def delete_source(self) -> bool:
         """Remove the data alone; False when it was not there."""
         return self._shelf.remove(f"{self._folder}/data.arrow")
 
@@ -87,7 +87,7 @@ class Checkpoints:
         return body if hmac.compare_digest(self._shelf.digest(path, body), data[:_DIGEST]) else None
 
 
-def packed(source: Source) -> bytes:
+def bytes_from_source(source: TrainingSource) -> bytes:
     """Write a source as one Arrow stream: rows first, then names, then content, then what is completed."""
     data = source.data
     facts = {
@@ -130,7 +130,7 @@ def packed(source: Source) -> bytes:
     return bytes(sink.getvalue())
 
 
-def unpacked(body: bytes) -> Source:
+def source_from_bytes(body: bytes) -> TrainingSource:
     """Read what `packed` wrote; the same bytes give the same arrays."""
     parts: list[Any] = []
     at = 0
@@ -146,7 +146,7 @@ def unpacked(body: bytes) -> Source:
         column = rest[0]["vector"].combine_chunks()
         width = column.type.byte_width // 2
         halves = np.frombuffer(column.buffers()[1], "<f2", len(column) * width)
-        content = _unit(halves.reshape(len(column), width).astype(np.float32))
+        content = _normalize_rows(halves.reshape(len(column), width).astype(np.float32))
     data = Interactions(
         **{name: rows[name].to_numpy() for name in _COLUMNS},
         readers=Vocabulary(readers["name"].combine_chunks()),
@@ -155,9 +155,9 @@ def unpacked(body: bytes) -> Source:
         clock=facts["clock"],
         dropped=facts["dropped"],
         content=content,
-        profiles=_profiles(facts, readers),
+        profiles=_read_profiles(facts, readers),
     )
-    return Source(
+    return TrainingSource(
         data,
         facts["offsets"],
         facts["embedder"],
@@ -168,7 +168,7 @@ def unpacked(body: bytes) -> Source:
     )
 
 
-def _profiles(facts: dict[str, Any], readers: Any) -> Profiles | None:
+def _read_profiles(facts: dict[str, Any], readers: Any) -> Profiles | None:
     if "profiles" not in facts:
         return None
     fields, values = facts["profiles"]
@@ -177,6 +177,6 @@ def _profiles(facts: dict[str, Any], readers: Any) -> Profiles | None:
     return Profiles(tuple(fields), tuple(map(tuple, values)), np.ascontiguousarray(codes))
 
 
-def _unit(matrix: Any) -> Any:
+def _normalize_rows(matrix: Any) -> Any:
     lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
     return np.divide(matrix, lengths, out=np.zeros_like(matrix), where=lengths > 0)

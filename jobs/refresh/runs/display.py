@@ -20,7 +20,7 @@ class _ActiveSpinner(SpinnerColumn):
         return super().render(task) if task.started and not task.finished else Text(" ")
 
 
-class Display:
+class TrainingDisplay:
     """Draws on standard error; in a pipe it is silent."""
 
     def __init__(self, console: Console | None = None) -> None:
@@ -46,7 +46,7 @@ class Display:
         }
         self._events = 0
 
-    def __enter__(self) -> Display:
+    def __enter__(self) -> TrainingDisplay:
         self._bars.start()
         return self
 
@@ -63,7 +63,9 @@ class Display:
                 self._events = int(done[name].facts.get("events", self._events))
                 if not self._bars.tasks[task].finished:
                     self._bars.start_task(task)
-                    self._bars.update(task, completed=1.0, message="", rate=self._rate(done[name].seconds))
+                    self._bars.update(
+                        task, completed=1.0, message="", rate=self._event_rate(done[name].seconds)
+                    )
             elif name == run.stage and not run.has_ended:
                 self._bars.start_task(task)
                 self._bars.update(task, completed=run.fraction, message=run.message)
@@ -71,5 +73,5 @@ class Display:
             first = self._stages[STAGES[0]]
             self._bars.update(first, message="waiting for the trainer")
 
-    def _rate(self, seconds: float) -> str:
+    def _event_rate(self, seconds: float) -> str:
         return f"{self._events / seconds:,.0f} events/s " if self._events and seconds > 0.01 else ""

@@ -10,20 +10,20 @@ import orjson
 from cluster.store.ports.stores import ChangeLog
 from jobs.refresh.data.event_account import EventAccount
 from jobs.refresh.recipe import Recipe
-from jobs.refresh.runs.estimate import Cost, Size, estimate, peak
-from jobs.refresh.runs.stages import data_facts
-from jobs.refresh.runs.training_source import Source
+from jobs.refresh.runs.estimate import DataSize, TrainingCost, estimate_costs, estimate_peak_memory
+from jobs.refresh.runs.stages import count_data
+from jobs.refresh.runs.training_source import TrainingSource
 
 _READ_S, _SPLIT_S, _EXAMINE_S, _PUBLISH_S = 4e-6, 8e-6, 6e-6, 2e-6
 "Seconds an event on one modest core, beside what the parts take."
 
 
 @dataclass(frozen=True, slots=True)
-class Rehearsal:
+class DryRunEstimate:
     """An estimate."""
 
     facts: dict[str, Any]
-    costs: list[Cost]
+    costs: list[TrainingCost]
     memory: int
     "Bytes at the peak."
     seconds: float
@@ -35,7 +35,7 @@ class Rehearsal:
         """Would it be allowed to start?"""
         return self.memory <= self.memory_allowed
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Write it as JSON."""
         return {
             **self.facts,
@@ -44,12 +44,12 @@ class Rehearsal:
             "memory_allowed_mb": self.memory_allowed >> 20,
             "fits": self.fits,
             "seconds": round(self.seconds, 1),
-            "parts": [_cost(cost) for cost in self.costs if cost.is_ranked],
-            "extras": [_cost(cost) for cost in self.costs if not cost.is_ranked],
+            "parts": [_cost_to_dict(cost) for cost in self.costs if cost.is_ranked],
+            "extras": [_cost_to_dict(cost) for cost in self.costs if not cost.is_ranked],
         }
 
 
-def _cost(cost: Cost) -> dict[str, Any]:
+def _cost_to_dict(cost: TrainingCost) -> dict[str, Any]:
     return {
         "part": cost.part,
         "memory_mb": cost.memory >> 20,
@@ -58,10 +58,12 @@ def _cost(cost: Cost) -> dict[str, Any]:
     }
 
 
-def rehearse(recipe: Recipe, source: Source, free_memory_mb: int | None = None) -> Rehearsal:
+def estimate_training(
+    recipe: Recipe, source: TrainingSource, free_memory_mb: int | None = None
+) -> DryRunEstimate:
     """Estimate a training."""
-    size = Size.of(source.data, len(source.texts))
-    costs = estimate(recipe, size)
+    size = DataSize.from_interactions(source.data, len(source.texts))
+    costs = estimate_costs(recipe, size)
     allowed = recipe.limits.memory_mb
     if free_memory_mb is not None:
         allowed = min(allowed, free_memory_mb)
@@ -70,12 +72,17 @@ def rehearse(recipe: Recipe, source: Source, free_memory_mb: int | None = None) 
     )  # to be examined with
     seconds = sum(cost.seconds for cost in costs) + once_more
     seconds += size.events * (_READ_S + _SPLIT_S + _EXAMINE_S + _PUBLISH_S)
-    return Rehearsal(
-        data_facts(source.data), costs, peak(costs, size), seconds, allowed << 20, source.account
+    return DryRunEstimate(
+        count_data(source.data),
+        costs,
+        estimate_peak_memory(costs, size),
+        seconds,
+        allowed << 20,
+        source.account,
     )
 
 
-async def count_waiting(changes: ChangeLog, app_id: str, after: str) -> int:
+async def count_uncompacted_interactions(changes: ChangeLog, app_id: str, after: str) -> int:
     """Count the accepted interactions behind an offset of the change log.
 
     Errors:

@@ -9,37 +9,37 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.ids import new_request_id
-from cluster.niceness import be_modest as be_modest
-from cluster.niceness import step_aside as step_aside
+from cluster.niceness import lower_priority as lower_priority
+from cluster.niceness import use_idle_priority as use_idle_priority
 from cluster.records.run import Run
 from cluster.store.ports.stores import Stores
-from jobs.refresh.runs.shipped_code import code_of
+from jobs.refresh.runs.shipped_code import code_path
 
 if TYPE_CHECKING:
-    from jobs.refresh.runs.worker import Watch
+    from jobs.refresh.runs.worker import RunWatcher
 
-_KEPT_FREE_MB = 256
+_RESERVED_MB = 256
 
 
-def new_owner(what: str) -> str:
+def new_worker_id(what: str) -> str:
     """Name a worker."""
     return f"{what} {os.getpid()} {new_request_id()}"
 
 
 def free_memory_mb() -> int:
     """Say what a training may take here without pushing others out."""
-    return max(int(psutil.virtual_memory().available >> 20) - _KEPT_FREE_MB, 0)
+    return max(int(psutil.virtual_memory().available >> 20) - _RESERVED_MB, 0)
 
 
-def scratch_of(data_dir: Path) -> Path:
+def scratch_path(data_dir: Path) -> Path:
     """Name the folder in which snapshots are built before they are published."""
     return data_dir / "scratch"
 
 
-def release() -> str:
+def current_release() -> str:
     """Name the release that trains; snapshots remember it, wherever they were ordered."""
     try:
         return importlib.metadata.version("kiosk")
@@ -47,15 +47,15 @@ def release() -> str:
         return "0+checkout"
 
 
-async def work_here(
+async def run_locally(
     stores: Stores,
-    shelf: Shelf,
+    shelf: ArtifactStore,
     scratch: Path,
     app_id: str,
     run_id: str,
     *,
     owner: str,
-    watch: Watch | None = None,
+    watch: RunWatcher | None = None,
 ) -> Run | None:
     """Work on a run until it has ended; None when it belongs to somebody else.
 
@@ -64,12 +64,12 @@ async def work_here(
         Unavailable: the store is away
     """
     from jobs.refresh.runs.worker import (  # all learners: not for those who only send workers
-        Worker,
-        Workplace,
+        TrainingWorker,
+        WorkerContext,
     )
 
-    place = Workplace(
+    place = WorkerContext(
         stores, shelf, SystemClock(), scratch, free_memory_mb(),
-        release=release(), code_dir=code_of(scratch.parent),
+        release=current_release(), code_dir=code_path(scratch.parent),
     )  # fmt: skip
-    return await Worker(place, owner, watch).work(app_id, run_id)
+    return await TrainingWorker(place, owner, watch).work(app_id, run_id)

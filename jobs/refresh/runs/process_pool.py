@@ -5,18 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from jobs.refresh.runs.scheduler import Errand
+from jobs.refresh.runs.scheduler import RunAssignment
 
 
-class ProcessCrew:
+class ProcessWorkerPool:
     """Starts a process a run."""
 
     def __init__(self, places: int = 1) -> None:
         self._places = places
-        self._at_work: dict[Errand, subprocess.Popen[bytes]] = {}
+        self._at_work: dict[RunAssignment, subprocess.Popen[bytes]] = {}
 
     @property
-    def places(self) -> int:
+    def capacity(self) -> int:
         """How many may work at once."""
         return self._places
 
@@ -26,7 +26,7 @@ class ProcessCrew:
         found = {errand.run_id: process for errand, process in self._at_work.items()}
         return {run_id: process.pid for run_id, process in found.items() if process.poll() is None}
 
-    def send(self, errand: Errand) -> None:
+    def start(self, errand: RunAssignment) -> None:
         """Start a worker."""
         self._at_work[errand] = subprocess.Popen(
             [
@@ -43,14 +43,14 @@ class ProcessCrew:
             stdout=subprocess.DEVNULL,
         )
 
-    def gone(self) -> list[Errand]:
+    def collect_finished(self) -> list[RunAssignment]:
         """Say which workers have ended since the last time."""
         ended = [errand for errand, process in self._at_work.items() if process.poll() is not None]
         for errand in ended:
             del self._at_work[errand]
         return ended
 
-    def end(self) -> None:
+    def close(self) -> None:
         """End all workers and wait for that; their runs are free when their leases have ended."""
         for process in self._at_work.values():
             process.terminate()

@@ -10,22 +10,22 @@ from typing import Any
 
 import structlog
 
-from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.manifest import Manifest
-from cluster.artifacts.marked_snapshots import erasures_since
-from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.artifacts.marked_snapshots import count_erasures_since
+from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import Conflict, NotFound
 from cluster.records.engine import Engine
 from cluster.records.promotion import Promotion
 from cluster.store.ports.stores import Stores
-from jobs.refresh.evaluation.gate import SERVING, Verdict, judge
-from jobs.refresh.evaluation.report_store import Reports
+from jobs.refresh.evaluation.gate import SERVING, GateDecision, check_gate
+from jobs.refresh.evaluation.report_store import ReportStore
 
 
-async def promote(
+async def promote_version(
     stores: Stores,
-    shelf: Shelf,
+    shelf: ArtifactStore,
     app_id: str,
     engine_id: str,
     version: str,
@@ -45,12 +45,12 @@ async def promote(
             already, or something else was promoted meanwhile
         NotFound: no such engine, or no such version on the shelf
     """
-    engine = await engine_named(stores, app_id, engine_id)
+    engine = await get_engine(stores, app_id, engine_id)
     if engine.snapshot == version:
         raise Conflict(f"engine {engine_id} of {app_id} serves {version} already")
-    manifest = await asyncio.to_thread(SnapshotShelf(shelf).manifest, app_id, engine_id, version)
-    erased = await asyncio.to_thread(SegmentShelf(shelf).erasures, app_id)
-    if not force and erasures_since(manifest, erased):
+    manifest = await asyncio.to_thread(SnapshotStore(shelf).manifest, app_id, engine_id, version)
+    erased = await asyncio.to_thread(SegmentStore(shelf).erasures, app_id)
+    if not force and count_erasures_since(manifest, erased):
         raise Conflict(
             f"{version} learned from people who were erased since; train again, or give a reason: "
             '`kiosk promote --force "..."`'
@@ -59,13 +59,14 @@ async def promote(
     if is_shipped and not force:
         raise Conflict(
             f"{version} was trained with code that --working-dir shipped for that run only, and the processes that "
-            f"serve can't import it ({', '.join(_own_learners(manifest))}). Install the code into the environment of "
-            "`kiosk up`, restart that, and train again without --working-dir; or, where it is installed by now: "
+            f"serve can't import it ({', '.join(_custom_learners(manifest))}). Install the code into the "
+            "environment of `kiosk up`, restart that, and train again without --working-dir; or, where it is "
+            "installed by now: "
             '`kiosk promote --force "..."`'
         )
     if report is None:
-        report = await asyncio.to_thread(Reports(shelf).get, app_id, engine_id, version)
-    verdict = Verdict(True, "never measured") if report is None else judge(report)
+        report = await asyncio.to_thread(ReportStore(shelf).get, app_id, engine_id, version)
+    verdict = GateDecision(True, "never measured") if report is None else check_gate(report)
     if not verdict.allowed and not force:
         raise Conflict(
             f"{version} was not promoted, it is {verdict.sentence}. Train with another recipe or more data, or give "
@@ -85,11 +86,18 @@ async def promote(
         forced=is_forced,
         figures=(report or {}).get("figures", {}),
     )
-    return await _written(stores, entry)
+    return await _save_promotion(stores, entry)
 
 
-async def rollback(
-    stores: Stores, shelf: Shelf, app_id: str, engine_id: str, *, now_ms: int, by: str, to: str | None = None
+async def roll_back_version(
+    stores: Stores,
+    shelf: ArtifactStore,
+    app_id: str,
+    engine_id: str,
+    *,
+    now_ms: int,
+    by: str,
+    to: str | None = None,
 ) -> Promotion:
     """Let serve again what served before, or a named version; `to=""` means nothing that was learned.
 
@@ -99,11 +107,11 @@ async def rollback(
         Conflict: there is nothing to go back to, or something else was promoted meanwhile
         NotFound: no such engine, or no such version on the shelf
     """
-    engine = await engine_named(stores, app_id, engine_id)
-    snapshots = SnapshotShelf(shelf)
+    engine = await get_engine(stores, app_id, engine_id)
+    snapshots = SnapshotStore(shelf)
     if to is None:
         to = await asyncio.to_thread(
-            _before, snapshots, engine, await stores.promotions.history(app_id, engine_id)
+            _previous_version, snapshots, engine, await stores.promotions.history(app_id, engine_id)
         )
     elif to:
         await asyncio.to_thread(snapshots.manifest, app_id, engine_id, to)
@@ -118,10 +126,10 @@ async def rollback(
         at_ms=now_ms,
         by=by,
     )
-    return await _written(stores, entry)
+    return await _save_promotion(stores, entry)
 
 
-async def engine_named(stores: Stores, app_id: str, engine_id: str) -> Engine:
+async def get_engine(stores: Stores, app_id: str, engine_id: str) -> Engine:
     """Read an engine.
 
     Errors:
@@ -133,7 +141,7 @@ async def engine_named(stores: Stores, app_id: str, engine_id: str) -> Engine:
     return engine
 
 
-def _own_learners(manifest: Manifest) -> list[str]:
+def _custom_learners(manifest: Manifest) -> list[str]:
     """Name the learner classes of yours that a snapshot needs."""
     return [part["learner"] for part in manifest.facts.get("parts", ()) if ":" in str(part.get("learner"))]
 
@@ -147,7 +155,7 @@ def is_compared(report: dict[str, Any] | None, serving: str) -> bool:
     return bool(report.get("beside", {}).get(SERVING, {}).get("version") == serving)
 
 
-def _before(snapshots: SnapshotShelf, engine: Engine, history: list[Promotion]) -> str:
+def _previous_version(snapshots: SnapshotStore, engine: Engine, history: list[Promotion]) -> str:
     """Find what served before, walking back over promotions that were themselves undone."""
     if not engine.snapshot:
         raise Conflict(
@@ -165,7 +173,7 @@ def _before(snapshots: SnapshotShelf, engine: Engine, history: list[Promotion]) 
     )
 
 
-async def _written(stores: Stores, entry: Promotion) -> Promotion:
+async def _save_promotion(stores: Stores, entry: Promotion) -> Promotion:
     if not await stores.promotions.promote(entry):
         raise Conflict(
             f"engine {entry.engine_id} was changed by somebody else meanwhile; look again, then repeat"

@@ -8,13 +8,13 @@ from typing import Any
 from actors.models.allowed_learners import ALLOWED
 from cluster.errors import Conflict, NotFound, ReadOnly, messages
 from cluster.ids import new_request_id
-from cluster.records.run import Run, cancelled, claimed
+from cluster.records.run import Run, cancel_run, claim_run
 from cluster.store.ports.stores import Stores
 
 _TRIES = 20
 
 
-async def order(
+async def create_run(
     stores: Stores,
     app_id: str,
     engine_id: str,
@@ -36,7 +36,7 @@ async def order(
         NotFound: no such app or engine; says which there are
         Invalid: the recipe names a learner class that this installation does not allow
     """
-    await known_engine(stores, app_id, engine_id)
+    await check_engine(stores, app_id, engine_id)
     ALLOWED.check_recipe(recipe)
     run = Run(
         app_id=app_id,
@@ -48,8 +48,8 @@ async def order(
         by=by,
         created_at=now_ms,
     )
-    taken = claimed(run, owner, now_ms) if owner else run
-    written = await stores.runs.swap(taken or run)
+    taken = claim_run(run, owner, now_ms) if owner else run
+    written = await stores.runs.compare_and_set(taken or run)
     if written is not None:
         return written
     there = await stores.runs.get(app_id, run.run_id)
@@ -58,13 +58,13 @@ async def order(
     return there
 
 
-async def known_engine(stores: Stores, app_id: str, engine_id: str) -> None:
+async def check_engine(stores: Stores, app_id: str, engine_id: str) -> None:
     """See that an app and its engine exist.
 
     Errors:
         NotFound: says which there are
     """
-    book = await stores.access.book()
+    book = await stores.access.read_all()
     if app_id not in book.apps:
         known = ", ".join(sorted(book.apps)) or "none"
         raise NotFound(f"there is no app named {app_id}; there are: {known}")
@@ -78,18 +78,18 @@ async def known_engine(stores: Stores, app_id: str, engine_id: str) -> None:
         raise NotFound(f"app {app_id} has no engine {engine_id}; {advice}")
 
 
-async def refuse_promotion(stores: Stores, app_id: str) -> None:
+async def check_promotable(stores: Stores, app_id: str) -> None:
     """See that an app may get another snapshot to serve; anybody may train on it and look at the figures.
 
     Errors:
         ReadOnly: the app is a playground
     """
-    app = (await stores.access.book()).apps.get(app_id)
+    app = (await stores.access.read_all()).apps.get(app_id)
     if app is not None and app.read_only:
         raise ReadOnly(f"{messages.PLAYGROUND} Name another app, or leave out --promote.")
 
 
-async def run_named(stores: Stores, app_id: str, run_id: str) -> Run:
+async def get_run(stores: Stores, app_id: str, run_id: str) -> Run:
     """Read a run.
 
     Errors:
@@ -101,7 +101,7 @@ async def run_named(stores: Stores, app_id: str, run_id: str) -> Run:
     return run
 
 
-async def step(stores: Stores, run: Run, change: Callable[[Run], Run | None]) -> Run | None:
+async def update_run(stores: Stores, run: Run, change: Callable[[Run], Run | None]) -> Run | None:
     """Take a step on the newest form of a run; None when the step is not possible (any more).
 
     Errors:
@@ -112,23 +112,23 @@ async def step(stores: Stores, run: Run, change: Callable[[Run], Run | None]) ->
         after = None if current is None else change(current)
         if after is None:
             return None
-        written = await stores.runs.swap(after)
+        written = await stores.runs.compare_and_set(after)
         if written is not None:
             return written
         current = await stores.runs.get(run.app_id, run.run_id)
     raise Conflict(f"run {run.run_id} is being changed by many at once")
 
 
-async def cancel(stores: Stores, app_id: str, run_id: str, now_ms: int) -> Run:
+async def cancel_training(stores: Stores, app_id: str, run_id: str, now_ms: int) -> Run:
     """End a run; its worker notices within seconds and writes nothing more.
 
     Errors:
         NotFound: there is none of that name
         Conflict: it has ended already
     """
-    run = await run_named(stores, app_id, run_id)
-    ended = await step(stores, run, lambda now: cancelled(now, now_ms))
+    run = await get_run(stores, app_id, run_id)
+    ended = await update_run(stores, run, lambda now: cancel_run(now, now_ms))
     if ended is None:
-        now: Any = await run_named(stores, app_id, run_id)
+        now: Any = await get_run(stores, app_id, run_id)
         raise Conflict(f"run {run_id} has ended already: {now.status}")
     return ended

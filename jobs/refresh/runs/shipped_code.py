@@ -46,12 +46,12 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 
-def code_of(data_dir: Path) -> Path:
+def code_path(data_dir: Path) -> Path:
     """Name the folder in which packages of shipped code lie."""
     return data_dir / "code"
 
 
-def ship(folder: Path, recipe: Mapping[str, Any], data_dir: Path, *, promote: bool = False) -> str:
+def pack_and_store(folder: Path, recipe: Mapping[str, Any], data_dir: Path, *, promote: bool = False) -> str:
     """Pack a folder for a run of a recipe and keep it in the data directory; return its digest.
 
     Errors:
@@ -63,12 +63,12 @@ def ship(folder: Path, recipe: Mapping[str, Any], data_dir: Path, *, promote: bo
             "leave out --promote and look at the figures first; to serve, install the code into the environment of "
             "`kiosk up`, restart that, and train without --working-dir"
         )
-    package = pack(folder)
-    check_holds(package, recipe)
-    return keep(code_of(data_dir), package)
+    package = pack_folder(folder)
+    check_package(package, recipe)
+    return store_package(code_path(data_dir), package)
 
 
-def pack(folder: Path) -> bytes:
+def pack_folder(folder: Path) -> bytes:
     """Pack what a training may import: the same files give the same bytes.
 
     Hidden files, names that sound like secrets, and what the ignore files name stay where they are.
@@ -96,7 +96,7 @@ def pack(folder: Path) -> bytes:
     return out.getvalue()
 
 
-def keep(code_dir: Path, package: bytes) -> str:
+def store_package(code_dir: Path, package: bytes) -> str:
     """Put a package where workers of this installation find it; return its digest. Old ones go."""
     code_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     digest = hashlib.sha256(package).hexdigest()
@@ -111,7 +111,7 @@ def keep(code_dir: Path, package: bytes) -> str:
     return digest
 
 
-def package_of(code_dir: Path, digest: str) -> bytes:
+def read_package(code_dir: Path, digest: str) -> bytes:
     """Read a package and see that it is the one that was named.
 
     Errors:
@@ -133,7 +133,7 @@ def package_of(code_dir: Path, digest: str) -> bytes:
 
 
 @contextlib.contextmanager
-def importable(code_dir: Path, digest: str) -> Iterator[None]:
+def import_from_package(code_dir: Path, digest: str) -> Iterator[None]:
     """Let this process import from a package; nothing happens without a digest.
 
     Errors:
@@ -142,7 +142,7 @@ def importable(code_dir: Path, digest: str) -> Iterator[None]:
     if not digest:
         yield
         return
-    package = package_of(code_dir, digest)
+    package = read_package(code_dir, digest)
     folder = tempfile.mkdtemp(prefix="kiosk-code-")
     try:
         with zipfile.ZipFile(io.BytesIO(package)) as opened:
@@ -158,7 +158,7 @@ def importable(code_dir: Path, digest: str) -> Iterator[None]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def check_holds(package: bytes, recipe: Mapping[str, Any]) -> None:
+def check_package(package: bytes, recipe: Mapping[str, Any]) -> None:
     """See that a package holds the classes of a recipe that are not installed, before anything is ordered.
 
     Errors:

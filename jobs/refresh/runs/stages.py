@@ -1,6 +1,6 @@
 """The stages of a training, one function each: values in, values out, progress told. No store, no shelf.
 
-dataset   read_source
+dataset   read_training_source
 plan      planned        open questions answered on validation, which ends before the test begins
 evaluate  examined       the settled recipe on the test, beside popularity and what serves
 train     jobs.refresh.build.fit.fit on everything, jobs.refresh.build.build.build
@@ -15,42 +15,42 @@ from typing import Any
 import numpy as np
 
 from cluster.errors import HouseError, Invalid
-from jobs.refresh.build.fit import fit, newest_events, without_weight
+from jobs.refresh.build.fit import clear_history_weights, select_newest_events, train_engine
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.data.split import Split, Trial
-from jobs.refresh.evaluation.evaluate import Examination, Scorer, examine
-from jobs.refresh.evaluation.gate import POPULARITY, SERVING, judge
-from jobs.refresh.evaluation.reports import beside, headline, told
-from jobs.refresh.learners.popularity import Popularity, PopularityRecipe
+from jobs.refresh.data.split import EvaluationSplit, TrainingSplit
+from jobs.refresh.evaluation.evaluate import EvaluationResult, Scorer, evaluate
+from jobs.refresh.evaluation.gate import POPULARITY, SERVING, check_gate
+from jobs.refresh.evaluation.reports import comparison_to_dict, evaluation_to_dict, headline_metrics
+from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe
 from jobs.refresh.learners.protocol import Learner
-from jobs.refresh.learners.registry import rng_for
-from jobs.refresh.recipe import Recipe, parse
-from jobs.refresh.tuning.confirmation import confirm
-from jobs.refresh.tuning.outcomes import PartOutcome, sentence_of
+from jobs.refresh.learners.registry import build_rng
+from jobs.refresh.recipe import Recipe, parse_recipe
+from jobs.refresh.tuning.confirmation import confirm_blend
+from jobs.refresh.tuning.outcomes import PartOutcome, summarize_outcomes
 from jobs.refresh.tuning.plan import (
-    Plan,
-    Tell,
+    StepCallback,
+    TuningPlan,
+    ignore_step,
     is_settled,
     make_plan,
-    say_nothing,
-    settled_plan,
-    without_parts,
+    plan_without_tuning,
+    remove_parts,
 )
-from jobs.refresh.tuning.split_protocol import split_of
+from jobs.refresh.tuning.split_protocol import split_for_recipe
 
-READERS = 4_000
+EVALUATION_USERS = 4_000
 "Readers that a training is examined with; the interval says what that is worth."
 PROTOCOLS = ("auto", "by_time", "leave_last_out", "next_in_session")
 
 NO_INTERACTIONS = "no interactions"
 
-TOO_FEW = (
+TOO_FEW_MESSAGE = (
     "there is too little data to choose weights by ({events:,} events of {readers:,} readers): collect more, or "
     'settle the recipe: give `weights` and `weights_new` in [blend] and no `tune` (recipe "fast" shows the parts)'
 )
 
 
-def splitted(recipe: Recipe, data: Interactions, protocol: str = "auto") -> Split:
+def split_data(recipe: Recipe, data: Interactions, protocol: str = "auto") -> TrainingSplit:
     """Cut the data as the recipe says, or by another protocol.
 
     Errors:
@@ -58,33 +58,35 @@ def splitted(recipe: Recipe, data: Interactions, protocol: str = "auto") -> Spli
     """
     if protocol not in PROTOCOLS:
         raise Invalid(f"there is no protocol {protocol!r}; choose one of {', '.join(PROTOCOLS)}")
-    data = newest_events(data, recipe.events.newest)
+    data = select_newest_events(data, recipe.events.newest)
     if protocol != "auto":
         changed = recipe.validation.model_copy(update={"protocol": protocol})
         recipe = recipe.model_copy(update={"validation": changed})
-    return split_of(recipe, data)
+    return split_for_recipe(recipe, data)
 
 
-def planned(recipe: Recipe, data: Interactions, split: Split, tell: Tell = say_nothing) -> Plan:
+def plan_training(
+    recipe: Recipe, data: Interactions, split: TrainingSplit, tell: StepCallback = ignore_step
+) -> TuningPlan:
     """Answer the open questions of a recipe on validation; the test stays unseen.
 
     Errors:
         Invalid: there is too little data to choose by; says what to change
     """
     if is_settled(recipe):
-        return settled_plan(recipe, data.n_items)
+        return plan_without_tuning(recipe, data.n_items)
     if not any((trial.histories.lengths > 0).any() for trial in split.validation):
-        raise Invalid(TOO_FEW.format(events=len(data), readers=data.n_readers))
+        raise Invalid(TOO_FEW_MESSAGE.format(events=len(data), readers=data.n_readers))
     return make_plan(recipe, split.validation, tell)
 
 
-def without_interactions(recipe: Recipe) -> Plan:
+def plan_without_interactions(recipe: Recipe) -> TuningPlan:
     """Settle a recipe for products alone: nothing is ranked, what needs no interactions is built as it says."""
     parts = {name: part.model_copy(update={"tune": {}}) for name, part in recipe.parts.items()}
     blend = recipe.blend.model_copy(update={"weights": {}, "weights_new": {}, "start": {}})
     left_out = {"baskets": None, "cohorts": None, "content": None}
     settled = recipe.model_copy(update={"parts": parts, "blend": blend, **left_out})
-    return Plan(settled, NO_INTERACTIONS, 0, 0.0)
+    return TuningPlan(settled, NO_INTERACTIONS, 0, 0.0)
 
 
 def report_without_interactions(recipe: Recipe) -> dict[str, Any]:
@@ -118,30 +120,30 @@ def report_without_interactions(recipe: Recipe) -> dict[str, Any]:
     }
 
 
-def plan_facts(plan: Plan) -> dict[str, Any]:
+def plan_to_dict(plan: TuningPlan) -> dict[str, Any]:
     """Write a plan as JSON."""
     return {**asdict(plan), "recipe": plan.recipe.model_dump(mode="json"), "single": dict(plan.single)}
 
 
-def plan_of(facts: Mapping[str, Any]) -> Plan:
-    """Read what `plan_facts` wrote."""
+def plan_from_dict(facts: Mapping[str, Any]) -> TuningPlan:
+    """Read what `plan_to_dict` wrote."""
     outcomes = tuple(PartOutcome(**one) for one in facts.get("outcomes", ()))
-    return Plan(**{**facts, "recipe": parse(facts["recipe"]), "outcomes": outcomes})
+    return TuningPlan(**{**facts, "recipe": parse_recipe(facts["recipe"]), "outcomes": outcomes})
 
 
-def confirmed(plan: Plan, report: Mapping[str, Any]) -> Plan:
+def apply_confirmation(plan: TuningPlan, report: Mapping[str, Any]) -> TuningPlan:
     """Give a plan without the parts that its examination dropped."""
-    return without_parts(plan, report.get("dropped", {}))
+    return remove_parts(plan, report.get("dropped", {}))
 
 
-def examined(
-    plan: Plan,
-    trial: Trial,
+def evaluate_plan(
+    plan: TuningPlan,
+    trial: EvaluationSplit,
     *,
     serving: Mapping[str, Any] | None = None,
-    readers: int = READERS,
+    readers: int = EVALUATION_USERS,
     k: int | None = None,
-    tell: Tell = say_nothing,
+    tell: StepCallback = ignore_step,
 ) -> dict[str, Any]:
     """Train a planned recipe on the past of a trial and examine it, beside popularity and the recipe that serves.
 
@@ -156,52 +158,54 @@ def examined(
         Invalid: the trial asks nobody
     """
     if not len(trial):
-        raise Invalid(TOO_FEW.format(events=len(trial.train), readers=trial.train.n_readers))
+        raise Invalid(TOO_FEW_MESSAGE.format(events=len(trial.train), readers=trial.train.n_readers))
     recipe = plan.recipe
-    asked = trial.sample(readers, rng_for(recipe.seed, "examine"))
+    asked = trial.sample(readers, build_rng(recipe.seed, "examine"))
     k = recipe.blend.k if k is None else k
     figure = f"ndcg@{k}"
-    rng = rng_for(recipe.seed, "intervals")
-    engine, dropped = fit(recipe, trial.train, tell), dict[str, str]()
+    rng = build_rng(recipe.seed, "intervals")
+    engine, dropped = train_engine(recipe, trial.train, tell), dict[str, str]()
     if plan.chooses:
         tell("confirm weights")
-        dropped = confirm(engine.blend.parts, asked, k, rng_for(recipe.seed, "confirm")).dropped
-        plan = without_parts(plan, dropped)
-        engine = without_weight(engine, dropped)
-    ours = _examination(engine, asked, k, tell)
-    learner: Learner = Popularity(PopularityRecipe(learner="popularity"))
-    common = learner.train(trial.train, rng_for(recipe.seed, POPULARITY))
+        dropped = confirm_blend(engine.blend.parts, asked, k, build_rng(recipe.seed, "confirm")).dropped
+        plan = remove_parts(plan, dropped)
+        engine = clear_history_weights(engine, dropped)
+    ours = _evaluate_scorer(engine, asked, k, tell)
+    learner: Learner = PopularityLearner(PopularityRecipe(learner="popularity"))
+    common = learner.train(trial.train, build_rng(recipe.seed, POPULARITY))
     tell("examine popularity")
-    found = told(ours, rng)
-    compared = {POPULARITY: beside(_examination(common, asked, k), ours, figure, rng)}
+    found = evaluation_to_dict(ours, rng)
+    compared = {POPULARITY: comparison_to_dict(_evaluate_scorer(common, asked, k), ours, figure, rng)}
     if serving is not None:
         try:
-            now = parse(serving["recipe"])
+            now = parse_recipe(serving["recipe"])
             tell("train what serves")
-            before = _examination(fit(now, trial.train), asked, k)
-            compared[SERVING] = beside(before, ours, figure, rng, version=serving["version"])
+            before = _evaluate_scorer(train_engine(now, trial.train), asked, k)
+            compared[SERVING] = comparison_to_dict(before, ours, figure, rng, version=serving["version"])
         except HouseError as error:
             found["not_compared"] = f"what serves can't be trained again: {error.message}"
     found["beside"] = compared
-    verdict = judge(found)
+    verdict = check_gate(found)
     return {
         **found,
         "recipe": recipe.name,
-        "chosen": sentence_of(plan.outcomes),
+        "chosen": summarize_outcomes(plan.outcomes),
         "parts": [asdict(one) for one in plan.outcomes],
         "dropped": dropped,
         "readers_asked": len(asked),
-        "figures": headline(found),
+        "figures": headline_metrics(found),
         "verdict": {"allowed": verdict.allowed, "sentence": verdict.sentence},
     }
 
 
-def _examination(scorer: Scorer, trial: Trial, k: int, tell: Tell = say_nothing) -> Examination:
+def _evaluate_scorer(
+    scorer: Scorer, trial: EvaluationSplit, k: int, tell: StepCallback = ignore_step
+) -> EvaluationResult:
     tell("examine")
-    return examine(scorer, trial, k=k, deep=max(20, k))
+    return evaluate(scorer, trial, k=k, deep=max(20, k))
 
 
-def data_facts(data: Interactions) -> dict[str, int]:
+def count_data(data: Interactions) -> dict[str, int]:
     """Count data, for people."""
     taken = np.bincount(data.reader, minlength=1)
     return {

@@ -19,19 +19,25 @@ from typing import Any
 from cluster.errors import Invalid
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.recipe import Recipe
-from jobs.refresh.runs.checkpoint import Checkpoints
-from jobs.refresh.runs.stages import READERS, confirmed, examined, planned, splitted
+from jobs.refresh.runs.checkpoint import CheckpointStore
+from jobs.refresh.runs.stages import (
+    EVALUATION_USERS,
+    apply_confirmation,
+    evaluate_plan,
+    plan_training,
+    split_data,
+)
 
-MOST = 200
+MOST_VARIANTS = 200
 "Variants of one sweep."
 
 _K = 10
 "Variants are compared by lists of this length, whatever length each of them was chosen by."
-_FIGURES = ("ndcg@10", "recall@20", "hit_rate@10", "mrr@10", "coverage@10", "novelty@10")
+_METRICS = ("ndcg@10", "recall@20", "hit_rate@10", "mrr@10", "coverage@10", "novelty@10")
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
+class SweepVariant:
     """One combination."""
 
     changes: tuple[tuple[str, Any], ...]
@@ -44,7 +50,7 @@ class Variant:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def assignments(texts: Sequence[str]) -> dict[str, Any]:
+def parse_assignments(texts: Sequence[str]) -> dict[str, Any]:
     """Read FIELD=VALUE texts.
 
     Errors:
@@ -55,11 +61,11 @@ def assignments(texts: Sequence[str]) -> dict[str, Any]:
         field, sign, value = text.partition("=")
         if not sign or not field.strip():
             raise Invalid(f"{text!r} is no FIELD=VALUE; for example parts.rules.window=20")
-        found[field.strip()] = _value(value)
+        found[field.strip()] = _parse_value(value)
     return found
 
 
-def variants(recipe: Recipe, sweeps: Sequence[str]) -> list[Variant]:
+def build_variants(recipe: Recipe, sweeps: Sequence[str]) -> list[SweepVariant]:
     """List every combination of FIELD=A,B,C texts.
 
     Errors:
@@ -70,15 +76,15 @@ def variants(recipe: Recipe, sweeps: Sequence[str]) -> list[Variant]:
         field, sign, values = text.partition("=")
         if not sign or not field.strip() or not values.strip():
             raise Invalid(f"{text!r} is no FIELD=A,B,C; for example parts.rules.window=5,10,20")
-        fields.append([(field.strip(), value) for value in _values(values)])
+        fields.append([(field.strip(), value) for value in _split_values(values)])
     count = 1
     for choices in fields:
         count *= len(choices)
-    if count > MOST:
-        raise Invalid(f"that is {count} combinations, {MOST} at most are tried; give fewer values")
+    if count > MOST_VARIANTS:
+        raise Invalid(f"that is {count} combinations, {MOST_VARIANTS} at most are tried; give fewer values")
     found = []
     for combination in itertools.product(*fields):
-        found.append(Variant(combination, _changed(recipe, combination)))
+        found.append(SweepVariant(combination, _apply_changes(recipe, combination)))
         if found[-1].recipe.events.weights != recipe.events.weights:
             raise Invalid(
                 "events.weights can't be swept, all variants share their data; train with --set instead"
@@ -86,22 +92,24 @@ def variants(recipe: Recipe, sweeps: Sequence[str]) -> list[Variant]:
     return found
 
 
-def sweep_id(found: Sequence[Variant], offsets: Mapping[str, str]) -> str:
+def sweep_id(found: Sequence[SweepVariant], offsets: Mapping[str, str]) -> str:
     """Name a sweep by what it tries, and by how far the data had settled."""
     names = [offsets.get("interaction", "0"), *(variant.name for variant in found)]
     return "sweep-" + hashlib.sha256(" ".join(names).encode()).hexdigest()[:10]
 
 
-def tried(variant: Variant, data: Interactions, readers: int = READERS) -> dict[str, Any]:
+def evaluate_variant(
+    variant: SweepVariant, data: Interactions, readers: int = EVALUATION_USERS
+) -> dict[str, Any]:
     """Examine one variant."""
-    split = splitted(variant.recipe, data)
-    plan = planned(variant.recipe, data, split)
-    report = examined(plan, split.test, readers=readers, k=_K)
-    settled = confirmed(plan, report).recipe
+    split = split_data(variant.recipe, data)
+    plan = plan_training(variant.recipe, data, split)
+    report = evaluate_plan(plan, split.test, readers=readers, k=_K)
+    settled = apply_confirmation(plan, report).recipe
     return {**report, "changes": dict(variant.changes), "settled": settled.model_dump(mode="json")}
 
 
-def examine_variant(variant: Variant, checkpoints: Checkpoints) -> dict[str, Any]:
+def evaluate_saved_variant(variant: SweepVariant, checkpoints: CheckpointStore) -> dict[str, Any]:
     """Examine one variant on the data of its sweep, or give what was found the last time.
 
     Errors:
@@ -112,12 +120,12 @@ def examine_variant(variant: Variant, checkpoints: Checkpoints) -> dict[str, Any
         source = checkpoints.source()
         if source is None:
             raise Invalid("the data of this sweep is gone from the shelf; start the sweep again")
-        kept = tried(variant, source.data)
+        kept = evaluate_variant(variant, source.data)
         checkpoints.put(variant.name, kept)
     return kept
 
 
-def rows(found: Sequence[tuple[Variant, Mapping[str, Any]]]) -> list[dict[str, Any]]:
+def result_rows(found: Sequence[tuple[SweepVariant, Mapping[str, Any]]]) -> list[dict[str, Any]]:
     """Put results into rows, the best first."""
     table = []
     for variant, report in found:
@@ -127,7 +135,7 @@ def rows(found: Sequence[tuple[Variant, Mapping[str, Any]]]) -> list[dict[str, A
         table.append(
             {
                 **dict(variant.changes),
-                **{name: round(figures[name], 5) for name in _FIGURES if name in figures},
+                **{name: round(figures[name], 5) for name in _METRICS if name in figures},
                 "low": ndcg.get("low"),
                 "high": ndcg.get("high"),
                 "readers": report.get("readers_asked", 0),
@@ -138,23 +146,23 @@ def rows(found: Sequence[tuple[Variant, Mapping[str, Any]]]) -> list[dict[str, A
     return sorted(table, key=lambda row: -row.get("ndcg@10", -1.0))
 
 
-def as_csv(table: Sequence[Mapping[str, Any]]) -> str:
+def csv_from_rows(table: Sequence[Mapping[str, Any]]) -> str:
     """Write rows as CSV."""
     out = io.StringIO()
     names = list(dict.fromkeys(name for row in table for name in row))
     writer = csv.DictWriter(out, names, lineterminator="\n", restval="")
     writer.writeheader()
     for row in table:
-        writer.writerow({name: _cell(value) for name, value in row.items()})
+        writer.writerow({name: _csv_cell(value) for name, value in row.items()})
     return out.getvalue()
 
 
-def as_markdown(table: Sequence[Mapping[str, Any]], title: str) -> str:
+def markdown_from_rows(table: Sequence[Mapping[str, Any]], title: str) -> str:
     """Write rows as a Markdown table, the best first."""
     names = list(dict.fromkeys(name for row in table for name in row))
     lines = [f"# {title}", "", "| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
     for row in table:
-        cells = [_written(row.get(name)) for name in names]
+        cells = [_markdown_cell(row.get(name)) for name in names]
         lines.append("| " + " | ".join(cells) + " |")
     note = (
         "`low` and `high` are the 95 % interval of NDCG@10; all variants were examined on the same readers."
@@ -163,16 +171,16 @@ def as_markdown(table: Sequence[Mapping[str, Any]], title: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _written(value: Any) -> str:
+def _markdown_cell(value: Any) -> str:
     """Write a cell of a Markdown table: on one line, without its border."""
     return "" if value is None else " ".join(str(value).split()).replace("|", "\\|")
 
 
-def _cell(value: Any) -> Any:
+def _csv_cell(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, dict | list) else value
 
 
-def _changed(recipe: Recipe, combination: Sequence[tuple[str, Any]]) -> Recipe:
+def _apply_changes(recipe: Recipe, combination: Sequence[tuple[str, Any]]) -> Recipe:
     """Change fields; a field that is swept is not tuned as well."""
     changes = dict(combination)
     fields = recipe.model_dump(mode="json")
@@ -183,10 +191,10 @@ def _changed(recipe: Recipe, combination: Sequence[tuple[str, Any]]) -> Recipe:
             if steps[2] in tune:
                 rest = {name: values for name, values in tune.items() if name != steps[2]}
                 changes[f"parts.{steps[1]}.tune"] = rest
-    return recipe.changed(changes)
+    return recipe.with_changes(changes)
 
 
-def _values(text: str) -> list[Any]:
+def _split_values(text: str) -> list[Any]:
     """Split at commas that are outside of brackets."""
     parts, depth = [""], 0
     for letter in text:
@@ -195,10 +203,10 @@ def _values(text: str) -> list[Any]:
             parts.append("")
         else:
             parts[-1] += letter
-    return [_value(part) for part in parts]
+    return [_parse_value(part) for part in parts]
 
 
-def _value(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:

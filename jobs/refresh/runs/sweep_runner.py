@@ -7,27 +7,27 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.errors import HouseError
-from jobs.refresh.runs.checkpoint import Checkpoints
-from jobs.refresh.runs.sweep import Variant, as_csv, as_markdown, examine_variant
+from jobs.refresh.runs.checkpoint import CheckpointStore
+from jobs.refresh.runs.sweep import SweepVariant, csv_from_rows, evaluate_saved_variant, markdown_from_rows
 
-Told = Callable[[Variant, dict[str, Any]], None]
+VariantCallback = Callable[[SweepVariant, dict[str, Any]], None]
 
 FOLDER = "sweeps"
 
 
-def examine_here(found: Sequence[Variant], checkpoints: Checkpoints, told: Told) -> None:
+def run_sweep(found: Sequence[SweepVariant], checkpoints: CheckpointStore, told: VariantCallback) -> None:
     """Examine variants one after the other; one that can't be trained says why and does not stop the others."""
     for variant in found:
-        told(variant, attempted(variant, checkpoints))
+        told(variant, try_variant(variant, checkpoints))
 
 
-def attempted(variant: Variant, checkpoints: Checkpoints) -> dict[str, Any]:
+def try_variant(variant: SweepVariant, checkpoints: CheckpointStore) -> dict[str, Any]:
     """Examine one variant; what goes wrong is its result."""
     started_s = time.perf_counter()
     try:
-        report = examine_variant(variant, checkpoints)
+        report = evaluate_saved_variant(variant, checkpoints)
     except HouseError as error:
         return {"error": error.message}
     except Exception as error:  # noqa: BLE001
@@ -36,17 +36,24 @@ def attempted(variant: Variant, checkpoints: Checkpoints) -> dict[str, Any]:
     return {**report, "seconds": round(time.perf_counter() - started_s, 2)}
 
 
-def let_go(checkpoints: Checkpoints, results: Sequence[tuple[Variant, Mapping[str, Any]]]) -> None:
+def delete_sweep_data(
+    checkpoints: CheckpointStore, results: Sequence[tuple[SweepVariant, Mapping[str, Any]]]
+) -> None:
     """Remove the data of a sweep that is complete: asked for again, its results are there without it."""
     if not any("error" in report for _, report in results):
-        checkpoints.drop_source()
+        checkpoints.delete_source()
 
 
 def write_comparison(
-    shelf: Shelf, app_id: str, name: str, table: Sequence[Mapping[str, Any]], title: str, out: Path | None
+    shelf: ArtifactStore,
+    app_id: str,
+    name: str,
+    table: Sequence[Mapping[str, Any]],
+    title: str,
+    out: Path | None,
 ) -> list[str]:
     """Write the comparison as CSV and Markdown onto the shelf, and into a folder of yours; return where it is."""
-    texts = {"comparison.csv": as_csv(table), "comparison.md": as_markdown(table, title)}
+    texts = {"comparison.csv": csv_from_rows(table), "comparison.md": markdown_from_rows(table, title)}
     places = []
     for file, text in texts.items():
         path = f"{FOLDER}/{app_id}/{name}/{file}"

@@ -14,40 +14,40 @@ from pathlib import Path
 from typing import Any
 
 from actors.models.allowed_learners import ALLOWED
-from actors.models.model import Parts
+from actors.models.model import ModelState
 from actors.models.snapshot import MANIFEST, Snapshot
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.marked_snapshots import marked_snapshots
-from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.marked_snapshots import find_marked_snapshots
+from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import Fault, HouseError
 from cluster.records.run import Run
 from cluster.records.schedule import DAY_MS
-from jobs.refresh.build.build import Origin, build
-from jobs.refresh.build.completions_index import completions_of
-from jobs.refresh.build.content_weights import content_of
-from jobs.refresh.build.fit import Engine, fit
-from jobs.refresh.build.search_index import search_of
-from jobs.refresh.data.split import Split
-from jobs.refresh.evaluation.report_store import Reports
-from jobs.refresh.recipe import Recipe, parse
-from jobs.refresh.runs.checkpoint import FOLDER, Checkpoints
-from jobs.refresh.runs.estimate import Size, refuse_too_large
+from jobs.refresh.build.build import SnapshotOrigin, build_snapshot
+from jobs.refresh.build.completions_index import build_completions_index
+from jobs.refresh.build.content_weights import build_content_weights
+from jobs.refresh.build.fit import TrainedEngine, train_engine
+from jobs.refresh.build.search_index import build_search_index
+from jobs.refresh.data.split import TrainingSplit
+from jobs.refresh.evaluation.report_store import ReportStore
+from jobs.refresh.recipe import Recipe, parse_recipe
+from jobs.refresh.runs.checkpoint import FOLDER, CheckpointStore
+from jobs.refresh.runs.estimate import DataSize, check_memory
 from jobs.refresh.runs.stages import (
-    confirmed,
-    data_facts,
-    examined,
-    plan_facts,
-    plan_of,
-    planned,
+    apply_confirmation,
+    count_data,
+    evaluate_plan,
+    plan_from_dict,
+    plan_to_dict,
+    plan_training,
+    plan_without_interactions,
     report_without_interactions,
-    splitted,
-    without_interactions,
+    split_data,
 )
-from jobs.refresh.runs.training_source import Source, read_source
-from jobs.refresh.tuning.plan import Plan
+from jobs.refresh.runs.training_source import TrainingSource, read_training_source
+from jobs.refresh.tuning.plan import TuningPlan
 
-Say = Callable[[str, float], None]
+StageProgress = Callable[[str, float], None]
 Stage = Callable[[], dict[str, Any]]
 
 KEPT_VERSIONS = 10
@@ -55,25 +55,25 @@ KEPT_VERSIONS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class TrainingContext:
     """Where trainings read and write."""
 
-    shelf: Shelf
-    segments: SegmentShelf
+    shelf: ArtifactStore
+    segments: SegmentStore
     scratch: Path
     release: str
 
-    def serving(self, app_id: str, engine_id: str, version: str) -> dict[str, Any]:
+    def serving_recipe(self, app_id: str, engine_id: str, version: str) -> dict[str, Any]:
         """Say which settled recipe a version was trained with.
 
         Errors:
             NotFound, Fault: the version is not on the shelf, or damaged
         """
-        manifest = SnapshotShelf(self.shelf).manifest(app_id, engine_id, version)
+        manifest = SnapshotStore(self.shelf).manifest(app_id, engine_id, version)
         return {"version": version, "recipe": manifest.facts["recipe"]}
 
 
-class Outdated(Exception):
+class TrainingDataOutdated(Exception):
     """People were erased since the data of a training was read."""
 
 
@@ -83,8 +83,8 @@ class Training:
     def __init__(
         self,
         run: Run,
-        bench: Bench,
-        say: Say,
+        bench: TrainingContext,
+        say: StageProgress,
         serving: Mapping[str, Any] | None,
         memory_mb: int | None,
         keep: Collection[str] = (),
@@ -96,7 +96,7 @@ class Training:
         self._memory_mb = memory_mb
         self.keep = keep
         "Versions that stay on the shelf whatever their age: what serves, and what somebody may want to go back to."
-        self._checkpoints = Checkpoints(bench.shelf, run.app_id, run.run_id)
+        self._checkpoints = CheckpointStore(bench.shelf, run.app_id, run.run_id)
         self._version = ""
 
     def stages(self) -> Iterator[tuple[str, Stage]]:
@@ -119,27 +119,27 @@ class Training:
             "error": "",
         }
 
-    def check_people(self) -> None:
+    def check_erasures(self) -> None:
         """Look whether people were erased since the data was read.
 
         Errors:
             Outdated: they were; what was published of it is removed again
         """
         run = self._run
-        if "_source" not in self.__dict__ or not self._erased_since(self._source):
+        if "_source" not in self.__dict__ or not self._has_erasures_since(self._source):
             return
         if self._version and self._version not in self.keep:
-            SnapshotShelf(self._bench.shelf).remove(run.app_id, run.engine_id, self._version)
-            Reports(self._bench.shelf).remove(run.app_id, run.engine_id, self._version)
-        raise Outdated
+            SnapshotStore(self._bench.shelf).remove(run.app_id, run.engine_id, self._version)
+            ReportStore(self._bench.shelf).delete(run.app_id, run.engine_id, self._version)
+        raise TrainingDataOutdated
 
-    def replace_marked(self, keep: Collection[str]) -> list[str]:
+    def delete_outdated_versions(self, keep: Collection[str]) -> list[str]:
         """Remove versions that know of erased people, but for those in use; return which went."""
         run, gone = self._run, list[str]()
-        for marked in marked_snapshots(self._bench.shelf, run.app_id):
+        for marked in find_marked_snapshots(self._bench.shelf, run.app_id):
             if marked.engine_id == run.engine_id and marked.version not in keep:
-                SnapshotShelf(self._bench.shelf).remove(run.app_id, run.engine_id, marked.version)
-                Reports(self._bench.shelf).remove(run.app_id, run.engine_id, marked.version)
+                SnapshotStore(self._bench.shelf).remove(run.app_id, run.engine_id, marked.version)
+                ReportStore(self._bench.shelf).delete(run.app_id, run.engine_id, marked.version)
                 gone.append(marked.version)
         return gone
 
@@ -157,12 +157,12 @@ class Training:
     def _dataset(self) -> dict[str, Any]:
         source = self._source
         memory_mb = self._memory_mb
-        refuse_too_large(self._recipe, Size.of(source.data, len(source.texts)), memory_mb)
-        facts: dict[str, Any] = {**data_facts(source.data), "products": source.products}
+        check_memory(self._recipe, DataSize.from_interactions(source.data, len(source.texts)), memory_mb)
+        facts: dict[str, Any] = {**count_data(source.data), "products": source.products}
         return {**facts, "damaged": list(source.damaged)} if source.damaged else facts
 
     def _plan(self) -> dict[str, Any]:
-        plan = self._settled
+        plan = self._tuning_plan
         weights = plan.recipe.blend.weights
         return {"protocol": plan.protocol, "ndcg": round(plan.figure, 5), "weights": weights}
 
@@ -175,31 +175,31 @@ class Training:
         folder = self._folder
         if not self._is_built(folder):
             shutil.rmtree(folder, ignore_errors=True)
-            settled = confirmed(self._settled, self._report).recipe
-            engine = fit(settled, self._source.data, self._counting(len(settled.parts) + 2))
-            extras = self._indexed(engine)
+            settled = apply_confirmation(self._tuning_plan, self._report).recipe
+            engine = train_engine(settled, self._source.data, self._step_counter(len(settled.parts) + 2))
+            extras = self._build_extras(engine)
             self._say("write snapshot", 0.95)
             source = self._source
-            origin = Origin(
+            origin = SnapshotOrigin(
                 source.offsets, source.embedder, self._bench.release, source.erasures, self._run.code
             )
             # the time of the order, so that every attempt writes the same bytes
-            build(engine, folder, written_at_ms=self._run.created_at, origin=origin, extras=extras)
+            build_snapshot(engine, folder, written_at_ms=self._run.created_at, origin=origin, extras=extras)
         snapshot = Snapshot.open(folder)
         return {"version": snapshot.version, "bytes": snapshot.size}
 
     def _publish(self) -> dict[str, Any]:
         run = self._run
-        snapshots = SnapshotShelf(self._bench.shelf)
+        snapshots = SnapshotStore(self._bench.shelf)
         version = Snapshot.open(self._folder, verify=False).version
         # before the snapshot: a version that can be seen has its report
-        Reports(self._bench.shelf).put(
+        ReportStore(self._bench.shelf).put(
             run.app_id, run.engine_id, version, {**self._report, "run_id": run.run_id}
         )
         self._version = snapshots.publish(run.app_id, run.engine_id, self._folder, self._say)
-        return {"version": self._version, "removed": self._old_ones_gone(snapshots)}
+        return {"version": self._version, "removed": self._delete_old_versions(snapshots)}
 
-    def _old_ones_gone(self, snapshots: SnapshotShelf) -> list[str]:
+    def _delete_old_versions(self, snapshots: SnapshotStore) -> list[str]:
         """Make room: versions that neither are new nor served lately go; what never was completed as well."""
         run = self._run
         day_ago_ms = run.created_at - DAY_MS
@@ -208,7 +208,7 @@ class Training:
             keep={self._version, *self.keep}, newest=KEPT_VERSIONS, older_than_ms=day_ago_ms,
         )  # fmt: skip
         for version in gone:
-            Reports(self._bench.shelf).remove(run.app_id, run.engine_id, version)
+            ReportStore(self._bench.shelf).delete(run.app_id, run.engine_id, version)
         return gone
 
     # --- results, made or remembered --------------------------------------------------------------------------
@@ -216,48 +216,51 @@ class Training:
     @cached_property
     def _recipe(self) -> Recipe:
         ALLOWED.check_recipe(self._run.recipe)  # before anything is read: the record comes from Redis
-        return parse(self._run.recipe)
+        return parse_recipe(self._run.recipe)
 
     @cached_property
-    def _source(self) -> Source:
+    def _source(self) -> TrainingSource:
         self._say("read what is settled", 0.05)
         found = self._checkpoints.source()
-        if found is not None and self._erased_since(found):
+        if found is not None and self._has_erasures_since(found):
             self.clean_up()  # an attempt before this one read, and perhaps learned of, people who were erased since
             found = None
         if found is None:
-            read = read_source(
-                self._bench.segments, self._run.app_id, self._recipe, products_suffice=not self._ranks_now
+            read = read_training_source(
+                self._bench.segments,
+                self._run.app_id,
+                self._recipe,
+                products_suffice=not self._serves_ranking_model,
             )
             self._say("keep a copy", 0.8)
             found = self._checkpoints.put_source(read)
         return found
 
-    def _erased_since(self, source: Source) -> int:
+    def _has_erasures_since(self, source: TrainingSource) -> int:
         log = self._bench.segments.erasures(self._run.app_id)
         return log.since(source.erasures, source.offsets)
 
     @property
-    def _ranks_now(self) -> bool:
+    def _serves_ranking_model(self) -> bool:
         """Does something serve that learned from interactions? Products alone must not take its place."""
         recipe = (self._serving or {}).get("recipe") or {}
         return bool(recipe.get("blend", {}).get("weights"))
 
     @cached_property
-    def _split(self) -> Split:
-        return splitted(self._recipe, self._source.data)
+    def _split(self) -> TrainingSplit:
+        return split_data(self._recipe, self._source.data)
 
     @cached_property
-    def _settled(self) -> Plan:
+    def _tuning_plan(self) -> TuningPlan:
         kept = self._checkpoints.get("plan")
         if kept is None and not len(self._source.data):
-            kept = plan_facts(without_interactions(self._recipe))
+            kept = plan_to_dict(plan_without_interactions(self._recipe))
         if kept is None:
-            tell = self._counting(2 * len(self._recipe.parts) + 2)
+            tell = self._step_counter(2 * len(self._recipe.parts) + 2)
             tell("split")
-            kept = plan_facts(planned(self._recipe, self._source.data, self._split, tell))
+            kept = plan_to_dict(plan_training(self._recipe, self._source.data, self._split, tell))
             self._checkpoints.put("plan", kept)
-        return plan_of(kept)
+        return plan_from_dict(kept)
 
     @cached_property
     def _report(self) -> dict[str, Any]:
@@ -265,27 +268,29 @@ class Training:
         if kept is None and not len(self._source.data):
             kept = report_without_interactions(self._recipe)
         if kept is None:
-            plan = self._settled
-            tell = self._counting(len(plan.recipe.parts) + 5)
+            plan = self._tuning_plan
+            tell = self._step_counter(len(plan.recipe.parts) + 5)
             tell("split")
-            kept = examined(plan, self._split.test, serving=self._serving, tell=tell)
+            kept = evaluate_plan(plan, self._split.test, serving=self._serving, tell=tell)
             self._checkpoints.put("report", kept)
         return kept
 
-    def _indexed(self, engine: Engine) -> Mapping[str, Parts]:
+    def _build_extras(self, engine: TrainedEngine) -> Mapping[str, ModelState]:
         recipe = engine.recipe
-        texts, extras = self._source.texts, dict[str, Parts]()
+        texts, extras = self._source.texts, dict[str, ModelState]()
         if recipe.completions is not None and texts:
             self._say("index completions", 0.85)
-            extras.update(completions_of(recipe.completions, texts, self._source.data))
+            extras.update(build_completions_index(recipe.completions, texts, self._source.data))
         if recipe.search is not None and texts:
             self._say("index products", 0.9)
-            extras.update(search_of(recipe.search, texts))
+            extras.update(build_search_index(recipe.search, texts))
         if recipe.content is not None and texts:
             self._say("learn from what products are like", 0.93)
             learners = {name: part.learner for name, part in recipe.parts.items()}
             extras.update(
-                content_of(recipe.content, texts, self._source.data, learners, engine.blend, recipe.seed)
+                build_content_weights(
+                    recipe.content, texts, self._source.data, learners, engine.blend, recipe.seed
+                )
             )
         return extras
 
@@ -302,18 +307,20 @@ class Training:
             return False
         return True
 
-    def _counting(self, steps: int) -> Callable[[str], None]:
+    def _step_counter(self, steps: int) -> Callable[[str], None]:
         done = 0
 
-        def tell(what: str) -> None:
+        def show_step(what: str) -> None:
             nonlocal done
             self._say(what, done / steps)
             done += 1
 
-        return tell
+        return show_step
 
 
-def sweep_leftovers(shelf: Shelf, scratch: Path, app_id: str, going: Collection[str], before_ms: int) -> int:
+def delete_leftovers(
+    shelf: ArtifactStore, scratch: Path, app_id: str, going: Collection[str], before_ms: int
+) -> int:
     """Remove checkpoints and scratch folders older than a moment whose runs have ended; return how many went."""
     above, old = f"{FOLDER}/{app_id}", set()
     for entry in shelf.entries(above):
@@ -321,7 +328,7 @@ def sweep_leftovers(shelf: Shelf, scratch: Path, app_id: str, going: Collection[
         if run_id not in going and entry.modified_ms < before_ms:
             old.add(run_id)
     for run_id in old:
-        Checkpoints(shelf, app_id, run_id).clear()
+        CheckpointStore(shelf, app_id, run_id).clear()
     for folder in (scratch / app_id).glob("*"):
         if folder.name not in going and folder.stat().st_mtime * 1000 < before_ms:
             shutil.rmtree(folder, ignore_errors=True)

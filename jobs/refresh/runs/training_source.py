@@ -14,19 +14,19 @@ import orjson
 
 from actors.models.vocabulary import Vocabulary
 from actors.vectors.types import Matrix
-from cluster.artifacts.compacted_state import SettledProduct
-from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.compacted_state import CompactedProduct
+from cluster.artifacts.segments import SegmentStore
 from cluster.errors import Fault, Invalid
-from jobs.refresh.build.completions_index import completable
-from jobs.refresh.data.dataset import Interactions, from_segments, weights_with
-from jobs.refresh.data.event_account import EventAccount, account_for
+from jobs.refresh.build.completions_index import select_completion_fields
+from jobs.refresh.data.dataset import Interactions, event_weigher, interactions_from_segments
+from jobs.refresh.data.event_account import EventAccount, build_event_account
 from jobs.refresh.data.profiles import Profiles
 from jobs.refresh.learners.content_knn import ContentKnnRecipe
-from jobs.refresh.recipe import OwnRecipe, Recipe
+from jobs.refresh.recipe import CustomLearnerRecipe, Recipe
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class TrainingSource:
     """What a training learns from, and where it came from."""
 
     data: Interactions
@@ -45,14 +45,14 @@ class Source:
     "How often rows of people were erased before this was read; more by now: it is out of date."
 
 
-def read_source(
-    segments: SegmentShelf,
+def read_training_source(
+    segments: SegmentStore,
     app_id: str,
     recipe: Recipe,
     *,
     products_suffice: bool = False,
     explain: bool = False,
-) -> Source:
+) -> TrainingSource:
     """Read everything settled of an app; without interactions only where products suffice, and there are some.
 
     With `explain`, the source says where the interactions are that became no event.
@@ -62,12 +62,12 @@ def read_source(
     Cost:
         1,000,000 interactions and 100,000 products: 4 s on one core, 0.6 GB
     """
-    weigh = weights_with(recipe.events.weights)
+    weigh = event_weigher(recipe.events.weights)
     try:
         settled = segments.load(app_id, salvage=True)
     except Fault as error:
         raise Fault(f"what is settled of {app_id} can't be read: {error.message}", **error.facts) from error
-    data = from_segments(settled.interactions, weigh)
+    data = interactions_from_segments(settled.interactions, weigh)
     if not len(data) and not (products_suffice and settled.products):
         raise Invalid(
             f"app {app_id} has nothing to learn from: {settled.interactions.num_rows:,} interactions have settled, "
@@ -75,37 +75,37 @@ def read_source(
             "interactions with product_ids, and give them half a minute to settle"
         )
     embedder = ""
-    if wants_content(recipe):
-        vectors = vectors_of(settled.products, data.items)
+    if needs_content(recipe):
+        vectors = build_item_vectors(settled.products, data.items)
         if vectors is not None:
-            data, embedder = data.described(vectors), settled.embedder
+            data, embedder = data.with_content(vectors), settled.embedder
     if recipe.cohorts is not None:
         users = segments.records(app_id, "user", salvage=True)
-        data = replace(data, profiles=Profiles.of(users, data.readers, recipe.cohorts.fields))
+        data = replace(data, profiles=Profiles.from_users(users, data.readers, recipe.cohorts.fields))
     texts: tuple[bytes, ...] = ()
     if recipe.search is not None or recipe.content is not None:
         texts = tuple(product.json for product in settled.products)
     elif recipe.completions is not None:
-        texts = completable((product.json for product in settled.products), recipe.completions)
-    return Source(
+        texts = select_completion_fields((product.json for product in settled.products), recipe.completions)
+    return TrainingSource(
         data,
         settled.offsets,
         embedder,
         len(settled.products),
         tuple(settled.damaged),
         texts,
-        account_for(settled.interactions, data) if explain else None,
+        build_event_account(settled.interactions, data) if explain else None,
         settled.erasures,
     )
 
 
-def wants_content(recipe: Recipe) -> bool:
+def needs_content(recipe: Recipe) -> bool:
     """Does any part look at what products are like? Learners of your own may."""
     parts = recipe.parts.values()
-    return any(isinstance(part, ContentKnnRecipe | OwnRecipe) for part in parts)
+    return any(isinstance(part, ContentKnnRecipe | CustomLearnerRecipe) for part in parts)
 
 
-def vectors_of(products: Sequence[SettledProduct], items: Vocabulary) -> Matrix | None:
+def build_item_vectors(products: Sequence[CompactedProduct], items: Vocabulary) -> Matrix | None:
     """Put the vectors of products into the rows of items, each of length 1; None when no product has one.
 
     Shapes:
@@ -116,7 +116,7 @@ def vectors_of(products: Sequence[SettledProduct], items: Vocabulary) -> Matrix 
         return None
     width = len(known[0][1])
     known = [(record, vector) for record, vector in known if len(vector) == width]
-    rows = items.codes([_name_of(record) for record, _ in known])
+    rows = items.codes([_product_id(record) for record, _ in known])
     matrix = np.zeros((len(items), width), np.float32)
     for row, (_, vector) in zip(rows.tolist(), known, strict=True):
         if row >= 0:
@@ -126,5 +126,5 @@ def vectors_of(products: Sequence[SettledProduct], items: Vocabulary) -> Matrix 
     return unit
 
 
-def _name_of(record: bytes) -> Any:
+def _product_id(record: bytes) -> Any:
     return orjson.loads(record).get("product_id")

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from typing import Any
 
-from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.snapshots import SnapshotStore
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.recipe import Recipe, parse
-from jobs.refresh.runs.stages import READERS, examined, planned, splitted
-from jobs.refresh.runs.training_source import read_source
-from jobs.refresh.tuning.plan import Tell, say_nothing
+from jobs.refresh.recipe import Recipe, parse_recipe
+from jobs.refresh.runs.stages import EVALUATION_USERS, evaluate_plan, plan_training, split_data
+from jobs.refresh.runs.training_source import read_training_source
+from jobs.refresh.tuning.plan import StepCallback, ignore_step
 
 
-def recipe_of(snapshots: SnapshotShelf, app_id: str, engine_id: str, version: str) -> Recipe:
+def load_recipe(snapshots: SnapshotStore, app_id: str, engine_id: str, version: str) -> Recipe:
     """Read the settled recipe of a version.
 
     Errors:
         NotFound: there is no such version
         Fault: its manifest is damaged
     """
-    return parse(snapshots.manifest(app_id, engine_id, version).facts["recipe"])
+    return parse_recipe(snapshots.manifest(app_id, engine_id, version).facts["recipe"])
 
 
-def compared_now(
-    segments: SegmentShelf,
-    snapshots: SnapshotShelf,
+def compare_versions(
+    segments: SegmentStore,
+    snapshots: SnapshotStore,
     app_id: str,
     engine_id: str,
     version: str,
     serving: str,
-    readers: int = READERS,
+    readers: int = EVALUATION_USERS,
 ) -> dict[str, Any]:
     """Train the recipes of two versions on the same past, and examine them on the same readers.
 
@@ -38,24 +38,24 @@ def compared_now(
         NotFound, Fault: a version is gone or damaged
         Invalid: there is too little data, or what was learned by a learner of yours that is not installed here
     """
-    recipe = recipe_of(snapshots, app_id, engine_id, version)
+    recipe = load_recipe(snapshots, app_id, engine_id, version)
     against = snapshots.manifest(app_id, engine_id, serving).facts["recipe"] if serving else None
-    return evaluated(
-        read_source(segments, app_id, recipe).data,
+    return evaluate_recipe(
+        read_training_source(segments, app_id, recipe).data,
         recipe,
         serving=None if against is None else {"version": serving, "recipe": against},
         readers=readers,
     )
 
 
-def evaluated(
+def evaluate_recipe(
     data: Interactions,
     recipe: Recipe,
     protocol: str = "auto",
     *,
     serving: dict[str, Any] | None = None,
-    readers: int = READERS,
-    tell: Tell = say_nothing,
+    readers: int = EVALUATION_USERS,
+    tell: StepCallback = ignore_step,
 ) -> dict[str, Any]:
     """Examine a recipe by a protocol; open questions are answered on what came before the test.
 
@@ -63,7 +63,7 @@ def evaluated(
         Invalid: there is too little data, or the protocol does not fit it
     """
     tell(f"split ({protocol})")
-    split = splitted(recipe, data, protocol)
-    plan = planned(recipe, data, split, tell)
-    found = examined(plan, split.test, serving=serving, readers=readers, tell=tell)
+    split = split_data(recipe, data, protocol)
+    plan = plan_training(recipe, data, split, tell)
+    found = evaluate_plan(plan, split.test, serving=serving, readers=readers, tell=tell)
     return {**found, "protocol": protocol}

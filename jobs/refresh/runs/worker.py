@@ -19,70 +19,85 @@ from typing import Any, TypeVar
 
 import structlog
 
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.segments import SegmentShelf, position
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore, position_from_offset
 from cluster.clock import Clock
 from cluster.errors import Conflict, HouseError, Unavailable
-from cluster.records.run import LEASE_MS, Run, RunStatus, StageDone, claimed, ended, freed, noted
+from cluster.records.run import (
+    LEASE_MS,
+    Run,
+    RunStatus,
+    StageResult,
+    claim_run,
+    end_run,
+    release_run,
+    update_leased_run,
+)
 from cluster.store.ports.stores import Noun, Stores
-from jobs.refresh.runs.promotion import promote
-from jobs.refresh.runs.run_commands import run_named, step
-from jobs.refresh.runs.shipped_code import importable
-from jobs.refresh.runs.training import Bench, Outdated, Stage, Training, sweep_leftovers
+from jobs.refresh.runs.promotion import promote_version
+from jobs.refresh.runs.run_commands import get_run, update_run
+from jobs.refresh.runs.shipped_code import import_from_package
+from jobs.refresh.runs.training import (
+    Stage,
+    Training,
+    TrainingContext,
+    TrainingDataOutdated,
+    delete_leftovers,
+)
 
 T = TypeVar("T")
 
-BEAT_S = LEASE_MS / 15_000
+RENEW_INTERVAL_S = LEASE_MS / 15_000
 "Between two signs of life."
-INSIST = 60
+STORE_ATTEMPTS = 60
 "Signs of life for which a store may be away at the end of a stage."
-PATIENCE_S = 5.0
+RETRY_PAUSE_S = 5.0
 "Pause before a run is given back because a part was away; times the attempt."
 
-SETTLE_S = 15.0
+COMPACTION_WAIT_S = 15.0
 "What was accepted before a run is claimed is waited for so long, until it can be read from the shelf."
-_SETTLE_LOOK_S = 0.25
+_COMPACTION_POLL_S = 0.25
 _NOUNS: tuple[Noun, ...] = ("product", "interaction")
 
-LEFT_FOR_MS = 3_600_000
+LEFTOVER_AGE_MS = 3_600_000
 "What a run left behind is removed when it is older than this and the run has ended."
 
 MOST_RESTARTS = 5
 "How often a training begins again because people were erased while it was at work."
 
-HISTORY_KEPT = 10
+PROMOTIONS_KEPT = 10
 "So many promotions back a rollback finds its snapshot."
 
-Watch = Callable[[Run], None]
+RunWatcher = Callable[[Run], None]
 
 
-class Lost(Exception):
+class RunLost(Exception):
     """The run is no longer ours: cancelled, or taken by another worker."""
 
 
 @dataclass(frozen=True, slots=True)
-class Workplace:
+class WorkerContext:
     """What a worker has at hand."""
 
     stores: Stores
-    shelf: Shelf
+    shelf: ArtifactStore
     clock: Clock
     scratch: Path
     "Folder on this machine for what is being built."
     memory_mb: int | None = None
     "What may be used here, beside the recipe's own limit."
-    beat_s: float = BEAT_S
-    patience_s: float = PATIENCE_S
-    settle_s: float = SETTLE_S
+    beat_s: float = RENEW_INTERVAL_S
+    patience_s: float = RETRY_PAUSE_S
+    settle_s: float = COMPACTION_WAIT_S
     release: str = ""
     code_dir: Path = Path()
     "Where code lies that was shipped with runs."
 
 
-class Worker:
+class TrainingWorker:
     """Works on one run."""
 
-    def __init__(self, place: Workplace, owner: str, watch: Watch | None = None) -> None:
+    def __init__(self, place: WorkerContext, owner: str, watch: RunWatcher | None = None) -> None:
         self._place = place
         self._owner = owner
         self._watch = watch
@@ -99,27 +114,29 @@ class Worker:
             Unavailable: the store is away; the run is free again when its lease has ended
         """
         place = self._place
-        run = await step(
+        run = await update_run(
             place.stores,
-            await run_named(place.stores, app_id, run_id),
-            self._taken,
+            await get_run(place.stores, app_id, run_id),
+            self._claim,
         )
         if run is None:
             return None
         self._log.info("run_claimed", app=app_id, run=run_id, attempt=run.attempt)
-        self._tell(run)
+        self._notify(run)
         self._run = run
-        bench = Bench(place.shelf, SegmentShelf(place.shelf, place.clock), place.scratch, place.release)
-        serving = await self._serving(run)
-        self._begin = partial(Training, run, bench, self._say, serving, place.memory_mb)
+        bench = TrainingContext(
+            place.shelf, SegmentStore(place.shelf, place.clock), place.scratch, place.release
+        )
+        serving = await self._serving_facts(run)
+        self._begin = partial(Training, run, bench, self._report_stage, serving, place.memory_mb)
         training = self._begin()
-        beating = asyncio.create_task(self._beat())
+        beating = asyncio.create_task(self._renew_lease())
         try:
-            await self._let_settle(app_id)
-            return await self._stages(training)
-        except Lost:
+            await self._wait_for_compaction(app_id)
+            return await self._run_to_end(training)
+        except RunLost:
             self._log.info("run_left", app=app_id, run=run_id)
-            now = await run_named(place.stores, app_id, run_id)
+            now = await get_run(place.stores, app_id, run_id)
             if now.status == "cancelled":  # else it is another worker's, with all that stands there
                 await asyncio.to_thread(training.clean_up)
             return now
@@ -127,23 +144,28 @@ class Worker:
             beating.cancel()
             await asyncio.gather(beating, return_exceptions=True)
 
-    def _taken(self, now: Run) -> Run | None:
+    def _claim(self, now: Run) -> Run | None:
         """Claim a run, or go on with one that was ours from the start."""
         now_ms = self._place.clock.now_ms()
-        return noted(now, self._owner, now.attempt, now_ms, {}) or claimed(now, self._owner, now_ms)
+        return update_leased_run(now, self._owner, now.attempt, now_ms, {}) or claim_run(
+            now, self._owner, now_ms
+        )
 
-    async def _let_settle(self, app_id: str) -> None:
+    async def _wait_for_compaction(self, app_id: str) -> None:
         """Have what was accepted until now settle first; a run goes on without what does not."""
         changes = self._place.stores.changes
         try:
             wanted = {noun: await changes.last(app_id, noun) for noun in _NOUNS}
-            for look in range(round(self._place.settle_s / _SETTLE_LOOK_S)):
-                settled = await changes.settled(app_id)
-                if all(position(settled.get(noun, "0")) >= position(at) for noun, at in wanted.items()):
+            for look in range(round(self._place.settle_s / _COMPACTION_POLL_S)):
+                settled = await changes.compacted_offsets(app_id)
+                if all(
+                    position_from_offset(settled.get(noun, "0")) >= position_from_offset(at)
+                    for noun, at in wanted.items()
+                ):
                     return
                 if look == 0:
-                    await changes.want(app_id, wanted)
-                await asyncio.sleep(_SETTLE_LOOK_S)
+                    await changes.request_compaction(app_id, wanted)
+                await asyncio.sleep(_COMPACTION_POLL_S)
         except Unavailable as error:
             self._log.warning("settling_not_awaited", run=self._run.run_id, reason=error.message)
             return
@@ -151,15 +173,15 @@ class Worker:
 
     # --- stages -------------------------------------------------------------------------------------------
 
-    async def _stages(self, training: Training) -> Run:
+    async def _run_to_end(self, training: Training) -> Run:
         try:
-            with importable(self._place.code_dir, self._run.code):
-                training = await self._each_stage(training)
+            with import_from_package(self._place.code_dir, self._run.code):
+                training = await self._run_stages(training)
         except Unavailable as error:
-            return await self._give_back(error)
+            return await self._release_run(error)
         except HouseError as error:
-            return await self._end("failed", {"error": error.message}, training)
-        except Lost:
+            return await self._finish_run("failed", {"error": error.message}, training)
+        except RunLost:
             raise
         except Exception as error:  # noqa: BLE001
             # whatever a library or a learner of yours throws ends this run, not its worker
@@ -167,21 +189,21 @@ class Worker:
             self._log.error("run_broke", run=self._run.run_id, stage=self._run.stage, trace=trace)
             text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             where = f"stage {self._run.stage} broke: {text[:500]}"
-            return await self._end("failed", {"error": where}, training)
+            return await self._finish_run("failed", {"error": where}, training)
         outcome = training.outcome()
         if self._run.promote:
-            await self._insist(lambda: self._note(message="promote"))  # only the owner may
-            outcome |= await self._insist(lambda: self._promoted(str(outcome["version"])))
-        run = await self._insist(lambda: self._end("finished", outcome, training))
+            await self._retry_store(lambda: self._record_progress(message="promote"))  # only the owner may
+            outcome |= await self._retry_store(lambda: self._promote(str(outcome["version"])))
+        run = await self._retry_store(lambda: self._finish_run("finished", outcome, training))
         try:
-            in_use = {run.version, *await self._serving_now(run)}
-            await asyncio.to_thread(training.replace_marked, in_use)
-            await self._forget_old(run)
+            in_use = {run.version, *await self._serving_versions(run)}
+            await asyncio.to_thread(training.delete_outdated_versions, in_use)
+            await self._delete_leftovers(run)
         except HouseError as error:
             self._log.warning("leftovers_stay", run=run.run_id, reason=error.message)
         return run
 
-    async def _each_stage(self, training: Training) -> Training:
+    async def _run_stages(self, training: Training) -> Training:
         """Do the stages; begin again without people who were erased meanwhile. Returns the training that came through.
 
         Errors:
@@ -190,9 +212,9 @@ class Worker:
         for _ in range(MOST_RESTARTS + 1):
             try:
                 for name, stage in training.stages():
-                    await self._one_stage(training, name, stage)
+                    await self._run_stage(training, name, stage)
                 return training
-            except Outdated:
+            except TrainingDataOutdated:
                 self._log.warning(
                     "run_begins_again", run=self._run.run_id, reason="people were erased meanwhile"
                 )
@@ -203,23 +225,23 @@ class Worker:
             "train again when fewer are erased"
         )
 
-    async def _one_stage(self, training: Training, name: str, stage: Stage) -> None:
-        await self._insist(partial(self._note, stage=name, message="", fraction=0.0))
+    async def _run_stage(self, training: Training, name: str, stage: Stage) -> None:
+        await self._retry_store(partial(self._record_progress, stage=name, message="", fraction=0.0))
         started_s = self._place.clock.monotonic_s()
         if name == "publish":
             # what serves may have changed while this trained; its snapshot must not be tidied away
-            training.keep = await self._insist(lambda: self._in_use(self._run))
-        facts = await self._aside(stage)
-        await asyncio.to_thread(training.check_people)
-        stages = self._with_stage(name, self._place.clock.monotonic_s() - started_s, facts)
-        await self._insist(partial(self._note, stages=stages))
+            training.keep = await self._retry_store(lambda: self._versions_in_use(self._run))
+        facts = await self._run_in_thread(stage)
+        await asyncio.to_thread(training.check_erasures)
+        stages = self._append_stage(name, self._place.clock.monotonic_s() - started_s, facts)
+        await self._retry_store(partial(self._record_progress, stages=stages))
         self._log.info("stage_done", run=self._run.run_id, stage=name, took_s=stages[-1].seconds)
 
-    async def _promoted(self, version: str) -> dict[str, Any]:
+    async def _promote(self, version: str) -> dict[str, Any]:
         """Let the version serve if the gate allows; an attempt before this one may have done it already."""
         place, run = self._place, self._run
         try:
-            entry = await promote(
+            entry = await promote_version(
                 place.stores,
                 place.shelf,
                 run.app_id,
@@ -236,20 +258,20 @@ class Worker:
             return {"promoted": ours} if ours else {"promoted": False, "verdict": error.message}
         return {"promoted": True, "verdict": entry.reason}
 
-    def _with_stage(self, name: str, seconds: float, facts: dict[str, Any]) -> tuple[StageDone, ...]:
+    def _append_stage(self, name: str, seconds: float, facts: dict[str, Any]) -> tuple[StageResult, ...]:
         """Put a stage behind the others; one that an attempt before this one did keeps its time."""
         before = [stage for stage in self._run.stages if stage.name == name]
         longest = max([round(seconds, 2), *(stage.seconds for stage in before)])
         others = tuple(stage for stage in self._run.stages if stage.name != name)
-        return (*others, StageDone(name=name, seconds=longest, facts=facts))
+        return (*others, StageResult(name=name, seconds=longest, facts=facts))
 
-    async def _insist(self, act: Callable[[], Awaitable[T]]) -> T:
+    async def _retry_store(self, act: Callable[[], Awaitable[T]]) -> T:
         """Ask a store that is away again for a minute; the stage's work is worth that.
 
         Errors:
             Unavailable: it stays away
         """
-        for _ in range(INSIST):
+        for _ in range(STORE_ATTEMPTS):
             try:
                 return await act()
             except Unavailable as error:
@@ -257,42 +279,42 @@ class Worker:
                 await asyncio.sleep(self._place.beat_s)
         return await act()
 
-    async def _serving(self, run: Run) -> dict[str, Any] | None:
+    async def _serving_facts(self, run: Run) -> dict[str, Any] | None:
         """Say what serves, for the comparison; nothing when it can't be read, which must not stop a training."""
         engine = await self._place.stores.engines.get(run.app_id, run.engine_id)
         if engine is None or not engine.snapshot:
             return None
-        bench = Bench(self._place.shelf, SegmentShelf(self._place.shelf), self._place.scratch, "")
+        bench = TrainingContext(self._place.shelf, SegmentStore(self._place.shelf), self._place.scratch, "")
         try:
-            return await asyncio.to_thread(bench.serving, run.app_id, run.engine_id, engine.snapshot)
+            return await asyncio.to_thread(bench.serving_recipe, run.app_id, run.engine_id, engine.snapshot)
         except HouseError as error:
             self._log.warning("serving_unreadable", engine=run.engine_id, reason=error.message)
             return None
 
-    async def _in_use(self, run: Run) -> set[str]:
+    async def _versions_in_use(self, run: Run) -> set[str]:
         """Name the versions that serve the engine, that somebody may want to go back to, or that are tried out."""
-        history = await self._place.stores.promotions.history(run.app_id, run.engine_id, HISTORY_KEPT)
-        return {*await self._serving_now(run), *(entry.version for entry in history)}
+        history = await self._place.stores.promotions.history(run.app_id, run.engine_id, PROMOTIONS_KEPT)
+        return {*await self._serving_versions(run), *(entry.version for entry in history)}
 
-    async def _serving_now(self, run: Run) -> set[str]:
+    async def _serving_versions(self, run: Run) -> set[str]:
         """Name the versions that serve the engine or are tried out in its experiments."""
         stores, now_ms = self._place.stores, self._place.clock.now_ms()
         engine = await stores.engines.get(run.app_id, run.engine_id)
-        experiments = (await stores.experiments.book(run.app_id)).experiments
-        open_ones = [one for one in experiments if one.standing(now_ms) not in ("Completed", "Archived")]
+        experiments = (await stores.experiments.read_all(run.app_id)).experiments
+        open_ones = [one for one in experiments if one.status_at(now_ms) not in ("Completed", "Archived")]
         tried = (variant.snapshot for one in open_ones for variant in one.variants)
         return {engine.snapshot if engine else "", *tried}
 
-    async def _forget_old(self, run: Run) -> None:
+    async def _delete_leftovers(self, run: Run) -> None:
         """Remove what runs left behind that ended without their worker."""
         place = self._place
         going = {one.run_id for one in await place.stores.runs.open(run.app_id)}
-        before_ms = place.clock.now_ms() - LEFT_FOR_MS
-        await asyncio.to_thread(sweep_leftovers, place.shelf, place.scratch, run.app_id, going, before_ms)
+        before_ms = place.clock.now_ms() - LEFTOVER_AGE_MS
+        await asyncio.to_thread(delete_leftovers, place.shelf, place.scratch, run.app_id, going, before_ms)
 
     # --- the record ---------------------------------------------------------------------------------------
 
-    async def _note(self, **changes: Any) -> None:
+    async def _record_progress(self, **changes: Any) -> None:
         """Write progress and renew the lease.
 
         Errors:
@@ -300,69 +322,69 @@ class Worker:
         """
         run, now_ms = self._run, self._place.clock.now_ms()
         async with self._writing:
-            written = await step(
+            written = await update_run(
                 self._place.stores,
                 self._run,
-                lambda now: noted(now, self._owner, run.attempt, now_ms, changes),
+                lambda now: update_leased_run(now, self._owner, run.attempt, now_ms, changes),
             )
             if written is None:
                 self._lost.set()
-                raise Lost
+                raise RunLost
             self._run = written
-        self._tell(written)
+        self._notify(written)
 
-    async def _end(self, status: RunStatus, changes: dict[str, Any], training: Training) -> Run:
+    async def _finish_run(self, status: RunStatus, changes: dict[str, Any], training: Training) -> Run:
         run, now_ms = self._run, self._place.clock.now_ms()
         async with self._writing:
-            written = await step(
+            written = await update_run(
                 self._place.stores,
                 run,
-                lambda now: ended(now, self._owner, run.attempt, now_ms, status, changes),
+                lambda now: end_run(now, self._owner, run.attempt, now_ms, status, changes),
             )
         if written is None:
-            raise Lost
+            raise RunLost
         self._log.info("run_ended", run=run.run_id, status=status, version=written.version)
         await asyncio.to_thread(training.clean_up)
-        return self._tell(written)
+        return self._notify(written)
 
-    async def _give_back(self, error: Unavailable) -> Run:
+    async def _release_run(self, error: Unavailable) -> Run:
         """A part is away: wait a little and let the next attempt go on."""
         run = self._run
         self._log.warning("run_given_back", run=run.run_id, stage=run.stage, reason=error.message)
         await asyncio.sleep(self._place.patience_s * run.attempt)
 
         def change(now: Run) -> Run | None:
-            after = freed(now, self._owner)
+            after = release_run(now, self._owner)
             return None if after is None else after.model_copy(update={"error": error.message})
 
         async with self._writing:
-            return await step(self._place.stores, run, change) or run
+            return await update_run(self._place.stores, run, change) or run
 
-    async def _beat(self) -> None:
+    async def _renew_lease(self) -> None:
         """Renew the lease and pass on what the stage says, until the run is not ours any more."""
         while not self._lost.is_set():
             await asyncio.sleep(self._place.beat_s)
             message, fraction = self._said
             try:
-                await self._note(message=message, fraction=fraction)
+                await self._record_progress(message=message, fraction=fraction)
             except (Unavailable, Conflict):
                 continue  # the lease may run out; then whoever claims the run wins, and we notice
-            except Lost:
+            except RunLost:
                 return
 
     # --- the thread ---------------------------------------------------------------------------------------
 
-    async def _aside(self, stage: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    async def _run_in_thread(self, stage: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         self._said = ("", 0.0)
         return await asyncio.to_thread(stage)
 
-    def _say(self, message: str, fraction: float) -> None:
+    def _report_stage(self, message: str, fraction: float) -> None:
         """Hear a stage (in its thread); leave it when the run is not ours any more."""
         if self._lost.is_set():
-            raise Lost
+            raise RunLost
         self._said = (message, min(max(fraction, 0.0), 1.0))
 
-    def _tell(self, run: Run) -> Run:
+    def _notify(self, run: Run) -> Run:
         if self._watch is not None:
             self._watch(run)
         return run

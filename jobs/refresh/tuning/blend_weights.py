@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from actors.vectors.types import Floats
-from jobs.refresh.tuning.candidates import Candidates
+from jobs.refresh.tuning.candidates import TuningCandidates
 
 LADDER = (0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 1.7)
 "Weights that are tried for a part."
@@ -27,7 +27,7 @@ _LEAST_GAIN = 0.001
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class BlendWeightChoice:
     """What was chosen, and what it gave."""
 
     weights: Floats
@@ -41,8 +41,13 @@ class Choice:
 
 
 def choose_weights(
-    candidates: Candidates, start: Floats, families: Sequence[str], *, most_parts: int = 8, rounds: int = 20
-) -> Choice:
+    candidates: TuningCandidates,
+    start: Floats,
+    families: Sequence[str],
+    *,
+    most_parts: int = 8,
+    rounds: int = 20,
+) -> BlendWeightChoice:
     """Climb from `start` to better weights, and from the best single part where the start loses to it.
 
     `families` names what each part is a variant of; only one variant of a family may have weight, a step may put it
@@ -52,45 +57,52 @@ def choose_weights(
         start: float64 [p]
     """
     count = len(start)
-    single = np.array([_mean(candidates.figures(candidates.scores[part])) for part in range(count)])
+    single = np.array(
+        [_mean_figure(candidates.compute_ndcg(candidates.scores[part])) for part in range(count)]
+    )
     alone = np.eye(count)[int(np.argmax(single))] if count else start
     weights = start.copy() if start.any() else alone
-    weights = _climbed(candidates, weights, families, most_parts, rounds)
-    figures = candidates.figures(candidates.total(weights))
-    if rounds and single.max(initial=0.0) > _mean(figures):
+    weights = _climb(candidates, weights, families, most_parts, rounds)
+    figures = candidates.compute_ndcg(candidates.blend_scores(weights))
+    if rounds and single.max(initial=0.0) > _mean_figure(figures):
         # no small step led from the start to its own best part: begin there
-        weights = _climbed(candidates, alone, families, most_parts, rounds)
-        figures = candidates.figures(candidates.total(weights))
-    return Choice(weights, _mean(figures), single, _gains(candidates, weights, families))
+        weights = _climb(candidates, alone, families, most_parts, rounds)
+        figures = candidates.compute_ndcg(candidates.blend_scores(weights))
+    return BlendWeightChoice(
+        weights, _mean_figure(figures), single, _part_gains(candidates, weights, families)
+    )
 
 
-def _gains(candidates: Candidates, weights: Floats, families: Sequence[str]) -> Floats:
+def _part_gains(candidates: TuningCandidates, weights: Floats, families: Sequence[str]) -> Floats:
     """Say what each part would add at its best weight, where no variant of it has weight."""
-    total = candidates.total(weights)
-    now = _mean(candidates.figures(total))
+    total = candidates.blend_scores(weights)
+    now = _mean_figure(candidates.compute_ndcg(total))
     chosen = {family for family, weight in zip(families, weights, strict=True) if weight}
     gains = np.full(len(families), np.nan)
     for part, family in enumerate(families):
         if family not in chosen:
             scores = candidates.scores[part]
-            found = [_mean(candidates.figures(total + scores * np.float32(weight))) for weight in LADDER]
+            found = [
+                _mean_figure(candidates.compute_ndcg(total + scores * np.float32(weight)))
+                for weight in LADDER
+            ]
             gains[part] = max(found) - now
     return gains
 
 
-def _climbed(
-    candidates: Candidates, weights: Floats, families: Sequence[str], most_parts: int, rounds: int
+def _climb(
+    candidates: TuningCandidates, weights: Floats, families: Sequence[str], most_parts: int, rounds: int
 ) -> Floats:
     """Take the best step as long as there is one that is worth it."""
     for _ in range(rounds):
-        better = _best_step(candidates, weights, families, most_parts)
+        better = _find_best_step(candidates, weights, families, most_parts)
         if better is None:
             break
         weights = better
     return weights
 
 
-def worth(differences: Floats, now: Floats) -> float:
+def significant_gain(differences: Floats, now: Floats) -> float:
     """Give the mean gain of a change when it is clearly more than its own uncertainty, else 0.
 
     Shapes:
@@ -100,15 +112,15 @@ def worth(differences: Floats, now: Floats) -> float:
         return 0.0
     mean = float(differences.mean())
     doubt = float(differences.std(ddof=1)) / len(differences) ** 0.5
-    return mean if mean > _DOUBT * doubt and mean > _LEAST_GAIN * _mean(now) else 0.0
+    return mean if mean > _DOUBT * doubt and mean > _LEAST_GAIN * _mean_figure(now) else 0.0
 
 
-def _best_step(
-    candidates: Candidates, weights: Floats, families: Sequence[str], most_parts: int
+def _find_best_step(
+    candidates: TuningCandidates, weights: Floats, families: Sequence[str], most_parts: int
 ) -> Floats | None:
     """Try every weight of every part; give the best step that is worth it."""
-    total = candidates.total(weights)
-    now = candidates.figures(total)
+    total = candidates.blend_scores(weights)
+    now = candidates.compute_ndcg(total)
     best, best_gain = None, 0.0
     for part, family in enumerate(families):
         rivals = [other for other, named in enumerate(families) if named == family and weights[other]]
@@ -118,11 +130,11 @@ def _best_step(
         others = np.count_nonzero(weights) - len(rivals)
         if others >= most_parts:
             continue
-        for weight in _steps(weights, part, rivals):
+        for weight in _candidate_weights(weights, part, rivals):
             if not weight and not others:
                 continue
-            found = candidates.figures(without + candidates.scores[part] * np.float32(weight))
-            gain = worth(found - now, now)
+            found = candidates.compute_ndcg(without + candidates.scores[part] * np.float32(weight))
+            gain = significant_gain(found - now, now)
             if gain > best_gain:
                 best, best_gain = weights.copy(), gain
                 best[rivals] = 0.0
@@ -130,7 +142,7 @@ def _best_step(
     return best
 
 
-def _steps(weights: Floats, part: int, rivals: list[int]) -> list[float]:
+def _candidate_weights(weights: Floats, part: int, rivals: list[int]) -> list[float]:
     """List weights worth trying: nudges for a part that has one, the rival's for its variant, else the ladder."""
     if weights[part]:
         return [float(weights[part]) * nudge for nudge in NUDGES]
@@ -139,5 +151,5 @@ def _steps(weights: Floats, part: int, rivals: list[int]) -> list[float]:
     return list(LADDER)
 
 
-def _mean(figures: Floats) -> float:
+def _mean_figure(figures: Floats) -> float:
     return float(figures.mean()) if len(figures) else 0.0

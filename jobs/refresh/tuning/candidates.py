@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.models.model import Model
-from actors.models.standardized import Scaled
+from actors.models.standardized import StandardizedScores
 from actors.vectors.types import Floats, Rows
-from jobs.refresh.data.split import Trial
-from jobs.refresh.evaluation.metrics import discounts_to
+from jobs.refresh.data.split import EvaluationSplit
+from jobs.refresh.evaluation.metrics import rank_discounts
 
 _BLOCK_BYTES = 64 << 20
 _BLOCK_READERS = 1_000
@@ -26,7 +26,7 @@ _NEVER = -1e6
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
+class TuningCandidates:
     """Scaled scores of every part for the candidates of every reader, side by side.
 
     Shapes:
@@ -42,7 +42,7 @@ class Candidates:
     def __len__(self) -> int:
         return len(self.best)
 
-    def total(self, weights: Floats) -> npt.NDArray[np.float32]:
+    def blend_scores(self, weights: Floats) -> npt.NDArray[np.float32]:
         """Blend the candidates.
 
         Shapes:
@@ -54,7 +54,7 @@ class Candidates:
             blended += self.scores[part] * np.float32(weights[part])
         return blended
 
-    def figures(self, total: npt.NDArray[np.float32]) -> Floats:
+    def compute_ndcg(self, total: npt.NDArray[np.float32]) -> Floats:
         """Give NDCG@k of every reader when candidates are ranked by `total`; a tie never flatters.
 
         Shapes:
@@ -69,12 +69,12 @@ class Candidates:
         border = np.partition(total, max(width - self.k, 0), axis=1)[:, max(width - self.k, 0), None]
         owner, place = np.nonzero(self.relevant & (total >= border))
         ranks = (total[owner] >= total[owner, place][:, None]).sum(axis=1) - 1
-        worth = np.append(discounts_to(self.k), 0.0)[np.minimum(ranks, self.k)]
+        worth = np.append(rank_discounts(self.k), 0.0)[np.minimum(ranks, self.k)]
         figures: Floats = np.bincount(owner, worth, len(self)) / self.best
         return figures
 
     @classmethod
-    def joined(cls, several: Sequence[Candidates]) -> Candidates:
+    def concatenate(cls, several: Sequence[TuningCandidates]) -> TuningCandidates:
         """Put the readers of several trials below each other."""
         width = max(candidates.relevant.shape[1] for candidates in several)
         count = sum(len(candidates) for candidates in several)
@@ -90,7 +90,9 @@ class Candidates:
         return cls(scores, relevant, best, several[0].k)
 
 
-def gather(models: Sequence[Model], trial: Trial, *, k: int = 10, depth: int = 60) -> Candidates:
+def collect_candidates(
+    models: Sequence[Model], trial: EvaluationSplit, *, k: int = 10, depth: int = 60
+) -> TuningCandidates:
     """Collect the best `depth` items of every part for every reader of a trial.
 
     Cost:
@@ -98,7 +100,7 @@ def gather(models: Sequence[Model], trial: Trial, *, k: int = 10, depth: int = 6
     """
     block = max(1, min(_BLOCK_READERS, _BLOCK_BYTES // (4 * max(trial.histories.n_items, 1))))
     found = [
-        _gathered(models, trial.pick(np.arange(first, min(first + block, len(trial)))), depth)
+        _collect_block(models, trial.pick(np.arange(first, min(first + block, len(trial)))), depth)
         for first in range(0, len(trial), block)
     ]
     width = max((relevant.shape[1] for _, relevant in found), default=0)
@@ -108,17 +110,17 @@ def gather(models: Sequence[Model], trial: Trial, *, k: int = 10, depth: int = 6
         rows = slice(at * block, at * block + len(mark))
         scores[:, rows, : mark.shape[1]] = part
         relevant[rows, : mark.shape[1]] = mark
-    best = np.cumsum(discounts_to(k))[np.minimum(trial.targets.lengths, k) - 1]
-    return Candidates(scores, relevant, best, k)
+    best = np.cumsum(rank_discounts(k))[np.minimum(trial.targets.lengths, k) - 1]
+    return TuningCandidates(scores, relevant, best, k)
 
 
-def _gathered(
-    models: Sequence[Model], trial: Trial, depth: int
+def _collect_block(
+    models: Sequence[Model], trial: EvaluationSplit, depth: int
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
     """Collect one block: scores of the parts and which candidates are targets."""
     histories, width = trial.histories, trial.histories.n_items
-    every = [Scaled.of(model, histories) for model in models]
-    found = list(_best(every, trial, depth))
+    every = [StandardizedScores.of(model, histories) for model in models]
+    found = list(_select_best(every, trial, depth))
     sizes = np.array([len(items) for items in found], np.int64)
     rows = np.repeat(np.arange(len(histories)), sizes)
     items = np.concatenate(found) if found else np.zeros(0, np.int64)
@@ -129,20 +131,20 @@ def _gathered(
     relevant[rows, places] = np.isin(rows * width + items, wanted)
     picked = np.full((len(models), len(histories), most), _NEVER, np.float32)
     for part, scaled in enumerate(every):
-        picked[part, rows, places] = scaled.at(rows, items)
+        picked[part, rows, places] = scaled.get_scores(rows, items)
     return picked, relevant
 
 
-def _best(every: Sequence[Scaled], trial: Trial, depth: int) -> Iterator[Rows]:
+def _select_best(every: Sequence[StandardizedScores], trial: EvaluationSplit, depth: int) -> Iterator[Rows]:
     """Put the best of all parts together, for one reader after the other.
 
     Shapes:
         yields: int64 [c], ascending
     """
-    hidden = trial.hidden()
+    hidden = trial.hidden_items()
     seen = np.zeros(trial.histories.n_items, np.bool_)
     for row, (first, last) in enumerate(pairwise(hidden.starts.tolist())):
         items = hidden.items[first:last]
         seen[items] = True
-        yield np.unique(np.concatenate([scaled.best(row, depth, seen) for scaled in every]))
+        yield np.unique(np.concatenate([scaled.select_best(row, depth, seen) for scaled in every]))
         seen[items] = False

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from actors.models.blend import Part
+from actors.models.blend import BlendPart
 from actors.vectors.types import Floats
-from jobs.refresh.data.split import Trial
-from jobs.refresh.tuning.candidates import Candidates, gather
+from jobs.refresh.data.split import EvaluationSplit
+from jobs.refresh.tuning.candidates import TuningCandidates, collect_candidates
 
-READERS = 2_000
+CONFIRMATION_USERS = 2_000
 "Readers that weights are confirmed by."
 
 _FEWEST_READERS = 30
@@ -25,7 +25,7 @@ _CERTAIN = 2.5
 
 
 @dataclass(frozen=True, slots=True)
-class Confirmed:
+class BlendConfirmation:
     """Which parts of a blend stay."""
 
     kept: tuple[str, ...]
@@ -33,7 +33,9 @@ class Confirmed:
     "Part -> why it goes."
 
 
-def confirm(parts: Sequence[Part], trial: Trial, k: int, rng: np.random.Generator) -> Confirmed:
+def confirm_blend(
+    parts: Sequence[BlendPart], trial: EvaluationSplit, k: int, rng: np.random.Generator
+) -> BlendConfirmation:
     """Drop the parts without which the blend is certainly better for the readers of a trial with a history.
 
     Cost:
@@ -43,11 +45,13 @@ def confirm(parts: Sequence[Part], trial: Trial, k: int, rng: np.random.Generato
     names = tuple(part.name for part in weighty)
     known = trial.pick(np.flatnonzero(trial.histories.lengths > 0))
     if len(weighty) < 2 or len(known) < _FEWEST_READERS:
-        return Confirmed(names)
-    candidates = gather([part.model for part in weighty], known.sample(READERS, rng), k=k)
+        return BlendConfirmation(names)
+    candidates = collect_candidates(
+        [part.model for part in weighty], known.sample(CONFIRMATION_USERS, rng), k=k
+    )
     weights = np.array([part.weight for part in weighty])
     dropped: dict[str, str] = {}
-    while (better := _better(candidates, weights)) is not None:
+    while (better := _find_better_blend(candidates, weights)) is not None:
         fewer, before, after = better
         for at in np.flatnonzero((weights != 0) & (fewer == 0)).tolist():
             dropped[names[at]] = (
@@ -55,15 +59,15 @@ def confirm(parts: Sequence[Part], trial: Trial, k: int, rng: np.random.Generato
                 f"and {before:.4f} with it"
             )
         weights = fewer
-    return Confirmed(tuple(name for name in names if name not in dropped), dropped)
+    return BlendConfirmation(tuple(name for name in names if name not in dropped), dropped)
 
 
-def _better(candidates: Candidates, weights: Floats) -> tuple[Floats, float, float] | None:
+def _find_better_blend(candidates: TuningCandidates, weights: Floats) -> tuple[Floats, float, float] | None:
     """Find the best blend of fewer parts that is certainly better; with the figures before and after."""
-    now = candidates.figures(candidates.total(weights))
+    now = candidates.compute_ndcg(candidates.blend_scores(weights))
     best, best_gain = None, 0.0
-    for fewer in _fewer(weights):
-        found = candidates.figures(candidates.total(fewer)) - now
+    for fewer in _smaller_blends(weights):
+        found = candidates.compute_ndcg(candidates.blend_scores(fewer)) - now
         gain, doubt = float(found.mean()), float(found.std(ddof=1)) / len(found) ** 0.5
         if gain > best_gain and gain > _CERTAIN * doubt:
             best, best_gain = fewer, gain
@@ -71,7 +75,7 @@ def _better(candidates: Candidates, weights: Floats) -> tuple[Floats, float, flo
     return None if best is None else (best, before, before + best_gain)
 
 
-def _fewer(weights: Floats) -> Iterator[Floats]:
+def _smaller_blends(weights: Floats) -> Iterator[Floats]:
     """List each part alone, and all parts but one."""
     used = np.flatnonzero(weights).tolist()
     if len(used) < 2:

@@ -39,7 +39,7 @@ class PartOutcome:
     "The same in words."
 
 
-def outcomes_of(
+def build_outcomes(
     recipe: Recipe,
     parts: Sequence[str],
     *,
@@ -54,7 +54,9 @@ def outcomes_of(
     `chooses` tells whether validation had a choice.
     """
     found = []
-    weights, weights_new = (_as_weights(side) for side in (recipe.blend.weights, recipe.blend.weights_new))
+    weights, weights_new = (
+        _weights_from_recipe(side) for side in (recipe.blend.weights, recipe.blend.weights_new)
+    )
     for name, part in recipe.parts.items():
         one = PartOutcome(
             part=name,
@@ -62,8 +64,8 @@ def outcomes_of(
             outcome="weight_0",
             weight=weights.get(name, 0.0),
             weight_new=weights_new.get(name, 0.0),
-            alone=_short((single or {}).get(name)),
-            gain=_short((gains or {}).get(name)),
+            alone=_rounded((single or {}).get(name)),
+            gain=_rounded((gains or {}).get(name)),
         )
         if name not in parts:
             outcome: Outcome = "catalog"
@@ -76,11 +78,11 @@ def outcomes_of(
         else:
             has_room = sum(1 for weight in weights.values() if weight) < recipe.blend.most_parts
             outcome = "adds_nothing" if has_room else "too_many_parts"
-        found.append(_with_reason(one, outcome, part, n_items, recipe.blend.k))
+        found.append(_add_reason(one, outcome, part, n_items, recipe.blend.k))
     return tuple(found)
 
 
-def with_dropped(outcomes: Sequence[PartOutcome], dropped: Mapping[str, str]) -> tuple[PartOutcome, ...]:
+def mark_dropped(outcomes: Sequence[PartOutcome], dropped: Mapping[str, str]) -> tuple[PartOutcome, ...]:
     """Write into outcomes that parts were dropped after all; `dropped` says why, part by part."""
     return tuple(
         replace(one, outcome="misleads", weight=0.0, reason=dropped[one.part]) if one.part in dropped else one
@@ -88,7 +90,7 @@ def with_dropped(outcomes: Sequence[PartOutcome], dropped: Mapping[str, str]) ->
     )
 
 
-def sentence_of(outcomes: Sequence[PartOutcome]) -> str:
+def summarize_outcomes(outcomes: Sequence[PartOutcome]) -> str:
     """Say in one sentence what was chosen and what was left out."""
     chosen = ", ".join(f"{one.part} {one.weight:g}" for one in outcomes if one.weight)
     new = ", ".join(f"{one.part} {one.weight_new:g}" for one in outcomes if one.weight_new)
@@ -102,7 +104,7 @@ def sentence_of(outcomes: Sequence[PartOutcome]) -> str:
     return "; ".join(said)
 
 
-def _with_reason(one: PartOutcome, outcome: Outcome, part: PartRecipe, n_items: int, k: int) -> PartOutcome:
+def _add_reason(one: PartOutcome, outcome: Outcome, part: PartRecipe, n_items: int, k: int) -> PartOutcome:
     alone = "" if one.alone is None else f"NDCG@{k} alone {one.alone:.4f}"
     match outcome:
         case "chosen":
@@ -118,11 +120,11 @@ def _with_reason(one: PartOutcome, outcome: Outcome, part: PartRecipe, n_items: 
         case "too_many_parts":
             reason = f"the recipe takes no more parts (blend.most_parts); {alone}"
         case _:
-            reason = f"{alone}; {_worth_of(one.gain)}"
+            reason = f"{alone}; {_gain_text(one.gain)}"
     return replace(one, outcome=outcome, reason=reason)
 
 
-def _worth_of(gain: float | None) -> str:
+def _gain_text(gain: float | None) -> str:
     if gain is None:
         return "beside the others it was not measured"
     if gain <= 0:
@@ -130,9 +132,9 @@ def _worth_of(gain: float | None) -> str:
     return f"beside the others it adds {gain:+.4f} at best, which is not certain enough"
 
 
-def _as_weights(given: Any) -> Mapping[str, float]:
+def _weights_from_recipe(given: Any) -> Mapping[str, float]:
     return given if isinstance(given, Mapping) else {}
 
 
-def _short(value: float | None) -> float | None:
+def _rounded(value: float | None) -> float | None:
     return None if value is None else round(float(value), 5)

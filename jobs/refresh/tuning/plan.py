@@ -11,33 +11,33 @@ from typing import Any
 
 import numpy as np
 
-from actors.models.model import CommonModel, Model
+from actors.models.model import Model, SharedScoresModel
 from actors.vectors.types import Floats
 from cluster.errors import Invalid
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.data.split import Trial
+from jobs.refresh.data.split import EvaluationSplit
 from jobs.refresh.learners.protocol import PartRecipe
-from jobs.refresh.learners.registry import learner_of, rng_for
+from jobs.refresh.learners.registry import build_learner, build_rng
 from jobs.refresh.recipe import Recipe
 from jobs.refresh.tuning.blend_weights import choose_weights
-from jobs.refresh.tuning.candidates import Candidates, gather
-from jobs.refresh.tuning.outcomes import PartOutcome, outcomes_of, with_dropped
-from jobs.refresh.tuning.parameter_search import Tuned, fadings_of, tune_part
-from jobs.refresh.tuning.split_protocol import is_coarse, known_readers, split_of
+from jobs.refresh.tuning.candidates import TuningCandidates, collect_candidates
+from jobs.refresh.tuning.outcomes import PartOutcome, build_outcomes, mark_dropped
+from jobs.refresh.tuning.parameter_search import TunedPart, expand_time_decays, tune_part
+from jobs.refresh.tuning.split_protocol import is_coarse_clock, select_users_with_history, split_for_recipe
 
-Tell = Callable[[str], None]
+StepCallback = Callable[[str], None]
 "Hears what is being done, for a progress display."
 
 _ENOUGH_NEW_READERS = 30
 _ROUNDS = 30
 
 
-def say_nothing(step: str) -> None:
+def ignore_step(step: str) -> None:
     """Show no progress."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TuningPlan:
     """A recipe without open questions, and why it is so."""
 
     recipe: Recipe
@@ -56,28 +56,30 @@ class Plan:
     "Were weights chosen, or were they given?"
 
 
-def settled_plan(recipe: Recipe, n_items: int) -> Plan:
+def plan_without_tuning(recipe: Recipe, n_items: int) -> TuningPlan:
     """Give the plan of a recipe that leaves nothing open."""
-    fitting = for_catalog(recipe, n_items)
-    outcomes = outcomes_of(recipe, list(fitting.parts), n_items=n_items, chooses=False)
-    return Plan(fitting, "none needed", 0, 0.0, outcomes=outcomes)
+    fitting = fit_recipe_to_catalog(recipe, n_items)
+    outcomes = build_outcomes(recipe, list(fitting.parts), n_items=n_items, chooses=False)
+    return TuningPlan(fitting, "none needed", 0, 0.0, outcomes=outcomes)
 
 
-def make_plan(recipe: Recipe, trials: Sequence[Trial], tell: Tell = say_nothing) -> Plan:
+def make_plan(
+    recipe: Recipe, trials: Sequence[EvaluationSplit], tell: StepCallback = ignore_step
+) -> TuningPlan:
     """Answer the open questions of a recipe on the first trial, and on older ones as long as readers are few.
 
     Errors:
         Invalid: no part fits the catalog, or the trials ask nobody with a history
     """
     given, n_items = recipe, trials[0].train.n_items
-    recipe = for_catalog(recipe, n_items)
-    trials = _enough(recipe, trials)
-    small = [reduced(recipe, known_readers(trial)) for trial in trials]
-    tuned: dict[str, Tuned] = {}
-    coarse = is_coarse(trials[0].train)
+    recipe = fit_recipe_to_catalog(recipe, n_items)
+    trials = _select_splits(recipe, trials)
+    small = [reduce_split(recipe, select_users_with_history(trial)) for trial in trials]
+    tuned: dict[str, TunedPart] = {}
+    coarse = is_coarse_clock(trials[0].train)
     for name, part in recipe.parts.items():
         tell(f"tune {name}")
-        rng = rng_for(recipe.seed, f"tune {name}")
+        rng = build_rng(recipe.seed, f"tune {name}")
         tuned[name] = tune_part(part, small, rng, recipe.validation.tune_items, coarse_clock=coarse)
     settled = recipe.model_copy(update={"parts": {name: found.part for name, found in tuned.items()}})
     models: list[dict[str, Model]] = []
@@ -85,28 +87,28 @@ def make_plan(recipe: Recipe, trials: Sequence[Trial], tell: Tell = say_nothing)
         models.append({})
         for name, part in settled.parts.items():
             tell(f"train {name} for validation")
-            models[-1][name] = learner_of(part).train(trial.train, rng_for(recipe.seed, name))
+            models[-1][name] = build_learner(part).train(trial.train, build_rng(recipe.seed, name))
     tell("choose weights")
-    plan, gains = _weighed(settled, trials, models, tuned)
+    plan, gains = _choose_weights(settled, trials, models, tuned)
     blend = given.blend.model_copy(
         update={"weights": plan.recipe.blend.weights, "weights_new": plan.recipe.blend.weights_new}
     )
-    outcomes = outcomes_of(
+    outcomes = build_outcomes(
         given.model_copy(update={"blend": blend}), list(recipe.parts),
         single=plan.single, gains=gains, n_items=n_items, chooses=given.blend.weights == "auto",
     )  # fmt: skip
     return replace(plan, outcomes=outcomes, chooses=given.blend.weights == "auto")
 
 
-def plan_for(recipe: Recipe, data: Interactions, tell: Tell = say_nothing) -> Plan:
+def plan_on_newest(recipe: Recipe, data: Interactions, tell: StepCallback = ignore_step) -> TuningPlan:
     """Answer the open questions of a recipe on the newest part of the data."""
     if is_settled(recipe):
-        return settled_plan(recipe, data.n_items)
-    split = split_of(recipe, data)
+        return plan_without_tuning(recipe, data.n_items)
+    split = split_for_recipe(recipe, data)
     return make_plan(recipe, (split.test, *split.validation), tell)
 
 
-def without_parts(plan: Plan, dropped: Mapping[str, str]) -> Plan:
+def remove_parts(plan: TuningPlan, dropped: Mapping[str, str]) -> TuningPlan:
     """Take parts out of the blend of a plan; `dropped` says why, part by part."""
     recipe = plan.recipe
     weights, weights_new = recipe.blend.weights, recipe.blend.weights_new
@@ -118,7 +120,7 @@ def without_parts(plan: Plan, dropped: Mapping[str, str]) -> Plan:
     return replace(
         plan,
         recipe=recipe.model_copy(update={"parts": parts, "blend": blend}),
-        outcomes=with_dropped(plan.outcomes, dropped),
+        outcomes=mark_dropped(plan.outcomes, dropped),
     )
 
 
@@ -128,7 +130,7 @@ def is_settled(recipe: Recipe) -> bool:
     return not tuned and recipe.blend.weights != "auto" and recipe.blend.weights_new != "auto"
 
 
-def for_catalog(recipe: Recipe, n_items: int) -> Recipe:
+def fit_recipe_to_catalog(recipe: Recipe, n_items: int) -> Recipe:
     """Leave out the parts that a catalog is too large or too small for.
 
     Errors:
@@ -153,9 +155,9 @@ def for_catalog(recipe: Recipe, n_items: int) -> Recipe:
     return recipe.model_copy(update={"parts": parts, "blend": blend.model_copy(update=kept)})
 
 
-def reduced(recipe: Recipe, trial: Trial) -> Trial:
+def reduce_split(recipe: Recipe, trial: EvaluationSplit) -> EvaluationSplit:
     """Cut a trial down to what tuning needs: some readers asked, and no more events than allowed."""
-    rng = rng_for(recipe.seed, "tune")
+    rng = build_rng(recipe.seed, "tune")
     asked = recipe.validation
     small = trial.sample(asked.tune_readers, rng)
     if len(trial.train) <= asked.tune_events:
@@ -166,9 +168,9 @@ def reduced(recipe: Recipe, trial: Trial) -> Trial:
     return replace(small, train=train)
 
 
-def _enough(recipe: Recipe, trials: Sequence[Trial]) -> list[Trial]:
+def _select_splits(recipe: Recipe, trials: Sequence[EvaluationSplit]) -> list[EvaluationSplit]:
     """Take as many trials as it needs to ask enough readers."""
-    taken: list[Trial] = []
+    taken: list[EvaluationSplit] = []
     asked = 0
     for trial in trials[: recipe.validation.folds]:
         taken.append(trial)
@@ -180,12 +182,12 @@ def _enough(recipe: Recipe, trials: Sequence[Trial]) -> list[Trial]:
     return taken
 
 
-def _weighed(
+def _choose_weights(
     recipe: Recipe,
-    trials: Sequence[Trial],
+    trials: Sequence[EvaluationSplit],
     models: Sequence[Mapping[str, Model]],
-    tuned: Mapping[str, Tuned],
-) -> tuple[Plan, dict[str, float]]:
+    tuned: Mapping[str, TunedPart],
+) -> tuple[TuningPlan, dict[str, float]]:
     """Choose weights and fadings for readers with a history, and weights for those without.
 
     Returns the plan, and what each part that has no weight would have added.
@@ -195,7 +197,7 @@ def _weighed(
         [
             (name, variant, model)
             for name, trained in several.items()
-            for variant, model in fadings_of(recipe.parts[name], trained, tuned[name].fadings)
+            for variant, model in expand_time_decays(recipe.parts[name], trained, tuned[name].fadings)
         ]
         for several in models
     ]
@@ -203,11 +205,15 @@ def _weighed(
     start = np.zeros(len(names))
     for name, weight in (blend.start if blend.weights == "auto" else blend.weights).items():
         start[names.index(name)] = weight
-    rng = rng_for(recipe.seed, "readers")
+    rng = build_rng(recipe.seed, "readers")
     most = max(recipe.validation.readers // len(trials), 1)
-    candidates = Candidates.joined(
+    candidates = TuningCandidates.concatenate(
         [
-            gather([model for _, _, model in several], known_readers(trial).sample(most, rng), k=blend.k)
+            collect_candidates(
+                [model for _, _, model in several],
+                select_users_with_history(trial).sample(most, rng),
+                k=blend.k,
+            )
             for several, trial in zip(variants, trials, strict=True)
         ]
     )
@@ -215,14 +221,14 @@ def _weighed(
     choice = choose_weights(candidates, start, names, most_parts=blend.most_parts, rounds=rounds)
     taken = np.flatnonzero(choice.weights)
     parts: dict[str, PartRecipe] = {names[at]: variants[0][at][1] for at in taken}
-    weights = {names[at]: _rounded(choice.weights[at]) for at in taken}
-    weights_new, figure_new = _weights_new(recipe, trials, models)
+    weights = {names[at]: _round_weight(choice.weights[at]) for at in taken}
+    weights_new, figure_new = _choose_new_user_weights(recipe, trials, models)
     for name in weights_new:
         parts.setdefault(name, recipe.parts[name])
     settled = recipe.model_copy(
         update={
             "parts": {name: part.model_copy(update={"tune": {}}) for name, part in parts.items()},
-            "validation": recipe.validation.model_copy(update=_found_out(trials[0])),
+            "validation": recipe.validation.model_copy(update=_serving_facts(trials[0])),
             "blend": blend.model_copy(update={"weights": weights, "weights_new": weights_new, "start": {}}),
         }
     )
@@ -232,34 +238,34 @@ def _weighed(
         single[name] = max(single.get(name, 0.0), float(choice.single[at]))
         if not np.isnan(choice.gains[at]):
             gains[name] = max(gains.get(name, -1.0), float(choice.gains[at]))
-    return Plan(settled, trials[0].name, len(candidates), choice.figure, figure_new, single), gains
+    return TuningPlan(settled, trials[0].name, len(candidates), choice.figure, figure_new, single), gains
 
 
-def _found_out(trial: Trial) -> dict[str, Any]:
+def _serving_facts(trial: EvaluationSplit) -> dict[str, Any]:
     """Say what serving must know of how the choice was made: which items of a history it may show."""
     return {"seen": trial.seen, "kinds": trial.kinds} if trial.seen == "other_kinds" else {}
 
 
-def _weights_new(
-    recipe: Recipe, trials: Sequence[Trial], models: Sequence[Mapping[str, Model]]
+def _choose_new_user_weights(
+    recipe: Recipe, trials: Sequence[EvaluationSplit], models: Sequence[Mapping[str, Model]]
 ) -> tuple[dict[str, float], float]:
     """Choose weights for readers without a history, among what says the same to everybody."""
     given = recipe.blend.weights_new
     if given != "auto":
         return dict(given), 0.0
-    common = [name for name, model in models[0].items() if isinstance(model, CommonModel)]
+    common = [name for name, model in models[0].items() if isinstance(model, SharedScoresModel)]
     if not common:
         return {}, 0.0
     start: Floats = np.array([recipe.blend.start.get(name, 0.0) for name in common])
     if not start.any():
         start[0] = 1.0
-    rng = rng_for(recipe.seed, "new readers")
+    rng = build_rng(recipe.seed, "new readers")
     new = [trial.pick(np.flatnonzero(trial.histories.lengths == 0)) for trial in trials]
     figure = 0.0
     if sum(len(trial) for trial in new) >= _ENOUGH_NEW_READERS:
-        candidates = Candidates.joined(
+        candidates = TuningCandidates.concatenate(
             [
-                gather(
+                collect_candidates(
                     [several[name] for name in common],
                     trial.sample(recipe.validation.readers, rng),
                     k=recipe.blend.k,
@@ -271,9 +277,11 @@ def _weights_new(
         choice = choose_weights(candidates, start, common)
         start, figure = choice.weights, choice.figure
     weights = start / start.max()
-    return {name: _rounded(weight) for name, weight in zip(common, weights, strict=True) if weight}, figure
+    return {
+        name: _round_weight(weight) for name, weight in zip(common, weights, strict=True) if weight
+    }, figure
 
 
-def _rounded(weight: Any) -> float:
+def _round_weight(weight: Any) -> float:
     """Write weights shortly; the last digits say nothing."""
     return float(f"{float(weight):.3g}")

@@ -6,7 +6,14 @@ import numpy as np
 
 from cluster.errors import Invalid
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.data.split import Seen, Split, Trial, by_time, last_day_sessions, leave_last_out
+from jobs.refresh.data.split import (
+    EvaluationSplit,
+    SeenItemPolicy,
+    TrainingSplit,
+    leave_last_out,
+    split_by_time,
+    split_last_sessions,
+)
 from jobs.refresh.recipe import Recipe
 
 PURCHASE = "checkout"
@@ -16,7 +23,7 @@ _ENOUGH_BUYERS = 0.1
 _REPEATING = 0.2
 _TIED = 0.05
 "Share of a reader's events that have the time of the event before."
-_LED_TO = 0.05
+_PRECEDED_SHARE = 0.05
 "Share of purchases that an event of another kind led to."
 _SITTING_S = 6 * 3_600.0
 "Longer than anybody sits in front of a catalog."
@@ -25,7 +32,7 @@ _MOST_READERS = 0.5
 _ENOUGH_READERS = 200
 
 
-def split_of(recipe: Recipe, data: Interactions) -> Split:
+def split_for_recipe(recipe: Recipe, data: Interactions) -> TrainingSplit:
     """Split data as the recipe says, or as suits it.
 
     Errors:
@@ -36,7 +43,7 @@ def split_of(recipe: Recipe, data: Interactions) -> Split:
     if protocol == "leave_last_out":
         return _leave_last_out(recipe, data)
     if protocol == "next_in_session":
-        return last_day_sessions(data, asked.share)
+        return split_last_sessions(data, asked.share)
     if protocol == "by_time" or data.clock:
         try:
             split = _by_time(recipe, data)
@@ -45,23 +52,25 @@ def split_of(recipe: Recipe, data: Interactions) -> Split:
                 raise
             return _leave_last_out(recipe, data)
         known = np.count_nonzero(split.validation[0].histories.lengths > 0)
-        if protocol == "by_time" or (known >= _ENOUGH_READERS and not cuts_sittings(split.validation[0])):
+        if protocol == "by_time" or (
+            known >= _ENOUGH_READERS and not cuts_single_sessions(split.validation[0])
+        ):
             return split
     return _leave_last_out(recipe, data)
 
 
-def _by_time(recipe: Recipe, data: Interactions) -> Split:
+def _by_time(recipe: Recipe, data: Interactions) -> TrainingSplit:
     asked = recipe.validation
     if asked.seen != "auto":
-        return by_time(data, share=asked.share, seen=asked.seen, kinds=asked.kinds, folds=asked.folds)
-    split = by_time(data, share=asked.share, seen="allowed", kinds=asked.kinds, folds=asked.folds)
-    seen: Seen = "allowed" if _repeat_share(split.validation[0]) >= _REPEATING else "out"
+        return split_by_time(data, share=asked.share, seen=asked.seen, kinds=asked.kinds, folds=asked.folds)
+    split = split_by_time(data, share=asked.share, seen="allowed", kinds=asked.kinds, folds=asked.folds)
+    seen: SeenItemPolicy = "allowed" if _repeat_share(split.validation[0]) >= _REPEATING else "out"
     if seen == "allowed":
         return split
-    return by_time(data, share=asked.share, seen=seen, kinds=asked.kinds, folds=asked.folds)
+    return split_by_time(data, share=asked.share, seen=seen, kinds=asked.kinds, folds=asked.folds)
 
 
-def _leave_last_out(recipe: Recipe, data: Interactions) -> Split:
+def _leave_last_out(recipe: Recipe, data: Interactions) -> TrainingSplit:
     """Leave the last item out, or the last purchase where enough readers buy after other events.
 
     A view or a cart often leads to the purchase, so items that only other events led to are asked for as well.
@@ -70,7 +79,7 @@ def _leave_last_out(recipe: Recipe, data: Interactions) -> Split:
     kinds = asked.kinds
     if not kinds and asked.seen in ("auto", "other_kinds"):
         kinds = _target_kinds(data)
-    seen = asked.seen if asked.seen != "auto" else _seen_before(data, kinds)
+    seen = asked.seen if asked.seen != "auto" else _choose_seen_policy(data, kinds)
     return leave_last_out(data, asked.folds, kinds=kinds, seen=seen)
 
 
@@ -85,7 +94,7 @@ def _target_kinds(data: Interactions) -> tuple[str, ...]:
     return (PURCHASE,) if several >= max(_ENOUGH_READERS, _ENOUGH_BUYERS * active) else ()
 
 
-def _seen_before(data: Interactions, kinds: tuple[str, ...]) -> Seen:
+def _choose_seen_policy(data: Interactions, kinds: tuple[str, ...]) -> SeenItemPolicy:
     """Decide which items of a history may be answered, by what readers took after all."""
     if not kinds:
         return "out"
@@ -93,17 +102,17 @@ def _seen_before(data: Interactions, kinds: tuple[str, ...]) -> Seen:
     fresh = leave_last_out(data, kinds=kinds, seen="other_kinds").validation[0]
     if len(fresh) <= (1 - _REPEATING) * len(every):
         return "allowed"
-    return "other_kinds" if _repeat_share(fresh) >= _LED_TO else "out"
+    return "other_kinds" if _repeat_share(fresh) >= _PRECEDED_SHARE else "out"
 
 
-def cuts_sittings(trial: Trial) -> bool:
+def cuts_single_sessions(trial: EvaluationSplit) -> bool:
     """Does an instant cut most readers in the middle of their only sitting?
 
     Their clock orders events and says no more: all that is asked for follows within seconds of what is known, many
     items at once, while a service hears of each one before the next. So the next item is the honest question, unless
     readers take the same again: that would not be asked for.
     """
-    known = known_readers(trial)
+    known = select_users_with_history(trial)
     histories = known.histories
     if not len(known) or trial.seen == "allowed":
         return False
@@ -112,7 +121,7 @@ def cuts_sittings(trial: Trial) -> bool:
     return bool(short.mean() > _MOST_READERS)
 
 
-def is_coarse(data: Interactions) -> bool:
+def is_coarse_clock(data: Interactions) -> bool:
     """Do many events of a reader share a moment with the event before, though they are not lines of one basket?
 
     Clocks of seconds or days say nothing of the order within a moment; the order of the log may.
@@ -124,7 +133,7 @@ def is_coarse(data: Interactions) -> bool:
     return bool(float(ties.mean()) > _TIED * float(follows.mean()))
 
 
-def _repeat_share(trial: Trial) -> float:
+def _repeat_share(trial: EvaluationSplit) -> float:
     """Say which share of what known readers take they had taken before."""
     known = trial.pick(np.flatnonzero(trial.histories.lengths > 0))
     seen = known.histories.seen()
@@ -134,6 +143,6 @@ def _repeat_share(trial: Trial) -> float:
     return float(np.asarray(seen[owner, known.targets.items]).mean())
 
 
-def known_readers(trial: Trial) -> Trial:
+def select_users_with_history(trial: EvaluationSplit) -> EvaluationSplit:
     """Keep the readers of a trial who have a history."""
     return trial.pick(np.flatnonzero(trial.histories.lengths > 0))

@@ -15,12 +15,12 @@ from typing import Any
 
 import orjson
 
-from actors.answers.archive.library import Library
+from actors.answers.archive.library import PassageLibrary
 from actors.answers.archive.messages import ArchiveQuery
 from actors.answers.archive.passages import read_product
-from actors.answers.archive.retrieve import ask
-from actors.answers.archive.segment import build
-from actors.answers.extractive.answer_composer import compose
+from actors.answers.archive.retrieve import search_passages
+from actors.answers.archive.segment import build_segment
+from actors.answers.extractive.answer_composer import compose_answer
 from actors.language.analysis import Analyzers
 from jobs.playground.golden_questions import GoldenQuestion
 from tests.benchmarks.scenarios import Line
@@ -74,7 +74,7 @@ def definition_questions() -> list[DefinitionQuestion]:
     return [DefinitionQuestion.model_validate(row) for row in read_set()["questions"]]
 
 
-def build_library(language: str) -> Library:
+def build_library(language: str) -> PassageLibrary:
     """Put the texts of one language into an archive, as a fresh installation has it: without an embedder."""
     products = [
         {
@@ -88,14 +88,14 @@ def build_library(language: str) -> Library:
     ]
     documents = [document for document in map(read_product, products) if document is not None]
     analyzers = Analyzers()
-    mean_length = float(build(documents, analyzers, None, 1.0).postings.lengths.mean())
-    return Library(None, base=build(documents, analyzers, None, mean_length))
+    mean_length = float(build_segment(documents, analyzers, None, 1.0).postings.lengths.mean())
+    return PassageLibrary(None, base=build_segment(documents, analyzers, None, mean_length))
 
 
-def is_right(question: DefinitionQuestion, library: Library) -> bool | None:
+def is_right(question: DefinitionQuestion, library: PassageLibrary) -> bool | None:
     """Ask a question: is the answer right? None: it was refused."""
-    snippets = ask(library, ArchiveQuery(_APP, question.question, rows=_ROWS), 0).snippets
-    composed = compose(question.question, snippets, now_ms=0)
+    snippets = search_passages(library, ArchiveQuery(_APP, question.question, rows=_ROWS), 0).snippets
+    composed = compose_answer(question.question, snippets, now_ms=0)
     if composed.refused:
         return None
     cited = {snippets[one.snippet].product_id for one in composed.sentences}

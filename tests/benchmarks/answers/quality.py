@@ -19,16 +19,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from actors.answers.archive.library import Library
+from actors.answers.archive.library import PassageLibrary
 from actors.answers.archive.messages import ArchiveQuery, Snippet
 from actors.answers.archive.passages import Document, read_product
-from actors.answers.archive.retrieve import ask
-from actors.answers.archive.segment import build
-from actors.answers.extractive.answer_composer import Composed, compose, rank
+from actors.answers.archive.retrieve import search_passages
+from actors.answers.archive.segment import build_segment
+from actors.answers.extractive.answer_composer import ComposedAnswer, compose_answer, rank_sentences
 from actors.language import latent_embedder
 from actors.language.analysis import Analyzers
-from jobs.playground.archive import articles_as_products
-from jobs.playground.golden_questions import GoldenQuestion, golden
+from jobs.playground.archive import product_records_from_articles
+from jobs.playground.golden_questions import GoldenQuestion, read_golden_questions
 from tests.benchmarks import report
 from tests.benchmarks.answers import definitions
 from tests.benchmarks.quality_sets import data_folder, has
@@ -55,12 +55,12 @@ FLOORS = {"en": Floor(0.813, 0.756), "es": Floor(0.787, 0.736), "de": Floor(0.75
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class AnswerCounts:
     """What a set of questions came to."""
 
     answerable: int = 0
     answered: int = 0
-    held: int = 0
+    supported: int = 0
     citations: int = 0
     right_citations: int = 0
     unanswerable: int = 0
@@ -79,9 +79,9 @@ class Tally:
         return self.right_citations / max(self.citations, 1)
 
     @property
-    def held_share(self) -> float:
+    def supported_share(self) -> float:
         """Of their answers, those in which the words of the answer stand."""
-        return self.held / max(self.answered, 1)
+        return self.supported / max(self.answered, 1)
 
     @property
     def refused_share(self) -> float:
@@ -97,13 +97,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print the figures as JSON instead of the table")
     given = parser.parse_args(arguments)
     found = lines(tuple(filter(None, given.sets.split(","))), given.every)
-    return report.told(found, json_wanted=given.json)
+    return report.print_report(found, json_wanted=given.json)
 
 
 def lines(languages: Sequence[str] = ("en", "es", "de"), every: int = 1) -> Iterator[Line]:
     """Measure the plain questions, the playground's, then the public sets that are there."""
     yield from guarded("plain questions", definitions.lines)
-    yield from guarded("own questions", _own_lines)
+    yield from guarded("own questions", _kiosk_lines)
     for language in languages:
         if has("xquad"):
             yield from guarded(f"paragraphs ({language})", partial(paragraphs, language, every))
@@ -111,8 +111,8 @@ def lines(languages: Sequence[str] = ("en", "es", "de"), every: int = 1) -> Iter
             yield unmeasured(f"paragraphs ({language})", NO_SET.format("xquad", data_folder()))
 
 
-def _own_lines() -> Iterator[Line]:
-    library, asked = playground(), golden()
+def _kiosk_lines() -> Iterator[Line]:
+    library, asked = playground(), read_golden_questions()
     for part in ("tune", "held"):
         yield from _as_lines(
             f"own questions, {part}", tally(library, [one for one in asked if one.part == part])
@@ -123,41 +123,45 @@ def _own_lines() -> Iterator[Line]:
 # --- the playground's questions -------------------------------------------------------------------------------------
 
 
-def playground() -> Library:
+def playground() -> PassageLibrary:
     """Put the newspaper into an archive, as an upload does, with the built-in embedder trained on it."""
-    return shelved([one for one in map(read_product, articles_as_products()) if one is not None])
-
-
-def shelved(documents: Sequence[Document]) -> Library:
-    """Make an archive of documents."""
-    analyzers = Analyzers()
-    embedder = latent_embedder.train(document.text for document in documents)
-    mean_length = float(build(documents, analyzers, None, 1.0).postings.lengths.mean())
-    return Library(
-        embedder, base=build(documents, analyzers, embedder, mean_length), share=latent_embedder.SHARE
+    return build_library(
+        [one for one in map(read_product, product_records_from_articles()) if one is not None]
     )
 
 
-def passages(library: Library, question: str) -> tuple[Snippet, ...]:
+def build_library(documents: Sequence[Document]) -> PassageLibrary:
+    """Make an archive of documents."""
+    analyzers = Analyzers()
+    embedder = latent_embedder.train(document.text for document in documents)
+    mean_length = float(build_segment(documents, analyzers, None, 1.0).postings.lengths.mean())
+    return PassageLibrary(
+        embedder, base=build_segment(documents, analyzers, embedder, mean_length), share=latent_embedder.SHARE
+    )
+
+
+def passages(library: PassageLibrary, question: str) -> tuple[Snippet, ...]:
     """Find what an answer is composed of."""
-    return ask(library, ArchiveQuery(APP, question, rows=PASSAGES), 0).snippets
+    return search_passages(library, ArchiveQuery(APP, question, rows=PASSAGES), 0).snippets
 
 
-def tally(library: Library, asked: Sequence[GoldenQuestion]) -> Tally:
+def tally(library: PassageLibrary, asked: Sequence[GoldenQuestion]) -> AnswerCounts:
     """Ask questions and count."""
-    counted = Tally()
+    counted = AnswerCounts()
     for one in asked:
         found = passages(library, one.question)
-        counted = _counted(counted, one, compose(one.question, found, now_ms=0), found)
+        counted = _counted(counted, one, compose_answer(one.question, found, now_ms=0), found)
     return counted
 
 
-def _counted(before: Tally, one: GoldenQuestion, composed: Composed, found: Sequence[Snippet]) -> Tally:
+def _counted(
+    before: AnswerCounts, one: GoldenQuestion, composed: ComposedAnswer, found: Sequence[Snippet]
+) -> AnswerCounts:
     if one.missing:
-        return Tally(
+        return AnswerCounts(
             before.answerable,
             before.answered,
-            before.held,
+            before.supported,
             before.citations,
             before.right_citations,
             before.unanswerable + 1,
@@ -167,10 +171,10 @@ def _counted(before: Tally, one: GoldenQuestion, composed: Composed, found: Sequ
     right = sum(found[cited.snippet].product_id in one.articles for cited in composed.sentences)
     shown = " ".join(cited.text for cited in composed.sentences)
     holds = bool(right) and one.answer is not None and one.answer in shown
-    return Tally(
+    return AnswerCounts(
         before.answerable + 1,
         before.answered + (not composed.refused),
-        before.held + holds,
+        before.supported + holds,
         before.citations + len(composed.sentences),
         before.right_citations + right,
         before.unanswerable,
@@ -179,12 +183,12 @@ def _counted(before: Tally, one: GoldenQuestion, composed: Composed, found: Sequ
     )
 
 
-def _as_lines(name: str, counted: Tally) -> Iterator[Line]:
+def _as_lines(name: str, counted: AnswerCounts) -> Iterator[Line]:
     asked = f"{counted.answered} of {counted.answerable} questions"
     yield Line(f"{name}: citation precision", counted.precision, "", CITATIONS, at_most=False, note=asked)
     strict = counted.right_citations / max(counted.citations + counted.astray, 1)
     yield Line(f"{name}: citation precision, wrong answers counted", strict, "", None, at_most=False)
-    yield Line(f"{name}: answer holds the words", counted.held_share, "", None, at_most=False)
+    yield Line(f"{name}: answer holds the words", counted.supported_share, "", None, at_most=False)
     yield Line(f"{name}: answered", counted.answered_share, "", None, at_most=False)
     without = f"{counted.refused} of {counted.unanswerable} without an answer"
     yield Line(f"{name}: refused", counted.refused_share, "", REFUSED, at_most=False, note=without)
@@ -198,7 +202,7 @@ def paragraphs(language: str, every: int = 1) -> Iterator[Line]:
     with gzip.open(data_folder() / "xquad" / f"{language}.jsonl.gz", "rt", encoding="utf-8") as lines_there:
         rows = [json.loads(line) for line in lines_there]
     documents = {row["id"]: whole(row["id"], row["context"], language) for row in rows}
-    library = shelved(list(documents.values()))
+    library = build_library(list(documents.values()))
     given = found = asked = answered = right = refused = without = 0
     for row in rows[::every]:
         alone = (_alone(row["id"], row["context"]),)
@@ -207,7 +211,7 @@ def paragraphs(language: str, every: int = 1) -> Iterator[Line]:
             given += _comes_first(pair, row["id"], alone, language)
             seen = passages(library, pair["q"])
             found += _comes_first(pair, row["id"], seen, language)
-            composed = compose(pair["q"], seen, language=language, now_ms=0)
+            composed = compose_answer(pair["q"], seen, language=language, now_ms=0)
             answered += not composed.refused
             right += any(
                 _is_right(pair, row["id"], seen[one.snippet].product_id, one.start, one.end)
@@ -216,7 +220,7 @@ def paragraphs(language: str, every: int = 1) -> Iterator[Line]:
             others = tuple(one for one in seen if one.product_id != row["id"])
             if not any(pair["a"].lower() in one.text.lower() for one in others):
                 without += 1
-                refused += compose(pair["q"], others, language=language, now_ms=0).refused
+                refused += compose_answer(pair["q"], others, language=language, now_ms=0).refused
     floor = FLOORS[language]
     name = f"paragraphs ({language})"
     yield Line(f"{name}: right sentence, given", given / asked, "", floor.given, at_most=False)
@@ -232,7 +236,7 @@ def _alone(name: str, text: str) -> Snippet:
 
 
 def _comes_first(pair: dict[str, object], name: str, seen: Sequence[Snippet], language: str) -> bool:
-    _, ranked = rank(str(pair["q"]), seen, language)
+    _, ranked = rank_sentences(str(pair["q"]), seen, language)
     if not ranked:
         return False
     best = ranked[0][1]

@@ -33,7 +33,7 @@ _FORMS = ("What is known about {}?", "Who is named in the story {}?", "When did 
 
 
 @dataclass
-class Asked:
+class QuestionTimings:
     """What asking questions came to, in milliseconds."""
 
     accepted: list[float] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Reader:
         self._line = http.client.HTTPConnection("127.0.0.1", port, timeout=70)
         self._headers = {"X-API-KEY": key, "Content-Type": "application/json"}
 
-    def ask(self, text: str, asked: Asked, pause_s: float) -> str:
+    def ask(self, text: str, asked: QuestionTimings, pause_s: float) -> str:
         """Ask a question and wait for its end."""
         began = time.perf_counter()
         question_id = str(self.call("POST", "/v1/ask/questions", {"question": text})["question_id"])
@@ -99,8 +99,8 @@ def lines(running: Stack, key: str) -> Iterator[Line]:
     reader = Reader(running.port, key)
     asking = questions(reader)
     for _ in range(5):
-        last = reader.ask(next(asking), Asked(), 0.005)
-    rest = Asked()
+        last = reader.ask(next(asking), QuestionTimings(), 0.005)
+    rest = QuestionTimings()
     for _ in range(AT_REST):
         last = reader.ask(next(asking), rest, 0.005)
     cited = f"{rest.cited} of {AT_REST} with sources, {rest.failed} failed"
@@ -122,8 +122,8 @@ def lines(running: Stack, key: str) -> Iterator[Line]:
     reader.close()
 
 
-def _under_load(port: int, key: str, asking: Iterator[str]) -> tuple[Asked, float]:
-    loaded, turn = Asked(), threading.Lock()
+def _under_load(port: int, key: str, asking: Iterator[str]) -> tuple[QuestionTimings, float]:
+    loaded, turn = QuestionTimings(), threading.Lock()
     began = time.monotonic()
 
     def read() -> None:
@@ -181,7 +181,7 @@ def main(arguments: list[str]) -> int:
         with kiosk(given.port) as running:
             yield from lines(running, playground_key(running))
 
-    return report.told(guarded("answers of an installation", measure))
+    return report.print_report(guarded("answers of an installation", measure))
 
 
 if __name__ == "__main__":

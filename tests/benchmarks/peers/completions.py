@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from rapidfuzz import fuzz, process
 
-from actors.retrieval.text import folded
+from actors.retrieval.text import fold_text
 from tests.benchmarks.typos import Titles
 
 _SCRIPT = Path(__file__).with_name("completions.mjs")
@@ -80,14 +80,15 @@ def javascript(library: str, titles: Titles, queries: Sequence[str], wanted: int
 
 def rapidfuzz_scan(titles: Titles, queries: Sequence[str], wanted: int) -> Answers:
     """Compare every title with what was typed; of equals the more popular one."""
-    texts = [folded(text) for text in titles.texts]
+    texts = [fold_text(text) for text in titles.texts]
     pull = np.log1p(np.array(titles.popularity))
     pull = pull / max(float(pull.max()), 1e-9)
     found, ms = [], []
     for query in queries:
         began = time.perf_counter()
         scores = (
-            process.cdist([folded(query)], texts, scorer=fuzz.partial_ratio, dtype=np.float32)[0] + 8 * pull
+            process.cdist([fold_text(query)], texts, scorer=fuzz.partial_ratio, dtype=np.float32)[0]
+            + 8 * pull
         )
         best = np.argpartition(-scores, wanted)[:wanted]
         found.append(best[np.argsort(-scores[best])].tolist())
@@ -163,7 +164,7 @@ def _ask_trigrams(
         cursor.execute("create table title (id int, text text, pull real)")
         with cursor.copy("copy title from stdin") as copy:
             for at, text in enumerate(titles.texts):
-                copy.write_row((at, folded(text), float(np.log1p(titles.popularity[at]))))
+                copy.write_row((at, fold_text(text), float(np.log1p(titles.popularity[at]))))
         cursor.execute("create index on title using gist (text gist_trgm_ops(siglen=64))")
         cursor.execute("analyze title")
         build_s = time.perf_counter() - began
@@ -171,7 +172,7 @@ def _ask_trigrams(
         for query in queries:
             began = time.perf_counter()
             cursor.execute(
-                "select id from title order by %s <<-> text, pull desc limit %s", (folded(query), wanted)
+                "select id from title order by %s <<-> text, pull desc limit %s", (fold_text(query), wanted)
             )
             found.append([row[0] for row in cursor.fetchall()])
             ms.append((time.perf_counter() - began) * 1e3)

@@ -15,15 +15,15 @@ from typing import Any
 import uvicorn
 
 from actors.answers.archive.messages import ArchiveQuery
-from actors.answers.archive.retrieve import ask
-from actors.answers.archive.snapshot_store import PassageShelf
+from actors.answers.archive.retrieve import search_passages
+from actors.answers.archive.snapshot_store import PassageSnapshotStore
 from tests.benchmarks.mcp_articles import APP
 
 
 def main() -> None:
     """Serve until told to stop."""
     which, port, folder = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
-    opened = PassageShelf(folder).open(APP)
+    opened = PassageSnapshotStore(folder).open(APP)
     assert opened is not None, "there is no snapshot"
     library = opened[0]
 
@@ -34,7 +34,7 @@ def main() -> None:
         if "--ready" in sys.argv and ready:
             found = ready[0]
         else:
-            found = ask(library, ArchiveQuery(APP, question, context=context), 0)
+            found = search_passages(library, ArchiveQuery(APP, question, context=context), 0)
             ready[:] = [found]
         return {
             "results": [

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.linalg import lapack
 
-from actors.models.user_histories import Histories
+from actors.models.user_histories import UserHistories
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.evaluation.evaluate import Scorer
 
@@ -63,7 +63,7 @@ class Popular:
     def __init__(self, data: Interactions) -> None:
         self._counts = np.asarray(_matrix(data).sum(axis=0)).ravel().astype(np.float32)
 
-    def score(self, histories: Histories) -> npt.NDArray[np.float32]:
+    def score(self, histories: UserHistories) -> npt.NDArray[np.float32]:
         return np.tile(self._counts, (len(histories), 1))
 
 
@@ -73,7 +73,7 @@ class Similar:
     def __init__(self, weights: Any) -> None:
         self._weights = weights
 
-    def score(self, histories: Histories) -> npt.NDArray[np.float32]:
+    def score(self, histories: UserHistories) -> npt.NDArray[np.float32]:
         scores = histories.seen().astype(np.float32) @ self._weights
         return np.asarray(scores.toarray() if sp.issparse(scores) else scores, np.float32)
 
@@ -93,7 +93,7 @@ class Follows:
         frequency = np.maximum(np.bincount(data.item, minlength=data.n_items), 1.0)
         self._weights = (pairs @ sp.diags_array(frequency**-0.1)).tocsr().astype(np.float32)
 
-    def score(self, histories: Histories) -> npt.NDArray[np.float32]:
+    def score(self, histories: UserHistories) -> npt.NDArray[np.float32]:
         from_end = histories.starts[1:][histories.owners()] - 1 - np.arange(len(histories.items))
         kept = (histories.items >= 0) & (from_end < 30)
         places = (histories.owners()[kept], histories.items[kept])
@@ -108,7 +108,7 @@ class FoldedIn:
     def __init__(self, model: Any) -> None:
         self._model = model
 
-    def score(self, histories: Histories) -> npt.NDArray[np.float32]:
+    def score(self, histories: UserHistories) -> npt.NDArray[np.float32]:
         seen = histories.seen().astype(np.float32).tocsr()
         readers = self._model.recalculate_user(np.arange(len(histories)), seen)
         return np.asarray(readers @ self._model.item_factors.T, np.float32)
@@ -128,7 +128,7 @@ class Remembered:
             if len(items)
         }
 
-    def score(self, histories: Histories) -> npt.NDArray[np.float32]:
+    def score(self, histories: UserHistories) -> npt.NDArray[np.float32]:
         lists = np.split(histories.items, histories.starts[1:-1])
         readers = np.array([self._readers.get(items.tobytes(), -1) for items in lists])
         factors = np.where((readers >= 0)[:, None], self._model.user_factors[readers], 0.0)

@@ -10,8 +10,16 @@ import pytest
 from starlette.applications import Starlette
 
 from cluster.store.ports.stores import Stores
-from deployments.archive.oauth.services import OAuthMeans
-from tests.fakes.archive_oauth import Person, Program, an_account, answer_of, app_over, http_over, means_over
+from deployments.archive.oauth.services import OAuthServices
+from tests.fakes.archive_oauth import (
+    Person,
+    Program,
+    an_account,
+    answer_of,
+    app_over,
+    http_over,
+    oauth_services,
+)
 from tests.suites.manual_clock import ManualClock
 
 
@@ -20,7 +28,7 @@ class Scene:
     """Everything a test of OAuth needs."""
 
     clock: ManualClock
-    means: OAuthMeans
+    means: OAuthServices
     app: Starlette
     http: httpx.AsyncClient
     "A program's connection: no cookies."
@@ -56,7 +64,7 @@ class Scene:
 async def scene(memory_stores: Stores) -> AsyncIterator[Scene]:
     """A fresh archive with one reader and one registered client."""
     clock = ManualClock()
-    means = means_over(memory_stores, clock)
+    means = oauth_services(memory_stores, clock)
     await memory_stores.accounts.add(an_account())
     app = app_over(means)
     async with http_over(app) as http, http_over(app) as browser:

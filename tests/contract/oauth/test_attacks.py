@@ -15,8 +15,8 @@ from cluster.errors import TooMany
 from cluster.records.password import hash_password
 from cluster.store.connect import OpenStores
 from cluster.store.ports.stores import Stores
-from deployments.archive.oauth.rate_limits import Knocks, OAuthLimits, Rate
-from deployments.archive.oauth.sessions import MOST_WAITING, Passwords
+from deployments.archive.oauth.rate_limits import AddressLimits, BucketRate, OAuthLimits
+from deployments.archive.oauth.sessions import MOST_WAITING, PasswordChecks
 from tests.contract.oauth.conftest import Scene
 from tests.fakes.archive_oauth import (
     PASSWORD,
@@ -25,7 +25,7 @@ from tests.fakes.archive_oauth import (
     an_account,
     app_over,
     http_over,
-    means_over,
+    oauth_services,
     visible,
 )
 from tests.suites.manual_clock import ManualClock
@@ -69,7 +69,7 @@ async def test_guessing_is_stopped_before_the_password_is_looked_at(scene: Scene
 async def test_guessing_from_many_addresses_is_stopped_and_others_sign_in_meanwhile(
     memory_stores: Stores,
 ) -> None:
-    means = means_over(memory_stores, ManualClock())
+    means = oauth_services(memory_stores, ManualClock())
     app = app_over(means)
     await memory_stores.accounts.add(an_account())
     await memory_stores.accounts.add(an_account("grace"))
@@ -94,7 +94,7 @@ async def test_attempts_are_counted_over_all_replicas(memory_stores: Stores) -> 
     clock = ManualClock()
     statuses = []
     for _ in range(4):
-        app = app_over(means_over(memory_stores, clock))
+        app = app_over(oauth_services(memory_stores, clock))
         async with http_over(app) as http, http_over(app) as plain:
             program = Program(plain)
             await program.register()
@@ -108,7 +108,7 @@ async def test_attempts_are_counted_over_all_replicas(memory_stores: Stores) -> 
 async def test_checking_passwords_leaves_the_loop_free_and_a_flood_is_bounded(memory_stores: Stores) -> None:
     kept = hash_password(PASSWORD)
     await memory_stores.accounts.add(an_account().model_copy(update={"password": kept}))
-    passwords = Passwords(memory_stores.accounts)
+    passwords = PasswordChecks(memory_stores.accounts)
     beats, stop = 0, False
 
     async def beat() -> None:
@@ -151,9 +151,9 @@ async def test_checking_passwords_leaves_the_loop_free_and_a_flood_is_bounded(me
 
 
 async def test_programs_and_pages_have_limits_too(memory_stores: Stores) -> None:
-    few = OAuthLimits(registrations=Rate(1, 3), token_calls=Rate(1, 3), pages=Rate(0.1, 3))
+    few = OAuthLimits(registrations=BucketRate(1, 3), token_calls=BucketRate(1, 3), pages=BucketRate(0.1, 3))
     clock = ManualClock()
-    means = means_over(memory_stores, clock, limits=few)
+    means = oauth_services(memory_stores, clock, limits=few)
     app = app_over(means)
     async with http_over(app) as http, http_over(app, address="192.0.2.9") as other:
         program = Program(http)
@@ -170,15 +170,15 @@ async def test_programs_and_pages_have_limits_too(memory_stores: Stores) -> None
 
 
 def test_counters_for_strangers_are_bounded() -> None:
-    knocks = Knocks(ManualClock(), most=100)
+    knocks = AddressLimits(ManualClock(), most=100)
     for number in range(10_000):
-        assert knocks.wait_s("register", f"192.0.2.{number}", Rate(1, 1)) == 0
+        assert knocks.wait_s("register", f"192.0.2.{number}", BucketRate(1, 1)) == 0
     assert len(knocks) == 100
 
 
 async def test_a_header_of_the_caller_gives_no_further_attempts(memory_stores: Stores) -> None:
     """Proofs A and B: from one address, whatever it writes into the header, six passwords are tried."""
-    means = means_over(memory_stores, ManualClock())
+    means = oauth_services(memory_stores, ManualClock())
     app = app_over(means)
     await memory_stores.accounts.add(an_account())
     async with http_over(app) as plain:
@@ -202,7 +202,7 @@ async def test_a_header_of_the_caller_gives_no_further_attempts(memory_stores: S
 async def test_strangers_can_not_lock_out_who_signed_in_before(memory_stores: Stores) -> None:
     """Proof C: the account's own bucket is empty, and its owner signs in all the same."""
     clock = ManualClock()
-    app = app_over(means_over(memory_stores, clock))
+    app = app_over(oauth_services(memory_stores, clock))
     await memory_stores.accounts.add(an_account())
     async with http_over(app) as plain, http_over(app, address="192.0.2.1") as browser:
         program = Program(plain)
@@ -249,19 +249,19 @@ async def test_strangers_can_not_lock_out_who_signed_in_before(memory_stores: St
 async def test_a_flood_of_registrations_keeps_nothing_and_an_honest_client_gets_through(
     redis_stores: OpenStores, redis_server: RedisProcess
 ) -> None:
-    means = means_over(redis_stores, ManualClock())
+    means = oauth_services(redis_stores, ManualClock())
     register = app_over(means)
     async with http_over(register) as flood, http_over(register, address="192.0.2.1") as honest:
         await Program(honest).register()
-        before = await redis_stores.server.ask_slow("DBSIZE")
+        before = await redis_stores.server.execute_slow("DBSIZE")
         statuses: list[int] = []
         for number in range(2000):
             body = {"redirect_uris": [f"https://flood.example/{number}"], "client_name": f"bot {number}"}
             statuses.append((await flood.post("/oauth/register", json=body)).status_code)
         assert set(statuses) == {201, 429}
         assert (await Program(honest).register()).status_code == 201
-        assert await redis_stores.server.ask_slow("DBSIZE") == before
-    assert sys.getsizeof(means.knocks._buckets) < 100_000
+        assert await redis_stores.server.execute_slow("DBSIZE") == before
+    assert sys.getsizeof(means.address_limits._buckets) < 100_000
 
 
 @pytest.mark.redis
@@ -269,7 +269,7 @@ async def test_what_rests_in_the_store_opens_nothing(
     redis_stores: OpenStores, redis_server: RedisProcess
 ) -> None:
     clock = ManualClock()
-    means = means_over(redis_stores, clock)
+    means = oauth_services(redis_stores, clock)
     await redis_stores.accounts.add(an_account())
     app = app_over(means)
     async with http_over(app) as http, http_over(app) as browser:
@@ -281,11 +281,11 @@ async def test_what_rests_in_the_store_opens_nothing(
         tokens = (await scene.program.redeem(other, client_secret=secret)).json()
         session = scene.person.http.cookies["kiosk_session"]
     resting = []
-    for key in await redis_stores.server.ask_slow("KEYS", "*"):
+    for key in await redis_stores.server.execute_slow("KEYS", "*"):
         resting.append(key)
-        kind = await redis_stores.server.ask_slow("TYPE", key)
+        kind = await redis_stores.server.execute_slow("TYPE", key)
         ask = {b"hash": ("HGETALL", key), b"zset": ("ZRANGE", key, 0, -1), b"string": ("GET", key)}
-        value = await redis_stores.server.ask_slow(
+        value = await redis_stores.server.execute_slow(
             *ask[bytes(kind, "ascii") if isinstance(kind, str) else kind]
         )
         resting.append(repr(value).encode())
@@ -319,7 +319,7 @@ async def test_no_log_line_holds_a_secret_or_a_query(scene: Scene) -> None:
 
 
 async def test_a_body_that_drips_is_cut_off(memory_stores: Stores) -> None:
-    app = app_over(means_over(memory_stores, ManualClock(), limits=OAuthLimits(body_s=0.05)))
+    app = app_over(oauth_services(memory_stores, ManualClock(), limits=OAuthLimits(body_s=0.05)))
 
     async def drip() -> Any:
         while True:

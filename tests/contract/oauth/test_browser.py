@@ -21,8 +21,8 @@ from starlette.routing import Route
 
 from cluster.clock import SystemClock
 from cluster.store.ports.stores import Stores
-from deployments.archive.oauth.services import OAuthMeans
-from tests.fakes.archive_oauth import CHALLENGE, PASSWORD, VERIFIER, an_account, app_over, means_over
+from deployments.archive.oauth.services import OAuthServices
+from tests.fakes.archive_oauth import CHALLENGE, PASSWORD, VERIFIER, an_account, app_over, oauth_services
 
 playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -65,14 +65,14 @@ class Callback:
 
 
 @pytest.fixture
-async def means(memory_stores: Stores) -> OAuthMeans:
+async def means(memory_stores: Stores) -> OAuthServices:
     await memory_stores.accounts.add(an_account())
-    return means_over(memory_stores, SystemClock(), public_url="")
+    return oauth_services(memory_stores, SystemClock(), public_url="")
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 async def test_a_person_connects_a_client_on_their_own_machine(
-    means: OAuthMeans, width: str, tmp_path: Path
+    means: OAuthServices, width: str, tmp_path: Path
 ) -> None:
     wide, high, scheme = WIDTHS[width]
     shots = Path(SHOTS) if SHOTS else tmp_path
@@ -137,7 +137,7 @@ async def test_a_person_connects_a_client_on_their_own_machine(
 
 
 async def test_a_browser_does_not_show_the_page_in_a_frame_or_send_it_from_another_site(
-    means: OAuthMeans,
+    means: OAuthServices,
 ) -> None:
     async with serving(app_over(means)) as base, httpx.AsyncClient() as http:
         sent = {"client_name": "Desk", "redirect_uris": ["http://127.0.0.1:1/callback"]}

@@ -9,9 +9,9 @@ import pytest
 
 from cluster.errors import Invalid
 from cluster.store.ports.stores import Stores
-from deployments.archive.oauth.addresses import Addresses
+from deployments.archive.oauth.addresses import ServerAddresses
 from tests.contract.oauth.conftest import Scene
-from tests.fakes.archive_oauth import BASE, ISSUER, RESOURCE, app_over, http_over, means_over
+from tests.fakes.archive_oauth import BASE, ISSUER, RESOURCE, app_over, http_over, oauth_services
 from tests.suites.manual_clock import ManualClock
 
 RESOURCE_PATHS = (
@@ -135,7 +135,7 @@ async def test_no_header_changes_a_configured_address(scene: Scene, header: str)
 async def test_without_a_configured_address_only_loopback_is_believed(
     memory_stores: Stores, host: str, base: str
 ) -> None:
-    app = app_over(means_over(memory_stores, ManualClock(), public_url=""))
+    app = app_over(oauth_services(memory_stores, ManualClock(), public_url=""))
     async with http_over(app, "http://x") as http:
         found = (await http.get(RESOURCE_PATHS[0], headers={"host": host})).json()
     assert found["resource"] == base + "/mcp"
@@ -143,9 +143,15 @@ async def test_without_a_configured_address_only_loopback_is_believed(
 
 
 def test_where_the_doors_listen_is_the_address_of_last_resort() -> None:
-    assert Addresses.of("", host="0.0.0.0", port=9).base("news") == "http://127.0.0.1:9"
-    assert Addresses.of("", host="::1", port=9).base("news") == "http://[::1]:9"
-    assert Addresses.of("", host="localhost", port=9).base("news") == "http://localhost:9"
+    assert (
+        ServerAddresses.from_config("", host="0.0.0.0", port=9).origin_for_host("news")
+        == "http://127.0.0.1:9"
+    )
+    assert ServerAddresses.from_config("", host="::1", port=9).origin_for_host("news") == "http://[::1]:9"
+    assert (
+        ServerAddresses.from_config("", host="localhost", port=9).origin_for_host("news")
+        == "http://localhost:9"
+    )
 
 
 @pytest.mark.parametrize(
@@ -157,4 +163,4 @@ def test_where_the_doors_listen_is_the_address_of_last_resort() -> None:
 )  # fmt: skip
 def test_a_plain_address_beyond_loopback_is_refused(address: str) -> None:
     with pytest.raises(Invalid):
-        Addresses.of(address)
+        ServerAddresses.from_config(address)

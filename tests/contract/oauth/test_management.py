@@ -11,9 +11,17 @@ import pytest
 import structlog
 
 from cluster.store.connect import OpenStores
-from deployments.archive.oauth.rate_limits import OAuthLimits, Rate
+from deployments.archive.oauth.rate_limits import BucketRate, OAuthLimits
 from tests.contract.oauth.conftest import Scene
-from tests.fakes.archive_oauth import CALLBACK, Person, Program, an_account, app_over, http_over, means_over
+from tests.fakes.archive_oauth import (
+    CALLBACK,
+    Person,
+    Program,
+    an_account,
+    app_over,
+    http_over,
+    oauth_services,
+)
 from tests.suites.manual_clock import ManualClock
 
 OTHER = "https://host.example/cb"
@@ -195,7 +203,7 @@ async def test_managing_has_the_limits_of_registering_and_changes_one_of_their_o
     assert (await manage(scene, "GET", registered)).status_code == 200
     scene.clock.advance(5_000)
     assert (await manage(scene, "DELETE", registered)).status_code == 204
-    few = OAuthLimits(registrations=Rate(1, 3))
+    few = OAuthLimits(registrations=BucketRate(1, 3))
     async with http_over(app_over(replace(scene.means, limits=few)), address="203.0.113.8") as http:
         slow = replace(scene, http=http)
         statuses = [(await manage(slow, "GET", registered)).status_code for _ in range(4)]
@@ -213,7 +221,7 @@ async def test_addresses_too_long_for_a_token_leave_a_registration_unmanaged(sce
 
 async def test_neither_log_nor_store_holds_a_registration_token(redis_stores: OpenStores) -> None:
     clock = ManualClock()
-    means = means_over(redis_stores, clock)
+    means = oauth_services(redis_stores, clock)
     await redis_stores.accounts.add(an_account())
     app = app_over(means)
     async with http_over(app) as http, http_over(app) as browser:
@@ -222,7 +230,7 @@ async def test_neither_log_nor_store_holds_a_registration_token(redis_stores: Op
             registered = await register(scene, token_endpoint_auth_method="client_secret_post")
             changed = await manage(scene, "PUT", registered, update_of(registered, client_name="Desk"))
             assert changed.json()["client_name"] == "Desk"
-            kept = repr(await redis_stores.server.ask_slow("HGETALL", "kiosk:{oauth}:clients"))
+            kept = repr(await redis_stores.server.execute_slow("HGETALL", "kiosk:{oauth}:clients"))
             assert (await manage(scene, "DELETE", registered)).status_code == 204
     assert "Desk" in kept
     assert "client_removed" in repr(lines)

@@ -12,7 +12,7 @@ from cluster.clock import SystemClock
 from cluster.errors import Unavailable
 from cluster.store.connect import OpenStores
 from cluster.store.ports.stores import Revocations, Stores
-from deployments.archive.oauth.bearer import Bearer
+from deployments.archive.oauth.bearer import AccessTokens
 from tests.contract.oauth.conftest import Scene
 from tests.fakes.archive_oauth import (
     RESOURCE,
@@ -22,7 +22,7 @@ from tests.fakes.archive_oauth import (
     answer_of,
     app_over,
     http_over,
-    means_over,
+    oauth_services,
 )
 from tests.suites.waiting import until
 
@@ -63,7 +63,7 @@ async def replicas(redis_stores: OpenStores) -> AsyncIterator[list[Scene]]:
     await redis_stores.accounts.add(an_account())
     scenes = []
     for _ in range(2):
-        means = means_over(redis_stores, clock)
+        means = oauth_services(redis_stores, clock)
         app = app_over(means)
         http = http_over(app)
         scenes.append(Scene(clock, means, app, http, Person(http_over(app)), Program(http)))  # type: ignore[arg-type]
@@ -105,12 +105,12 @@ async def test_every_step_may_meet_another_replica_and_a_revocation_is_heard_wit
 async def test_a_restart_is_not_noticed(redis_stores: OpenStores) -> None:
     clock = SystemClock()
     await redis_stores.accounts.add(an_account())
-    first = means_over(redis_stores, clock)
+    first = oauth_services(redis_stores, clock)
     async with http_over(app_over(first)) as http, http_over(app_over(first)) as browser:
         scene = Scene(clock, first, app_over(first), http, Person(browser), Program(http))  # type: ignore[arg-type]
         await scene.program.register()
         tokens, code = await scene.tokens(), await scene.code()
-    again = means_over(redis_stores, clock)
+    again = oauth_services(redis_stores, clock)
     async with http_over(app_over(again)) as http:
         program = Program(http, scene.program.client_id)
         assert await program.use(tokens["access_token"]) == 200
@@ -132,7 +132,7 @@ async def test_at_rest_a_token_is_checked_without_asking_the_store(scene: Scene)
             asked.append("revocations")
             return await grants.revocations()
 
-    bearer = Bearer(Watched(), scene.means.signing, scene.clock)  # type: ignore[arg-type]
+    bearer = AccessTokens(Watched(), scene.means.signing, scene.clock)  # type: ignore[arg-type]
     for _ in range(100):
         assert await bearer.person(token, RESOURCE) is not None
     assert asked == ["version", "revocations"]
@@ -161,7 +161,7 @@ async def test_nobody_is_let_in_before_revocations_were_read_and_an_outage_later
 ) -> None:
     token = (await scene.tokens())["access_token"]
     store = Away(memory_stores)
-    bearer = Bearer(store, scene.means.signing, scene.clock, poll_s=0.01)  # type: ignore[arg-type]
+    bearer = AccessTokens(store, scene.means.signing, scene.clock, poll_s=0.01)  # type: ignore[arg-type]
     await bearer.start()
     with pytest.raises(Unavailable):
         await bearer.person(token, RESOURCE)

@@ -7,7 +7,7 @@ import pytest
 from cluster.errors import Invalid
 from cluster.records.client_rule import ClientRule
 from cluster.store.ports.stores import Stores
-from deployments.archive.admission import ClientGate
+from deployments.archive.admission import ClientAdmission
 from deployments.archive.oauth.addresses import resource_of
 from tests.contract.oauth.conftest import Scene
 from tests.fakes.archive_oauth import (
@@ -18,7 +18,7 @@ from tests.fakes.archive_oauth import (
     answer_of,
     app_over,
     http_over,
-    means_over,
+    oauth_services,
     read_page,
     visible,
 )
@@ -133,7 +133,7 @@ async def test_only_who_is_signed_in_ends_sessions(scene: Scene) -> None:
 # --- rules by host ------------------------------------------------------------------------------------------------
 
 
-async def _may_call(scene: Scene, gate: ClientGate, uri: str, name: str) -> bool:
+async def _may_call(scene: Scene, gate: ClientAdmission, uri: str, name: str) -> bool:
     scene.program.callback = uri
     await scene.program.register(client_name=name)
     tokens = await scene.tokens()
@@ -152,7 +152,7 @@ async def test_a_client_is_let_in_by_the_host_its_answers_go_to_whatever_it_call
     rules = memory_stores.client_rules
     await rules.put("news", ClientRule(client="*", decision="deny"))
     await rules.put("news", ClientRule(client="host:Claude.ai"))
-    gate = ClientGate(rules, memory_stores.limits, "news", scene.clock)
+    gate = ClientAdmission(rules, memory_stores.limits, "news", scene.clock)
     await gate.read()
     assert await _may_call(scene, gate, "https://claude.ai/api/mcp/auth_callback", "Anything")
     assert await _may_call(scene, gate, "https://claude.ai:8443/x", "")
@@ -175,7 +175,7 @@ async def test_a_client_is_let_in_by_the_host_its_answers_go_to_whatever_it_call
 async def test_no_password_is_asked_for_where_it_would_travel_in_the_clear(
     memory_stores: Stores, path: str, host: str
 ) -> None:
-    app = app_over(means_over(memory_stores, ManualClock(), public_url=""))
+    app = app_over(oauth_services(memory_stores, ManualClock(), public_url=""))
     async with http_over(app) as http:
         for method in ("GET", "POST"):
             answer = await http.request(method, path, headers={"host": host})
@@ -187,7 +187,7 @@ async def test_no_password_is_asked_for_where_it_would_travel_in_the_clear(
 
 
 async def test_a_setting_says_that_the_network_is_safe(memory_stores: Stores) -> None:
-    app = app_over(means_over(memory_stores, ManualClock(), public_url="", plain_sign_in=True))
+    app = app_over(oauth_services(memory_stores, ManualClock(), public_url="", plain_sign_in=True))
     async with http_over(app) as http:
         answer = await http.get(CLIENTS, headers={"host": "192.168.1.5:8000"})
         assert 'name="password"' in answer.text

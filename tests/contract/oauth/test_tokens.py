@@ -292,9 +292,9 @@ async def test_nothing_but_an_untouched_access_token_opens(scene: Scene) -> None
     other_key = jwt.encode(claims, b"k" * 32, algorithm="HS256", headers={"typ": "at+jwt"})
     signing = scene.means.signing
     untyped = jwt.encode(claims, signing._access_key, algorithm="HS256")
-    longer = signing.mint_access({**claims, "exp": "never"})
-    early = signing.mint_access({**claims, "iat": claims["iat"] + 3600, "exp": claims["exp"] + 3600})
-    nobody = signing.mint_access({name: value for name, value in claims.items() if name != "sub"})
+    longer = signing.issue_access({**claims, "exp": "never"})
+    early = signing.issue_access({**claims, "iat": claims["iat"] + 3600, "exp": claims["exp"] + 3600})
+    nobody = signing.issue_access({name: value for name, value in claims.items() if name != "sub"})
     for bad in (
         "", "x", ".", "..", "...", good + "x", good[:-2], f"{head}.{body}.", f"{head}..{signature}", none, other_key,
         untyped, longer, early, nobody, tokens["refresh_token"], good + " ", "A" * 20_000, "é" + good, "\udcff",

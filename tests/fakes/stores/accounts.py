@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cluster.records.account import Account, Code, Grant
-from cluster.records.registration import Registration, client_mark
-from cluster.store.ports.stores import Held, Redeemed, Revocations, Rotated
+from cluster.records.registration import Registration, revocation_id
+from cluster.store.ports.stores import ActiveGrant, RedeemOutcome, Revocations, RotateOutcome
 from cluster.store.redis import accounts, registrations
 
 
@@ -73,7 +73,7 @@ class MemoryGrants:
         held = self._codes.get(sha256)
         return None if held is None else held.code
 
-    async def redeem(self, sha256: str, grant: Grant, refresh_sha256: str, *, now_ms: int) -> Redeemed:
+    async def redeem(self, sha256: str, grant: Grant, refresh_sha256: str, *, now_ms: int) -> RedeemOutcome:
         held = self._codes.get(sha256)
         if held is None:
             return "gone"
@@ -103,7 +103,7 @@ class MemoryGrants:
 
     async def rotate(
         self, grant_id: str, presented_sha256: str, next_sha256: str, *, now_ms: int, grace_ms: int
-    ) -> Rotated:
+    ) -> RotateOutcome:
         family = self._families.get(grant_id)
         if family is None or now_ms - family.used_at >= accounts.GRANT_LIFE_MS:
             return "gone"
@@ -134,14 +134,16 @@ class MemoryGrants:
         return sum([await self.revoke(grant_id, now_ms=now_ms) for grant_id in mine])
 
     async def revoke_client(self, client_id: str, *, now_ms: int) -> int:
-        self._revoked[client_mark(client_id)] = now_ms
+        self._revoked[revocation_id(client_id)] = now_ms
         self._version += 1
         theirs = [name for name, family in self._families.items() if family.grant.client_id == client_id]
         return sum([await self.revoke(name, now_ms=now_ms) for name in theirs])
 
-    async def of_user(self, user_id: str) -> list[Held]:
+    async def of_user(self, user_id: str) -> list[ActiveGrant]:
         mine = [family for family in self._families.values() if family.grant.user_id == user_id]
-        return [Held(family.grant, family.used_at) for family in sorted(mine, key=lambda one: -one.used_at)]
+        return [
+            ActiveGrant(family.grant, family.used_at) for family in sorted(mine, key=lambda one: -one.used_at)
+        ]
 
     async def version(self) -> int:
         return self._version

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 from cluster.records.archive_call import ArchiveCall
-from cluster.records.client_rule import ClientRule, folded
+from cluster.records.client_rule import ClientRule, fold_client_name
 from cluster.store.redis.archive_admin import MOST_CALLS
 
 
@@ -19,7 +19,7 @@ class MemoryArchiveCalls:
     async def append(self, app_id: str, calls: Sequence[ArchiveCall]) -> None:
         self._calls.setdefault(app_id, deque(maxlen=MOST_CALLS)).extend(calls)
 
-    async def since(self, app_id: str, at_ms: int) -> list[ArchiveCall]:
+    async def read_since(self, app_id: str, at_ms: int) -> list[ArchiveCall]:
         return [call for call in self._calls.get(app_id, ()) if call.at >= at_ms]
 
 
@@ -33,7 +33,7 @@ class MemoryClientRules:
         return dict(self._rules.get(app_id, {}))
 
     async def put(self, app_id: str, rule: ClientRule) -> None:
-        self._rules.setdefault(app_id, {})[folded(rule.client)] = rule
+        self._rules.setdefault(app_id, {})[fold_client_name(rule.client)] = rule
 
     async def remove(self, app_id: str, client: str) -> bool:
-        return self._rules.get(app_id, {}).pop(folded(client), None) is not None
+        return self._rules.get(app_id, {}).pop(fold_client_name(client), None) is not None

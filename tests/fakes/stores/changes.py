@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from cluster.store.ports.stores import Change, Noun, Op
+from cluster.store.ports.stores import ChangeLogEntry, Noun, Op
 from cluster.store.redis.changes import FORGOTTEN_MS, LIVE_MS
 from tests.fakes.stores.state import MemoryState, offset_of, text_of
 
@@ -18,12 +18,12 @@ class MemoryChanges:
 
     async def read(
         self, app_id: str, after: Mapping[Noun, str], *, count: int, block_ms: int
-    ) -> list[Change]:
+    ) -> list[ChangeLogEntry]:
         until_s = self._state.clock.monotonic_s() + block_ms / 1000
         while True:
             changes = self._read_present(app_id, after, count)
             left_s = until_s - self._state.clock.monotonic_s()
-            if changes or left_s <= 0 or not await self._state.bell.heard(left_s):
+            if changes or left_s <= 0 or not await self._state.bell.wait(left_s):
                 return changes
 
     async def last(self, app_id: str, noun: Noun) -> str:
@@ -33,26 +33,31 @@ class MemoryChanges:
     async def first(self, app_id: str, noun: Noun) -> str:
         return self._state.apps[app_id].trimmed.get(noun, "0")
 
-    async def note_follower(self, app_id: str, name: str, offsets: Mapping[Noun, str], now_ms: int) -> None:
+    async def record_follower(self, app_id: str, name: str, offsets: Mapping[Noun, str], now_ms: int) -> None:
         self._state.apps[app_id].followers[name] = (
             {str(noun): offset for noun, offset in offsets.items()},
             now_ms,
         )
 
-    async def settled(self, app_id: str) -> dict[Noun, str]:
-        return {cast(Noun, noun): offset for noun, offset in self._state.apps[app_id].settled.items()}
+    async def compacted_offsets(self, app_id: str) -> dict[Noun, str]:
+        return {
+            cast(Noun, noun): offset for noun, offset in self._state.apps[app_id].compacted_offsets.items()
+        }
 
-    async def want(self, app_id: str, offsets: Mapping[Noun, str]) -> None:
-        self._state.apps[app_id].wanted.update({str(noun): at for noun, at in offsets.items()})
+    async def request_compaction(self, app_id: str, offsets: Mapping[Noun, str]) -> None:
+        self._state.apps[app_id].requested_compactions.update({str(noun): at for noun, at in offsets.items()})
 
-    async def wanted(self, app_id: str) -> dict[Noun, str]:
-        return {cast(Noun, noun): offset for noun, offset in self._state.apps[app_id].wanted.items()}
+    async def requested_compactions(self, app_id: str) -> dict[Noun, str]:
+        return {
+            cast(Noun, noun): offset
+            for noun, offset in self._state.apps[app_id].requested_compactions.items()
+        }
 
-    async def settle(self, app_id: str, noun: Noun, offset: str, now_ms: int) -> int:
+    async def compact(self, app_id: str, noun: Noun, offset: str, now_ms: int) -> int:
         app = self._state.apps[app_id]
-        limit = app.settled.get(noun, "0")
+        limit = app.compacted_offsets.get(noun, "0")
         if offset_of(limit) < offset_of(offset):
-            limit = app.settled[noun] = offset
+            limit = app.compacted_offsets[noun] = offset
         for name, (offsets, at) in list(app.followers.items()):
             if now_ms - at > FORGOTTEN_MS:
                 del app.followers[name]
@@ -63,10 +68,10 @@ class MemoryChanges:
             app.trimmed[noun] = limit
         return cut
 
-    def _read_present(self, app_id: str, after: Mapping[Noun, str], count: int) -> list[Change]:
+    def _read_present(self, app_id: str, after: Mapping[Noun, str], count: int) -> list[ChangeLogEntry]:
         logs = self._state.apps[app_id].changes
         return [
-            Change(noun, offset, cast(Op, entry.op), entry.payload, entry.vectors, entry.embedder)
+            ChangeLogEntry(noun, offset, cast(Op, entry.op), entry.payload, entry.vectors, entry.embedder)
             for noun, start in after.items()
             for offset, entry in logs[noun].after(start, count)
         ]

@@ -10,10 +10,18 @@ from cluster.errors import Conflict
 from cluster.ids import anonymous_reader
 from cluster.records.erasure import Erasure, Person, addresses_of
 from cluster.records.logged_query import pseudonym
-from cluster.store.ports.erasures import LINKS, PROFILE, RECENTS, REDIS_PLACES, Found, LogFile, LogNoun
+from cluster.store.ports.erasures import (
+    LINKS,
+    PROFILE,
+    RECENTS,
+    REDIS_PLACES,
+    AppendOnlyFileStatus,
+    LogNoun,
+    PersonData,
+)
 from tests.fakes.stores.interactions import MemoryInteractions
 from tests.fakes.stores.query_log import MemoryQueries
-from tests.fakes.stores.state import Logged, MemoryState
+from tests.fakes.stores.state import LoggedChange, MemoryState
 
 
 class MemoryErasures:
@@ -49,7 +57,7 @@ class MemoryErasures:
         self._receipts[erasure.app_id, erasure.erasure_id] = erasure
         self._orders[erasure.app_id, erasure.erasure_id] = person
 
-    async def orders(self) -> list[tuple[Erasure, Person]]:
+    async def list_orders(self) -> list[tuple[Erasure, Person]]:
         return [(self._receipts[name], person) for name, person in self._orders.items()]
 
     async def write(self, erasure: Erasure, *, done: bool = False) -> None:
@@ -64,8 +72,8 @@ class MemoryErasures:
         mine = [erasure for (app, _), erasure in self._receipts.items() if app == app_id]
         return sorted(mine, key=lambda one: (-one.created_at, one.erasure_id))[:count]
 
-    async def find(self, person: Person) -> Found:
-        app, found = self._state.apps[person.app_id], Found({place: [] for place in REDIS_PLACES})
+    async def find(self, person: Person) -> PersonData:
+        app, found = self._state.apps[person.app_id], PersonData({place: [] for place in REDIS_PLACES})
         profile = app.records["user"].get(person.user_id)
         found[PROFILE] = [orjson.loads(profile)] if profile else []
         found[RECENTS] = [
@@ -81,21 +89,21 @@ class MemoryErasures:
         readers = [anonymous_reader(visitor) for visitor in person.anonymous_ids]
         for reader in readers:
             self._state.apps[person.app_id].recents.pop(reader, None)
-        self._state.log(person.app_id, "interaction", Logged("erase", orjson.dumps(readers)))
+        self._state.log(person.app_id, "interaction", LoggedChange("erase", orjson.dumps(readers)))
 
     async def clean_logs(self, app_id: str, settled: Mapping[LogNoun, str], now_ms: int) -> dict[str, str]:
         return {}
 
-    async def forget_followers(self, app_id: str) -> None:
+    async def delete_followers(self, app_id: str) -> None:
         self._state.apps[app_id].followers.clear()
 
-    async def lost(self, app_id: str) -> list[str]:
+    async def list_lost(self, app_id: str) -> list[str]:
         return []
 
-    async def log_file(self) -> LogFile:
-        return LogFile(is_kept=False, is_rewriting=False)
+    async def log_file(self) -> AppendOnlyFileStatus:
+        return AppendOnlyFileStatus(is_kept=False, is_rewriting=False)
 
-    async def want_new_log_file(self, now_ms: int) -> None:
+    async def request_log_rewrite(self, now_ms: int) -> None:
         return None
 
     async def rewrite_log_file(self, now_ms: int) -> bool:

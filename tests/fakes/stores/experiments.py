@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 
 from cluster.records.experiment import Experiment
 from cluster.records.exposure import Exposure
-from cluster.store.ports.experiments import ExperimentBook, Mode
+from cluster.store.ports.experiments import AssignMode, ExperimentBook
 from cluster.store.redis.append_plan import BrowserWriter
 
 
 @dataclass(slots=True)
-class _Given:
+class _Assignments:
     by_reader: dict[str, Exposure] = field(default_factory=dict)
     others: dict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
 
@@ -22,7 +22,7 @@ class _Given:
 class _App:
     version: int = 0
     experiments: dict[str, Experiment] = field(default_factory=dict)
-    given: dict[str, _Given] = field(default_factory=lambda: defaultdict(_Given))
+    given: dict[str, _Assignments] = field(default_factory=lambda: defaultdict(_Assignments))
     served: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
 
 
@@ -36,12 +36,12 @@ class MemoryExperiments:
     async def version(self, app_id: str) -> int:
         return self._apps[app_id].version
 
-    async def book(self, app_id: str) -> ExperimentBook:
+    async def read_all(self, app_id: str) -> ExperimentBook:
         app = self._apps[app_id]
         found = sorted(app.experiments.values(), key=lambda one: (one.created_at, one.experiment_id))
         return ExperimentBook(app.version, tuple(found))
 
-    async def swap(self, experiment: Experiment, version: int) -> Experiment | None:
+    async def compare_and_set(self, experiment: Experiment, version: int) -> Experiment | None:
         app = self._apps[experiment.app_id]
         before = app.experiments.get(experiment.experiment_id)
         if app.version != version or (before.revision if before else 0) != experiment.revision:
@@ -59,7 +59,7 @@ class MemoryExperiments:
         experiment: Experiment,
         readers: Sequence[str],
         proposed: Exposure | None,
-        mode: Mode,
+        mode: AssignMode,
         writer: BrowserWriter | None = None,
     ) -> Exposure | None:
         given = self._apps[experiment.app_id].given[experiment.experiment_id]
@@ -100,14 +100,14 @@ class MemoryExperiments:
         for reader, exposure in list(self._apps[app_id].given[experiment_id].by_reader.items()):
             yield reader, exposure
 
-    async def note_served(self, app_id: str, experiment_id: str, counts: Mapping[str, int]) -> None:
+    async def record_served(self, app_id: str, experiment_id: str, counts: Mapping[str, int]) -> None:
         self._apps[app_id].served[experiment_id].update(counts)
 
     async def served(self, app_id: str, experiment_id: str) -> dict[str, int]:
         return dict(self._apps[app_id].served[experiment_id])
 
 
-def _erase(given: _Given, reader: str) -> int:
+def _erase(given: _Assignments, reader: str) -> int:
     held = given.by_reader.get(reader)
     person = held.person if held is not None else reader
     names = [*given.others.pop(person, ()), person, reader]

@@ -11,11 +11,18 @@ from cluster.errors import TooMany
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.engine import Engine
 from cluster.records.task import Task
-from cluster.store.ports.stores import Accepted, Batch, Noun, Op, RecordPut
+from cluster.store.ports.stores import Batch, IntakeReceipt, Noun, Op, RecordPut
 from cluster.store.redis.intake import IDLE_MS, MOST_WAITING
 from cluster.store.redis.tasks import LIFE_S
 from tests.fakes.stores.records import change_task, fail_task, stored_task
-from tests.fakes.stores.state import Held, Logged, MemoryState, Queued, StoredTask, offset_of
+from tests.fakes.stores.state import (
+    ClaimedBatch,
+    LoggedChange,
+    MemoryState,
+    QueuedBatch,
+    StoredTask,
+    offset_of,
+)
 
 
 class MemoryIntake:
@@ -40,20 +47,20 @@ class MemoryIntake:
         now_ms: int,
         attribute_types: Mapping[str, str] | None = None,
         errors: Sequence[str] = (),
-    ) -> Accepted:
+    ) -> IntakeReceipt:
         app = self._state.apps[app_id]
         if stored_task(self._state, app_id, task_id) is not None:
-            return Accepted(task_id)
+            return IntakeReceipt(task_id)
         if len(app.intake) >= self._most_waiting:
             raise TooMany("too many uploads are waiting", retry_after_s=5)
         wanted = dict(attribute_types or {})
         known = app.attribute_types[noun]
         clashes = {name: known[name] for name, kind in wanted.items() if known.get(name, kind) != kind}
         if clashes:
-            return Accepted(task_id, clashes)
+            return IntakeReceipt(task_id, clashes)
         known.update(wanted)
         clock = self._state.clock
-        entry_id = app.intake.add(Queued(noun, op, task_id, payload), clock.now_ms())
+        entry_id = app.intake.add(QueuedBatch(noun, op, task_id, payload), clock.now_ms())
         task = Task(
             task_id=task_id,
             noun=noun,
@@ -68,14 +75,14 @@ class MemoryIntake:
         if op == "put":
             app.seen.add(noun)
         self._state.bell.ring()
-        return Accepted(task_id)
+        return IntakeReceipt(task_id)
 
     async def claim(self, consumer: str, app_ids: Sequence[str], *, count: int, block_ms: int) -> list[Batch]:
         until_s = self._state.clock.monotonic_s() + block_ms / 1000
         while True:
             batches = [batch for app_id in app_ids for batch in self._claim_present(consumer, app_id, count)]
             left_s = until_s - self._state.clock.monotonic_s()
-            if batches or left_s <= 0 or not await self._state.bell.heard(left_s):
+            if batches or left_s <= 0 or not await self._state.bell.wait(left_s):
                 return batches
 
     async def apply_put(
@@ -105,9 +112,9 @@ class MemoryIntake:
                 engine = Engine(app_id=batch.app_id, engine_id=DEFAULT_ENGINE, created_at=now_ms)
                 app.engines.setdefault(DEFAULT_ENGINE, engine)
             entry = (
-                Logged("put", change_payload, vectors, embedder)
+                LoggedChange("put", change_payload, vectors, embedder)
                 if products
-                else Logged("put", change_payload)
+                else LoggedChange("put", change_payload)
             )
             self._state.log(batch.app_id, batch.noun, entry)
         self._finish(batch, len(records), failed, now_ms)
@@ -126,7 +133,7 @@ class MemoryIntake:
             if batch.noun == "product":
                 app.product_types.pop(record_id, None)
         if record_ids:
-            self._state.log(batch.app_id, batch.noun, Logged("remove", orjson.dumps(list(record_ids))))
+            self._state.log(batch.app_id, batch.noun, LoggedChange("remove", orjson.dumps(list(record_ids))))
         self._finish(batch, len(record_ids), (), now_ms)
         return True
 
@@ -150,7 +157,7 @@ class MemoryIntake:
 
     def _take_out(self, batch: Batch) -> bool:
         app = self._state.apps[batch.app_id]
-        app.held.pop(batch.entry_id, None)
+        app.claims.pop(batch.entry_id, None)
         return app.intake.remove(batch.entry_id)
 
     def _finish(self, batch: Batch, succeeded: int, failed: Sequence[str], now_ms: int) -> None:
@@ -166,7 +173,7 @@ class MemoryIntake:
     def _claim_present(self, consumer: str, app_id: str, count: int) -> list[Batch]:
         app = self._state.apps[app_id]
         now_s = self._state.clock.monotonic_s()
-        held = sorted(app.held.items(), key=lambda item: offset_of(item[0]))
+        held = sorted(app.claims.items(), key=lambda item: offset_of(item[0]))
         own = [entry_id for entry_id, holder in held if holder.consumer == consumer]
         idle = [
             entry_id
@@ -181,8 +188,8 @@ class MemoryIntake:
 
     def _hand_out(self, consumer: str, app_id: str, entry_id: str, now_s: float) -> Batch:
         app = self._state.apps[app_id]
-        deliveries = app.held[entry_id].deliveries + 1 if entry_id in app.held else 1
-        app.held[entry_id] = Held(consumer, now_s, deliveries)
+        deliveries = app.claims[entry_id].deliveries + 1 if entry_id in app.claims else 1
+        app.claims[entry_id] = ClaimedBatch(consumer, now_s, deliveries)
         queued = app.intake.get(entry_id)
         assert queued is not None, "what is held stands in the intake"
         stored = stored_task(self._state, app_id, queued.task_id)

@@ -19,7 +19,7 @@ from cluster.store.redis.append_plan import (
 )
 from tests.fakes.stores.experiments import MemoryExperiments
 from tests.fakes.stores.questions import MemoryQuestions
-from tests.fakes.stores.state import AppState, Logged, MemoryState
+from tests.fakes.stores.state import AppState, LoggedChange, MemoryState
 from tests.fakes.stores.threads import MemoryThreads
 
 
@@ -61,7 +61,7 @@ class MemoryInteractions:
                 user_id = app.links.get(visitor, "")
             if user_id and packed:
                 _push(app, user_reader(user_id), [packed])
-        return self._state.log(app_id, "interaction", Logged("put", payload))
+        return self._state.log(app_id, "interaction", LoggedChange("put", payload))
 
     def _append_bounded(
         self, app_id: str, payload: bytes, recents: Sequence[Recent], writer: BrowserWriter
@@ -85,7 +85,7 @@ class MemoryInteractions:
             listed = len(app.recents.get(reader_id, []))
             if listed or reader_id[2:] in writer.proven or self._admit(app_id, writer):
                 _push(app, reader_id, oldest_first[-max(MOST_EVICTED, CAP - listed) :])
-        return self._state.log(app_id, "interaction", Logged("put", payload))
+        return self._state.log(app_id, "interaction", LoggedChange("put", payload))
 
     def _admit(self, app_id: str, writer: BrowserWriter) -> bool:
         mine, everybody = (app_id, writer.day, writer.address), (app_id, writer.day, "")
@@ -123,7 +123,7 @@ class MemoryInteractions:
                 await self._experiments.erase_exposures(app_id, readers)
             for reader_id in readers:
                 app.recents.pop(reader_id, None)
-            self._state.log(app_id, "interaction", Logged("erase", orjson.dumps(readers)))
+            self._state.log(app_id, "interaction", LoggedChange("erase", orjson.dumps(readers)))
 
 
 def _link(app: AppState, visitor: str, user_id: str) -> None:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from cluster.clock import Clock
 from cluster.records.bank_question import BankQuestion
-from cluster.records.logged_query import Searched
-from cluster.store.ports.query_log import Bank, Lot
-from cluster.store.redis.query_log import MOST_LOTS
+from cluster.records.logged_query import LoggedQuery
+from cluster.store.ports.query_log import QueryBatch, QuestionBankContents
+from cluster.store.redis.query_log import MOST_BATCHES
 from cluster.store.redis.salts import SALT_BYTES
 
 
@@ -19,18 +19,18 @@ class MemoryQueries:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._lots: dict[str, deque[tuple[tuple[int, int], Lot]]] = {}
+        self._lots: dict[str, deque[tuple[tuple[int, int], QueryBatch]]] = {}
         self._last = (0, 0)
         self._salts: dict[str, bytes] = {}
 
-    async def append(self, app_id: str, queries: Sequence[Searched]) -> None:
+    async def append(self, app_id: str, queries: Sequence[LoggedQuery]) -> None:
         if not queries:
             return
         self._last = max((max(self._clock.now_ms(), 0), 0), (self._last[0], self._last[1] + 1))
-        lot = Lot(f"{self._last[0]}-{self._last[1]}", tuple(queries))
-        self._lots.setdefault(app_id, deque(maxlen=MOST_LOTS)).append((self._last, lot))
+        lot = QueryBatch(f"{self._last[0]}-{self._last[1]}", tuple(queries))
+        self._lots.setdefault(app_id, deque(maxlen=MOST_BATCHES)).append((self._last, lot))
 
-    async def read(self, app_id: str, after: str, *, count: int) -> list[Lot]:
+    async def read(self, app_id: str, after: str, *, count: int) -> list[QueryBatch]:
         first = _place(after)
         return [lot for at, lot in self._lots.get(app_id, ()) if at > first][:count]
 
@@ -47,18 +47,18 @@ class MemoryQuestionBank:
     """`QuestionBankStore` in dictionaries."""
 
     def __init__(self) -> None:
-        self._banks: dict[str, Bank] = {}
+        self._banks: dict[str, QuestionBankContents] = {}
 
     async def replace(self, app_id: str, questions: Sequence[BankQuestion]) -> int:
         version = await self.version(app_id) + 1
-        self._banks[app_id] = Bank(version, tuple(questions))
+        self._banks[app_id] = QuestionBankContents(version, tuple(questions))
         return version
 
     async def version(self, app_id: str) -> int:
         return self._banks[app_id].version if app_id in self._banks else 0
 
-    async def load(self, app_id: str) -> Bank:
-        return self._banks.get(app_id, Bank(0, ()))
+    async def load(self, app_id: str) -> QuestionBankContents:
+        return self._banks.get(app_id, QuestionBankContents(0, ()))
 
 
 def _place(offset: str) -> tuple[int, int]:

@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 
 from cluster.errors import TooMany
 from cluster.records.question import Answer, Question
-from cluster.store.ports.questions import Recorded
+from cluster.store.ports.questions import StoredQuestion
 from cluster.store.redis.questions import (
-    ASKED_DAYS,
+    FREQUENCY_DAYS,
     MOST_CITING,
     MOST_OPEN,
     MOST_TEXTS,
-    most_asked,
-    reader_of,
+    reader_from_question,
+    select_popular,
 )
 
 
 @dataclass(slots=True)
-class _Kept:
-    recorded: Recorded
+class _Entry:
+    recorded: StoredQuestion
     shown: bytes
     holder: str
     until_ms: int
@@ -36,7 +36,7 @@ class MemoryQuestions:
 
     def __init__(self, *, most_open: int = MOST_OPEN) -> None:
         self._most_open = most_open
-        self._kept: dict[tuple[str, str], _Kept] = {}
+        self._kept: dict[tuple[str, str], _Entry] = {}
         self._same: dict[tuple[str, str], str] = {}
         self._citing: dict[tuple[str, str], set[str]] = defaultdict(set)
         self._counts: Counter[tuple[str, str, int]] = Counter()
@@ -49,9 +49,9 @@ class MemoryQuestions:
         name = (question.app_id, question.question_id)
         if name in self._kept:
             return False
-        if not answer.finished and await self.waiting(question.app_id) >= self._most_open:
+        if not answer.finished and await self.count_waiting(question.app_id) >= self._most_open:
             raise TooMany("too many questions wait for their answers", retry_after_s=2)
-        self._kept[name] = _Kept(Recorded(question, answer, 1), shown, holder, until_ms)
+        self._kept[name] = _Entry(StoredQuestion(question, answer, 1), shown, holder, until_ms)
         return True
 
     async def shown(self, app_id: str, question_id: str) -> bytes | None:
@@ -61,7 +61,7 @@ class MemoryQuestions:
     async def shown_many(self, app_id: str, question_ids: Sequence[str]) -> list[bytes | None]:
         return [await self.shown(app_id, one) for one in question_ids]
 
-    async def read(self, app_id: str, question_id: str) -> Recorded | None:
+    async def read(self, app_id: str, question_id: str) -> StoredQuestion | None:
         kept = self._kept.get((app_id, question_id))
         return None if kept is None else kept.recorded
 
@@ -85,7 +85,7 @@ class MemoryQuestions:
         kept.recorded, kept.shown = replace(kept.recorded, answer=answer), shown
         return True
 
-    async def due(self, app_id: str, *, now_ms: int, count: int) -> list[str]:
+    async def list_due(self, app_id: str, *, now_ms: int, count: int) -> list[str]:
         open_ones = [
             (kept.until_ms, question_id)
             for (app, question_id), kept in self._kept.items()
@@ -93,12 +93,12 @@ class MemoryQuestions:
         ]
         return [question_id for _, question_id in sorted(open_ones)[:count]]
 
-    async def waiting(self, app_id: str) -> int:
+    async def count_waiting(self, app_id: str) -> int:
         return sum(app == app_id and not kept.finished for (app, _), kept in self._kept.items())
 
     async def claim(
         self, app_id: str, question_id: str, *, holder: str, now_ms: int, until_ms: int
-    ) -> Recorded | None:
+    ) -> StoredQuestion | None:
         kept = self._kept.get((app_id, question_id))
         if kept is None or kept.finished or kept.until_ms > now_ms:
             return None
@@ -122,7 +122,7 @@ class MemoryQuestions:
     async def recall(self, app_id: str, digest: str) -> str | None:
         return self._same.get((app_id, digest))
 
-    async def citing(self, app_id: str, product_id: str) -> list[str]:
+    async def list_citing(self, app_id: str, product_id: str) -> list[str]:
         return sorted(self._citing[app_id, product_id])[:MOST_CITING]
 
     async def count(self, app_id: str, reader_id: str, day: int) -> int:
@@ -143,31 +143,31 @@ class MemoryQuestions:
         self._counts[name] = max(0, self._counts[name] + tokens)
         return True
 
-    async def note_asked(self, app_id: str, text: str, reader_id: str, day: int) -> None:
-        if any(reader_id in self._asked[app_id, day - ago][text] for ago in range(1, ASKED_DAYS)):
+    async def record_question(self, app_id: str, text: str, reader_id: str, day: int) -> None:
+        if any(reader_id in self._asked[app_id, day - ago][text] for ago in range(1, FREQUENCY_DAYS)):
             return
         asked = self._asked[app_id, day]
         if text in asked or len(asked) < MOST_TEXTS:
             asked[text].add(reader_id)
 
-    async def often_asked(self, app_id: str, days: Sequence[int], *, readers: int, rows: int) -> list[str]:
+    async def list_popular(self, app_id: str, days: Sequence[int], *, readers: int, rows: int) -> list[str]:
         asked: Counter[str] = Counter()
         for day in days:
             asked.update({text: len(who) for text, who in self._asked[app_id, day].items()})
-        return most_asked(asked, readers, rows)
+        return select_popular(asked, readers, rows)
 
     async def erase(self, app_id: str, reader_ids: Sequence[str]) -> int:
         own = [
             name
             for name, kept in self._kept.items()
-            if name[0] == app_id and reader_of(kept.recorded.question) in reader_ids
+            if name[0] == app_id and reader_from_question(kept.recorded.question) in reader_ids
         ]
         for name in own:
             del self._kept[name]
         return len(own)
 
-    async def checked_up_to(self, app_id: str, checker: str) -> str:
+    async def checked_offset(self, app_id: str, checker: str) -> str:
         return self._checked.get((app_id, checker), "")
 
-    async def note_checked(self, app_id: str, checker: str, offset: str) -> None:
+    async def record_checked_offset(self, app_id: str, checker: str, offset: str) -> None:
         self._checked[app_id, checker] = offset

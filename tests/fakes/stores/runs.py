@@ -18,7 +18,7 @@ class MemoryRuns:
     async def get(self, app_id: str, run_id: str) -> Run | None:
         return self._apps[app_id].runs.get(run_id)
 
-    async def swap(self, run: Run) -> Run | None:
+    async def compare_and_set(self, run: Run) -> Run | None:
         kept = self._apps[run.app_id].runs
         before = kept.get(run.run_id)
         if (before.revision if before else 0) != run.revision:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from cluster.clock import Clock
 from cluster.records.access import ApiKey, App
 from cluster.records.engine import Engine, EngineStatus, Placement
-from cluster.store.ports.stores import AccessBook, Asked, Lease, Replay
+from cluster.store.ports.stores import AccessBook, EngineTraffic, IdempotencyState, TokenGrant
 from cluster.store.redis import engine_watch, idempotency, limits, pagination
 from tests.fakes.stores.state import MemoryState
 
@@ -25,7 +25,7 @@ class MemoryAccess:
     async def version(self) -> int:
         return self._version
 
-    async def book(self) -> AccessBook:
+    async def read_all(self) -> AccessBook:
         return AccessBook(self._version, dict(self._apps), dict(self._keys))
 
     async def put_app(self, app: App) -> None:
@@ -85,13 +85,15 @@ class MemoryEngineWatch:
         self._last: dict[tuple[str, Placement, str], int] = {}
         self._statuses: dict[str, dict[str, EngineStatus]] = {}
 
-    async def count(self, app_id: str, asked: Mapping[tuple[Placement, str], int], now_ms: int) -> None:
+    async def add_requests(
+        self, app_id: str, asked: Mapping[tuple[Placement, str], int], now_ms: int
+    ) -> None:
         for (place, engine_id), count in asked.items():
             name = (app_id, place, engine_id, now_ms // engine_watch.MINUTE_MS)
             self._counts[name] = self._counts.get(name, 0) + count
             self._last[app_id, place, engine_id] = now_ms
 
-    async def asked(self, app_id: str, now_ms: int) -> dict[tuple[Placement, str], Asked]:
+    async def read_traffic(self, app_id: str, now_ms: int) -> dict[tuple[Placement, str], EngineTraffic]:
         minute = now_ms // engine_watch.MINUTE_MS
         found = {}
         for (app, place, engine_id), last_ms in self._last.items():
@@ -99,16 +101,18 @@ class MemoryEngineWatch:
                 before, now = (
                     self._counts.get((app, place, engine_id, at), 0) for at in (minute - 1, minute)
                 )
-                found[place, engine_id] = Asked(engine_watch.rate(before, now, now_ms), last_ms)
+                found[place, engine_id] = EngineTraffic(
+                    engine_watch.estimate_rate(before, now, now_ms), last_ms
+                )
         return found
 
-    async def note(self, status: EngineStatus) -> None:
+    async def record(self, status: EngineStatus) -> None:
         self._statuses.setdefault(status.app_id, {})[status.engine_id] = status
 
-    async def statuses(self, app_id: str) -> dict[str, EngineStatus]:
+    async def list_statuses(self, app_id: str) -> dict[str, EngineStatus]:
         return dict(self._statuses.get(app_id, {}))
 
-    async def forget(self, app_id: str, engine_id: str) -> None:
+    async def delete(self, app_id: str, engine_id: str) -> None:
         self._statuses.get(app_id, {}).pop(engine_id, None)
 
 
@@ -120,7 +124,7 @@ class MemoryLimits:
 
     async def take(
         self, app_id: str, key_id: str, bucket: str, *, rate: float, burst: int, want: int, now_ms: int
-    ) -> Lease:
+    ) -> TokenGrant:
         name = (app_id, key_id, bucket)
         tokens, at = self._buckets.get(name, (float(burst), now_ms))
         if now_ms > at:
@@ -133,10 +137,10 @@ class MemoryLimits:
         tokens = round(tokens - granted, 6)
         self._buckets[name] = (tokens, at)
         if granted or want <= 0:
-            return Lease(granted, 0)
+            return TokenGrant(granted, 0)
         if rate <= 0:
-            return Lease(0, limits.LIFE_MS)
-        return Lease(0, max(1, math.ceil((1 - tokens) * 1000 / rate)))
+            return TokenGrant(0, limits.LIFE_MS)
+        return TokenGrant(0, max(1, math.ceil((1 - tokens) * 1000 / rate)))
 
 
 class MemoryIdempotency:
@@ -144,23 +148,27 @@ class MemoryIdempotency:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._held: dict[tuple[str, str], tuple[str, Replay, int]] = {}
+        self._held: dict[tuple[str, str], tuple[str, IdempotencyState, int]] = {}
         self._begun: dict[str, tuple[int, int]] = {}
 
-    async def begin(self, app_id: str, token: str, body_sha256: str, *, most: int = 0) -> Replay:
+    async def begin(self, app_id: str, token: str, body_sha256: str, *, most: int = 0) -> IdempotencyState:
         now_ms = self._clock.now_ms()
-        body, replay, until_ms = self._held.get((app_id, token), ("", Replay("new"), 0))
+        body, replay, until_ms = self._held.get((app_id, token), ("", IdempotencyState("new"), 0))
         if until_ms <= now_ms:
             begun, counted_ms = self._begun.get(app_id, (0, 0))
             if counted_ms <= now_ms:
                 begun, counted_ms = 0, now_ms + idempotency.COUNTED_MS
             if most:
                 if begun >= most:
-                    return Replay("full")
+                    return IdempotencyState("full")
                 self._begun[app_id] = (begun + 1, counted_ms)
-            self._held[app_id, token] = (body_sha256, Replay("flying"), now_ms + idempotency.LOCK_MS)
-            return Replay("new")
-        return replay if body == body_sha256 else Replay("other")
+            self._held[app_id, token] = (
+                body_sha256,
+                IdempotencyState("flying"),
+                now_ms + idempotency.LOCK_MS,
+            )
+            return IdempotencyState("new")
+        return replay if body == body_sha256 else IdempotencyState("other")
 
     async def finish(
         self,
@@ -173,11 +181,11 @@ class MemoryIdempotency:
         life_ms: int = idempotency.LIFE_MS,
     ) -> None:
         now_ms = self._clock.now_ms()
-        body, _, until_ms = self._held.get((app_id, token), ("", Replay("new"), 0))
+        body, _, until_ms = self._held.get((app_id, token), ("", IdempotencyState("new"), 0))
         if until_ms > now_ms:
-            self._held[app_id, token] = (body, Replay("done", status, reply), now_ms + life_ms)
+            self._held[app_id, token] = (body, IdempotencyState("done", status, reply), now_ms + life_ms)
 
-    async def forget(self, app_id: str, token: str) -> None:
+    async def delete(self, app_id: str, token: str) -> None:
         self._held.pop((app_id, token), None)
 
 

@@ -80,7 +80,7 @@ class Bell:
             if not waiting.done():
                 waiting.set_result(None)
 
-    async def heard(self, within_s: float) -> bool:
+    async def wait(self, within_s: float) -> bool:
         """Wait for the next ring; False when the time passed without one."""
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.add(waiting)
@@ -94,7 +94,7 @@ class Bell:
 
 
 @dataclass(frozen=True, slots=True)
-class Queued:
+class QueuedBatch:
     """A batch in the intake."""
 
     noun: str
@@ -104,7 +104,7 @@ class Queued:
 
 
 @dataclass(slots=True)
-class Held:
+class ClaimedBatch:
     """Who works on a batch, since when, and how often it was handed out."""
 
     consumer: str
@@ -113,7 +113,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Logged:
+class LoggedChange:
     """An entry of a change log."""
 
     op: str
@@ -139,13 +139,13 @@ class AppState:
     product_types: dict[str, str] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
     attribute_types: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
-    intake: Log[Queued] = field(default_factory=Log)
-    held: dict[str, Held] = field(default_factory=dict)
+    intake: Log[QueuedBatch] = field(default_factory=Log)
+    claims: dict[str, ClaimedBatch] = field(default_factory=dict)
     delivered: str = "0"
     tasks: dict[str, StoredTask] = field(default_factory=dict)
-    changes: dict[str, Log[Logged]] = field(default_factory=lambda: defaultdict(Log))
-    settled: dict[str, str] = field(default_factory=dict)
-    wanted: dict[str, str] = field(default_factory=dict)
+    changes: dict[str, Log[LoggedChange]] = field(default_factory=lambda: defaultdict(Log))
+    compacted_offsets: dict[str, str] = field(default_factory=dict)
+    requested_compactions: dict[str, str] = field(default_factory=dict)
     trimmed: dict[str, str] = field(default_factory=dict)
     followers: dict[str, tuple[dict[str, str], int]] = field(default_factory=dict)
     quarantine: list[Mapping[str, object]] = field(default_factory=list)
@@ -168,7 +168,7 @@ class MemoryState:
         self.bell = Bell()
         self.apps: dict[str, AppState] = defaultdict(AppState)
 
-    def log(self, app_id: str, noun: str, entry: Logged) -> str:
+    def log(self, app_id: str, noun: str, entry: LoggedChange) -> str:
         """Append to a change log and wake its followers."""
         offset = self.apps[app_id].changes[noun].add(entry, self.clock.now_ms())
         self.bell.ring()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cluster.records.thread import ReaderThreads
-from cluster.store.ports.threads import Watcher
+from cluster.store.ports.threads import ThreadWatcher
 
 
 @dataclass(slots=True)
@@ -30,7 +30,9 @@ class MemoryThreads:
     async def read_many(self, app_id: str, user_ids: Sequence[str]) -> list[ReaderThreads]:
         return [await self.read(app_id, user_id) for user_id in user_ids]
 
-    async def swap(self, app_id: str, user_id: str, before: ReaderThreads, after: ReaderThreads) -> bool:
+    async def compare_and_set(
+        self, app_id: str, user_id: str, before: ReaderThreads, after: ReaderThreads
+    ) -> bool:
         app = self._apps[app_id]
         if (await self.read(app_id, user_id)).revision != before.revision:
             return False
@@ -55,12 +57,12 @@ class MemoryThreads:
             app.watchers.pop(user_id, None)
         return sum(app.readers.pop(user_id, None) is not None for user_id in dict.fromkeys(user_ids))
 
-    async def watchers(self, app_id: str, after: int, limit: int) -> list[Watcher]:
-        found = [Watcher(name, at) for name, at in self._apps[app_id].watchers.items() if at > after]
+    async def watchers(self, app_id: str, after: int, limit: int) -> list[ThreadWatcher]:
+        found = [ThreadWatcher(name, at) for name, at in self._apps[app_id].watchers.items() if at > after]
         return sorted(found, key=lambda one: one.version)[:limit]
 
-    async def judged(self, app_id: str) -> str:
+    async def judged_offset(self, app_id: str) -> str:
         return self._apps[app_id].judged
 
-    async def note_judged(self, app_id: str, offset: str) -> None:
+    async def record_judged_offset(self, app_id: str, offset: str) -> None:
         self._apps[app_id].judged = offset

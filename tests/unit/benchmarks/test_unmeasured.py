@@ -102,14 +102,14 @@ def test_a_report_with_a_gap_is_whole_json_and_ends_with_2(capsys: pytest.Captur
         yield Line("one", 1.0, "ms", 2.0)
         raise RuntimeError("the moon is [red]in[/] the way\nand more\nask it to leave")
 
-    assert report.told(guarded("two", measure), json_wanted=True) == 2
+    assert report.print_report(guarded("two", measure), json_wanted=True) == 2
     rows = json.loads(capsys.readouterr().out)["lines"]
     assert [(row["name"], row["value"], row["kept"]) for row in rows] == [
         ("one", 1.0, True),
         ("two", None, None),
     ]
     assert rows[1]["reason"] == "the moon is [red]in[/] the way ask it to leave"
-    assert report.told(guarded("two", measure)) == 2
+    assert report.print_report(guarded("two", measure)) == 2
     assert "[red]in[/]" in capsys.readouterr().out
 
 

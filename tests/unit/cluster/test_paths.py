@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import Fault, Invalid
-from cluster.paths import LONGEST_RUN_DIR, Places, write_private
+from cluster.paths import LONGEST_RUN_DIR, InstallationPaths, write_private
 
 NODE = "a" * 56
 LONGEST_SOCKET = 107
@@ -20,31 +20,34 @@ def _mode(path: Path) -> int:
 
 def test_every_directory_is_closed_to_others(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir(mode=0o755)
-    places = Places.of(tmp_path / "data", tmp_path)
+    places = InstallationPaths.from_data_dir(tmp_path / "data", tmp_path)
     object.__setattr__(places, "run_dir", tmp_path / "run")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("cluster.paths.LONGEST_RUN_DIR", 4096)
         places.make()
-    for folder in (places.data_dir, places.redis_dir, places.logs_dir, places.run_dir, places.front_dir):
+    for folder in (places.data_dir, places.redis_dir, places.logs_dir, places.run_dir, places.haproxy_dir):
         assert _mode(folder) == 0o700, folder
 
 
 def test_sockets_of_haproxy_fit_behind_the_run_directory() -> None:
-    places = Places.of(Path("/somewhere/very/long" * 10))
+    places = InstallationPaths.from_data_dir(Path("/somewhere/very/long" * 10))
     assert len(str(places.run_dir)) <= LONGEST_RUN_DIR
     bound = f"{'r' * LONGEST_RUN_DIR}/h/{NODE}/a.sock.4194304.tmp"
     assert len(bound) <= LONGEST_SOCKET
 
 
 def test_installations_have_run_directories_of_their_own(tmp_path: Path) -> None:
-    one, two = Places.of(tmp_path / "one"), Places.of(tmp_path / "two")
+    one, two = (
+        InstallationPaths.from_data_dir(tmp_path / "one"),
+        InstallationPaths.from_data_dir(tmp_path / "two"),
+    )
     assert one.run_dir != two.run_dir
-    assert one.run_dir == Places.of(tmp_path / "x" / ".." / "one").run_dir
+    assert one.run_dir == InstallationPaths.from_data_dir(tmp_path / "x" / ".." / "one").run_dir
 
 
 def test_a_run_directory_that_is_a_link_is_refused(tmp_path: Path) -> None:
     temp = Path("/tmp")
-    places = Places.of(tmp_path / "data", temp)
+    places = InstallationPaths.from_data_dir(tmp_path / "data", temp)
     places.run_dir.symlink_to(tmp_path)
     try:
         with pytest.raises(Fault, match="remove it and start again"):
@@ -56,7 +59,7 @@ def test_a_run_directory_that_is_a_link_is_refused(tmp_path: Path) -> None:
 def test_a_data_directory_that_is_a_file_is_refused_with_advice(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
     with pytest.raises(Invalid, match="set KIOSK_DATA_DIR"):
-        Places.of(tmp_path / "data").make()
+        InstallationPaths.from_data_dir(tmp_path / "data").make()
 
 
 def test_secrets_are_written_for_their_owner_only_whatever_stood_there(tmp_path: Path) -> None:

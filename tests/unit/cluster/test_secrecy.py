@@ -8,7 +8,7 @@ import pytest
 from cluster import secrecy
 from cluster.errors import Fault
 from cluster.records.access import App
-from cluster.records.issued_key import bound_key, issue_key, reveal_key
+from cluster.records.issued_key import bind_key, issue_key, reveal_key
 
 MASTER = bytes(range(32))
 
@@ -131,6 +131,6 @@ def test_a_record_of_a_release_before_is_bound_as_it_is() -> None:
     app = App(app_id="shop", environment="development", created_at=0)
     issued = issue_key(vault, app, "secret", now_ms=1)
     before = issued.record.model_copy(update={"mac": ""})
-    assert bound_key(vault, before) == issued.record
+    assert bind_key(vault, before) == issued.record
     with pytest.raises(Fault):
-        bound_key(secrecy.Vault(bytes(32)), before)
+        bind_key(secrecy.Vault(bytes(32)), before)

@@ -77,7 +77,7 @@ def test_a_sentence_is_shown_once_and_lists_lose_their_marks() -> None:
     ] == ["The mill closed in winter."]
 
 
-def test_an_honest_no_is_heard_only_when_nothing_was_said() -> None:
+def test_a_refusal_counts_only_without_sentences() -> None:
     assert drafted(NO_ANSWER).refused
     assert not drafted(f"The mill closed in winter [2]. {NO_ANSWER}").refused
 

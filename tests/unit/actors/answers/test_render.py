@@ -4,8 +4,15 @@ from typing import Any
 
 import pytest
 
-from actors.answers.pictures import picture_of
-from actors.answers.render import FAILED, NOTHING_FOUND, WITHDRAWN, marked, show, words_in
+from actors.answers.pictures import find_picture
+from actors.answers.render import (
+    FAILED,
+    NO_ANSWER_TEXT,
+    WITHDRAWN,
+    find_question_words,
+    highlight,
+    render_answer,
+)
 from cluster.records.question import FETCHING, Answer, CitedPassage, CitedSentence, Format, Picture, Question
 
 TEXT = "Tulips go 15 cm deep in light soil. <b>Lift</b> the bulbs & dry them."
@@ -32,7 +39,7 @@ def an_answer(**more: Any) -> Answer:
 
 
 def test_sources_stand_in_the_order_of_their_numbers() -> None:
-    record = show(a_question(), an_answer())
+    record = render_answer(a_question(), an_answer())
     assert [source["product_id"] for source in record["sources"]] == ["b", "a"]
     assert record["answer"].index("[1]") < record["answer"].index("[2]")
     assert record["sources"][0] == {
@@ -48,8 +55,8 @@ def test_sources_stand_in_the_order_of_their_numbers() -> None:
 def test_pictures_of_cited_products_come_along() -> None:
     bulbs, autumn = an_answer().passages
     pictured = bulbs.model_copy(update={"picture": Picture(src="https://x.example/b.jpg")})
-    assert "images" not in show(a_question(), an_answer())
-    assert show(a_question(), an_answer(passages=(pictured, autumn)))["images"] == [
+    assert "images" not in render_answer(a_question(), an_answer())
+    assert render_answer(a_question(), an_answer(passages=(pictured, autumn)))["images"] == [
         {
             "product_id": "b",
             "image_src": "https://x.example/b.jpg",
@@ -59,7 +66,7 @@ def test_pictures_of_cited_products_come_along() -> None:
         }
     ]
     withdrawn = Answer(finish_reason="success", composer="withdrawn", passages=(pictured,))
-    assert "images" not in show(a_question(), withdrawn)
+    assert "images" not in render_answer(a_question(), withdrawn)
 
 
 @pytest.mark.parametrize(
@@ -76,39 +83,39 @@ def test_pictures_of_cited_products_come_along() -> None:
 def test_a_picture_is_the_cover_or_the_first_image_on_the_web(
     product: dict[str, Any], picture: tuple[str, str] | None
 ) -> None:
-    found = picture_of(product)
+    found = find_picture(product)
     assert (found and (found.src.removeprefix("https://x.example/"), found.alt)) == picture
 
 
 def test_the_format_of_a_reading_wins_over_the_questions() -> None:
     question = a_question(format=Format(cite_start="(", cite_end=")"))
-    assert "(1)" in show(question, an_answer())["answer"]
-    assert "{1}" in show(question, an_answer(), Format(cite_start="{", cite_end="}"))["answer"]
+    assert "(1)" in render_answer(question, an_answer())["answer"]
+    assert "{1}" in render_answer(question, an_answer(), Format(cite_start="{", cite_end="}"))["answer"]
 
 
 @pytest.mark.parametrize(
     ("answer", "text", "finished"),
     [
         (Answer(stage=FETCHING), FETCHING + " ...", False),
-        (Answer(finish_reason="success"), NOTHING_FOUND, True),
+        (Answer(finish_reason="success"), NO_ANSWER_TEXT, True),
         (Answer(finish_reason="success", composer="withdrawn"), WITHDRAWN, True),
         (Answer(finish_reason="error"), FAILED, True),
         (Answer(finish_reason="forbidden", blocked_reason="enough"), "", True),
     ],
 )
-def test_an_answer_without_sentences_says_how_it_is(answer: Answer, text: str, finished: bool) -> None:
-    record = show(a_question(), answer)
+def test_an_answer_without_sentences_shows_its_state(answer: Answer, text: str, finished: bool) -> None:
+    record = render_answer(a_question(), answer)
     assert (record["answer"], record["finished"], record["sources"]) == (text, finished, [])
     assert record.get("blocked_reason", "") == answer.blocked_reason
 
 
-def test_fields_asked_for_never_replace_what_a_source_says_itself() -> None:
+def test_requested_fields_never_replace_source_fields() -> None:
     passage = (
         an_answer()
         .passages[0]
         .model_copy(update={"fields": {"title": "T", "snippet": "S", "price": 3, "product_id": "x"}})
     )
-    source = show(a_question(), an_answer(passages=(passage, an_answer().passages[1])))["sources"][0]
+    source = render_answer(a_question(), an_answer(passages=(passage, an_answer().passages[1])))["sources"][0]
     assert (source["product_id"], source["title"], source["price"]) == ("b", "Bulbs", 3)
     assert source["snippet"] != "S"
 
@@ -116,7 +123,7 @@ def test_fields_asked_for_never_replace_what_a_source_says_itself() -> None:
 def test_a_long_passage_is_cut_around_what_matters() -> None:
     text = "word " * 400 + "the treasure is here " + "more " * 400
     at = text.index("treasure")
-    cut = marked(text, [(at, at + 8)], most_chars=100)
+    cut = highlight(text, [(at, at + 8)], most_chars=100)
     assert "<mark>treasure</mark>" in cut
     assert cut.startswith("… ")
     assert cut.endswith(" …")
@@ -125,11 +132,11 @@ def test_a_long_passage_is_cut_around_what_matters() -> None:
 
 def test_spans_that_make_no_sense_do_no_harm() -> None:
     for spans in ([(5, 2)], [(-9, 4)], [(90, 200)], [(0, 3), (1, 6), (2, 4)], []):
-        assert "cm deep in light soil" in marked(TEXT, spans).replace("<mark>", "").replace("</mark>", "")
+        assert "cm deep in light soil" in highlight(TEXT, spans).replace("<mark>", "").replace("</mark>", "")
 
 
-def test_words_of_the_question_are_found_whatever_their_case() -> None:
-    assert [TEXT[start:end] for start, end in words_in(TEXT, "how DEEP is light soil")] == [
+def test_question_words_match_in_any_case() -> None:
+    assert [TEXT[start:end] for start, end in find_question_words(TEXT, "how DEEP is light soil")] == [
         "deep",
         "light",
         "soil",

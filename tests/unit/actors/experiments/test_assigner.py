@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from actors.experiments.assigner import ExperimentAssigner
-from actors.experiments.cache import KEEP_S
-from actors.experiments.client import LOOK_S, ActorExperimentClient, LocalExperimentClient
-from actors.experiments.lifecycle import ExperimentDesk
+from actors.experiments.cache import MAX_AGE_S
+from actors.experiments.client import ACTOR_RETRY_S, ActorExperimentClient, LocalExperimentClient
+from actors.experiments.lifecycle import ExperimentLifecycle
 from actors.experiments.messages import Assignment, ExperimentEvent
 from cluster.errors import NotFound, Refusal, Unavailable, messages
 from cluster.store.ports.stores import ExperimentBook, Stores
@@ -36,7 +36,7 @@ def stores(clock: StillClock) -> Stores:
 async def put(stores: Stores, *slugs: str, **fields: Any) -> None:
     for slug in slugs:
         version = await stores.experiments.version(APP)
-        assert await stores.experiments.swap(an_experiment(slug, **fields), version) is not None
+        assert await stores.experiments.compare_and_set(an_experiment(slug, **fields), version) is not None
 
 
 async def given(assigner: ExperimentAssigner, event: ExperimentEvent) -> Assignment:
@@ -56,7 +56,7 @@ async def test_whoever_asks_gets_the_same_variant(stores: Stores, clock: StillCl
     assert (exposure.person, exposure.at_ms) == ("u:ada", clock.now_ms())
 
 
-async def test_an_experiment_made_a_moment_ago_is_found(stores: Stores, clock: StillClock) -> None:
+async def test_a_new_experiment_is_visible_at_once(stores: Stores, clock: StillClock) -> None:
     assigner = ExperimentAssigner(stores.experiments, clock)
     assert await assigner.record(EVENT) == Refusal("not_found", messages.EXPERIMENT_NOT_FOUND)
     await put(stores, "one")
@@ -67,8 +67,8 @@ async def test_a_change_is_in_force_within_a_moment(stores: Stores, clock: Still
     assigner = ExperimentAssigner(stores.experiments, clock)
     await put(stores, "one")
     assert (await given(assigner, EVENT)).in_experiment
-    await ExperimentDesk(stores, clock).complete(APP, "one")
-    clock.pass_ms(int(KEEP_S * 1000))
+    await ExperimentLifecycle(stores, clock).complete(APP, "one")
+    clock.pass_ms(int(MAX_AGE_S * 1000))
     over = await given(assigner, EVENT)
     assert not over.in_experiment
 
@@ -80,7 +80,7 @@ async def test_after_a_quiet_hour_all_who_come_at_once_see_the_newest(
     slow: Any = _Away(stores)
     assigner = ExperimentAssigner(slow, clock)
     await given(assigner, EVENT)
-    await ExperimentDesk(stores, clock).complete(APP, "one")
+    await ExperimentLifecycle(stores, clock).complete(APP, "one")
     clock.pass_ms(3_600_000)
     replies = await asyncio.gather(*(given(assigner, EVENT) for _ in range(5)))
     assert [reply.in_experiment for reply in replies] == [False] * 5
@@ -100,7 +100,7 @@ async def test_who_has_a_variant_keeps_it_while_it_is_over_and_nobody_new_is_rem
     assert (await given(assigner, ExperimentEvent(APP, "one", "bob"))).variant.variant_id == "a"
 
 
-async def test_an_events_own_time_counts_unless_it_makes_no_sense(stores: Stores, clock: StillClock) -> None:
+async def test_the_event_time_counts_unless_it_is_implausible(stores: Stores, clock: StillClock) -> None:
     now_ms = clock.now_ms()
     await put(stores, "one", starts_at=now_ms - 100)
     assigner = ExperimentAssigner(stores.experiments, clock)
@@ -155,12 +155,12 @@ async def test_while_the_store_is_away_what_is_served_still_follows_the_hash(
     await put(stores, "one", variants=_TREATED)
     away: Any = _Away(stores)
     treatments = LocalExperimentClient(away, clock).treatments
-    before = await treatments.meet(APP, "default", ["u:ada"], through="user_to_products")
+    before = await treatments.assign(APP, "default", ["u:ada"], through="user_to_products")
     away.there = False
     clock.pass_ms(10_000)
-    assert await treatments.meet(APP, "default", ["u:ada"], through="user_to_products") == before
+    assert await treatments.assign(APP, "default", ["u:ada"], through="user_to_products") == before
     fresh = LocalExperimentClient(away, clock).treatments
-    assert await fresh.meet(APP, "default", ["u:ada"], through="user_to_products") == ()
+    assert await fresh.assign(APP, "default", ["u:ada"], through="user_to_products") == ()
 
 
 # --- what we serve ourselves ------------------------------------------------------------------------------------
@@ -179,15 +179,15 @@ async def test_only_running_experiments_that_change_what_we_serve_are_met(
     await put(stores, "draft", variants=_TREATED, status="Draft")
     await put(stores, "elsewhere", variants=_TREATED, engines=("books",))
     treatments = LocalExperimentClient(stores.experiments, clock).treatments
-    (met,) = await treatments.meet(APP, "default", ["u:ada", "a:x"], through="autocomplete", device="phone")
+    (met,) = await treatments.assign(APP, "default", ["u:ada", "a:x"], through="autocomplete", device="phone")
     assert met.experiment_id == "id-one"
     rows = [row async for row in stores.experiments.exposures(APP, "id-one")]
     assert {reader for reader, _ in rows} == {"u:ada", "a:x"}
     assert {(one.through, one.device, one.variant_id) for _, one in rows} == {
         ("autocomplete", "phone", met.variant.variant_id)
     }
-    assert await treatments.meet(APP, "default", [], through="autocomplete") == ()
-    assert await treatments.meet("other", "default", ["u:ada"], through="autocomplete") == ()
+    assert await treatments.assign(APP, "default", [], through="autocomplete") == ()
+    assert await treatments.assign("other", "default", ["u:ada"], through="autocomplete") == ()
 
 
 async def test_a_forced_variant_is_what_is_served(stores: Stores, clock: StillClock) -> None:
@@ -195,16 +195,16 @@ async def test_a_forced_variant_is_what_is_served(stores: Stores, clock: StillCl
     client = LocalExperimentClient(stores.experiments, clock)
     for name in ("a", "b", "a"):
         await client.record(replace(EVENT, variant_name=name))
-        (met,) = await client.treatments.meet(APP, "default", ["a:x"], through="user_to_products")
+        (met,) = await client.treatments.assign(APP, "default", ["a:x"], through="user_to_products")
         assert met.variant.variant_id == name
 
 
 async def test_what_was_served_is_counted_and_handed_over_once(stores: Stores, clock: StillClock) -> None:
     await put(stores, "one", variants=[{**_TREATED[0], "boost_rule": "r"}])
     treatments = LocalExperimentClient(stores.experiments, clock).treatments
-    met = await treatments.meet(APP, "default", ["u:ada"], through="user_to_products")
+    met = await treatments.assign(APP, "default", ["u:ada"], through="user_to_products")
     for took_ms, failed in ((0.4, False), (5.0, False), (5.1, False), (2_000, False), (3, True)):
-        treatments.note(met, took_ms, failed=failed)
+        treatments.record(met, took_ms, failed=failed)
     await treatments.flush()
     await treatments.flush()
     assert await stores.experiments.served(APP, "id-one") == {
@@ -220,8 +220,8 @@ async def test_counts_wait_for_a_store_that_is_away(stores: Stores, clock: Still
     await put(stores, "one", variants=_TREATED)
     away: Any = _Away(stores)
     treatments = LocalExperimentClient(away, clock).treatments
-    met = await treatments.meet(APP, "default", ["u:ada"], through="user_to_products")
-    treatments.note(met, 1, failed=False)
+    met = await treatments.assign(APP, "default", ["u:ada"], through="user_to_products")
+    treatments.record(met, 1, failed=False)
     away.there = False
     await treatments.flush()
     away.there = True
@@ -244,11 +244,11 @@ async def test_the_book_is_read_again_only_when_its_version_moved(stores: Stores
     await put(stores, "one", variants=_TREATED)
     treatments = LocalExperimentClient(store, clock).treatments
     for _ in range(20):
-        await treatments.meet(APP, "default", ["u:ada"], through="user_to_products")
+        await treatments.assign(APP, "default", ["u:ada"], through="user_to_products")
         clock.pass_ms(1_000)
     assert reads == 1
     await put(stores, "two")
-    await treatments.meet(APP, "default", ["u:ada"], through="user_to_products")
+    await treatments.assign(APP, "default", ["u:ada"], through="user_to_products")
     assert reads == 2
 
 
@@ -297,7 +297,7 @@ async def test_while_the_actor_is_away_the_answer_is_the_same(
     assert [await client.record(EVENT) for _ in range(3)] == [first] * 3
     assert handle.asked == 2, "an actor that is away is left alone"
     handle.mood = "well"
-    clock.pass_ms(int(LOOK_S * 1000))
+    clock.pass_ms(int(ACTOR_RETRY_S * 1000))
     await client.record(EVENT)
     await asyncio.sleep(0)
     assert await client.record(EVENT) == first
@@ -346,7 +346,7 @@ async def test_an_actor_that_was_never_started_is_looked_for_now_and_then(
         assert (await client.record(EVENT)).in_experiment
         await asyncio.sleep(0)
     assert looked == 1
-    clock.pass_ms(int(LOOK_S * 1000))
+    clock.pass_ms(int(ACTOR_RETRY_S * 1000))
     await client.record(EVENT)
     await asyncio.sleep(0)
     assert looked == 2

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from actors.experiments.assigner import ExperimentAssigner
-from actors.experiments.edits import edited
-from actors.experiments.lifecycle import ExperimentDesk
-from actors.experiments.messages import Assignment, Edit, ExperimentEvent
-from actors.experiments.report import report
+from actors.experiments.edits import apply_edit
+from actors.experiments.lifecycle import ExperimentLifecycle
+from actors.experiments.messages import Assignment, ExperimentEvent, ExperimentUpdate
+from actors.experiments.report import build_report
 from cluster.errors import HouseError, Invalid, NotFound
 from cluster.records.experiment import Experiment
 from cluster.records.exposure import Exposure
@@ -30,8 +30,8 @@ def an_experiment(**fields: object) -> Experiment:
 
 
 def test_a_draft_may_be_changed_in_everything() -> None:
-    edit = Edit("Two", 0.1, {"b": 3}, NOW_MS + 1, ("click",), "home", (0.0, 0.5))
-    after = edited(an_experiment(status="Draft"), edit, NOW_MS)
+    edit = ExperimentUpdate("Two", 0.1, {"b": 3}, NOW_MS + 1, ("click",), "home", (0.0, 0.5))
+    after = apply_edit(an_experiment(status="Draft"), edit, NOW_MS)
     assert (after.name, after.traffic, after.ends_at, after.goal) == ("Two", 0.1, NOW_MS + 1, ("click",))
     assert (after.layer, after.slice, after.variants[1].weight) == ("home", (0.0, 0.5), 3)
     assert after.weights_at == 0
@@ -40,45 +40,68 @@ def test_a_draft_may_be_changed_in_everything() -> None:
 @pytest.mark.parametrize(
     ("fields", "edit", "words"),
     [
-        ({}, Edit(traffic=0.4), "one is Active; traffic can only go up from 0.5"),
-        ({}, Edit(goal=("click",)), "one is Active; what counts as a conversion can't change"),
-        ({}, Edit(layer="home"), "one is Active; its readers would change places"),
-        ({"status": "Scheduled"}, Edit(layer="x", slice=(0.0, 0.5)), "one is Scheduled; its readers would"),
-        ({"status": "Completed"}, Edit(traffic=0.6), "one is Completed; only its name can be changed"),
-        ({"ends_at": NOW_MS}, Edit(weights={"a": 2}), "one is Completed; only its name can be changed"),
-        ({}, Edit(ends_at=NOW_MS), "2026-03-02T09:15:30.250Z is past; `complete` ends it at once"),
-        ({}, Edit(weights={"a": 0, "b": 0}), "at least one variant needs a weight above 0"),
-        ({}, Edit(weights={"a": -1}), "variants.0.weight: Input should be greater than or equal to 0"),
-        ({}, Edit(traffic=1.5), "traffic: Input should be less than or equal to 1"),
-        ({"status": "Draft"}, Edit(goal=("joy",)), "goal: there is no interaction of type 'joy'"),
+        ({}, ExperimentUpdate(traffic=0.4), "one is Active; traffic can only go up from 0.5"),
+        ({}, ExperimentUpdate(goal=("click",)), "one is Active; what counts as a conversion can't change"),
+        ({}, ExperimentUpdate(layer="home"), "one is Active; its readers would change places"),
+        (
+            {"status": "Scheduled"},
+            ExperimentUpdate(layer="x", slice=(0.0, 0.5)),
+            "one is Scheduled; its readers would",
+        ),
+        (
+            {"status": "Completed"},
+            ExperimentUpdate(traffic=0.6),
+            "one is Completed; only its name can be changed",
+        ),
+        (
+            {"ends_at": NOW_MS},
+            ExperimentUpdate(weights={"a": 2}),
+            "one is Completed; only its name can be changed",
+        ),
+        (
+            {},
+            ExperimentUpdate(ends_at=NOW_MS),
+            "2026-03-02T09:15:30.250Z is past; `complete` ends it at once",
+        ),
+        ({}, ExperimentUpdate(weights={"a": 0, "b": 0}), "at least one variant needs a weight above 0"),
+        (
+            {},
+            ExperimentUpdate(weights={"a": -1}),
+            "variants.0.weight: Input should be greater than or equal to 0",
+        ),
+        ({}, ExperimentUpdate(traffic=1.5), "traffic: Input should be less than or equal to 1"),
+        ({"status": "Draft"}, ExperimentUpdate(goal=("joy",)), "goal: there is no interaction of type 'joy'"),
     ],
 )
 def test_what_would_spoil_it_is_refused_with_the_reason(
-    fields: dict[str, object], edit: Edit, words: str
+    fields: dict[str, object], edit: ExperimentUpdate, words: str
 ) -> None:
     with pytest.raises(Invalid) as refused:
-        edited(an_experiment(**fields), edit, NOW_MS)
+        apply_edit(an_experiment(**fields), edit, NOW_MS)
     assert refused.value.message.startswith(words)
 
 
 def test_what_stays_as_it_is_is_no_change() -> None:
     running = an_experiment()
     assert (
-        edited(running, Edit(goal=("checkout",), layer="", weights={"a": 1}, traffic=0.5), NOW_MS) == running
+        apply_edit(
+            running, ExperimentUpdate(goal=("checkout",), layer="", weights={"a": 1}, traffic=0.5), NOW_MS
+        )
+        == running
     )
-    assert edited(an_experiment(status="Archived"), Edit(name="Old"), NOW_MS).name == "Old"
+    assert apply_edit(an_experiment(status="Archived"), ExperimentUpdate(name="Old"), NOW_MS).name == "Old"
 
 
 def test_a_variant_that_is_not_there_is_named() -> None:
     with pytest.raises(NotFound) as refused:
-        edited(an_experiment(), Edit(weights={"c": 1}), NOW_MS)
+        apply_edit(an_experiment(), ExperimentUpdate(weights={"c": 1}), NOW_MS)
     assert refused.value.message == "one has no variant 'c'; it has a, b"
 
 
 async def test_nobody_who_has_a_variant_gets_another_and_nobody_who_is_in_falls_out() -> None:
     clock = StillClock()
     stores = memory_stores(clock)
-    desk = ExperimentDesk(stores, clock)
+    desk = ExperimentLifecycle(stores, clock)
     await desk.create(APP, [{"name": "Blue", "traffic": 0.3, "variants": TWO}])
     await desk.start(APP, "blue")
 
@@ -91,7 +114,7 @@ async def test_nobody_who_has_a_variant_gets_another_and_nobody_who_is_in_falls_
 
     before = {at: await ask(at) for at in range(300)}
     clock.pass_ms(1_000)
-    after = await desk.edit(APP, "blue", Edit(traffic=0.8, weights={"now": 0}))
+    after = await desk.edit(APP, "blue", ExperimentUpdate(traffic=0.8, weights={"now": 0}))
     assert after.weights_at == clock.now_ms()
     now = {at: await ask(at) for at in range(300)}
     for at, (was_in, slug) in before.items():
@@ -103,12 +126,12 @@ async def test_nobody_who_has_a_variant_gets_another_and_nobody_who_is_in_falls_
 
 async def test_an_edit_that_changes_nothing_writes_nothing() -> None:
     stores = memory_stores()
-    desk = ExperimentDesk(stores, StillClock())
+    desk = ExperimentLifecycle(stores, StillClock())
     (made,) = await desk.create(APP, [{"name": "Blue", "variants": TWO}])
-    assert await desk.edit(APP, "blue", Edit(name="Blue")) == made
+    assert await desk.edit(APP, "blue", ExperimentUpdate(name="Blue")) == made
     assert await stores.experiments.version(APP) == 1
     with pytest.raises(HouseError):
-        await desk.edit(APP, "red", Edit(name="Red"))
+        await desk.edit(APP, "red", ExperimentUpdate(name="Red"))
 
 
 def test_a_report_counts_who_met_it_since_the_weights_were_changed() -> None:
@@ -121,6 +144,6 @@ def test_a_report_counts_who_met_it_since_the_weights_were_changed() -> None:
     )
     old = [(f"u:o{n}", Exposure("ab"[n % 2], NOW_MS - 1, person=f"u:o{n}")) for n in range(400)]
     new = [(f"u:n{n}", Exposure("abbb"[n % 4], NOW_MS, person=f"u:n{n}")) for n in range(400)]
-    found = report(experiment, [*old, *new], [], links={}, served={})
+    found = build_report(experiment, [*old, *new], [], links={}, served={})
     assert [line.people for line in found.lines] == [100, 300]
     assert not found.split.mismatch

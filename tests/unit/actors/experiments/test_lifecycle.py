@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from actors.experiments.lifecycle import ExperimentDesk
+from actors.experiments.lifecycle import ExperimentLifecycle
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.boost_rule import BoostRule
 from cluster.records.engine import Engine
@@ -30,23 +30,23 @@ def stores(clock: StillClock) -> Stores:
 
 
 @pytest.fixture
-def desk(stores: Stores, clock: StillClock) -> ExperimentDesk:
-    return ExperimentDesk(stores, clock)
+def desk(stores: Stores, clock: StillClock) -> ExperimentLifecycle:
+    return ExperimentLifecycle(stores, clock)
 
 
 def draft(name: str = "Blue buttons", **fields: Any) -> dict[str, Any]:
     return {"name": name, "variants": TWO, **fields}
 
 
-async def test_a_draft_becomes_an_experiment_with_ids_slugs_and_salts_of_its_own(
-    desk: ExperimentDesk,
+async def test_a_draft_becomes_an_experiment_with_new_ids_slugs_and_salts(
+    desk: ExperimentLifecycle,
 ) -> None:
     one, two = await desk.create(APP, [draft("Żółte przyciski, 2!"), draft("Red")])
     assert (one.slug, one.status, one.revision) == ("zote-przyciski-2", "Draft", 1)
     assert [variant.slug for variant in one.variants] == ["now", "blue"]
     salts = {one.entry_salt, one.variant_salt, two.entry_salt, two.variant_salt}
     assert len(salts) == 4
-    assert await desk.all(APP) == [one, two]
+    assert await desk.list_experiments(APP) == [one, two]
     assert await desk.get(APP, one.experiment_id) == await desk.get(APP, one.slug) == one
 
 
@@ -69,46 +69,49 @@ async def test_a_draft_becomes_an_experiment_with_ids_slugs_and_salts_of_its_own
         ([draft(), draft()], "There are two experiments 'blue-buttons' in the file"),
     ],
 )
-async def test_what_is_wrong_with_a_draft_is_said_and_nothing_is_made(
-    desk: ExperimentDesk, drafts: list[Any], words: str
+async def test_an_invalid_draft_is_reported_and_creates_nothing(
+    desk: ExperimentLifecycle, drafts: list[Any], words: str
 ) -> None:
     with pytest.raises(Invalid) as caught:
         await desk.create(APP, drafts)
     assert words.lower() in caught.value.message.lower()
-    assert await desk.all(APP) == []
+    assert await desk.list_experiments(APP) == []
 
 
-async def test_a_slug_is_taken_once(desk: ExperimentDesk) -> None:
+async def test_a_slug_is_taken_once(desk: ExperimentLifecycle) -> None:
     await desk.create(APP, [draft()])
     with pytest.raises(Conflict, match="blue-buttons"):
         await desk.create(APP, [draft("Red"), draft()])
-    assert len(await desk.all(APP)) == 1
+    assert len(await desk.list_experiments(APP)) == 1
 
 
-async def test_a_life_from_draft_to_archive(desk: ExperimentDesk, clock: StillClock) -> None:
+async def test_a_life_from_draft_to_archive(desk: ExperimentLifecycle, clock: StillClock) -> None:
     await desk.create(APP, [draft()])
-    assert (await desk.start(APP, "blue-buttons")).runs(clock.now_ms())
+    assert (await desk.start(APP, "blue-buttons")).is_running_at(clock.now_ms())
     clock.pass_ms(10)
     paused = await desk.pause(APP, "blue-buttons")
-    assert (paused.standing(clock.now_ms()), paused.runs(clock.now_ms() + 10**9)) == ("Scheduled", False)
-    assert (await desk.start(APP, "blue-buttons")).runs(clock.now_ms())
+    assert (paused.status_at(clock.now_ms()), paused.is_running_at(clock.now_ms() + 10**9)) == (
+        "Scheduled",
+        False,
+    )
+    assert (await desk.start(APP, "blue-buttons")).is_running_at(clock.now_ms())
     done = await desk.complete(APP, "blue-buttons")
-    assert (done.status, done.runs(clock.now_ms() + 1)) == ("Completed", False)
+    assert (done.status, done.is_running_at(clock.now_ms() + 1)) == ("Completed", False)
     assert (await desk.archive(APP, "blue-buttons")).status == "Archived"
 
 
 async def test_what_the_clock_began_can_be_paused_and_what_it_ended_archived(
-    desk: ExperimentDesk, clock: StillClock
+    desk: ExperimentLifecycle, clock: StillClock
 ) -> None:
     await desk.create(APP, [draft(), draft("Red")])
     now_ms = clock.now_ms()
     for slug in ("blue-buttons", "red"):
         await desk.schedule(APP, slug, now_ms + 10, now_ms + 20)
     clock.pass_ms(10)
-    assert (await desk.get(APP, "red")).standing(clock.now_ms()) == "Active"
+    assert (await desk.get(APP, "red")).status_at(clock.now_ms()) == "Active"
     await desk.pause(APP, "blue-buttons")
     clock.pass_ms(10)
-    assert (await desk.get(APP, "red")).standing(clock.now_ms()) == "Completed"
+    assert (await desk.get(APP, "red")).status_at(clock.now_ms()) == "Completed"
     await desk.archive(APP, "red")
     assert (await desk.start(APP, "blue-buttons")).ends_at is None
 
@@ -126,7 +129,7 @@ async def test_what_the_clock_began_can_be_paused_and_what_it_ended_archived(
     ],
 )
 async def test_illegal_steps_are_refused_and_change_nothing(
-    desk: ExperimentDesk, before: list[str], step: str, words: str
+    desk: ExperimentLifecycle, before: list[str], step: str, words: str
 ) -> None:
     await desk.create(APP, [draft()])
     for earlier in before:
@@ -138,7 +141,7 @@ async def test_illegal_steps_are_refused_and_change_nothing(
     assert await desk.get(APP, "blue-buttons") == stood
 
 
-async def test_a_schedule_needs_moments_that_make_sense(desk: ExperimentDesk, clock: StillClock) -> None:
+async def test_a_schedule_needs_moments_that_make_sense(desk: ExperimentLifecycle, clock: StillClock) -> None:
     await desk.create(APP, [draft()])
     now_ms = clock.now_ms()
     with pytest.raises(Invalid, match="is past"):
@@ -151,7 +154,7 @@ async def test_a_schedule_needs_moments_that_make_sense(desk: ExperimentDesk, cl
 
 
 async def test_slices_of_a_layer_that_overlap_never_run_at_once(
-    desk: ExperimentDesk, clock: StillClock
+    desk: ExperimentLifecycle, clock: StillClock
 ) -> None:
     first = draft("first", layer="home", slice=[0, 0.5])
     second = draft("second", layer="home", slice=[0.4, 1])
@@ -173,7 +176,7 @@ async def test_slices_of_a_layer_that_overlap_never_run_at_once(
     await desk.start(APP, "second")
 
 
-async def test_slices_may_be_shared_at_different_times(desk: ExperimentDesk, clock: StillClock) -> None:
+async def test_slices_may_be_shared_at_different_times(desk: ExperimentLifecycle, clock: StillClock) -> None:
     await desk.create(APP, [draft(name, layer="home") for name in ("may", "june", "both")])
     now_ms = clock.now_ms()
     await desk.schedule(APP, "may", now_ms + 10, now_ms + 20)
@@ -182,14 +185,14 @@ async def test_slices_may_be_shared_at_different_times(desk: ExperimentDesk, clo
         await desk.schedule(APP, "both", now_ms + 19, now_ms + 21)
 
 
-async def test_of_two_who_want_one_part_of_a_layer_at_once_one_gets_it(desk: ExperimentDesk) -> None:
+async def test_of_two_who_want_one_part_of_a_layer_at_once_one_gets_it(desk: ExperimentLifecycle) -> None:
     await desk.create(APP, [draft(f"n{n}", layer="home") for n in range(4)])
     done = await asyncio.gather(*(desk.start(APP, f"n{n}") for n in range(4)), return_exceptions=True)
     assert sum(isinstance(one, Conflict) for one in done) == 3
 
 
 async def test_what_a_variant_needs_has_to_be_there_before_it_starts(
-    desk: ExperimentDesk, stores: Stores
+    desk: ExperimentLifecycle, stores: Stores
 ) -> None:
     variants = [{"name": "a"}, {"name": "b", "engine_id": "news", "boost_rule": "sale"}]
     await desk.create(APP, [draft(variants=variants)])
@@ -202,6 +205,6 @@ async def test_what_a_variant_needs_has_to_be_there_before_it_starts(
     assert (await desk.start(APP, "blue-buttons")).serves
 
 
-async def test_an_unknown_experiment_is_not_found(desk: ExperimentDesk) -> None:
+async def test_an_unknown_experiment_raises(desk: ExperimentLifecycle) -> None:
     with pytest.raises(NotFound, match="app shop has no experiment 'x'; see `kiosk experiments list shop`"):
         await desk.start(APP, "x")

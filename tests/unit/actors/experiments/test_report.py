@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from actors.experiments.report import Report, report, served_of
+from actors.experiments.report import ExperimentReport, build_report, serving_counts_from
 from cluster.records.experiment import Experiment
 from cluster.records.exposure import Exposure
 from tests.unit.actors.experiments.test_assignment import experiment
@@ -22,8 +22,8 @@ def of(
     links: dict[str, str] | None = None,
     served: dict[str, int] | None = None,
     about: Experiment | None = None,
-) -> Report:
-    return report(about or experiment(), exposures, did, links=links or {}, served=served or {})
+) -> ExperimentReport:
+    return build_report(about or experiment(), exposures, did, links=links or {}, served=served or {})
 
 
 def met(reader: str, variant_id: str, **fields: object) -> tuple[str, Exposure]:
@@ -54,7 +54,7 @@ def test_a_person_of_several_ids_counts_once_and_converts_by_any_of_them() -> No
     assert [(line.people, line.converted, line.conversions) for line in found.lines] == [(1, 1, 1), (1, 1, 2)]
 
 
-def test_forced_people_are_told_and_left_out() -> None:
+def test_forced_people_are_counted_and_left_out() -> None:
     found = of([met("u:a", "v1", forced=True), met("u:b", "v1")], [("u:a", AT)])
     line = found.lines[1]
     assert (line.people, line.converted, line.forced) == (1, 0, 1)
@@ -74,7 +74,7 @@ def test_a_clear_difference_is_decided_and_a_slight_one_is_not() -> None:
     assert not lift.decided
 
 
-def test_a_broken_split_is_found_with_the_slice_that_breaks_it() -> None:
+def test_a_broken_split_is_detected_with_its_slice() -> None:
     exposures = [met(f"u:{n}", f"v{n % 2}", device="desktop") for n in range(4_000)]
     exposures += [met(f"u:p{n}", f"v{int(n % 10 > 6)}", device="phone") for n in range(2_000)]
     found = of(exposures)
@@ -91,13 +91,13 @@ def test_guardrails_are_broken_by_what_is_surely_worse() -> None:
 
 
 def test_quantiles_are_the_bounds_of_their_class() -> None:
-    found = served_of({"v:5": 50, "v:20": 44, "v:over": 6, "v:failed": 1, "w:5": 9}, "v")
+    found = serving_counts_from({"v:5": 50, "v:20": 44, "v:over": 6, "v:failed": 1, "w:5": 9}, "v")
     assert (found.requests, found.failed, found.p50_ms, found.p95_ms) == (101, 1, 5, None)
-    assert served_of({}, "v").p50_ms is None
+    assert serving_counts_from({}, "v").p50_ms is None
 
 
-def test_a_report_can_be_told_as_json_also_with_nobody_in_it() -> None:
-    told = json.loads(json.dumps(of([]).told(), allow_nan=False))
+def test_a_report_converts_to_json_without_people() -> None:
+    told = json.loads(json.dumps(of([]).to_dict(), allow_nan=False))
     assert told["variants"][1]["lift"]["low"] is None
     assert told["split"]["mismatch"] is False
-    assert of([met("u:a", "v1")]).told()["days"] == {"2023-11-14": {"v1": 1}}
+    assert of([met("u:a", "v1")]).to_dict()["days"] == {"2023-11-14": {"v1": 1}}

@@ -7,7 +7,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from actors.experiments.statistics import Arm, check_split, difference
+from actors.experiments.statistics import VariantSample, check_split_ratio, compare_samples
 
 
 def looks(rng: np.random.Generator, rates: tuple[float, float], readers: int, every: int) -> bool:
@@ -16,9 +16,9 @@ def looks(rng: np.random.Generator, rates: tuple[float, float], readers: int, ev
     converted = rng.random(readers) < np.where(arm, rates[1], rates[0])
     for end in range(every, readers + 1, every):
         treated, done = arm[:end], converted[:end]
-        control = Arm.of_conversions(int((~treated).sum()), int((done & ~treated).sum()))
-        other = Arm.of_conversions(int(treated.sum()), int((done & treated).sum()))
-        if difference(control, other).decided:
+        control = VariantSample.from_conversions(int((~treated).sum()), int((done & ~treated).sum()))
+        other = VariantSample.from_conversions(int(treated.sum()), int((done & treated).sum()))
+        if compare_samples(control, other).decided:
             return True
     return False
 
@@ -30,15 +30,17 @@ def test_looking_a_hundred_times_at_two_equal_variants_rarely_finds_a_difference
     assert wrong / 400 <= 0.05
 
 
-def test_a_real_difference_is_found() -> None:
+def test_a_real_difference_is_detected() -> None:
     rng = np.random.default_rng(4)
     found = sum(looks(rng, (0.10, 0.14), 20_000, 500) for _ in range(50))
     assert found >= 48
 
 
 def test_the_interval_holds_the_truth_and_narrows() -> None:
-    wide = difference(Arm.of_conversions(500, 50), Arm.of_conversions(500, 70))
-    narrow = difference(Arm.of_conversions(50_000, 5_000), Arm.of_conversions(50_000, 7_000))
+    wide = compare_samples(VariantSample.from_conversions(500, 50), VariantSample.from_conversions(500, 70))
+    narrow = compare_samples(
+        VariantSample.from_conversions(50_000, 5_000), VariantSample.from_conversions(50_000, 7_000)
+    )
     assert wide.low < 0.04 < wide.high
     assert not wide.decided
     assert narrow.decided
@@ -47,7 +49,7 @@ def test_the_interval_holds_the_truth_and_narrows() -> None:
 
 
 def test_too_few_readers_say_nothing() -> None:
-    found = difference(Arm.of_conversions(5, 0), Arm.of_conversions(5, 5))
+    found = compare_samples(VariantSample.from_conversions(5, 0), VariantSample.from_conversions(5, 5))
     assert (found.low, found.high, found.decided, found.p_value) == (-inf, inf, False, 1.0)
 
 
@@ -57,16 +59,16 @@ def test_an_even_split_passes_at_every_look_and_a_skewed_one_does_not() -> None:
     for _ in range(300):
         arms = np.cumsum(rng.random(5_000) < 0.5)
         alarms += any(
-            check_split([n - int(arms[n - 1]), int(arms[n - 1])], [1, 1]).mismatch
+            check_split_ratio([n - int(arms[n - 1]), int(arms[n - 1])], [1, 1]).mismatch
             for n in range(50, 5_001, 50)
         )
     assert alarms <= 2
-    assert check_split([5_400, 4_600], [1, 1]).mismatch
-    assert not check_split([9_050, 950], [9, 1]).mismatch
+    assert check_split_ratio([5_400, 4_600], [1, 1]).mismatch
+    assert not check_split_ratio([9_050, 950], [9, 1]).mismatch
 
 
 def test_the_slice_that_causes_a_mismatch_is_named() -> None:
-    found = check_split(
+    found = check_split_ratio(
         [5_000, 4_700], [1, 1], {"phone": [2_500, 2_490], "tablet": [600, 300], "desktop": [1_900, 1_910]}
     )
     assert found.mismatch
@@ -74,5 +76,5 @@ def test_the_slice_that_causes_a_mismatch_is_named() -> None:
 
 
 def test_a_variant_that_should_have_nobody_may_have_nobody() -> None:
-    assert check_split([100, 1], [1, 0]).p_value == 0
-    assert not check_split([100, 0], [1, 0]).mismatch
+    assert check_split_ratio([100, 1], [1, 0]).p_value == 0
+    assert not check_split_ratio([100, 0], [1, 0]).mismatch

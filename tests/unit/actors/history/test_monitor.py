@@ -10,16 +10,16 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from actors.history.answer_service import NewAnswer
+from actors.history.answer_service import ThreadAnswer
 from actors.history.client import LocalHistoryClient
 from actors.history.loop import TrackerLoop
-from actors.history.messages import Change, Generate
-from actors.history.monitor import LAG_MS, AppMonitor, Judges
-from actors.history.notifier import MOST_ASKED, PATIENCE_MS
-from actors.history.threads import GAP_MS, MOST_NAMED
+from actors.history.messages import GenerateUpdate, ThreadChange
+from actors.history.monitor import LAG_MS, AppMonitor, SignificanceConfig
+from actors.history.notifier import ANSWER_TIMEOUT_MS, MAX_OPEN_QUESTIONS
+from actors.history.threads import GAP_MS, MAX_PRODUCTS
 from actors.language.embedder import HashingEmbedder
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.tables import RECORDS
 from cluster.errors import TooMany, Unavailable
 from cluster.meter import SilentMeter
@@ -27,12 +27,12 @@ from cluster.records.access import App, AppSettings
 from cluster.records.thread import Thread
 from cluster.store.ports.stores import Batch, RecordPut, Stores
 from cluster.store.redis.changes import LIVE_MS
-from tests.fakes.answerer import ToldAnswerer, read_plain
+from tests.fakes.answerer import ScriptedAnswerer, read_plain
 from tests.fakes.request_handler import StillClock
 from tests.fakes.stores.memory import memory_stores
 
 APP = "shop"
-JUDGES = Judges(read_plain, HashingEmbedder())
+JUDGES = SignificanceConfig(read_plain, HashingEmbedder())
 SALE = (
     "The old cement works at Harrow Bay were sold on Monday. The owner, a cooperative of boat builders, paid two "
     "million and wants to open a yard in spring."
@@ -43,8 +43,8 @@ CELLAR = (
 )
 
 
-def good(*sources: str, text: str = "A cooperative of boat builders owns it [1].") -> NewAnswer:
-    return NewAnswer(True, True, sources, text)
+def good(*sources: str, text: str = "A cooperative of boat builders owns it [1].") -> ThreadAnswer:
+    return ThreadAnswer(True, True, sources, text)
 
 
 @dataclass
@@ -53,10 +53,10 @@ class Newsroom:
 
     stores: Stores
     clock: StillClock
-    answerer: ToldAnswerer = field(default_factory=ToldAnswerer)
+    answerer: ScriptedAnswerer = field(default_factory=ScriptedAnswerer)
     monitor: AppMonitor | None = None
     uploads: int = 0
-    segments: SegmentShelf | None = None
+    segments: SegmentStore | None = None
 
     @property
     def history(self) -> LocalHistoryClient:
@@ -64,8 +64,8 @@ class Newsroom:
 
     async def watch(self, user_id: str = "ada", thread_id: str = "q1", text: str = "") -> None:
         text = text or "Who is the owner of the old cement works at Harrow Bay?"
-        await self.history.asked(APP, user_id, thread_id, text)
-        await self.history.change(Change(APP, user_id, "subscribe", (thread_id,)))
+        await self.history.add_question(APP, user_id, thread_id, text)
+        await self.history.change(ThreadChange(APP, user_id, "subscribe", (thread_id,)))
 
     async def upload(self, *records: dict[str, Any]) -> None:
         self.uploads += 1
@@ -96,7 +96,7 @@ class Newsroom:
             APP, "product", pa.Table.from_pylist(rows, schema=RECORDS), first=first, last=last
         )
         self.clock.pass_ms(LIVE_MS + 1)
-        assert await self.stores.changes.settle(APP, "product", last, self.clock.now_ms())
+        assert await self.stores.changes.compact(APP, "product", last, self.clock.now_ms())
         assert await self.stores.changes.first(APP, "product") == last
 
     def kill(self) -> None:
@@ -108,7 +108,7 @@ class Newsroom:
                 self.monitor = AppMonitor(
                     APP, self.stores, JUDGES, self.answerer, self.clock, SilentMeter(), segments=self.segments
                 )
-            await self.monitor.round()
+            await self.monitor.run_once()
 
     async def ripen(self) -> None:
         self.clock.pass_ms(LAG_MS)
@@ -137,15 +137,15 @@ def cellar() -> dict[str, Any]:
     return {"product_id": "cellar", "title": "Cellar found in cement works at Harrow Bay", "text": CELLAR}
 
 
-async def test_significant_content_is_asked_about_and_appended_and_raises_the_indicators(
+async def test_significant_content_appends_an_update_and_raises_the_indicators(
     room: Newsroom,
 ) -> None:
     await room.watch()
     await room.upload(sale(), {"product_id": "hoe", "title": "Hoe", "text": "A hoe with a handle of ash."})
     await room.rounds()
-    assert room.answerer.asked == [], "it is left alone for a moment, so that whoever answers has it too"
+    assert room.answerer.questions == [], "it is left alone for a moment, so that whoever answers has it too"
     await room.ripen()
-    ((user_id, text, parent_id, question_id),) = room.answerer.asked
+    ((user_id, text, parent_id, question_id),) = room.answerer.questions
     assert (user_id, text, parent_id) == (
         "ada",
         "Who is the owner of the old cement works at Harrow Bay?",
@@ -165,7 +165,7 @@ async def test_significant_content_is_asked_about_and_appended_and_raises_the_in
     assert "Cement works at Harrow Bay sold" in thread.news.reason
 
 
-async def test_what_is_not_significant_is_not_even_asked_about(room: Newsroom) -> None:
+async def test_insignificant_content_starts_no_question(room: Newsroom) -> None:
     await room.watch()
     await room.upload({"product_id": "regatta", "title": "Harrow Bay regatta", "text": "Forty boats sailed."})
     old = {**sale("old"), "published_ms": room.clock.now_ms() - 90 * 86_400_000}
@@ -173,7 +173,7 @@ async def test_what_is_not_significant_is_not_even_asked_about(room: Newsroom) -
     await room.ripen()
     assert room.answerer.times == 0
     assert (await room.thread()).news is None
-    assert await room.stores.threads.judged(APP) == await room.stores.changes.last(APP, "product")
+    assert await room.stores.threads.judged_offset(APP) == await room.stores.changes.last(APP, "product")
 
 
 async def test_what_was_there_before_the_subscription_is_no_news(room: Newsroom) -> None:
@@ -186,13 +186,13 @@ async def test_what_was_there_before_the_subscription_is_no_news(room: Newsroom)
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
-        (NewAnswer(True, False), "the archive still does not answer the question"),
+        (ThreadAnswer(True, False), "the archive still does not answer the question"),
         (good("another"), "the new answer does not rest on what is new"),
         (good("sale", text="Nobody owns it [2]"), "the new answer says what the one before said"),
     ],
 )
-async def test_an_answer_that_says_nothing_new_is_not_appended(
-    room: Newsroom, reply: NewAnswer, reason: str
+async def test_an_answer_without_news_is_not_appended(
+    room: Newsroom, reply: ThreadAnswer, reason: str
 ) -> None:
     await room.watch()
     room.answerer.answers["q1"] = good("before", text="Nobody owns it [1].")
@@ -209,7 +209,7 @@ async def test_an_answer_that_says_nothing_new_is_not_appended(
     assert room.answerer.times == 1, "the same in other words is not asked about again"
 
 
-async def test_news_that_comes_while_the_answer_is_made_is_told_after_it(room: Newsroom) -> None:
+async def test_news_during_an_answer_is_sent_after_it(room: Newsroom) -> None:
     await room.watch()
     await room.upload(sale())
     await room.ripen()
@@ -218,10 +218,10 @@ async def test_news_that_comes_while_the_answer_is_made_is_told_after_it(room: N
     room.answerer.finish(good("sale"))
     await room.rounds()
     assert len((await room.thread()).question_ids) == 2
-    assert len(room.answerer.asked) == 1, "updates of a thread keep apart"
+    assert len(room.answerer.questions) == 1, "updates of a thread keep apart"
     room.clock.pass_ms(GAP_MS)
     await room.rounds()
-    assert [parent for _, _, parent, _ in room.answerer.asked] == [
+    assert [parent for _, _, parent, _ in room.answerer.questions] == [
         "q1",
         (await room.thread()).question_ids[1],
     ]
@@ -230,7 +230,7 @@ async def test_news_that_comes_while_the_answer_is_made_is_told_after_it(room: N
     assert len((await room.thread()).question_ids) == 3
 
 
-async def test_killed_after_any_step_nothing_is_lost_and_nothing_told_twice(room: Newsroom) -> None:
+async def test_a_kill_after_any_step_loses_and_repeats_nothing(room: Newsroom) -> None:
     await room.watch()
     await room.upload(sale())
     room.clock.pass_ms(LAG_MS)
@@ -241,19 +241,19 @@ async def test_killed_after_any_step_nothing_is_lost_and_nothing_told_twice(room
             room.answerer.finish(good("sale"))
     thread = await room.thread()
     assert len(thread.question_ids) == 2
-    assert len(room.answerer.asked) == 1
-    await room.history.change(Change(APP, "ada", "dismiss_thread", ("q1",)))
-    await room.stores.threads.note_judged(APP, "0")
+    assert len(room.answerer.questions) == 1
+    await room.history.change(ThreadChange(APP, "ada", "dismiss_thread", ("q1",)))
+    await room.stores.threads.record_judged_offset(APP, "0")
     room.kill()
     await room.rounds()
     assert not await room.history.has_new(APP, "ada"), "judged again, told once"
-    assert len(room.answerer.asked) == 1
+    assert len(room.answerer.questions) == 1
 
 
 async def test_what_settled_while_nobody_watched_is_judged_from_the_shelf(
     room: Newsroom, tmp_path: Path
 ) -> None:
-    room.segments = SegmentShelf(Shelf.open(tmp_path))
+    room.segments = SegmentStore(ArtifactStore.open(tmp_path))
     await room.upload(sale("before"))
     await room.watch()
     await room.rounds()
@@ -276,11 +276,11 @@ async def test_what_settled_while_nobody_watched_is_judged_from_the_shelf(
     later = (await room.thread()).later or (await room.thread()).news
     assert later is not None
     assert "cellar" in later.product_ids, "behind the gap the log goes on"
-    assert await room.stores.threads.judged(APP) == await room.stores.changes.last(APP, "product")
+    assert await room.stores.threads.judged_offset(APP) == await room.stores.changes.last(APP, "product")
 
 
 async def test_a_shelf_that_can_not_be_read_stops_nobody(room: Newsroom, tmp_path: Path) -> None:
-    room.segments = SegmentShelf(Shelf.open(tmp_path))
+    room.segments = SegmentStore(ArtifactStore.open(tmp_path))
     await room.watch()
     await room.rounds()
     room.kill()
@@ -296,7 +296,7 @@ async def test_a_shelf_that_can_not_be_read_stops_nobody(room: Newsroom, tmp_pat
     assert news.product_ids == ("cellar",)
 
 
-async def test_killed_before_the_question_was_accepted_it_is_asked_under_the_same_id(room: Newsroom) -> None:
+async def test_a_kill_before_acceptance_submits_the_same_question_id(room: Newsroom) -> None:
     await room.watch()
     await room.upload(sale())
     room.answerer.wrong = Unavailable("away")
@@ -313,11 +313,11 @@ async def test_killed_before_the_question_was_accepted_it_is_asked_under_the_sam
     assert (await room.thread()).question_ids == ("q1", noted.question_id)
 
 
-async def test_an_answer_that_never_comes_is_given_up_and_the_next_news_is_told(room: Newsroom) -> None:
+async def test_a_missing_answer_is_dropped_and_the_next_news_sent(room: Newsroom) -> None:
     await room.watch()
     await room.upload(sale())
     await room.ripen()
-    room.clock.pass_ms(PATIENCE_MS + 1)
+    room.clock.pass_ms(ANSWER_TIMEOUT_MS + 1)
     await room.rounds(1)
     news = (await room.thread()).news
     assert news is not None
@@ -328,13 +328,13 @@ async def test_an_answer_that_never_comes_is_given_up_and_the_next_news_is_told(
     assert (await room.thread()).has_new
 
 
-async def test_who_unsubscribes_or_deletes_meanwhile_is_not_told(room: Newsroom) -> None:
+async def test_unsubscribed_users_get_no_update(room: Newsroom) -> None:
     await room.watch("ada")
     await room.watch("bob", "q2")
     await room.upload(sale())
     await room.ripen()
-    await room.history.change(Change(APP, "ada", "unsubscribe", ("q1",)))
-    await room.history.change(Change(APP, "bob", "delete", ("q2",)))
+    await room.history.change(ThreadChange(APP, "ada", "unsubscribe", ("q1",)))
+    await room.history.change(ThreadChange(APP, "bob", "delete", ("q2",)))
     room.answerer.finish(good("sale"))
     await room.rounds()
     assert (await room.thread()).question_ids == ("q1",)
@@ -342,32 +342,32 @@ async def test_who_unsubscribes_or_deletes_meanwhile_is_not_told(room: Newsroom)
     assert (await room.stores.threads.read(APP, "bob")).threads == {}
 
 
-async def test_a_flood_is_judged_in_bounded_rounds_and_asked_about_once(room: Newsroom) -> None:
+async def test_a_flood_is_judged_in_bounded_rounds_with_one_question(room: Newsroom) -> None:
     await room.watch()
     for number in range(10):
         await room.upload(*(sale(f"s{number}-{n}") for n in range(50)))
     room.clock.pass_ms(LAG_MS)
     assert room.monitor is None
     await room.rounds(1)
-    assert await room.stores.threads.judged(APP) != await room.stores.changes.last(APP, "product")
+    assert await room.stores.threads.judged_offset(APP) != await room.stores.changes.last(APP, "product")
     await room.rounds(4)
-    assert await room.stores.threads.judged(APP) == await room.stores.changes.last(APP, "product")
-    assert len(room.answerer.asked) == 1
+    assert await room.stores.threads.judged_offset(APP) == await room.stores.changes.last(APP, "product")
+    assert len(room.answerer.questions) == 1
     news = (await room.thread()).news
     assert news is not None
-    assert len(news.product_ids) == MOST_NAMED
+    assert len(news.product_ids) == MAX_PRODUCTS
 
 
-async def test_only_so_many_questions_are_asked_again_at_once(room: Newsroom) -> None:
+async def test_open_questions_are_bounded(room: Newsroom) -> None:
     for number in range(20):
         await room.watch(f"reader-{number}", f"q{number}")
     await room.upload(sale())
     await room.ripen()
-    assert len(room.answerer.asked) == MOST_ASKED
+    assert len(room.answerer.questions) == MAX_OPEN_QUESTIONS
     for _ in range(6):
         room.answerer.finish(good("sale"))
         await room.rounds(2)
-    assert len(room.answerer.asked) == 20
+    assert len(room.answerer.questions) == 20
     assert [await room.history.has_new(APP, f"reader-{number}") for number in range(20)] == [True] * 20
 
 
@@ -385,23 +385,23 @@ async def test_a_poisonous_record_stops_nobody(room: Newsroom) -> None:
     await room.watch()
     await room.upload({"product_id": "bad", "text": "no title, and whoever reads it stumbles"}, sale())
     await room.ripen()
-    assert len(room.answerer.asked) == 1
+    assert len(room.answerer.questions) == 1
 
 
 async def test_generate_appends_whatever_comes_of_it(room: Newsroom) -> None:
     await room.watch()
-    room.answerer.reply = NewAnswer(True, False)
-    made = await room.history.generate(Generate(APP, "ada", "q1"))
+    room.answerer.reply = ThreadAnswer(True, False)
+    made = await room.history.generate_update(GenerateUpdate(APP, "ada", "q1"))
     assert (await room.thread()).question_ids == ("q1", made.question_id)
     assert await room.history.has_new(APP, "ada")
 
 
 async def test_nothing_is_generated_for_a_thread_that_is_not_subscribed(room: Newsroom) -> None:
     await room.watch()
-    await room.history.change(Change(APP, "ada", "unsubscribe", ("q1",)))
-    made = await room.history.generate(Generate(APP, "ada", "q1"))
+    await room.history.change(ThreadChange(APP, "ada", "unsubscribe", ("q1",)))
+    made = await room.history.generate_update(GenerateUpdate(APP, "ada", "q1"))
     assert (made.appended, made.question_id) == (False, "")
-    assert room.answerer.asked == []
+    assert room.answerer.questions == []
     assert (await room.thread()).question_ids == ("q1",)
 
 
@@ -409,15 +409,15 @@ async def test_what_was_unsubscribed_meanwhile_names_no_question(
     room: Newsroom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await room.watch()
-    room.answerer.reply = NewAnswer(True, True)
+    room.answerer.reply = ThreadAnswer(True, True)
     ask = room.answerer.ask
 
     async def ask_and_unsubscribe(*words: Any) -> None:
         await ask(*words)
-        await room.history.change(Change(APP, "ada", "unsubscribe", ("q1",)))
+        await room.history.change(ThreadChange(APP, "ada", "unsubscribe", ("q1",)))
 
     monkeypatch.setattr(room.answerer, "ask", ask_and_unsubscribe)
-    made = await room.history.generate(Generate(APP, "ada", "q1"))
+    made = await room.history.generate_update(GenerateUpdate(APP, "ada", "q1"))
     assert (made.appended, made.question_id) == (False, "")
 
 
@@ -431,15 +431,15 @@ async def test_the_loop_finds_apps_and_goes_by_their_threshold(room: Newsroom) -
     await room.watch(text="Who is the owner of the old cement works at Harrow Bay and of its vineyard?")
     await room.upload(sale())
     room.clock.pass_ms(LAG_MS)
-    await loop.round()
-    assert not await other.round()
+    await loop.run_once()
+    assert not await other.run_once()
     state = loop.state()
     assert (state.working, state.apps, state.watched, state.waiting) == (True, 1, 1, 0)
     assert not other.state().working
     await room.stores.access.put_app(App(app_id=APP, environment="development", created_at=0))
     room.clock.pass_ms(LAG_MS)
-    await loop.round()
+    await loop.run_once()
     await room.upload(sale("again"))
     room.clock.pass_ms(LAG_MS)
-    await loop.round()
+    await loop.run_once()
     assert loop.state().waiting == 1

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from actors.history.content import Content, likeness, sketch
+from actors.history.content import UploadedArticle, compute_sketch, estimate_similarity
 from actors.history.significance import (
     OLD_MS,
     THRESHOLD,
-    Frequencies,
-    Meanings,
-    Subject,
-    Verdict,
-    cut,
-    judge,
+    QuestionEmbeddings,
+    Significance,
+    TermFrequencies,
+    ThreadSubject,
+    extract_terms,
+    score_significance,
 )
 from actors.history.watchlist import Watchlist
 from actors.language.analysis import Analyzers
@@ -29,7 +29,7 @@ SALE = (
     "million and wants to open a yard in spring. The works had stood empty since the kiln went cold eleven years ago."
 )
 ANALYZERS = Analyzers()
-MEANINGS = Meanings(HashingEmbedder())
+MEANINGS = QuestionEmbeddings(HashingEmbedder())
 
 
 def thread(text: str = QUESTION, **fields: object) -> ReaderThreads:
@@ -37,22 +37,24 @@ def thread(text: str = QUESTION, **fields: object) -> ReaderThreads:
     return ReaderThreads(threads={"t": known}, revision=1)
 
 
-def subject(text: str = QUESTION, **fields: object) -> Subject:
+def subject(text: str = QUESTION, **fields: object) -> ThreadSubject:
     watchlist = Watchlist(ANALYZERS)
     watchlist.put("ada", thread(text))
     (found,) = watchlist.subjects
     return replace(found, **fields)  # type: ignore[arg-type]
 
 
-def article(title: str, text: str, published_ms: int | None = None) -> Content:
-    return Content("a1", title, tuple(f"{title}\n{part}" for part in text.split("\n\n")), "en", published_ms)
+def article(title: str, text: str, published_ms: int | None = None) -> UploadedArticle:
+    return UploadedArticle(
+        "a1", title, tuple(f"{title}\n{part}" for part in text.split("\n\n")), "en", published_ms
+    )
 
 
-def verdict(content: Content, on: Subject | None = None) -> Verdict:
-    return judge(on or subject(), cut(content, ANALYZERS), Frequencies(), MEANINGS)
+def verdict(content: UploadedArticle, on: ThreadSubject | None = None) -> Significance:
+    return score_significance(on or subject(), extract_terms(content, ANALYZERS), TermFrequencies(), MEANINGS)
 
 
-def test_an_article_about_the_question_is_significant_and_says_why() -> None:
+def test_an_article_about_the_question_is_significant_with_a_reason() -> None:
     found = verdict(article("Cement works at Harrow Bay sold", SALE))
     assert found.score > 0.7
     assert found.reason.startswith("holds ")
@@ -88,18 +90,21 @@ def test_a_mention_in_passing_counts_less_than_an_article_about_it() -> None:
     assert verdict(passing).score < verdict(about).score - 0.1
 
 
-def test_rare_words_weigh_more_than_common_ones() -> None:
-    common = Frequencies()
+def test_rare_words_weigh_more_than_frequent_ones() -> None:
+    common = TermFrequencies()
     for _ in range(500):
-        common.add(cut(article("Bay", "The bay is old and calm."), ANALYZERS).places)
+        common.add(extract_terms(article("Bay", "The bay is old and calm."), ANALYZERS).places)
     asked = subject()
-    calm = cut(article("The old bay", "The old bay is calm."), ANALYZERS)
-    assert judge(asked, calm, common, MEANINGS).score < judge(asked, calm, Frequencies(), MEANINGS).score
+    calm = extract_terms(article("The old bay", "The old bay is calm."), ANALYZERS)
+    assert (
+        score_significance(asked, calm, common, MEANINGS).score
+        < score_significance(asked, calm, TermFrequencies(), MEANINGS).score
+    )
 
 
 def test_what_was_published_long_before_the_readers_last_answer_is_no_news() -> None:
     old = article("Cement works at Harrow Bay sold", SALE, NOW - OLD_MS - 1)
-    assert verdict(old, subject(since_ms=NOW)) == Verdict(
+    assert verdict(old, subject(since_ms=NOW)) == Significance(
         0.0, "published long before the reader's last answer"
     )
     assert verdict(
@@ -120,32 +125,38 @@ def test_the_same_news_in_nearly_the_same_words_is_no_news() -> None:
 
 
 def test_sketches_are_alike_as_texts_are() -> None:
-    one = sketch([SALE])
-    assert likeness(one, one) == 1.0
+    one = compute_sketch([SALE])
+    assert estimate_similarity(one, one) == 1.0
     assert (
-        likeness(one, sketch(["Forty boats sailed on Sunday in a light wind and nobody capsized at all."]))
+        estimate_similarity(
+            one, compute_sketch(["Forty boats sailed on Sunday in a light wind and nobody capsized at all."])
+        )
         < 0.4
     )
-    assert sketch([""]) == ""
-    assert likeness("", one) == 0.0
+    assert compute_sketch([""]) == ""
+    assert estimate_similarity("", one) == 0.0
 
 
-def test_questions_are_found_by_their_words_in_the_language_they_are_written_in() -> None:
+def test_questions_match_by_words_of_their_language() -> None:
     watchlist = Watchlist(ANALYZERS, ("en",))
     watchlist.put("ada", thread())
     watchlist.put("bob", thread("Wem gehört das alte Zementwerk in der Hafenbucht?"))
-    german = Content(
+    german = UploadedArticle(
         "g", "Zementwerk verkauft", ("Das alte Zementwerk in der Hafenbucht gehört nun Bootsbauern.",), "de"
     )
-    assert [one.user_id for one in watchlist.candidates(cut(german, ANALYZERS), Frequencies())] == ["bob"]
-    (found,) = watchlist.candidates(
-        cut(article("Cement works at Harrow Bay sold", SALE), ANALYZERS), Frequencies()
+    assert [
+        one.user_id for one in watchlist.find_candidates(extract_terms(german, ANALYZERS), TermFrequencies())
+    ] == ["bob"]
+    (found,) = watchlist.find_candidates(
+        extract_terms(article("Cement works at Harrow Bay sold", SALE), ANALYZERS), TermFrequencies()
     )
     assert found.user_id == "ada"
     watchlist.put("ada", ReaderThreads())
     assert len(watchlist) == 1
     assert (
-        watchlist.candidates(cut(article("Cement works at Harrow Bay sold", SALE), ANALYZERS), Frequencies())
+        watchlist.find_candidates(
+            extract_terms(article("Cement works at Harrow Bay sold", SALE), ANALYZERS), TermFrequencies()
+        )
         == []
     )
     watchlist.keep_only(set())

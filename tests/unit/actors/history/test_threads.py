@@ -15,14 +15,14 @@ EMPTY = ReaderThreads()
 
 
 def one_thread(*, subscribed: bool = True) -> ReaderThreads:
-    known = rules.asked(EMPTY, "q1", "How deep do I plant  tulips?", None, 1_000)
-    known = rules.asked(known, "q2", "And in pots?", "q1", 2_000)
-    return rules.subscribed(known, "q1", on=True, offset="5-0") if subscribed else known
+    known = rules.add_question(EMPTY, "q1", "How deep do I plant  tulips?", None, 1_000)
+    known = rules.add_question(known, "q2", "And in pots?", "q1", 2_000)
+    return rules.set_subscription(known, "q1", on=True, offset="5-0") if subscribed else known
 
 
 def test_a_question_begins_a_thread_and_a_follow_up_joins_it() -> None:
     known = one_thread(subscribed=False)
-    (thread,) = rules.listed(known, rows=10, start=0).threads
+    (thread,) = rules.list_threads(known, rows=10, start=0).threads
     assert (thread.thread_id, thread.title, thread.question_ids) == (
         "q1",
         "How deep do I plant tulips?",
@@ -33,81 +33,83 @@ def test_a_question_begins_a_thread_and_a_follow_up_joins_it() -> None:
 
 def test_asking_twice_is_asking_once() -> None:
     known = one_thread()
-    assert rules.asked(known, "q2", "And in pots?", "q1", 9_000) is known
+    assert rules.add_question(known, "q2", "And in pots?", "q1", 9_000) is known
 
 
 def test_a_follow_up_of_an_unknown_parent_begins_a_thread() -> None:
-    assert set(rules.asked(EMPTY, "q9", "?", "foreign", 1).threads) == {"q9"}
+    assert set(rules.add_question(EMPTY, "q9", "?", "foreign", 1).threads) == {"q9"}
 
 
 def test_threads_are_listed_by_activity_in_pages() -> None:
     known = EMPTY
     for at in range(5):
-        known = rules.asked(known, f"q{at}", f"{at}", None, at)
-    known = rules.asked(known, "late", "", "q0", 10)
-    page = rules.listed(known, rows=2, start=1)
+        known = rules.add_question(known, f"q{at}", f"{at}", None, at)
+    known = rules.add_question(known, "late", "", "q0", 10)
+    page = rules.list_threads(known, rows=2, start=1)
     assert [thread.thread_id for thread in page.threads] == ["q4", "q3"]
     assert page.has_more
-    assert [thread.thread_id for thread in rules.listed(known, rows=9, start=0, before_ms=3).threads] == [
+    assert [
+        thread.thread_id for thread in rules.list_threads(known, rows=9, start=0, before_ms=3).threads
+    ] == [
         "q2",
         "q1",
     ]
 
 
-def test_questions_of_a_thread_are_found_from_any_of_them() -> None:
-    known = rules.asked(one_thread(), "q3", "", "q2", 3)
-    assert rules.questions(known, "q3", rows=2).question_ids == ("q1", "q2")
-    assert rules.questions(known, "q2", rows=2, descending=True, after="q3").question_ids == ("q2", "q1")
-    assert rules.questions(known, "q2", rows=2, after="unknown").has_more
+def test_any_question_id_names_its_thread() -> None:
+    known = rules.add_question(one_thread(), "q3", "", "q2", 3)
+    assert rules.list_questions(known, "q3", rows=2).question_ids == ("q1", "q2")
+    assert rules.list_questions(known, "q2", rows=2, descending=True, after="q3").question_ids == ("q2", "q1")
+    assert rules.list_questions(known, "q2", rows=2, after="unknown").has_more
 
 
 @pytest.mark.parametrize(
-    "call", [rules.dismissed, lambda known, at: rules.renamed(known, at, "x"), rules.owned]
+    "call", [rules.dismiss_thread, lambda known, at: rules.rename_thread(known, at, "x"), rules.get_thread]
 )
-def test_a_foreign_thread_is_not_found(call: object) -> None:
+def test_a_foreign_thread_raises(call: object) -> None:
     with pytest.raises(NotFound):
         call(one_thread(), "foreign")  # type: ignore[operator]
 
 
 def test_an_update_raises_both_indicators_and_each_is_dismissed_alone() -> None:
-    known = rules.updated(one_thread(), "q1", "u1", "6-0", 5_000)
+    known = rules.append_update(one_thread(), "q1", "u1", "6-0", 5_000)
     assert rules.has_new(known)
     assert known.threads["q1"].question_ids[-1] == "u1"
-    overall = rules.dismissed_overall(known, 6_000)
+    overall = rules.dismiss_account(known, 6_000)
     assert not rules.has_new(overall)
     assert overall.threads["q1"].has_new
-    again = rules.updated(overall, "q1", "u2", "7-0", 6_000)
+    again = rules.append_update(overall, "q1", "u2", "7-0", 6_000)
     assert rules.has_new(again)
-    single = rules.dismissed(known, "q1")
+    single = rules.dismiss_thread(known, "q1")
     assert not rules.has_new(single)
 
 
 def test_an_update_that_was_retried_is_there_once() -> None:
-    known = rules.updated(one_thread(), "q1", "u1", "6-0", 5_000)
-    dismissed = rules.dismissed(known, "q1")
-    assert rules.updated(dismissed, "q1", "u1", "6-0", 5_500) is dismissed
+    known = rules.append_update(one_thread(), "q1", "u1", "6-0", 5_000)
+    dismissed = rules.dismiss_thread(known, "q1")
+    assert rules.append_update(dismissed, "q1", "u1", "6-0", 5_500) is dismissed
 
 
-def test_who_is_not_subscribed_is_told_nothing_and_what_is_new_stays_new() -> None:
+def test_unsubscribed_users_get_nothing_and_new_stays_new() -> None:
     known = one_thread(subscribed=False)
-    assert rules.updated(known, "q1", "u1", "6-0", 5_000) is known
-    known = rules.updated(one_thread(), "q1", "u1", "6-0", 5_000)
-    assert rules.has_new(rules.subscribed(known, "q1", on=False))
+    assert rules.append_update(known, "q1", "u1", "6-0", 5_000) is known
+    known = rules.append_update(one_thread(), "q1", "u1", "6-0", 5_000)
+    assert rules.has_new(rules.set_subscription(known, "q1", on=False))
 
 
 def test_deleting_a_thread_removes_its_indicators_and_skips_what_is_foreign() -> None:
-    known = rules.updated(one_thread(), "q1", "u1", "6-0", 5_000)
-    left, count = rules.deleted(known, ["q1", "foreign", "q2"])
+    known = rules.append_update(one_thread(), "q1", "u1", "6-0", 5_000)
+    left, count = rules.delete_threads(known, ["q1", "foreign", "q2"])
     assert count == 1
     assert not rules.has_new(left)
-    assert rules.deleted(left, ["q1"]) == (left, 0)
+    assert rules.delete_threads(left, ["q1"]) == (left, 0)
 
 
 def test_the_oldest_threads_beyond_the_bound_are_forgotten_subscribed_ones_last() -> None:
     known = one_thread()
-    for at in range(rules.MOST_THREADS):
-        known = rules.asked(known, f"n{at}", "", None, 10_000 + at)
-    assert len(known.threads) == rules.MOST_THREADS
+    for at in range(rules.MAX_THREADS):
+        known = rules.add_question(known, f"n{at}", "", None, 10_000 + at)
+    assert len(known.threads) == rules.MAX_THREADS
     assert "q1" in known.threads
     assert "n0" not in known.threads
 
@@ -126,7 +128,7 @@ class Threads(RuleBasedStateMachine):
     @rule()
     def ask(self) -> None:
         self.count += 1
-        self.known = rules.asked(self.known, f"q{self.count}", "?", None, self.now)
+        self.known = rules.add_question(self.known, f"q{self.count}", "?", None, self.now)
 
     @rule(passed=st.integers(0, 3))
     def wait(self, passed: int) -> None:
@@ -135,7 +137,7 @@ class Threads(RuleBasedStateMachine):
     @precondition(lambda self: self.known.threads)
     @rule(data=st.data(), on=st.booleans())
     def subscribe(self, data: st.DataObject, on: bool) -> None:
-        self.known = rules.subscribed(
+        self.known = rules.set_subscription(
             self.known, data.draw(st.sampled_from(sorted(self.known.threads))), on=on
         )
 
@@ -147,26 +149,26 @@ class Threads(RuleBasedStateMachine):
         if self.known.threads[name].subscribed:
             self.unread.add(name)
             self.counted.add(name)
-        self.known = rules.updated(self.known, name, f"u{self.count}", "1-0", self.now)
+        self.known = rules.append_update(self.known, name, f"u{self.count}", "1-0", self.now)
 
     @precondition(lambda self: self.known.threads)
     @rule(data=st.data())
     def dismiss(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.known.threads)))
-        self.known = rules.dismissed(self.known, name)
+        self.known = rules.dismiss_thread(self.known, name)
         self.unread.discard(name)
         self.counted.discard(name)
 
     @rule()
     def dismiss_overall(self) -> None:
-        self.known = rules.dismissed_overall(self.known, self.now)
+        self.known = rules.dismiss_account(self.known, self.now)
         self.counted.clear()
 
     @precondition(lambda self: self.known.threads)
     @rule(data=st.data())
     def delete(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.known.threads)))
-        self.known, count = rules.deleted(self.known, [name])
+        self.known, count = rules.delete_threads(self.known, [name])
         assert count == 1
         self.unread.discard(name)
         self.counted.discard(name)

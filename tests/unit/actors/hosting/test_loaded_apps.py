@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from actors.hosting.loaded_apps import HeldApps, Words
+from actors.hosting.loaded_apps import LoadedAppLabels, LoadedApps
 from cluster.errors import Fault
 from cluster.meter import SilentMeter
 
-WORDS = Words("it is still loading", "app_left", "kiosk_test_bytes")
+WORDS = LoadedAppLabels("it is still loading", "app_left", "kiosk_test_bytes")
 
 
 class Room:
@@ -37,28 +37,28 @@ async def test_all_who_come_at_once_wait_for_one_load() -> None:
         made.append(app_id)
         return Room()
 
-    held = HeldApps(make, SilentMeter(), 100, WORDS)
-    rooms = await asyncio.gather(*(held.of("shop") for _ in range(5)))
+    held = LoadedApps(make, SilentMeter(), 100, WORDS)
+    rooms = await asyncio.gather(*(held.get("shop") for _ in range(5)))
     assert made == ["shop"]
     assert len(set(map(id, rooms))) == 1
     await held.close()
     assert rooms[0].closed
 
 
-async def test_who_was_asked_least_recently_goes_first() -> None:
-    held = HeldApps(lambda app_id: Room(), SilentMeter(), 20, WORDS)
-    first, second = await held.of("first"), await held.of("second")
-    await held.of("first")
-    third = await held.of("third")
+async def test_the_least_recently_used_app_is_evicted_first() -> None:
+    held = LoadedApps(lambda app_id: Room(), SilentMeter(), 20, WORDS)
+    first, second = await held.get("first"), await held.get("second")
+    await held.get("first")
+    third = await held.get("third")
     assert [first.closed, second.closed, third.closed] == [False, True, False]
-    assert await held.of("second") is not second
+    assert await held.get("second") is not second
     await held.close()
 
 
 async def test_a_failed_load_is_tried_again() -> None:
     errors: list[Exception | None] = [Fault("damaged"), None]
-    held = HeldApps(lambda app_id: Room(errors.pop(0)), SilentMeter(), 100, WORDS)
+    held = LoadedApps(lambda app_id: Room(errors.pop(0)), SilentMeter(), 100, WORDS)
     with pytest.raises(Fault):
-        await held.of("shop")
-    assert not (await held.of("shop")).closed
+        await held.get("shop")
+    assert not (await held.get("shop")).closed
     await held.close()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from actors.hosting.log_follower import follow_for_ever
+from actors.hosting.log_follower import follow_log
 from cluster.clock import SystemClock
 from cluster.errors import Unavailable
 
 
-async def test_nothing_that_fails_ends_it_and_each_failure_is_told() -> None:
+async def test_failures_are_reported_and_do_not_end_the_loop() -> None:
     told: list[str] = []
     turns = iter([True, Unavailable("away", retry_after_s=1), RuntimeError("wrong"), True, True])
     done = asyncio.Event()
@@ -29,7 +29,7 @@ async def test_nothing_that_fails_ends_it_and_each_failure_is_told() -> None:
         return True
 
     task = asyncio.create_task(
-        follow_for_ever(
+        follow_log(
             note,
             bring_in,
             SystemClock(),

@@ -7,17 +7,17 @@ import orjson
 import pytest
 
 from actors.intake.loop import IntakeLoop
-from actors.intake.query_compaction import QueryRules, QuerySettler
+from actors.intake.query_compaction import QueryCompactionConfig, QueryCompactor
 from actors.language.embedder import HashingEmbedder
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.query_log import QueryShelf
-from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.query_log import QueryLogStore
+from cluster.artifacts.segments import SegmentStore
 from cluster.errors import Fault
 from cluster.meter import SilentMeter
 from cluster.records.access import App
-from cluster.records.logged_query import Searched, pseudonym
+from cluster.records.logged_query import LoggedQuery, pseudonym
 from cluster.store.ports.stores import Stores
-from tests.fakes.dying_shelf import DyingShelf, Killed
+from tests.fakes.dying_shelf import DyingArtifactStore, Killed
 from tests.fakes.request_handler import NOW_MS, StillClock
 from tests.fakes.stores.memory import memory_stores
 
@@ -31,19 +31,19 @@ class Road:
     def __init__(self, folder: Path) -> None:
         self.clock = StillClock()
         self.stores: Stores = memory_stores(self.clock)
-        self.segments = SegmentShelf(Shelf.open(folder), self.clock)
-        self.shelf = QueryShelf(self.segments.shelf, self.clock)
+        self.segments = SegmentStore(ArtifactStore.open(folder), self.clock)
+        self.shelf = QueryLogStore(self.segments.shelf, self.clock)
         self.settler = self.new_settler()
 
-    def new_settler(self, rules: QueryRules | None = None) -> QuerySettler:
-        return QuerySettler(self.stores.queries, self.shelf, self.clock, SilentMeter(), rules)
+    def new_settler(self, rules: QueryCompactionConfig | None = None) -> QueryCompactor:
+        return QueryCompactor(self.stores.queries, self.shelf, self.clock, SilentMeter(), rules)
 
     async def ask(self, *texts: str, reader_id: str = "") -> None:
         salt = await self.stores.queries.salt(APP)
         reader = pseudonym(salt, reader_id) if reader_id else ""
         now_ms = self.clock.now_ms()
         await self.stores.queries.append(
-            APP, [Searched(now_ms, "search", text, 1, reader=reader) for text in texts]
+            APP, [LoggedQuery(now_ms, "search", text, 1, reader=reader) for text in texts]
         )
 
     def texts(self) -> list[str]:
@@ -62,50 +62,50 @@ def road(tmp_path: Path) -> Road:
 async def test_queries_settle_when_the_oldest_has_waited_long_enough(road: Road) -> None:
     await road.ask("tulip")
     road.clock.pass_ms(29_000)
-    assert await road.settler.round([APP]) == 0
+    assert await road.settler.run_once([APP]) == 0
     await road.ask("hoe")
     road.clock.pass_ms(6_000)
     await road.ask("still typing")
-    assert await road.settler.round([APP]) == 2
+    assert await road.settler.run_once([APP]) == 2
     assert road.texts() == ["tulip", "hoe"]
     assert await road.waiting() == 1
-    assert await road.settler.round([APP], at_once=True) == 1
+    assert await road.settler.run_once([APP], at_once=True) == 1
     assert await road.waiting() == 0
 
 
-async def test_a_settler_that_was_killed_before_it_told_the_store_settles_nothing_twice(road: Road) -> None:
+async def test_a_compactor_killed_before_the_offset_write_repeats_nothing(road: Road) -> None:
     await road.ask("tulip")
     lots = await road.stores.queries.read(APP, "0", count=10)
     road.shelf.append(APP, lots[0].queries, lots[0].offset)  # and then it died
-    assert await road.new_settler().round([APP], at_once=True) == 0
+    assert await road.new_settler().run_once([APP], at_once=True) == 0
     road.clock.pass_ms(1)
     await road.ask("hoe")
-    assert await road.new_settler().round([APP], at_once=True) == 1
+    assert await road.new_settler().run_once([APP], at_once=True) == 1
     assert road.texts() == ["tulip", "hoe"]
     assert await road.waiting() == 0
 
 
 async def test_queries_stay_ninety_days(road: Road) -> None:
     await road.ask("old")
-    await road.settler.round([APP], at_once=True)
+    await road.settler.run_once([APP], at_once=True)
     road.clock.pass_ms(91 * DAY_MS)
     await road.ask("young")
-    await road.settler.round([APP], at_once=True)
+    await road.settler.run_once([APP], at_once=True)
     assert road.texts() == ["young"]
 
 
 async def test_one_apps_trouble_does_not_keep_the_others_waiting(road: Road) -> None:
-    class Refusing(QueryShelf):
+    class Refusing(QueryLogStore):
         def covered(self, app_id: str) -> str:
             if app_id == "broken":
                 raise Fault("damaged")
-            return super().covered(app_id)
+            return super().last_offset(app_id)
 
     road.shelf = Refusing(road.segments.shelf, road.clock)
     road.settler = road.new_settler()
-    await road.stores.queries.append("broken", [Searched(NOW_MS, "search", "lost", 0)])
+    await road.stores.queries.append("broken", [LoggedQuery(NOW_MS, "search", "lost", 0)])
     await road.ask("tulip")
-    await road.settler.round(["broken", APP], at_once=True)
+    await road.settler.run_once(["broken", APP], at_once=True)
     assert road.texts() == ["tulip"]
 
 
@@ -115,7 +115,7 @@ async def test_erasing_a_reader_erases_their_queries_wherever_they_are(road: Roa
     loop = IntakeLoop(road.stores, road.segments, HashingEmbedder(), road.clock, SilentMeter(), owner="test")
     await road.ask("settled long ago", reader_id="u:gina-7")
     await road.ask("somebody else's", reader_id="u:mara")
-    await loop.settle_round(at_once=True)
+    await loop.compact_round(at_once=True)
     await road.ask("still on its way", reader_id="u:gina-7")
     if way == "interactions":
         await road.stores.interactions.erase(APP, ["gina-7"])
@@ -124,11 +124,11 @@ async def test_erasing_a_reader_erases_their_queries_wherever_they_are(road: Roa
             APP, "user", "remove", orjson.dumps(["gina-7"]), task_id="t", total=1, now_ms=NOW_MS
         )
         await loop.apply_round()
-    await loop.settle_round()
+    await loop.compact_round()
     assert road.texts() == ["somebody else's"]
     assert await road.waiting() == 0
     await road.ask("noted before, written after", reader_id="u:gina-7")
-    await loop.settle_round(at_once=True)
+    await loop.compact_round(at_once=True)
     assert road.texts() == ["somebody else's"]
 
 
@@ -136,22 +136,22 @@ async def test_a_settler_killed_at_any_step_loses_nothing_and_writes_nothing_twi
     for life in range(30):
         road = Road(tmp_path / str(life))
         await road.ask("settled", reader_id="u:gina-7")
-        await road.settler.round([APP], at_once=True)
+        await road.settler.run_once([APP], at_once=True)
         await road.ask("hers", "his")
-        dying = DyingShelf(road.segments.shelf)
+        dying = DyingArtifactStore(road.segments.shelf)
         dying.life = life
-        road.shelf = QueryShelf(dying, road.clock)
+        road.shelf = QueryLogStore(dying, road.clock)
         settler = road.new_settler()
         killed = True
         try:
-            await settler.round([APP], at_once=True)
-            await settler.forget(APP, ["u:gina-7"])
+            await settler.run_once([APP], at_once=True)
+            await settler.delete_queries(APP, ["u:gina-7"])
             killed = False
         except Killed:
-            road.shelf = QueryShelf(road.segments.shelf, road.clock)
+            road.shelf = QueryLogStore(road.segments.shelf, road.clock)
             settler = road.new_settler()
-            await settler.round([APP], at_once=True)
-            await settler.forget(APP, ["u:gina-7"])
+            await settler.run_once([APP], at_once=True)
+            await settler.delete_queries(APP, ["u:gina-7"])
         assert sorted(road.texts()) == ["hers", "his"], life
         assert await road.waiting() == 0
         road.clock.at_ms = int(time.time() * 1000) + 2 * DAY_MS

@@ -7,28 +7,30 @@ from typing import Any
 import numpy as np
 import orjson
 
-from actors.intake.segment_rows import settling
+from actors.intake.segment_rows import build_compaction_batch
 from cluster.artifacts.tables import INTERACTIONS, RECORDS
 from cluster.records.recent_event import RecentEvent
 from cluster.records.validation.upload import parse_upload
-from cluster.store.ports.stores import Change, Noun, Op
+from cluster.store.ports.stores import ChangeLogEntry, Noun, Op
 
 AT = "2026-03-02T09:15:30.250Z"
 AT_MS = 1_772_442_930_250
 LATER = "1900000000000-0"
 
 
-def change(noun: Noun, offset: str, op: Op, items: Any, vectors: bytes = b"", embedder: str = "") -> Change:
-    return Change(noun, offset, op, orjson.dumps(items), vectors, embedder)
+def change(
+    noun: Noun, offset: str, op: Op, items: Any, vectors: bytes = b"", embedder: str = ""
+) -> ChangeLogEntry:
+    return ChangeLogEntry(noun, offset, op, orjson.dumps(items), vectors, embedder)
 
 
 def click(**fields: Any) -> dict[str, Any]:
     return {"type": "click", "timestamp": AT, "product_ids": ["p1"], **fields}
 
 
-def test_products_keep_json_type_and_their_own_vector() -> None:
+def test_products_keep_json_type_and_vector() -> None:
     vectors = np.arange(8, dtype="<f2").tobytes()
-    settled = settling(
+    settled = build_compaction_batch(
         "product",
         [
             change(
@@ -53,7 +55,7 @@ def test_products_keep_json_type_and_their_own_vector() -> None:
 
 
 def test_only_the_newest_row_of_an_id_settles_and_a_removed_product_leaves_a_tombstone() -> None:
-    settled = settling(
+    settled = build_compaction_batch(
         "product",
         [
             change(
@@ -79,7 +81,7 @@ def test_only_the_newest_row_of_an_id_settles_and_a_removed_product_leaves_a_tom
 
 
 def test_a_removed_user_leaves_no_row_at_all_and_is_erased_from_what_settled_before() -> None:
-    settled = settling(
+    settled = build_compaction_batch(
         "user",
         [
             change("user", "1-0", "put", [{"user_id": "ann"}, {"user_id": "bob"}, {"user_id": "cy"}]),
@@ -99,7 +101,7 @@ def test_interactions_become_typed_rows() -> None:
         click(user_id="ann", anonymous_id="phone"),
         {"type": "search", "timestamp": AT, "anonymous_id": "phone", "search": {"keywords": "bulb"}},
     ]
-    settled = settling("interaction", [change("interaction", LATER, "put", items)])
+    settled = build_compaction_batch("interaction", [change("interaction", LATER, "put", items)])
     assert settled.table.schema == INTERACTIONS
     first, second = settled.table.to_pylist()
     assert first == {
@@ -127,7 +129,9 @@ def test_rows_say_the_same_as_recent_lists() -> None:
         },
     ]
     accepted = parse_upload("interaction", orjson.dumps({"data": sent}), now_ms=AT_MS)
-    settled = settling("interaction", [Change("interaction", f"{AT_MS}-0", "put", accepted.payload)])
+    settled = build_compaction_batch(
+        "interaction", [ChangeLogEntry("interaction", f"{AT_MS}-0", "put", accepted.payload)]
+    )
     rows = settled.table.to_pylist()
     events = [RecentEvent.unpack(packed) for _, _, packed in accepted.recents]
     assert sorted(
@@ -136,14 +140,14 @@ def test_rows_say_the_same_as_recent_lists() -> None:
 
 
 def test_nothing_happened_after_it_was_logged() -> None:
-    settled = settling(
+    settled = build_compaction_batch(
         "interaction", [change("interaction", f"{AT_MS - 500}-3", "put", [click(user_id="u")])]
     )
     assert settled.table["at_ms"].to_pylist() == [AT_MS - 500]
 
 
 def test_an_erased_reader_keeps_only_what_came_afterwards() -> None:
-    settled = settling(
+    settled = build_compaction_batch(
         "interaction",
         [
             change(
@@ -165,10 +169,10 @@ def test_an_erased_reader_keeps_only_what_came_afterwards() -> None:
 
 def test_entries_that_break_the_promise_are_left_out_and_named() -> None:
     good = click(user_id="ann")
-    settled = settling(
+    settled = build_compaction_batch(
         "interaction",
         [
-            Change("interaction", "1-0", "put", b"not json"),
+            ChangeLogEntry("interaction", "1-0", "put", b"not json"),
             change(
                 "interaction",
                 "2-0",
@@ -186,7 +190,7 @@ def test_entries_that_break_the_promise_are_left_out_and_named() -> None:
 def test_a_broken_product_does_not_shift_its_neighbours_vectors() -> None:
     vectors = np.arange(6, dtype="<f2").tobytes()
     items = [{"product_id": "a"}, {"nothing": 1}, {"product_id": "c"}]
-    settled = settling("product", [change("product", "1-0", "put", items, vectors, "e")])
+    settled = build_compaction_batch("product", [change("product", "1-0", "put", items, vectors, "e")])
     rows = settled.table.to_pylist()
     assert [(row["id"], np.frombuffer(row["vector"], np.float16).tolist()) for row in rows] == [
         ("a", [0.0, 1.0]),
@@ -195,6 +199,6 @@ def test_a_broken_product_does_not_shift_its_neighbours_vectors() -> None:
 
 
 def test_an_empty_change_settles_to_no_rows() -> None:
-    settled = settling("product", [Change("product", "9-0", "put", b"[]")])
+    settled = build_compaction_batch("product", [ChangeLogEntry("product", "9-0", "put", b"[]")])
     assert settled.table.num_rows == 0
     assert settled.last == "9-0"

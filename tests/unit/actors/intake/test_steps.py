@@ -9,8 +9,8 @@ import numpy as np
 import orjson
 import pytest
 
-from actors.intake.steps import plain_text, prepare, removed_ids, text
-from actors.language.embedder import HashingEmbedder, Vectors, text_of
+from actors.intake.steps import build_product_text, parse_removed_ids, prepare_batch, text_from_html
+from actors.language.embedder import HashingEmbedder, Vectors, embedding_text
 from cluster.errors import Fault
 
 
@@ -35,7 +35,7 @@ def product(product_id: str, **fields: Any) -> dict[str, Any]:
 
 def test_users_keep_their_json_and_get_no_vectors() -> None:
     users = [{"user_id": "ann", "age": 41, "name": "Ä\x00"}, {"user_id": "bob"}]
-    prepared = prepare("user", orjson.dumps(users), HashingEmbedder())
+    prepared = prepare_batch("user", orjson.dumps(users), HashingEmbedder())
     assert [put.record_id for put in prepared.records] == ["ann", "bob"]
     assert [orjson.loads(put.json) for put in prepared.records] == users
     assert prepared.change_payload == orjson.dumps(users)
@@ -45,9 +45,9 @@ def test_users_keep_their_json_and_get_no_vectors() -> None:
 def test_products_get_one_float16_vector_each_in_payload_order() -> None:
     embedder = HashingEmbedder()
     products = [product("p1", title="steel trowel", type="tool"), product("p2", title="red bulb", type="")]
-    prepared = prepare("product", orjson.dumps(products), embedder)
+    prepared = prepare_batch("product", orjson.dumps(products), embedder)
     vectors = np.frombuffer(prepared.vectors, "<f2").reshape(2, embedder.dimensions)
-    expected = embedder.embed([text_of(record) for record in products])
+    expected = embedder.embed([embedding_text(record) for record in products])
     assert np.allclose(vectors, expected, atol=1e-3)
     assert [put.product_type for put in prepared.records] == ["tool", None]
     assert prepared.embedder == embedder.version
@@ -61,11 +61,11 @@ def test_a_product_that_makes_the_embedder_fail_is_set_aside_and_the_others_go_o
         product("c", title="nan"),
         product("d", title="four"),
     ]
-    prepared = prepare("product", orjson.dumps(products), Touchy())
+    prepared = prepare_batch("product", orjson.dumps(products), Touchy())
     assert [put.record_id for put in prepared.records] == ["a", "d"]
     assert [record["product_id"] for record in orjson.loads(prepared.change_payload)] == ["a", "d"]
     vectors = np.frombuffer(prepared.vectors, "<f2").reshape(2, 3)
-    assert vectors[:, 0].tolist() == [len(text_of(products[0])), len(text_of(products[3]))]
+    assert vectors[:, 0].tolist() == [len(embedding_text(products[0])), len(embedding_text(products[3]))]
     assert [message.split(" ", 1)[0] for message in prepared.failed] == ["data.1", "data.2"]
     assert all(" is invalid. " in message for message in prepared.failed)
     assert "RuntimeError" in prepared.failed[0]
@@ -75,7 +75,7 @@ def test_a_product_that_makes_the_embedder_fail_is_set_aside_and_the_others_go_o
     "poison", [None, 7, "text", [], {}, {"product_id": 7}, {"product_id": "x", "type": 7}]
 )
 def test_what_is_no_record_is_set_aside(poison: Any) -> None:
-    prepared = prepare("product", orjson.dumps([product("a"), poison, product("b")]), HashingEmbedder())
+    prepared = prepare_batch("product", orjson.dumps([product("a"), poison, product("b")]), HashingEmbedder())
     assert [put.record_id for put in prepared.records] == ["a", "b"]
     assert len(prepared.failed) == 1
     assert prepared.failed[0].startswith("data.1 is invalid.")
@@ -83,7 +83,7 @@ def test_what_is_no_record_is_set_aside(poison: Any) -> None:
 
 
 def test_a_batch_of_poison_alone_comes_to_nothing() -> None:
-    prepared = prepare("product", orjson.dumps([product("a", title="crash")]), Touchy())
+    prepared = prepare_batch("product", orjson.dumps([product("a", title="crash")]), Touchy())
     assert (prepared.records, prepared.change_payload, prepared.vectors) == ((), b"[]", b"")
     assert len(prepared.failed) == 1
 
@@ -114,7 +114,7 @@ def test_a_batch_of_poison_alone_comes_to_nothing() -> None:
     ],
 )
 def test_the_worst_valid_products_are_stored_with_a_finite_vector(worst: dict[str, Any]) -> None:
-    prepared = prepare("product", orjson.dumps([worst]), HashingEmbedder())
+    prepared = prepare_batch("product", orjson.dumps([worst]), HashingEmbedder())
     assert prepared.failed == ()
     assert orjson.loads(prepared.records[0].json) == worst
     assert np.isfinite(np.frombuffer(prepared.vectors, "<f2")).all()
@@ -123,24 +123,24 @@ def test_the_worst_valid_products_are_stored_with_a_finite_vector(worst: dict[st
 @pytest.mark.parametrize("payload", [b"", b"{", b"{}", b'"x"', b"[NaN]", b'["\\ud800"]'])
 def test_a_payload_that_is_no_array_is_a_fault(payload: bytes) -> None:
     with pytest.raises(Fault):
-        prepare("user", payload, HashingEmbedder())
+        prepare_batch("user", payload, HashingEmbedder())
     with pytest.raises(Fault):
-        removed_ids(payload)
+        parse_removed_ids(payload)
 
 
 def test_ids_to_remove_must_be_text() -> None:
-    assert removed_ids(b'["a","b"]') == ["a", "b"]
+    assert parse_removed_ids(b'["a","b"]') == ["a", "b"]
     with pytest.raises(Fault):
-        removed_ids(b'["a",1]')
+        parse_removed_ids(b'["a",1]')
 
 
 def test_html_speaks_for_a_product_without_description() -> None:
     head = "<html><head><style>p{}</style><script>alert(1)</script></head>"
     page = head + "<body><h1>Bulb&nbsp;guide</h1><p>Plant <b>deep</b></p>"
-    assert plain_text(page) == "Bulb guide Plant deep"
-    words = text(product("p", title="Guide", html=page))
+    assert text_from_html(page) == "Bulb guide Plant deep"
+    words = build_product_text(product("p", title="Guide", html=page))
     assert "Plant deep" in words
     assert "alert" not in words
-    described = text(product("p", title="Guide", description="short words", html=page))
+    described = build_product_text(product("p", title="Guide", description="short words", html=page))
     assert "short words" in described
     assert "Plant" not in described

@@ -29,21 +29,24 @@ def test_inflected_words_share_a_term() -> None:
     assert Analyzer("de").terms("Flüsse") == Analyzer("de").terms("flüssen")
 
 
-def test_a_question_is_asked_in_every_language_of_the_corpus_but_its_small_words_in_its_own() -> None:
+def test_a_question_is_analyzed_in_every_language_of_the_corpus_but_its_stop_words_in_one() -> None:
     analyzers = Analyzers()
-    words = analyzers.question("the running of the bulls", ["de", "en"])
+    words = analyzers.query_terms("the running of the bulls", ["de", "en"])
     assert len(words) == 2
     running = words[0]
-    assert set(running) == {*analyzers.of("en").terms("running"), *analyzers.of("de").terms("running")}
+    assert set(running) == {*analyzers.get("en").terms("running"), *analyzers.get("de").terms("running")}
 
 
 def test_a_language_is_guessed_by_small_words() -> None:
     analyzers = Analyzers()
     assert (
-        analyzers.guess("Der Fluss ist in der Nacht über die Ufer getreten und hat das Dorf erreicht") == "de"
+        analyzers.detect_language(
+            "Der Fluss ist in der Nacht über die Ufer getreten und hat das Dorf erreicht"
+        )
+        == "de"
     )
-    assert analyzers.guess("El río creció en la noche y llegó a las casas del pueblo") == "es"
-    assert analyzers.guess("zzz") == "en"
+    assert analyzers.detect_language("El río creció en la noche y llegó a las casas del pueblo") == "es"
+    assert analyzers.detect_language("zzz") == "en"
 
 
 def test_every_named_stemmer_exists() -> None:

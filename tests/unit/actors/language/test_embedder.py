@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from actors.language.embedder import HashingEmbedder, text_of
+from actors.language.embedder import HashingEmbedder, embedding_text
 
 _ROOT = Path(__file__).parents[4]
 
@@ -59,7 +59,7 @@ def test_remembered_words_do_not_change_the_result() -> None:
 
 
 def test_the_text_of_a_product_holds_what_it_is_about() -> None:
-    text = text_of(
+    text = embedding_text(
         {
             "product_id": "trowel-02",
             "title": "Steel trowel",
@@ -86,11 +86,13 @@ def test_the_text_of_a_product_holds_what_it_is_about() -> None:
 
 
 def test_a_product_without_a_title_is_read_by_its_translations() -> None:
-    assert "Truelle" in text_of({"product_id": "t", "i18n_fr": {"title": "Truelle"}})
+    assert "Truelle" in embedding_text({"product_id": "t", "i18n_fr": {"title": "Truelle"}})
 
 
 def test_odd_records_do_not_disturb_the_text() -> None:
     assert (
-        text_of({"product_id": "x", "tags": None, "categories": None, "custom_attributes": None}).strip()
+        embedding_text(
+            {"product_id": "x", "tags": None, "categories": None, "custom_attributes": None}
+        ).strip()
         == ""
     )

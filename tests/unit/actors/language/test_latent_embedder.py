@@ -8,7 +8,7 @@ from actors.language.latent_embedder import LatentEmbedder, train
 from tests.fakes.small_archive import ARTICLES
 
 TEXTS = [
-    document.words_of(passage)
+    document.passage_text(passage)
     for record in ARTICLES
     if (document := read_product(record)) is not None
     for passage in document.passages

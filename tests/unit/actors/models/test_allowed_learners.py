@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 
 from actors.models.allowed_learners import ALLOWED
-from actors.models.model import Parts
-from actors.models.registry import own_loader
+from actors.models.model import ModelState
+from actors.models.registry import build_allowed_learner
 from actors.models.snapshot import Snapshot, version_of
-from actors.models.validation import trusted
-from actors.serving.model_registry import Models
-from cluster.artifacts.artifact_store import Shelf
+from actors.models.validation import validate_snapshot
+from actors.serving.model_registry import SnapshotLoader
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.manifest import Manifest
-from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import Invalid
 from tests.fakes.corner_shop import APP
-from tests.fakes.trained_snapshot import built
+from tests.fakes.trained_snapshot import build_ring_snapshot
 
 
 class Quiet:
@@ -35,7 +35,7 @@ class Quiet:
     def train(self, data: Any, rng: np.random.Generator) -> Any:
         raise AssertionError
 
-    def load(self, parts: Parts) -> Any:
+    def load(self, parts: ModelState) -> Any:
         return parts
 
 
@@ -57,22 +57,22 @@ def crafted(folder: Path, learner: str, config: dict[str, Any]) -> str:
 @pytest.mark.usefixtures("allow_world")
 @pytest.mark.parametrize("learner", ["subprocess:run", "subprocess:check_call"])
 def test_a_manifest_that_names_a_function_runs_no_command(tmp_path: Path, learner: str) -> None:
-    folder, _ = built(tmp_path / "s")
+    folder, _ = build_ring_snapshot(tmp_path / "s")
     ran = tmp_path / "ran"
     version = crafted(folder, learner, {"args": ["touch", str(ran)]})
     with pytest.raises(Invalid, match=f"not allowed .* kiosk learners allow {learner}"):
-        trusted(Snapshot.open(folder), version)
+        validate_snapshot(Snapshot.open(folder), version)
     assert not ran.exists()
 
 
 def test_the_same_from_the_shelf_is_refused_by_whoever_serves(tmp_path: Path) -> None:
-    folder, _ = built(tmp_path / "s")
+    folder, _ = build_ring_snapshot(tmp_path / "s")
     version = crafted(folder, "tests.unit.actors.models.test_allowed_learners:Quiet", {"loud": True})
     place = tmp_path / "shelf" / "snapshots" / APP / "default" / version
     place.parent.mkdir(parents=True)
     folder.rename(place)
     with pytest.raises(Invalid, match="not allowed"):
-        Models(SnapshotShelf(Shelf.open(tmp_path / "shelf")), tmp_path / "cache").load(
+        SnapshotLoader(SnapshotStore(ArtifactStore.open(tmp_path / "shelf")), tmp_path / "cache").load(
             APP, "default", version
         )
     assert Quiet.made == []
@@ -82,7 +82,7 @@ def test_nothing_is_imported_that_is_not_allowed(tmp_path: Path, monkeypatch: py
     (tmp_path / "loud_learner.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w').close()\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(Invalid, match="not allowed"):
-        own_loader("loud_learner:Thing", {})
+        build_allowed_learner("loud_learner:Thing", {})
     assert not (tmp_path / "imported").exists()
 
 
@@ -98,14 +98,14 @@ def test_what_is_no_class_with_the_methods_is_not_called_even_when_it_is_allowed
     ):
         allow_learners(learner)
         with pytest.raises(Invalid, match=f"learner {learner} "):
-            own_loader(learner, config)
+            build_allowed_learner(learner, config)
     assert not ran.exists()
 
 
 def test_an_allowed_class_is_made_with_its_config(allow_learners: Callable[..., None]) -> None:
     learner = f"{__name__}:Quiet"
     allow_learners(learner)
-    assert type(own_loader(learner, {"order": 2})).__name__ == "Quiet"
+    assert type(build_allowed_learner(learner, {"order": 2})).__name__ == "Quiet"
 
 
 def test_a_recipe_is_refused_before_anything_of_it_is_done(allow_learners: Callable[..., None]) -> None:

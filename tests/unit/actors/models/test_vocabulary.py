@@ -22,7 +22,7 @@ def test_equal_names_are_equal() -> None:
     assert len(Vocabulary.of([])) == 0
 
 
-def test_one_name_is_found_as_many_are() -> None:
+def test_one_name_has_the_same_code_alone_and_among_many() -> None:
     names = ["b", "a", "ä", "z", "\U0001f33f", "zz", ""]
     vocabulary = Vocabulary.of(names)
     assert vocabulary.is_ordered

@@ -8,16 +8,23 @@ from typing import Any
 import orjson
 import pytest
 
-from actors.recommender.messages import Boost, Circle, Kind, ReaderQuery, RecommendationResult, Spacing
-from actors.recommender.ranking.score import shown_score
+from actors.recommender.messages import (
+    Boost,
+    Circle,
+    DiversityRule,
+    QueryKind,
+    RecommendationResult,
+    UserQuery,
+)
+from actors.recommender.ranking.score import normalize_score
 from actors.recommender.recommender import Recommender
 from cluster.query.language.parser import parse
-from cluster.store.ports.stores import Change
+from cluster.store.ports.stores import ChangeLogEntry
 from tests.fakes.corner_shop import APP, NOW_MS, PRODUCTS, open_shop, product_change, recents, view
 
 LATER = f"{NOW_MS + 1}-0"
 EVERY = tuple(product["product_id"] for product in PRODUCTS)
-KINDS: tuple[Kind, ...] = (
+KINDS: tuple[QueryKind, ...] = (
     "user_to_products",
     "user_to_trending",
     "user_to_categories",
@@ -32,8 +39,8 @@ def shop() -> Recommender:
     return open_shop()
 
 
-def asked(kind: Kind = "user_to_products", reader: str = "gina", **more: Any) -> ReaderQuery:
-    return ReaderQuery(
+def build_query(kind: QueryKind = "user_to_products", reader: str = "gina", **more: Any) -> UserQuery:
+    return UserQuery(
         **{
             "kind": kind, "app_id": APP, "engine_id": "default", "user_id": reader, "rows": 3, "group_rows": 2,
             "field_name": "brand", "anchors": ("hand-fork",), **more,
@@ -41,7 +48,7 @@ def asked(kind: Kind = "user_to_products", reader: str = "gina", **more: Any) ->
     )  # fmt: skip
 
 
-def answer(shop: Recommender, query: ReaderQuery, *, shown: Any = ()) -> RecommendationResult:
+def answer(shop: Recommender, query: UserQuery, *, shown: Any = ()) -> RecommendationResult:
     return shop.answer(query, recents(query.user_id), shown, NOW_MS)
 
 
@@ -49,7 +56,7 @@ def records(found: RecommendationResult) -> list[dict[str, Any]]:
     return found.products + [record for group in found.groups for record in group.products]
 
 
-def reasons(shop: Recommender, product_id: str, query: ReaderQuery, **more: Any) -> list[dict[str, Any]]:
+def reasons(shop: Recommender, product_id: str, query: UserQuery, **more: Any) -> list[dict[str, Any]]:
     found = answer(shop, replace(query, explain=True, explain_missing=(product_id,)), **more)
     assert found.explanation is not None
     (missing,) = found.explanation["missing"]
@@ -58,7 +65,7 @@ def reasons(shop: Recommender, product_id: str, query: ReaderQuery, **more: Any)
     return told
 
 
-def why(shop: Recommender, product_id: str, query: ReaderQuery, **more: Any) -> list[str]:
+def why(shop: Recommender, product_id: str, query: UserQuery, **more: Any) -> list[str]:
     return [reason["reason"] for reason in reasons(shop, product_id, query, **more)]
 
 
@@ -68,20 +75,23 @@ def why(shop: Recommender, product_id: str, query: ReaderQuery, **more: Any) -> 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("reader", ["gina", "carl", "nora"])
 def test_the_parts_of_a_score_add_up_to_the_score_that_is_shown(
-    shop: Recommender, kind: Kind, reader: str
+    shop: Recommender, kind: QueryKind, reader: str
 ) -> None:
-    found = records(answer(shop, asked(kind, reader, rows=50, group_rows=50, explain=True)))
+    found = records(answer(shop, build_query(kind, reader, rows=50, group_rows=50, explain=True)))
     assert found or kind == "user_to_history"
     for record in found:
         told = record["_explain"]
         assert sum(told["score_parts"].values()) == pytest.approx(told["score"])
-        assert shown_score(told["score"]) == pytest.approx(record["_personalization_score"], abs=1e-4)
+        assert normalize_score(told["score"]) == pytest.approx(record["_personalization_score"], abs=1e-4)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_answer_is_the_same_whether_it_is_explained_or_not(shop: Recommender, kind: Kind) -> None:
-    query = asked(
-        kind, boosts=(Boost(parse("brand:Birk"), (1,), "b"),), spacing=(Spacing("brand"),), dithering=3.0
+def test_an_answer_is_the_same_whether_it_is_explained_or_not(shop: Recommender, kind: QueryKind) -> None:
+    query = build_query(
+        kind,
+        boosts=(Boost(parse("brand:Birk"), (1,), "b"),),
+        spacing=(DiversityRule("brand"),),
+        dithering=3.0,
     )
     plain = answer(shop, query)
     for more in ({"explain": True}, {"explain": True, "explain_missing": EVERY}):
@@ -94,10 +104,10 @@ def test_an_answer_is_the_same_whether_it_is_explained_or_not(shop: Recommender,
     orjson.dumps(answer(shop, replace(query, explain=True, explain_missing=EVERY)).explanation)
 
 
-def test_places_ranks_and_moves_say_what_every_step_did(shop: Recommender) -> None:
-    plain = [record["product_id"] for record in answer(shop, asked(rows=50)).products]
+def test_places_ranks_and_moves_report_every_step(shop: Recommender) -> None:
+    plain = [record["product_id"] for record in answer(shop, build_query(rows=50)).products]
     rule = Boost(parse("product_id:garden-almanac"), (0,), "books", label="boost_fq")
-    found = answer(shop, asked(rows=50, explain=True, boosts=(rule,))).products
+    found = answer(shop, build_query(rows=50, explain=True, boosts=(rule,))).products
     rank = plain.index("garden-almanac")
     told = {record["product_id"]: record["_explain"] for record in found}
     assert told["garden-almanac"]["moves"] == [{"by": "boost_fq", "from": rank, "to": 0}]
@@ -107,7 +117,7 @@ def test_places_ranks_and_moves_say_what_every_step_did(shop: Recommender) -> No
 
 
 def test_dithering_and_diversification_are_named(shop: Recommender) -> None:
-    query = asked(rows=50, explain=True, dithering=9.0, spacing=(Spacing("brand", 2),))
+    query = build_query(rows=50, explain=True, dithering=9.0, spacing=(DiversityRule("brand", 2),))
     found = answer(shop, query).products
     names = {move["by"] for record in found for move in record["_explain"]["moves"]}
     assert names == {"dithering", "diversification"}
@@ -121,16 +131,16 @@ def test_dithering_and_diversification_are_named(shop: Recommender) -> None:
 
 
 def test_pages_count_places_from_the_start_of_the_list(shop: Recommender) -> None:
-    whole = [record["product_id"] for record in answer(shop, asked(rows=50)).products]
-    by_start = answer(shop, asked(start=2, explain=True)).products
+    whole = [record["product_id"] for record in answer(shop, build_query(rows=50)).products]
+    by_start = answer(shop, build_query(start=2, explain=True)).products
     assert [record["_explain"]["place"] for record in by_start] == [2, 3, 4]
-    by_id = answer(shop, asked(pagination_id="s", explain=True), shown=whole[:2]).products
+    by_id = answer(shop, build_query(pagination_id="s", explain=True), shown=whole[:2]).products
     assert [record["_explain"]["place"] for record in by_id] == [2, 3, 4]
     assert [record["_explain"]["rank"] for record in by_id] == [2, 3, 4]
 
 
 def test_the_strongest_parts_name_where_a_product_came_from(shop: Recommender) -> None:
-    first = answer(shop, asked(explain=True)).products[0]["_explain"]
+    first = answer(shop, build_query(explain=True)).products[0]["_explain"]
     assert first["came_from"]
     assert max(first["score_parts"], key=first["score_parts"].__getitem__) == first["came_from"][0]
 
@@ -138,7 +148,7 @@ def test_the_strongest_parts_name_where_a_product_came_from(shop: Recommender) -
 def test_the_rules_of_an_answer_are_listed(shop: Recommender) -> None:
     found = answer(
         shop,
-        asked(
+        build_query(
             explain=True,
             boosts=(
                 Boost(parse("brand:Birk"), (2,), "b", label="boost_fq"),
@@ -159,62 +169,62 @@ def test_the_rules_of_an_answer_are_listed(shop: Recommender) -> None:
 
 
 def test_each_thing_that_keeps_a_product_out_is_named(shop: Recommender) -> None:
-    assert why(shop, "nobody", asked()) == ["unknown"]
-    assert why(shop, "teapot", asked()) == ["out_of_stock"]
-    assert why(shop, "draw-hoe", asked(exclude=("draw-hoe",))) == ["excluded"]
-    assert why(shop, "crocus-bulbs", asked()) == ["returned"]
-    assert reasons(shop, "hand-fork", asked()) == [
+    assert why(shop, "nobody", build_query()) == ["unknown"]
+    assert why(shop, "teapot", build_query()) == ["out_of_stock"]
+    assert why(shop, "draw-hoe", build_query(exclude=("draw-hoe",))) == ["excluded"]
+    assert why(shop, "crocus-bulbs", build_query()) == ["returned"]
+    assert reasons(shop, "hand-fork", build_query()) == [
         {"reason": "seen", "told": "the reader dealt with it lately"}
     ]
-    assert reasons(shop, "trowel-red", asked())[0]["as"] == "trowel-green"
-    assert why(shop, "trowel-red", asked(dedupe=False, rows=50)) == ["returned"]
-    assert reasons(shop, "bread-knife", asked(type="tool")) == [
+    assert reasons(shop, "trowel-red", build_query())[0]["as"] == "trowel-green"
+    assert why(shop, "trowel-red", build_query(dedupe=False, rows=50)) == ["returned"]
+    assert reasons(shop, "bread-knife", build_query(type="tool")) == [
         {"reason": "filtered", "by": "type", "clause": "tool"}
     ]
-    assert why(shop, "draw-hoe", asked(pagination_id="s"), shown=("draw-hoe",))[0] == "shown_before"
+    assert why(shop, "draw-hoe", build_query(pagination_id="s"), shown=("draw-hoe",))[0] == "shown_before"
 
 
 def test_every_clause_that_does_not_hold_is_named(shop: Recommender) -> None:
-    query = asked(filter=parse('brand:Birk AND price:[* TO 30] AND (tags:oak OR tags:"fine zinc")'))
+    query = build_query(filter=parse('brand:Birk AND price:[* TO 30] AND (tags:oak OR tags:"fine zinc")'))
     assert [told["clause"] for told in reasons(shop, "carving-knife", query)] == [
         'price:[* TO "30"]',
         'tags:oak OR tags:"fine zinc"',
     ]
-    assert reasons(shop, "draw-hoe", asked(filter=parse("-tags:steel"))) == [
+    assert reasons(shop, "draw-hoe", build_query(filter=parse("-tags:steel"))) == [
         {"reason": "filtered", "by": "fq", "clause": "NOT tags:steel"}
     ]
-    near = asked(circles=(Circle(53.8, -1.55, 5), Circle(48.86, 2.35, 5)), reader="nora")
+    near = build_query(circles=(Circle(53.8, -1.55, 5), Circle(48.86, 2.35, 5)), reader="nora")
     assert [told["by"] for told in reasons(shop, "draw-hoe", near)] == ["geo.filter[0]", "geo.filter[1]"]
-    removed = asked(removed=(Boost(parse("brand:Fernhill"), label="stored rule x"),))
+    removed = build_query(removed=(Boost(parse("brand:Fernhill"), label="stored rule x"),))
     assert reasons(shop, "draw-hoe", removed) == [
         {"reason": "filtered", "by": "stored rule x", "clause": "brand:Fernhill"}
     ]
 
 
-def test_all_reasons_are_told_at_once(shop: Recommender) -> None:
-    query = asked(type="tool", filter=parse("brand:Alder"), exclude=("teapot",))
+def test_all_reasons_are_listed_at_once(shop: Recommender) -> None:
+    query = build_query(type="tool", filter=parse("brand:Alder"), exclude=("teapot",))
     assert why(shop, "teapot", query) == ["out_of_stock", "filtered", "filtered", "excluded"]
 
 
 @pytest.mark.parametrize("kind", ["user_to_products", "user_to_trending", "product_to_products"])
-def test_below_the_cut_tells_rank_and_score(shop: Recommender, kind: Kind) -> None:
-    whole = answer(shop, asked(kind, "nora", rows=50, explain=True)).products
+def test_below_the_cut_tells_rank_and_score(shop: Recommender, kind: QueryKind) -> None:
+    whole = answer(shop, build_query(kind, "nora", rows=50, explain=True)).products
     last = whole[-1]
-    (told,) = reasons(shop, last["product_id"], asked(kind, "nora"))
+    (told,) = reasons(shop, last["product_id"], build_query(kind, "nora"))
     assert (told["reason"], told["rank"]) == ("below_the_cut", len(whole) - 1)
     assert told["score"] == pytest.approx(last["_explain"]["score"])
 
 
 def test_variants_name_the_one_that_stands_for_them(shop: Recommender) -> None:
-    whole = [record["product_id"] for record in answer(shop, asked(reader="nora", rows=50)).products]
+    whole = [record["product_id"] for record in answer(shop, build_query(reader="nora", rows=50)).products]
     shown = next(product_id for product_id in whole if product_id.startswith("trowel"))
     other = "trowel-red" if shown == "trowel-green" else "trowel-green"
-    (told,) = reasons(shop, other, asked(reader="nora"))
+    (told,) = reasons(shop, other, build_query(reader="nora"))
     assert told == {"reason": "same_group", "as": shown, "rank": whole.index(shown)}
 
 
 def test_anchors_and_their_variants_say_so(shop: Recommender) -> None:
-    query = asked("product_to_products", anchors=("trowel-red",))
+    query = build_query("product_to_products", anchors=("trowel-red",))
     assert reasons(shop, "trowel-red", query)[0] == {"reason": "anchor", "told": "it is an anchor"}
     assert reasons(shop, "trowel-green", query)[0] == {
         "reason": "anchor",
@@ -222,8 +232,8 @@ def test_anchors_and_their_variants_say_so(shop: Recommender) -> None:
     }
 
 
-def test_groups_and_histories_have_reasons_of_their_own(shop: Recommender) -> None:
-    categories = asked("user_to_categories", rows=1, group_rows=1)
+def test_groups_and_histories_have_specific_reasons(shop: Recommender) -> None:
+    categories = build_query("user_to_categories", rows=1, group_rows=1)
     assert why(shop, "garden-almanac", categories) == ["no_candidate"]
     garden = answer(shop, replace(categories, group_rows=50)).groups[0]
     last = garden.products[-1]["product_id"]
@@ -233,20 +243,20 @@ def test_groups_and_histories_have_reasons_of_their_own(shop: Recommender) -> No
     )  # fmt: skip
     assert why(shop, last, replace(categories, group_rows=0))[-1] == "below_the_cut"
     assert "seen" in why(shop, "hand-fork", categories)
-    assert why(shop, "bread-knife", asked("user_to_history")) == ["no_candidate"]
+    assert why(shop, "bread-knife", build_query("user_to_history")) == ["no_candidate"]
 
 
-def test_a_product_that_was_deleted_or_came_a_moment_ago_says_so() -> None:
+def test_deleted_and_too_new_products_have_a_reason() -> None:
     shop = open_shop(refresh_ms=10_000)
-    assert why(shop, "draw-hoe", asked(rows=50)) == ["returned"]
-    shop.apply(Change("product", LATER, "remove", orjson.dumps(["draw-hoe"])))
+    assert why(shop, "draw-hoe", build_query(rows=50)) == ["returned"]
+    shop.apply(ChangeLogEntry("product", LATER, "remove", orjson.dumps(["draw-hoe"])))
     shop.apply(product_change([{**PRODUCTS[2], "product_id": "spade"}], f"{NOW_MS + 2}-0"))
-    assert why(shop, "draw-hoe", asked()) == ["unknown"]
-    assert why(shop, "spade", asked()) == ["too_new"]
+    assert why(shop, "draw-hoe", build_query()) == ["unknown"]
+    assert why(shop, "spade", build_query()) == ["too_new"]
 
 
 def test_a_product_somebody_clicked_before_it_was_uploaded_is_unknown(shop: Recommender) -> None:
     from tests.fakes.corner_shop import interaction_change
 
     shop.apply(interaction_change([view("gina", "not-yet")], f"{NOW_MS + 5}-0"))
-    assert why(shop, "not-yet", asked()) == ["unknown"]
+    assert why(shop, "not-yet", build_query()) == ["unknown"]

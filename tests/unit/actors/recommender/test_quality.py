@@ -17,21 +17,25 @@ import polars as pl
 import pytest
 
 from actors.language.embedder import HashingEmbedder
-from actors.models.registry import Learned
+from actors.models.registry import LoadedSnapshot
 from actors.models.snapshot import Snapshot
-from actors.models.validation import trusted
-from actors.recommender.messages import Kind, ReaderQuery
-from actors.recommender.ranking.score import own_of, start_of
-from actors.recommender.ranking.user_profile import taste_of, traces_of, unpack
+from actors.models.validation import validate_snapshot
+from actors.recommender.messages import QueryKind, UserQuery
+from actors.recommender.ranking.score import personal_scores, select_priors
+from actors.recommender.ranking.user_profile import (
+    build_user_profile,
+    find_interaction_rows,
+    parse_recent_events,
+)
 from actors.recommender.recommender import Recommender
-from actors.recommender.state.events import Events
-from actors.recommender.state.serving_model import Champion
+from actors.recommender.state.events import EventArrays
+from actors.recommender.state.serving_model import ServingModel
 from actors.recommender.state.trending import DAY_MS
 from cluster.records.recent_event import RecentEvent
-from jobs.refresh.build.build import build
-from jobs.refresh.build.fit import fit
-from jobs.refresh.data.dataset import from_frame
-from jobs.refresh.recipe import parse
+from jobs.refresh.build.build import build_snapshot
+from jobs.refresh.build.fit import train_engine
+from jobs.refresh.data.dataset import interactions_from_frame
+from jobs.refresh.recipe import parse_recipe
 
 pytestmark = [pytest.mark.data, pytest.mark.timeout(300), pytest.mark.slow]
 
@@ -93,9 +97,9 @@ class Split:
         ids = self.recommender.overlay.catalog.product_ids
         return [RecentEvent("checkout", (ids[row],), at_ms).pack() for row, at_ms in newest]
 
-    def list_of(self, kind: Kind, reader: str) -> list[int]:
+    def list_of(self, kind: QueryKind, reader: str) -> list[int]:
         """Rows of ten recommendations."""
-        query = ReaderQuery(kind=kind, app_id="a", engine_id="default", user_id=reader, rows=10)
+        query = UserQuery(kind=kind, app_id="a", engine_id="default", user_id=reader, rows=10)
         found = self.recommender.answer(query, self.recents(reader), (), self.now_ms)
         return self.recommender.overlay.catalog.rows_of([product["product_id"] for product in found.products])
 
@@ -107,10 +111,10 @@ def split(year: Year) -> Split:
     overlay = recommender.overlay
     overlay.put_products(year.products, None)
     past = int(np.searchsorted(year.at_ms, now_ms))
-    codes = np.array([overlay.code_of("u:" + reader) for reader in year.readers[:past]])
-    events = Events(codes, year.rows[:past], year.at_ms[:past], np.ones(past), np.ones(past, bool))
+    codes = np.array([overlay.get_user_code("u:" + reader) for reader in year.readers[:past]])
+    events = EventArrays(codes, year.rows[:past], year.at_ms[:past], np.ones(past), np.ones(past, bool))
     for start in range(0, past, 5_000):
-        overlay.learn(events.pick(np.arange(start, min(start + 5_000, past))))
+        overlay.add_events(events.select(np.arange(start, min(start + 5_000, past))))
     before: dict[str, list[tuple[int, int]]] = defaultdict(list)
     after: dict[str, set[int]] = defaultdict(set)
     for at, (reader, row, at_ms) in enumerate(
@@ -138,7 +142,7 @@ def graded_ndcg(scores: Array, gains: Array, k: int = 20) -> float:
 
 def test_a_reader_with_a_history_gets_three_times_what_popularity_gives(split: Split) -> None:
     recommender = split.recommender
-    standing = recommender.holdings.standing(split.now_ms)
+    standing = recommender.default_engine_state.get_item_priors(split.now_ms)
     overlay = recommender.overlay
     sold = np.bincount([row for lines in split.before.values() for row, _ in lines], minlength=len(standing))
     personal, popular = [], []
@@ -147,11 +151,15 @@ def test_a_reader_with_a_history_gets_three_times_what_popularity_gives(split: S
         new = wanted - seen
         if not seen or not new:
             continue
-        taste = taste_of(traces_of(unpack(split.recents(reader)), overlay.catalog), overlay.index)
+        taste = build_user_profile(
+            find_interaction_rows(parse_recent_events(split.recents(reader)), overlay.catalog), overlay.index
+        )
         for found, scores in (
             (
                 personal,
-                own_of(taste, recommender.holdings, standing).added_to(start_of(taste, standing).scores),
+                personal_scores(taste, recommender.default_engine_state, standing).add_to(
+                    select_priors(taste, standing).scores
+                ),
             ),
             (popular, sold.astype(np.float32)),
         ):
@@ -178,7 +186,7 @@ RECIPE = {
 }  # fmt: skip
 
 
-def trained_until(year: Year, split: Split, at_ms: int, folder: Path) -> Learned:
+def trained_until(year: Year, split: Split, at_ms: int, folder: Path) -> LoadedSnapshot:
     """Train on what had happened by then, and open the snapshot."""
     past = int(np.searchsorted(year.at_ms, at_ms))
     ids = np.array(split.recommender.overlay.catalog.product_ids)
@@ -189,38 +197,46 @@ def trained_until(year: Year, split: Split, at_ms: int, folder: Path) -> Learned
             "at": year.at_ms[:past] / 1000.0,
         }
     )
-    manifest = build(fit(parse(RECIPE), from_frame(frame)), folder, written_at_ms=1)
-    return trusted(Snapshot.open(folder), str(manifest.facts["version"]))
+    manifest = build_snapshot(
+        train_engine(parse_recipe(RECIPE), interactions_from_frame(frame)), folder, written_at_ms=1
+    )
+    return validate_snapshot(Snapshot.open(folder), str(manifest.facts["version"]))
 
 
 def test_a_snapshot_is_worth_more_than_the_live_parts_and_live_parts_keep_an_old_one_young(
     year: Year, split: Split, tmp_path: Path
 ) -> None:
     recommender = split.recommender
-    catalog, index, holdings = recommender.overlay.catalog, recommender.overlay.index, recommender.holdings
+    catalog, index, holdings = (
+        recommender.overlay.catalog,
+        recommender.overlay.index,
+        recommender.default_engine_state,
+    )
     fresh = trained_until(year, split, split.now_ms, tmp_path / "fresh")
     old = trained_until(year, split, split.now_ms - 45 * DAY_MS, tmp_path / "old")
     figures: dict[str, list[float]] = defaultdict(list)
     asked = [reader for reader in split.after if reader in split.before][::3]
     for name, learned in (("live", None), ("fresh", fresh), ("old", old)):
-        holdings.adopt(None if learned is None else Champion(learned, catalog.product_ids))
-        standing = holdings.standing(split.now_ms)
+        holdings.set_serving_model(None if learned is None else ServingModel(learned, catalog.product_ids))
+        standing = holdings.get_item_priors(split.now_ms)
         for reader in asked:
             seen = {row for row, _ in split.before[reader]}
             new = split.after[reader] - seen
             if not new:
                 continue
-            taste = taste_of(traces_of(unpack(split.recents(reader)), catalog), index)
-            scores = own_of(taste, holdings, standing).added_to(start_of(taste, standing).scores)
+            taste = build_user_profile(
+                find_interaction_rows(parse_recent_events(split.recents(reader)), catalog), index
+            )
+            scores = personal_scores(taste, holdings, standing).add_to(select_priors(taste, standing).scores)
             scores[list(seen)] = -np.inf
             figures[name].append(ndcg(np.argsort(-scores)[:10].tolist(), new))
-            if holdings.champion is not None and learned is not None:
-                past = holdings.champion.past_of(taste.steps, split.now_ms)
-                alone = learned.blend.score(past.histories(len(learned.snapshot.items)))[0]
-                scores = holdings.champion.by_row(alone, len(standing))
+            if holdings.serving_model is not None and learned is not None:
+                past = holdings.serving_model.build_history(taste.interactions, split.now_ms)
+                alone = learned.blend.score(past.to_histories(len(learned.snapshot.items)))[0]
+                scores = holdings.serving_model.expand_to_rows(alone, len(standing))
                 scores[list(seen)] = -np.inf
                 figures[name + " alone"].append(ndcg(np.argsort(-scores)[:10].tolist(), new))
-    holdings.adopt(None)
+    holdings.set_serving_model(None)
     means = {name: round(float(np.mean(found)), 4) for name, found in figures.items()}
     print(f"\nNDCG@10 of new products: {means}")
     assert means["fresh"] > 1.05 * means["live"]
@@ -249,7 +265,7 @@ def test_the_trend_of_a_week_foretells_the_next_day_and_week(year: Year) -> None
     recommender = Recommender(HashingEmbedder())
     overlay = recommender.overlay
     overlay.put_products(year.products, np.zeros((len(year.products), 128), np.float32))
-    codes = np.array([overlay.code_of(reader) for reader in year.readers])
+    codes = np.array([overlay.get_user_code(reader) for reader in year.readers])
     days, count = year.at_ms // DAY_MS, len(year.products)
     tested = np.unique(days)[-45:-7].tolist()
     figures: dict[str, list[float]] = defaultdict(list)
@@ -259,13 +275,13 @@ def test_the_trend_of_a_week_foretells_the_next_day_and_week(year: Year) -> None
             for name, horizon in (("day", 1), ("week", 7)):
                 gains = np.bincount(year.rows[(days >= day) & (days < day + horizon)], minlength=count)
                 for half_life in (1.0, 7.0, 30.0):
-                    scores = overlay.counts.of(half_life, count)
+                    scores = overlay.counts.get_relative_counts(half_life, count)
                     figures[f"{name} {half_life:.0f}"].append(graded_ndcg(scores, gains.astype(float)))
         size = int(today.sum())
-        events = Events(
+        events = EventArrays(
             codes[today], year.rows[today], year.at_ms[today], np.ones(size), np.zeros(size, bool)
         )
-        overlay.learn(events)
+        overlay.add_events(events)
     means = {name: round(float(np.mean(values)), 3) for name, values in figures.items()}
     print(f"\nNDCG@20 of the trend, horizon and half-life in days: {means}")
     assert means["day 7"] > 0.80

@@ -7,11 +7,18 @@ from typing import Any
 import orjson
 import pytest
 
-from actors.recommender.messages import Boost, Circle, Kind, ReaderQuery, RecommendationResult, Spacing
+from actors.recommender.messages import (
+    Boost,
+    Circle,
+    DiversityRule,
+    QueryKind,
+    RecommendationResult,
+    UserQuery,
+)
 from actors.recommender.recommender import Recommender
 from cluster.query.language.parser import parse
 from cluster.records.recent_event import RecentEvent
-from cluster.store.ports.stores import Change
+from cluster.store.ports.stores import ChangeLogEntry
 from tests.fakes.corner_shop import (
     APP,
     DAY_MS,
@@ -27,7 +34,7 @@ from tests.fakes.corner_shop import (
 
 LATER = f"{NOW_MS + 1}-0"
 IN_STOCK = {product["product_id"] for product in PRODUCTS} - {"teapot"}
-LISTS: tuple[Kind, ...] = ("user_to_products", "user_to_trending", "product_to_products")
+LISTS: tuple[QueryKind, ...] = ("user_to_products", "user_to_trending", "product_to_products")
 
 
 @pytest.fixture
@@ -36,11 +43,16 @@ def shop() -> Recommender:
 
 
 def ask(
-    shop: Recommender, kind: Kind = "user_to_products", reader: str = "", *, shown: Any = (), **query: Any
+    shop: Recommender,
+    kind: QueryKind = "user_to_products",
+    reader: str = "",
+    *,
+    shown: Any = (),
+    **query: Any,
 ) -> RecommendationResult:
     if kind == "product_to_products":
         query.setdefault("anchors", ("hand-fork",))
-    asked = ReaderQuery(kind=kind, app_id=APP, engine_id="default", user_id=reader, **query)
+    asked = UserQuery(kind=kind, app_id=APP, engine_id="default", user_id=reader, **query)
     return shop.answer(asked, recents(reader), shown, NOW_MS)
 
 
@@ -63,7 +75,7 @@ def test_a_new_reader_gets_what_trends(shop: Recommender) -> None:
     assert ask(shop, reader="gina").served_by == "personal"
 
 
-def test_before_anybody_did_anything_the_newest_products_lead() -> None:
+def test_without_interactions_the_newest_products_lead() -> None:
     empty = open_shop_without_interactions()
     found = ask(empty, rows=2)
     assert ids(found) == ["garden-almanac", "cutting-board"]
@@ -87,7 +99,7 @@ def test_the_trend_is_what_many_do_now_not_what_sold_long_ago(shop: Recommender)
 
 
 def test_a_click_of_a_second_ago_changes_the_next_answer(shop: Recommender) -> None:
-    query = ReaderQuery(kind="user_to_products", app_id=APP, engine_id="default", anonymous_id="x", rows=3)
+    query = UserQuery(kind="user_to_products", app_id=APP, engine_id="default", anonymous_id="x", rows=3)
     before = ids(shop.answer(query, [], (), NOW_MS))
     click = RecentEvent("click", ("carving-knife",), NOW_MS)
     after = ids(shop.answer(query, [click.pack()], (), NOW_MS + 1000))
@@ -166,24 +178,24 @@ def test_the_score_of_a_product_is_the_same_on_every_endpoint(shop: Recommender)
 @pytest.mark.parametrize("kind", [*LISTS, "user_to_history"])
 @pytest.mark.parametrize("reader", ["gina", "otto", "nora"])
 def test_out_of_stock_and_removed_products_are_never_returned(
-    shop: Recommender, kind: Kind, reader: str
+    shop: Recommender, kind: QueryKind, reader: str
 ) -> None:
-    shop.apply(Change("product", LATER, "remove", orjson.dumps(["crocus-bulbs", "watering-can"])))
+    shop.apply(ChangeLogEntry("product", LATER, "remove", orjson.dumps(["crocus-bulbs", "watering-can"])))
     found = set(ids(ask(shop, kind, reader, rows=50)))
     assert not found & {"teapot", "crocus-bulbs", "watering-can"}
 
 
-def test_removed_products_do_not_show_while_the_standing_is_a_moment_old() -> None:
+def test_removed_products_do_not_show_before_the_item_priors_refresh() -> None:
     shop = open_shop(refresh_ms=10_000)
     assert ids(ask(shop, reader="nora", rows=3))[0] == "watering-can"
-    shop.apply(Change("product", LATER, "remove", orjson.dumps(["watering-can"])))
+    shop.apply(ChangeLogEntry("product", LATER, "remove", orjson.dumps(["watering-can"])))
     for kind in LISTS:
         found = ids(ask(shop, kind, "nora", rows=3))
         assert "watering-can" not in found
         assert len(found) == 3
 
 
-def test_products_newer_than_the_standing_break_nothing() -> None:
+def test_products_newer_than_the_item_priors_break_nothing() -> None:
     shop = open_shop(refresh_ms=10_000)
     ask(shop, reader="gina")
     new = [{"product_id": f"n{n}", "categories": [["New"]], "brand": "New"} for n in range(100)]
@@ -191,7 +203,7 @@ def test_products_newer_than_the_standing_break_nothing() -> None:
     shop.apply(interaction_change([view("gina", "n99")], f"{NOW_MS}-7"))
     late = [RecentEvent("click", ("n99", "n5"), NOW_MS).pack()]
     for kind in ("user_to_categories", "user_to_attributes", "user_to_history", *LISTS):
-        query = ReaderQuery(
+        query = UserQuery(
             kind=kind, app_id=APP, engine_id="default", user_id="gina", rows=200, group_rows=3, field_name="brand",
             filter=parse("*:*"), anchors=("n99",), exclude=("n98",),
         )  # fmt: skip
@@ -201,7 +213,7 @@ def test_products_newer_than_the_standing_break_nothing() -> None:
 
 
 @pytest.mark.parametrize("kind", ["user_to_products", "user_to_trending"])
-def test_what_the_reader_dealt_with_lately_is_left_out(shop: Recommender, kind: Kind) -> None:
+def test_what_the_reader_dealt_with_lately_is_left_out(shop: Recommender, kind: QueryKind) -> None:
     found = set(ids(ask(shop, kind, "gina", rows=50)))
     assert not found & {"tulip-bulbs", "watering-can", "hand-fork", "trowel-green", "trowel-red"}
     assert "trowel-red" in ids(ask(shop, kind, "gina", rows=50, dedupe=False))
@@ -211,7 +223,7 @@ def test_only_the_fifty_most_recent_products_are_left_out() -> None:
     shop = open_shop()
     shop.apply(product_change([{"product_id": f"x{n}"} for n in range(60)], LATER))
     did = [RecentEvent("click", (f"x{n}",), NOW_MS - n).pack() for n in range(60)]
-    query = ReaderQuery(kind="user_to_products", app_id=APP, engine_id="default", user_id="z", rows=100)
+    query = UserQuery(kind="user_to_products", app_id=APP, engine_id="default", user_id="z", rows=100)
     found = ids(shop.answer(query, did, (), NOW_MS))
     assert {f"x{n}" for n in range(50, 60)} <= set(found)
     assert not {f"x{n}" for n in range(50)} & set(found)
@@ -219,14 +231,16 @@ def test_only_the_fifty_most_recent_products_are_left_out() -> None:
 
 def test_impressions_do_not_leave_a_product_out(shop: Recommender) -> None:
     seen = [RecentEvent("impression", ("draw-hoe",), NOW_MS).pack()]
-    query = ReaderQuery(kind="user_to_products", app_id=APP, engine_id="default", user_id="z", rows=50)
+    query = UserQuery(kind="user_to_products", app_id=APP, engine_id="default", user_id="z", rows=50)
     assert "draw-hoe" in ids(shop.answer(query, seen, (), NOW_MS))
 
 
 @pytest.mark.parametrize("kind", ["user_to_products", "user_to_trending"])
-def test_who_has_seen_everything_is_shown_it_again_rather_than_nothing(shop: Recommender, kind: Kind) -> None:
+def test_who_has_seen_everything_is_shown_it_again_rather_than_nothing(
+    shop: Recommender, kind: QueryKind
+) -> None:
     did = [RecentEvent("click", tuple(IN_STOCK), NOW_MS).pack()]
-    query = ReaderQuery(kind=kind, app_id=APP, engine_id="default", user_id="z", rows=50)
+    query = UserQuery(kind=kind, app_id=APP, engine_id="default", user_id="z", rows=50)
     found = shop.answer(query, did, (), NOW_MS)
     assert found.served_by == "seen_again"
     assert len(ids(found)) == 10
@@ -237,14 +251,14 @@ def test_who_has_seen_everything_is_shown_it_again_rather_than_nothing(shop: Rec
 
 
 @pytest.mark.parametrize("kind", LISTS)
-def test_excluded_products_never_return(shop: Recommender, kind: Kind) -> None:
+def test_excluded_products_never_return(shop: Recommender, kind: QueryKind) -> None:
     found = ids(ask(shop, kind, "nora", rows=50, exclude=("watering-can", "draw-hoe", "never-there")))
     assert found
     assert not {"watering-can", "draw-hoe"} & set(found)
 
 
 @pytest.mark.parametrize("kind", LISTS)
-def test_filters_types_and_circles_hold_for_every_product(shop: Recommender, kind: Kind) -> None:
+def test_filters_types_and_circles_hold_for_every_product(shop: Recommender, kind: QueryKind) -> None:
     assert set(ids(ask(shop, kind, "nora", rows=50, filter=parse("brand:Birk AND price:[25 TO *]")))) == {
         "bread-knife",
         "carving-knife",
@@ -267,7 +281,7 @@ def test_a_filter_does_not_change_the_order(shop: Recommender) -> None:
 
 
 @pytest.mark.parametrize("kind", LISTS)
-def test_one_variant_of_a_product_unless_all_are_wanted(shop: Recommender, kind: Kind) -> None:
+def test_one_variant_of_a_product_unless_dedupe_is_off(shop: Recommender, kind: QueryKind) -> None:
     trowels = {"trowel-green", "trowel-red"}
     assert len(trowels & set(ids(ask(shop, kind, "nora", rows=50)))) == 1
     assert trowels <= set(ids(ask(shop, kind, "nora", rows=50, dedupe=False)))
@@ -280,7 +294,7 @@ def test_the_variant_is_the_one_most_likely_of_interest(shop: Recommender) -> No
     ]
     shop.apply(product_change(red, LATER))
     did = [RecentEvent("add_to_cart", ("red-1", "red-2"), NOW_MS).pack()]
-    query = ReaderQuery(kind="user_to_products", app_id=APP, engine_id="default", user_id="z", rows=50)
+    query = UserQuery(kind="user_to_products", app_id=APP, engine_id="default", user_id="z", rows=50)
     found = ids(shop.answer(query, did, (), NOW_MS))
     assert "trowel-red" in found
     assert "trowel-green" not in found
@@ -295,7 +309,7 @@ def test_rows_zero_and_rows_beyond_the_catalog(shop: Recommender) -> None:
 
 
 @pytest.mark.parametrize("kind", LISTS)
-def test_start_is_a_plain_offset_without_a_session(shop: Recommender, kind: Kind) -> None:
+def test_start_is_a_plain_offset_without_a_session(shop: Recommender, kind: QueryKind) -> None:
     whole = ids(ask(shop, kind, "nora", rows=50))
     assert ids(ask(shop, kind, "nora", rows=3, start=2)) == whole[2:5]
     assert ids(ask(shop, kind, "nora", rows=3, start=500)) == []
@@ -308,12 +322,12 @@ def test_start_is_a_plain_offset_without_a_session(shop: Recommender, kind: Kind
         {},
         {"boosts": (Boost(parse("brand:Alder"), name="own"),)},
         {"boosts": (Boost(parse("brand:Alder"), (0, 7, 61)),)},
-        {"spacing": (Spacing("brand", 2),)},
-        {"spacing": (Spacing("brand", always_together=True),)},
+        {"spacing": (DiversityRule("brand", 2),)},
+        {"spacing": (DiversityRule("brand", always_together=True),)},
     ],
     ids=["nothing", "boost", "places", "spacing", "together"],
 )
-def test_plain_pages_are_pieces_of_one_list(shop: Recommender, kind: Kind, more: dict[str, Any]) -> None:
+def test_plain_pages_are_pieces_of_one_list(shop: Recommender, kind: QueryKind, more: dict[str, Any]) -> None:
     brands = ("Alder", "Birk", "Mori", "Fernhill", "Quist")
     shop.apply(
         product_change(
@@ -335,7 +349,7 @@ def test_plain_pages_are_pieces_of_one_list(shop: Recommender, kind: Kind, more:
 @pytest.mark.parametrize("kind", LISTS)
 @pytest.mark.parametrize("dithering", [1.0, 4.0])
 def test_pages_of_a_session_never_repeat_and_cover_everything(
-    shop: Recommender, kind: Kind, dithering: float
+    shop: Recommender, kind: QueryKind, dithering: float
 ) -> None:
     whole = ids(ask(shop, kind, "nora", rows=50, pagination_id="s", dithering=dithering))
     shown: list[str] = []
@@ -364,7 +378,7 @@ def test_an_ended_session_stays_ended(shop: Recommender) -> None:
 
 
 def test_dithering_shuffles_per_reader_and_day_and_keeps_the_products(shop: Recommender) -> None:
-    query = ReaderQuery(kind="user_to_products", app_id=APP, engine_id="default", rows=50, dithering=5.0)
+    query = UserQuery(kind="user_to_products", app_id=APP, engine_id="default", rows=50, dithering=5.0)
     readers = [replace(query, anonymous_id=f"visitor {n}") for n in range(8)]
     lists = [ids(shop.answer(asked, [], (), NOW_MS)) for asked in readers]
     assert len({tuple(found) for found in lists}) > 4
@@ -388,7 +402,7 @@ def test_boosts_and_their_marks(shop: Recommender) -> None:
 
 
 @pytest.mark.parametrize("kind", LISTS)
-def test_boosts_and_filters_work_on_every_list(shop: Recommender, kind: Kind) -> None:
+def test_boosts_and_filters_work_on_every_list(shop: Recommender, kind: QueryKind) -> None:
     found = ask(
         shop, kind, "nora", rows=3, filter=parse("tags:steel"), boosts=(Boost(parse("product_id:draw-hoe")),)
     )
@@ -397,7 +411,7 @@ def test_boosts_and_filters_work_on_every_list(shop: Recommender, kind: Kind) ->
 
 
 def test_diversification_spreads_brands(shop: Recommender) -> None:
-    found = ask(shop, reader="nora", rows=6, fields=("brand",), spacing=(Spacing("brand", 1),))
+    found = ask(shop, reader="nora", rows=6, fields=("brand",), spacing=(DiversityRule("brand", 1),))
     brands = [product["brand"] for product in found.products]
     assert all(left != right for left, right in pairwise(brands))
 
@@ -480,7 +494,7 @@ def test_many_variants_of_one_product_do_not_keep_others_out_of_a_group(shop: Re
     others = [{"product_id": f"o{n}", "title": "Rake", "categories": [["Hoes"]]} for n in range(3)]
     shop.apply(product_change(variants + others, LATER))
     did = [RecentEvent("add_to_cart", ("draw-hoe",), NOW_MS).pack()]
-    query = ReaderQuery("user_to_categories", APP, "default", user_id="z", rows=9, group_rows=4)
+    query = UserQuery("user_to_categories", APP, "default", user_id="z", rows=9, group_rows=4)
     products = _groups(shop.answer(query, did, (), NOW_MS))["Hoes",]
     assert len(products) == 4
 
@@ -506,7 +520,7 @@ def test_attributes_follow_the_reader(shop: Recommender) -> None:
     assert _totals(ask(shop, "user_to_attributes", rows=9, field_name="brand"))["Birk"] == 3
 
 
-def test_wanted_values_come_first_in_their_order_and_unwanted_never(shop: Recommender) -> None:
+def test_boosted_values_come_first_and_excluded_values_never(shop: Recommender) -> None:
     found = ask(
         shop, "user_to_attributes", "carl", rows=9, field_name="brand",
         boost_values=("Mori", "Nobody", "Alder"), exclude_values=("Birk",),
@@ -568,7 +582,7 @@ def test_anchors_and_their_variants_are_never_returned(shop: Recommender) -> Non
         assert len(found) >= 8
 
 
-def test_an_unknown_anchor_gets_the_readers_own_list(shop: Recommender) -> None:
+def test_an_unknown_anchor_gets_the_personal_list(shop: Recommender) -> None:
     found = ask(shop, "product_to_products", "carl", anchors=("never-there",))
     assert ids(found) == ids(ask(shop, "user_to_products", "carl"))
 
@@ -593,9 +607,9 @@ def test_an_empty_shop_answers_with_nothing() -> None:
 
     empty = Recommender(HashingEmbedder())
     for kind in ("user_to_categories", "user_to_attributes", "user_to_history", *LISTS):
-        query = ReaderQuery(
+        query = UserQuery(
             kind=kind, app_id=APP, engine_id="default", user_id="u", field_name="brand", anchors=("a",),
-            filter=parse("brand:x"), boosts=(Boost(parse("a:b")),), spacing=(Spacing("brand"),), dithering=3.0,
+            filter=parse("brand:x"), boosts=(Boost(parse("a:b")),), spacing=(DiversityRule("brand"),), dithering=3.0,
         )  # fmt: skip
         found = empty.answer(query, recents("gina"), ("x",), NOW_MS)
         assert found.products == []
@@ -612,7 +626,7 @@ def test_a_catalog_of_one_product() -> None:
 
 
 def test_time_passing_alone_does_not_reorder_the_trend(shop: Recommender) -> None:
-    query = ReaderQuery(kind="user_to_trending", app_id=APP, engine_id="default", rows=50)
+    query = UserQuery(kind="user_to_trending", app_id=APP, engine_id="default", rows=50)
     now = ids(shop.answer(query, [], (), NOW_MS))
     later = ids(shop.answer(query, [], (), NOW_MS + 3 * 24 * 60 * MINUTE_MS))
     assert now == later
@@ -626,7 +640,7 @@ def test_an_interaction_with_a_group_shows_the_variant_of_most_interest_on_offer
     blue = {**PRODUCTS[0], "product_id": "trowel-blue", "title": "Zinc watering can", "tags": ["zinc"]}
     shop.apply(product_change([{**PRODUCTS[0], "availability": "OUT_OF_STOCK"}, blue], LATER))
     did = [RecentEvent("click", (name,), NOW_MS).pack() for name in ("group:trowel", "watering-can")]
-    query = ReaderQuery(kind="user_to_history", app_id=APP, engine_id="default", anonymous_id="x", rows=5)
+    query = UserQuery(kind="user_to_history", app_id=APP, engine_id="default", anonymous_id="x", rows=5)
     assert ids(shop.answer(query, did, (), NOW_MS)) == ["trowel-blue", "watering-can"]
     gone = {**blue, "availability": "OUT_OF_STOCK"}
     shop.apply(product_change([gone], f"{NOW_MS + 2}-0"))
@@ -639,5 +653,5 @@ def test_a_group_without_a_variant_on_offer_is_left_out_of_the_history() -> None
         product_change([{**product, "availability": "OUT_OF_STOCK"} for product in PRODUCTS[:2]], LATER)
     )
     did = RecentEvent("click", ("group:trowel", "group:nobody", "watering-can"), NOW_MS).pack()
-    query = ReaderQuery(kind="user_to_history", app_id=APP, engine_id="default", anonymous_id="x", rows=5)
+    query = UserQuery(kind="user_to_history", app_id=APP, engine_id="default", anonymous_id="x", rows=5)
     assert ids(shop.answer(query, [did], (), NOW_MS)) == ["watering-can"]

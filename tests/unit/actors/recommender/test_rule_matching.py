@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from actors.recommender.messages import Boost, ReaderQuery
+from actors.recommender.messages import Boost, UserQuery
 from actors.recommender.recommender import Recommender
-from actors.recommender.rule_matching import with_rules
+from actors.recommender.rule_matching import apply_rules
 from cluster.errors import Invalid
 from cluster.query.columnar.compile import matches
-from cluster.query.language.boost_rules import ready, ready_in_order
+from cluster.query.language.boost_rules import compile_rule, compile_rules
 from cluster.query.language.parser import parse
 from cluster.records.boost_rule import BoostRule, read_rules
 from tests.fakes.corner_shop import APP, NOW_MS, open_shop
@@ -20,12 +20,12 @@ def rule(**more: Any) -> BoostRule:
     return made
 
 
-def asked(kind: Any = "user_to_products", **more: Any) -> ReaderQuery:
-    return ReaderQuery(kind=kind, app_id=APP, engine_id="default", **more)
+def build_query(kind: Any = "user_to_products", **more: Any) -> UserQuery:
+    return UserQuery(kind=kind, app_id=APP, engine_id="default", **more)
 
 
-def is_applied(made: BoostRule, query: ReaderQuery) -> bool:
-    return with_rules(query, ready_in_order([made], "default")) != query
+def is_applied(made: BoostRule, query: UserQuery) -> bool:
+    return apply_rules(query, compile_rules([made], "default")) != query
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +33,8 @@ def shop() -> Recommender:
     return open_shop()
 
 
-def ids(shop: Recommender, query: ReaderQuery, *rules: BoostRule) -> list[str]:
-    found = shop.answer(with_rules(query, ready_in_order(rules, "default")), [], (), NOW_MS)
+def ids(shop: Recommender, query: UserQuery, *rules: BoostRule) -> list[str]:
+    found = shop.answer(apply_rules(query, compile_rules(rules, "default")), [], (), NOW_MS)
     return [product["product_id"] for product in found.products]
 
 
@@ -44,24 +44,25 @@ def ids(shop: Recommender, query: ReaderQuery, *rules: BoostRule) -> list[str]:
 @pytest.mark.parametrize(
     ("conditions", "good", "bad"),
     [
-        ({"api_names": ["user_to_trending"]}, asked("user_to_trending"), asked()),
-        ({"anchor_products": ["a", "b"]}, asked(anchors=("x", "b")), asked(anchors=("c",))),
-        ({"module_names": ["home"]}, asked(context={"module_name": "home"}), asked(context={"module_name": 1})),
-        ({"context": {"n": [1, "x"]}}, asked(context={"n": ["y", "x"]}), asked(context={"n": True})),
-        ({"context": {"n": [True]}}, asked(context={"n": True}), asked(context={"n": 1})),
-        ({"context": {"n": ["x"]}}, asked(context={"n": "x"}), asked(context={"n": [{"x": 1}]})),
+        ({"api_names": ["user_to_trending"]}, build_query("user_to_trending"), build_query()),
+        ({"anchor_products": ["a", "b"]}, build_query(anchors=("x", "b")), build_query(anchors=("c",))),
+        ({"module_names": ["home"]}, build_query(context={"module_name": "home"}),
+        build_query(context={"module_name": 1})),
+        ({"context": {"n": [1, "x"]}}, build_query(context={"n": ["y", "x"]}), build_query(context={"n": True})),
+        ({"context": {"n": [True]}}, build_query(context={"n": True}), build_query(context={"n": 1})),
+        ({"context": {"n": ["x"]}}, build_query(context={"n": "x"}), build_query(context={"n": [{"x": 1}]})),
         (
             {"filter_query": [{"query": "brand:Alder tags:steel"}]},
-            asked(filter=parse("price:[1 TO 2] AND tags:steel")),
-            asked(filter=parse("price:[1 TO 2] AND -tags:steel")),
+            build_query(filter=parse("price:[1 TO 2] AND tags:steel")),
+            build_query(filter=parse("price:[1 TO 2] AND -tags:steel")),
         ),
-        ({"boosting_tags": ["vip"]}, asked(boosting_tags=("x", "vip")), asked(boosting_tags=("x",))),
-        ({"query": "tea"}, asked(rule_names=("sale",)), asked()),
+        ({"boosting_tags": ["vip"]}, build_query(boosting_tags=("x", "vip")), build_query(boosting_tags=("x",))),
+        ({"query": "tea"}, build_query(rule_names=("sale",)), build_query()),
     ],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
 )  # fmt: skip
 def test_a_rule_applies_when_its_conditions_hold(
-    conditions: dict[str, Any], good: ReaderQuery, bad: ReaderQuery
+    conditions: dict[str, Any], good: UserQuery, bad: UserQuery
 ) -> None:
     assert is_applied(rule(**conditions), good)
     assert not is_applied(rule(**conditions), bad)
@@ -69,21 +70,21 @@ def test_a_rule_applies_when_its_conditions_hold(
 
 def test_a_tag_applies_a_rule_whose_conditions_do_not_hold() -> None:
     strict = rule(api_names=["user_to_history"], query="tea", boosting_tags=["vip"])
-    assert not is_applied(strict, asked())
-    assert is_applied(strict, asked(boosting_tags=("vip",)))
+    assert not is_applied(strict, build_query())
+    assert is_applied(strict, build_query(boosting_tags=("vip",)))
 
 
 def test_a_rule_without_conditions_always_applies_unless_it_is_switched_off() -> None:
-    assert is_applied(rule(), asked())
-    assert not is_applied(rule(enabled=False), asked(rule_names=("sale",)))
-    assert not is_applied(rule(engine_id="books"), asked())
+    assert is_applied(rule(), build_query())
+    assert not is_applied(rule(enabled=False), build_query(rule_names=("sale",)))
+    assert not is_applied(rule(engine_id="books"), build_query())
 
 
 # --- what ---------------------------------------------------------------------------------------------------------
 
 
 def test_rules_raise_pin_bury_and_remove(shop: Recommender) -> None:
-    query = asked(rows=50)
+    query = build_query(rows=50)
     plain = ids(shop, query)
     assert set(ids(shop, query, rule())[:3]) == {"bread-knife", "carving-knife", "cutting-board"}
     assert ids(shop, query, rule(position=[2, 5]))[1] in {"bread-knife", "carving-knife", "cutting-board"}
@@ -100,8 +101,8 @@ def test_rules_raise_pin_bury_and_remove(shop: Recommender) -> None:
 def test_removed_products_are_in_no_list_and_no_total(shop: Recommender) -> None:
     remove = rule(boost_fq=None, boost=[{"field": "brand", "query": "Birk", "action": "remove"}])
     for kind in ("user_to_trending", "product_to_products", "user_to_categories", "user_to_attributes"):
-        query = asked(kind, rows=50, group_rows=50, field_name="brand", anchors=("hand-fork",))
-        found = shop.answer(with_rules(query, ready_in_order([remove], "default")), [], (), NOW_MS)
+        query = build_query(kind, rows=50, group_rows=50, field_name="brand", anchors=("hand-fork",))
+        found = shop.answer(apply_rules(query, compile_rules([remove], "default")), [], (), NOW_MS)
         values = {group.value for group in found.groups}
         shown = {
             product["product_id"]
@@ -117,8 +118,8 @@ def test_entries_are_joined_by_the_match_type() -> None:
     entries = [{"field": "brand", "query": "Birk"}, {"field": "tags", "query": "steel"}]
     knife = {"product_id": "k", "brand": "Birk", "tags": ["steel"]}
     board = {"product_id": "b", "brand": "Birk", "tags": ["oak"]}
-    (any_of,) = ready(rule(boost_fq=None, boost=entries)).effects
-    (all_of,) = ready(rule(boost_fq=None, boost=entries, boost_match_type="all")).effects
+    (any_of,) = compile_rule(rule(boost_fq=None, boost=entries)).effects
+    (all_of,) = compile_rule(rule(boost_fq=None, boost=entries, boost_match_type="all")).effects
     assert [matches(any_of.filter, one) for one in (knife, board)] == [True, True]
     assert [matches(all_of.filter, one) for one in (knife, board)] == [True, False]
 
@@ -136,17 +137,17 @@ def test_entries_are_joined_by_the_match_type() -> None:
     ],
 )
 def test_options_mean_what_they_say(option: str, query: str, good: str, bad: str) -> None:
-    (boost,) = ready(
+    (boost,) = compile_rule(
         rule(boost_fq=None, boost=[{"field": "color", "option": option, "query": query}])
     ).effects
     assert matches(boost.filter, {"product_id": "p", "color": good})
     assert not matches(boost.filter, {"product_id": "p", "color": bad})
 
 
-def test_the_requests_own_boosts_come_before_stored_ones_and_these_by_priority() -> None:
+def test_request_boosts_precede_stored_boosts_by_priority() -> None:
     own = Boost(parse("brand:Alder"), (0,), "own")
     rules = [rule(name="b"), rule(name="a", priority=-1), rule(name="c", priority=7)]
-    made = with_rules(asked(boosts=(own,)), ready_in_order(rules, "default"))
+    made = apply_rules(build_query(boosts=(own,)), compile_rules(rules, "default"))
     assert [boost.name for boost in made.boosts] == ["own", "c", "b", "a"]
 
 
@@ -199,5 +200,5 @@ def test_every_bad_rule_of_a_file_is_named() -> None:
 )  # fmt: skip
 def test_a_filter_of_a_rule_that_does_not_parse_is_named(bad: dict[str, Any], path: tuple[Any, ...]) -> None:
     with pytest.raises(Invalid) as caught:
-        ready(rule(**bad))
+        compile_rule(rule(**bad))
     assert caught.value.facts["path"] == path

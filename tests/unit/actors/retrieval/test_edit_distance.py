@@ -8,18 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rapidfuzz.distance import OSA
 
-from actors.retrieval.autocomplete.folded_texts import Texts
-from actors.retrieval.edit_distance import Pattern, edits_allowed, text_of
+from actors.retrieval.autocomplete.folded_texts import FoldedTexts
+from actors.retrieval.edit_distance import EditPattern, char_codes, max_edits
 
 WORDS = st.text("abc ", min_size=1, max_size=70).map(" ".join).map(lambda text: "".join(text.split("  ")))
 
 
 @given(st.text("abc", min_size=1, max_size=64), st.text("abc", max_size=30), st.integers(1, 4))
-def test_the_nearest_beginning_is_as_near_as_comparing_every_beginning_says(
+def test_the_nearest_prefix_equals_the_result_of_comparing_every_prefix(
     typed: str, text: str, most: int
 ) -> None:
-    texts = Texts.of([text])
-    found = Pattern(text_of(typed)).nearness(texts.codes, np.array([1]), most)
+    texts = FoldedTexts.of([text])
+    found = EditPattern(char_codes(typed)).compare(texts.codes, np.array([1]), most)
     wanted = min(OSA.distance(typed, text[:length]) for length in range(len(text) + 1))
     if wanted <= most:
         assert found.edits[0] == wanted
@@ -31,15 +31,15 @@ def test_the_nearest_beginning_is_as_near_as_comparing_every_beginning_says(
 @pytest.mark.parametrize("length", [1, 8, 9, 16, 17, 32, 33, 64])
 def test_what_was_typed_may_have_any_length_up_to_the_longest(length: int) -> None:
     typed = ("abcdefghij" * 7)[:length]
-    found = Pattern(text_of(typed)).nearness(Texts.of([typed + "xyz"]).codes, np.array([1]), 2)
+    found = EditPattern(char_codes(typed)).compare(FoldedTexts.of([typed + "xyz"]).codes, np.array([1]), 2)
     assert (found.edits[0], found.cut[0]) == (0, length)
 
 
 def test_a_text_ends_where_the_next_one_begins() -> None:
-    texts = Texts.of(["steel", "trowel"])
-    found = Pattern(text_of("steel trowel")).nearness(texts.codes, texts.starts[:1] + 1, 4)
+    texts = FoldedTexts.of(["steel", "trowel"])
+    found = EditPattern(char_codes("steel trowel")).compare(texts.codes, texts.starts[:1] + 1, 4)
     assert found.edits[0] > 4
 
 
 def test_longer_texts_may_have_more_typos() -> None:
-    assert [edits_allowed(length) for length in (2, 3, 5, 6, 8, 9, 11, 12, 60)] == [0, 1, 1, 2, 2, 3, 3, 4, 4]
+    assert [max_edits(length) for length in (2, 3, 5, 6, 8, 9, 11, 12, 60)] == [0, 1, 1, 2, 2, 3, 3, 4, 4]

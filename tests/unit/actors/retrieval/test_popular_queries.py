@@ -6,18 +6,18 @@ import time
 
 import pytest
 
-from actors.retrieval.popular_queries import WINDOW_MS, Asked
+from actors.retrieval.popular_queries import WINDOW_MS, PopularQueries
 from tests.fakes.corner_shop import NOW_MS
 
 DAY_MS = 86_400_000
 
 
-def texts(asked: Asked, typed: str, least: int, now_ms: int = NOW_MS) -> list[str]:
+def texts(asked: PopularQueries, typed: str, least: int, now_ms: int = NOW_MS) -> list[str]:
     return [hit.text for hit in asked.look_up(typed, 10, least, now_ms)]
 
 
-def test_the_query_that_more_readers_asked_lately_comes_first() -> None:
-    asked = Asked()
+def test_the_query_that_more_users_sent_lately_comes_first() -> None:
+    asked = PopularQueries()
     for reader in range(6):
         asked.add("tulip vase", f"u:{reader}", NOW_MS - 25 * DAY_MS)
     for reader in range(5):
@@ -26,7 +26,7 @@ def test_the_query_that_more_readers_asked_lately_comes_first() -> None:
 
 
 def test_readers_fade_out_of_the_window_while_nobody_asks() -> None:
-    asked = Asked()
+    asked = PopularQueries()
     for reader in range(5):
         asked.add("tulip bulbs", f"u:{reader}", NOW_MS + reader)
     assert texts(asked, "tul", 5) == ["tulip bulbs"]
@@ -35,7 +35,7 @@ def test_readers_fade_out_of_the_window_while_nobody_asks() -> None:
 
 
 def test_the_same_words_in_another_dress_are_one_query() -> None:
-    asked = Asked()
+    asked = PopularQueries()
     for reader, query in enumerate(("Café  crème", "cafe creme", "CAFÉ CRÈME!")):
         asked.add(query, f"u:{reader}", NOW_MS)
     assert len(asked) == 1
@@ -44,18 +44,18 @@ def test_the_same_words_in_another_dress_are_one_query() -> None:
 
 @pytest.mark.parametrize("keywords", ["", "   ", "?!", "x" * 301])
 def test_what_nobody_types_is_no_query(keywords: str) -> None:
-    asked = Asked()
+    asked = PopularQueries()
     asked.add(keywords, "u:1", NOW_MS)
     asked.add("tulip", "", NOW_MS)
     assert len(asked) == 0
 
 
 def test_one_more_search_does_not_count_all_the_others_again() -> None:
-    asked = Asked()
+    asked = PopularQueries()
     for number in range(20_000):
         for reader in range(5):
             asked.add(f"query number {number}", f"u:{number % 97}-{reader}", NOW_MS)
-    build = asked.rebuilding(NOW_MS)
+    build = asked.plan_rebuild(NOW_MS)
     assert build is not None
     build[0].adopt(build[1]())
     texts(asked, "query number 1999", 5)
@@ -64,6 +64,6 @@ def test_one_more_search_does_not_count_all_the_others_again() -> None:
         asked.add("query number 1999", f"late-{turn}", NOW_MS + turn)
         assert texts(asked, "query number 1999", 5, NOW_MS + turn)[0] == "query number 1999"
     assert (time.thread_time() - began) / 20 < 0.02
-    asked.forget(["u:59-0"])
+    asked.delete(["u:59-0"])
     assert "query number 59" not in texts(asked, "query number 59", 5, NOW_MS + 20)
     assert "query number 59" in texts(asked, "query number 59", 4, NOW_MS + 20)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.retrieval.text import folded, folded_with_places, typed_so_far
+from actors.retrieval.text import fold_text, fold_typed, fold_with_positions
 
 
 @pytest.mark.parametrize(
@@ -24,13 +24,13 @@ from actors.retrieval.text import folded, folded_with_places, typed_so_far
     ],
 )
 def test_folding_keeps_letters_and_digits(text: str, wanted: str) -> None:
-    assert folded(text) == wanted
+    assert fold_text(text) == wanted
 
 
 @given(st.text(max_size=40))
 def test_every_folded_character_has_a_place_in_the_text(text: str) -> None:
-    found, places = folded_with_places(text)
-    assert found == folded(text)
+    found, places = fold_with_positions(text)
+    assert found == fold_text(text)
     assert len(places) == len(found)
     assert all(0 <= place < len(text) for place in places)
     assert places == sorted(places)
@@ -38,11 +38,11 @@ def test_every_folded_character_has_a_place_in_the_text(text: str) -> None:
 
 @given(st.text(max_size=40))
 def test_folding_twice_changes_nothing(text: str) -> None:
-    assert folded(folded(text)) == folded(text)
+    assert fold_text(fold_text(text)) == fold_text(text)
 
 
 @pytest.mark.parametrize(
     ("text", "wanted"), [("trow", "trow"), ("steel ", "steel "), ("steel,", "steel "), (" ", "")]
 )
-def test_a_blank_at_the_end_says_that_the_word_is_finished(text: str, wanted: str) -> None:
-    assert typed_so_far(text) == wanted
+def test_a_blank_at_the_end_finishes_the_word(text: str, wanted: str) -> None:
+    assert fold_typed(text) == wanted

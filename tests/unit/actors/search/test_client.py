@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from actors.retrieval import client
-from actors.search.client import BankClient
+from actors.search import client
+from actors.search.client import QuestionBankClient
 from cluster.errors import Unavailable
 from cluster.records.bank_question import BankQuestion
-from cluster.store.ports.stores import Bank
+from cluster.store.ports.stores import QuestionBankContents
 from tests.fakes.stores.query_log import MemoryQuestionBank
 
 
@@ -29,7 +29,7 @@ class Store:
             raise Unavailable("away")
         return await self.bank.version(app_id)
 
-    async def load(self, app_id: str) -> Bank:
+    async def load(self, app_id: str) -> QuestionBankContents:
         self.loads += 1
         await asyncio.sleep(0)
         return await self.bank.load(app_id)
@@ -39,42 +39,42 @@ def questions(*texts: str) -> list[BankQuestion]:
     return [BankQuestion(question=text) for text in texts]
 
 
-async def asked(held: BankClient, app_id: str = "shop") -> list[str]:
+async def complete(held: QuestionBankClient, app_id: str = "shop") -> list[str]:
     return [one.question for one in await held.complete(app_id, "what", 9)]
 
 
 async def test_a_bank_is_indexed_once_a_version_however_many_ask() -> None:
     store = Store()
-    held = BankClient(store)
+    held = QuestionBankClient(store)
     await store.replace("shop", questions("what a"))
-    assert await asyncio.gather(*(asked(held) for _ in range(5))) == [["what a"]] * 5
-    assert await asked(held) == ["what a"]
+    assert await asyncio.gather(*(complete(held) for _ in range(5))) == [["what a"]] * 5
+    assert await complete(held) == ["what a"]
     assert store.loads == 1
     await store.replace("shop", questions("what b"))
-    assert await asked(held) == ["what b"]
+    assert await complete(held) == ["what b"]
     assert store.loads == 2
 
 
-async def test_while_the_store_is_away_the_last_bank_is_asked() -> None:
+async def test_while_the_store_is_away_the_last_bank_is_used() -> None:
     store = Store()
-    held = BankClient(store)
+    held = QuestionBankClient(store)
     await store.replace("shop", questions("what a"))
-    await asked(held)
+    await complete(held)
     store.away = True
-    assert await asked(held) == ["what a"]
+    assert await complete(held) == ["what a"]
     with pytest.raises(Unavailable):
-        await asked(held, "other")
+        await complete(held, "other")
 
 
 async def test_the_bank_nobody_asks_for_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "MOST_QUESTIONS_HELD", 2)
     store = Store()
-    held = BankClient(store)
+    held = QuestionBankClient(store)
     for app_id in ("a", "b", "c"):
         await store.replace(app_id, questions("what is it"))
-        await asked(held, app_id)
-    await asked(held, "c")
-    await asked(held, "b")
+        await complete(held, app_id)
+    await complete(held, "c")
+    await complete(held, "b")
     assert store.loads == 3
-    await asked(held, "a")
+    await complete(held, "a")
     assert store.loads == 4

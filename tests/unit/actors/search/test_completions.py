@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from actors.recommender.messages import Boost, ReaderQuery
+from actors.recommender.messages import Boost, UserQuery
 from actors.recommender.recommender import Recommender
 from cluster.query.language.parser import parse
-from cluster.store.ports.stores import Change
+from cluster.store.ports.stores import ChangeLogEntry
 from tests.fakes.corner_shop import (
     APP,
     DAY_MS,
@@ -31,7 +31,7 @@ def complete(
     shop: Recommender, typed: str, reader: str = "", **query: Any
 ) -> dict[str, list[dict[str, Any]]]:
     query.setdefault("completion_fields", ("title",))
-    asked = ReaderQuery(
+    asked = UserQuery(
         kind="autocomplete",
         app_id=APP,
         engine_id="default",
@@ -84,7 +84,7 @@ def test_a_new_title_is_completed_at_once_and_a_changed_one_only_as_it_is_now(sh
     shop.apply(product_change([{"product_id": "bucket", "title": "Tin bucket"}], f"{NOW_MS + 2}-0"))
     assert titles(shop, "pewter b") == []
     assert titles(shop, "tin b") == ["Tin bucket"]
-    shop.apply(Change("product", f"{NOW_MS + 3}-0", "remove", b'["bucket"]'))
+    shop.apply(ChangeLogEntry("product", f"{NOW_MS + 3}-0", "remove", b'["bucket"]'))
     assert titles(shop, "tin b") == []
 
 
@@ -92,19 +92,19 @@ def test_what_changes_while_the_index_is_built_again_is_not_lost(shop: Recommend
     titles(shop, "a")
     many = [{"product_id": f"n{at}", "title": f"Novelty {at:04}"} for at in range(1_500)]
     shop.apply(product_change(many, f"{NOW_MS + 1}-0"))
-    work = shop.rebuilding(NOW_MS)
+    work = shop.plan_rebuild(NOW_MS)
     assert work is not None
     field, build = work
     shop.apply(product_change([{"product_id": "n7", "title": "Curiosity"}], f"{NOW_MS + 2}-0"))
     assert "Novelty 0007" not in titles(shop, "novelty 0007")
     field.adopt(build())
-    assert shop.rebuilding(NOW_MS) is None
+    assert shop.plan_rebuild(NOW_MS) is None
     assert titles(shop, "novelty 1499") == ["Novelty 1499"]
     assert "Novelty 0007" not in titles(shop, "novelty 0007")
     assert titles(shop, "curio") == ["Curiosity"]
 
 
-def test_boosts_and_taste_change_the_order_and_never_what_is_found(shop: Recommender) -> None:
+def test_boosts_and_profile_change_the_order_and_never_the_matches(shop: Recommender) -> None:
     plain = titles(shop, "", rows=12)
     last = plain[-1]
     product = next(product for product in PRODUCTS if product["title"] == last)
@@ -139,7 +139,7 @@ def test_a_translation_is_completed_in_its_language(shop: Recommender) -> None:
         "i18n_de": {"title": "Kupferkanne"},
     }
     shop.apply(product_change([product], f"{NOW_MS + 1}-0"))
-    asked = ReaderQuery(
+    asked = UserQuery(
         kind="autocomplete", app_id=APP, engine_id="default", typed="kupfer", completion_fields=("title",),
         language="de", only_language=True,
     )  # fmt: skip
@@ -161,7 +161,7 @@ def test_queries_are_suggested_once_enough_readers_made_them(shop: Recommender) 
     }
     assert complete(shop, "sec", completion_fields=asked)["historical_queries"] == []
     assert complete(shop, "sec", completion_fields=asked, min_users=1)["historical_queries"] != []
-    shop.apply(Change("interaction", f"{NOW_MS + 2}-0", "remove", b'["u:r3"]'))
+    shop.apply(ChangeLogEntry("interaction", f"{NOW_MS + 2}-0", "remove", b'["u:r3"]'))
     assert complete(shop, "tul", completion_fields=asked)["historical_queries"] == []
 
 

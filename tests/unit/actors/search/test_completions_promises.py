@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from actors.language.embedder import HashingEmbedder
-from actors.recommender.messages import Boost, ReaderQuery
+from actors.recommender.messages import Boost, UserQuery
 from actors.recommender.recommender import Recommender
-from actors.retrieval.logged_queries import FoundQuery
+from actors.retrieval.logged_queries import SuccessfulQuery
 from cluster.query.language.parser import parse
 from cluster.records.logged_query import pseudonym
-from cluster.store.ports.stores import Change
+from cluster.store.ports.stores import ChangeLogEntry
 from tests.fakes.corner_shop import APP, NOW_MS, interaction_change, product_change, recents
 
 PRODUCTS: list[dict[str, Any]] = [
@@ -45,7 +45,7 @@ def shop() -> Recommender:
 
 def complete(shop: Recommender, typed: str, field: str = "title", **query: Any) -> list[dict[str, Any]]:
     query.setdefault("language", "en")
-    asked = ReaderQuery(
+    asked = UserQuery(
         kind="autocomplete", app_id=APP, engine_id="default", typed=typed, completion_fields=(field,), **query
     )
     recent = recents(query["user_id"]) if query.get("user_id") else ()
@@ -71,7 +71,7 @@ def test_attributes_complete_single_values_and_lists_under_either_name(shop: Rec
 
 
 @pytest.mark.parametrize("field", ["historical_queries", "suggested_queries"])
-def test_queries_count_readers_and_not_how_often_one_asked(shop: Recommender, field: str) -> None:
+def test_queries_count_users_and_not_repetitions(shop: Recommender, field: str) -> None:
     search(shop, 1, "Bulb planter", *[{"user_id": "gina"}] * 9, {"anonymous_id": "a-1"}, {"user_id": "carl"})
     assert texts(shop, "bulb", field, min_users=4) == []
     assert texts(shop, "bulb", field, min_users=3) == ["Bulb planter"]
@@ -81,10 +81,12 @@ def test_queries_count_readers_and_not_how_often_one_asked(shop: Recommender, fi
 
 
 def log_search(shop: Recommender, text: str, *readers: str, at_ms: int = NOW_MS, origin: str = "") -> None:
-    shop.overlay.logged.note(FoundQuery(text, pseudonym(SALT, reader), at_ms, origin) for reader in readers)
+    shop.overlay.logged_queries.record(
+        SuccessfulQuery(text, pseudonym(SALT, reader), at_ms, origin) for reader in readers
+    )
 
 
-def test_queries_of_the_log_that_found_something_are_suggested(shop: Recommender) -> None:
+def test_successful_queries_of_the_log_are_suggested(shop: Recommender) -> None:
     log_search(shop, "Bulb planter", *(f"u:{number}" for number in range(4)))
     assert texts(shop, "bulb", "suggested_queries", min_users=5) == []
     log_search(shop, "bulb planter", "u:4")
@@ -107,10 +109,10 @@ def test_strangers_of_one_address_suggest_nothing_to_others(shop: Recommender) -
 
 
 def test_an_erased_readers_searches_count_no_more_also_those_on_their_way(shop: Recommender) -> None:
-    shop.overlay.logged.salt = SALT
+    shop.overlay.logged_queries.salt = SALT
     log_search(shop, "bulb planter", *(f"u:{number}" for number in range(5)))
     assert texts(shop, "bulb", "suggested_queries", min_users=5) == ["bulb planter"]
-    shop.apply(Change("interaction", f"{NOW_MS + 3}-0", "erase", b'["u:2"]'))
+    shop.apply(ChangeLogEntry("interaction", f"{NOW_MS + 3}-0", "erase", b'["u:2"]'))
     log_search(shop, "bulb planter", "u:2")
     assert texts(shop, "bulb", "suggested_queries", min_users=5) == []
     log_search(shop, "bulb planter", "u:2", at_ms=NOW_MS + 4)
@@ -143,7 +145,7 @@ def test_forgetting_a_reader_lowers_every_count_they_are_in(shop: Recommender) -
     for at, query in enumerate(("bulb planter", "bulb fibre")):
         search(shop, at + 1, query, *({"user_id": f"r{number}"} for number in range(5)))
     assert len(texts(shop, "bulb", "historical_queries", min_users=5)) == 2
-    shop.apply(Change("interaction", f"{NOW_MS + 3}-0", "remove", b'["u:r2"]'))
+    shop.apply(ChangeLogEntry("interaction", f"{NOW_MS + 3}-0", "remove", b'["u:r2"]'))
     assert texts(shop, "bulb", "historical_queries", min_users=5) == []
     assert len(texts(shop, "bulb", "historical_queries", min_users=4)) == 2
     search(shop, 4, "bulb fibre", {"user_id": "r2"})
@@ -158,7 +160,7 @@ def test_filters_are_for_products_and_leave_queries_alone(shop: Recommender) -> 
 # --- what is typed ------------------------------------------------------------------------------------------------
 
 
-def test_a_blank_at_the_end_says_that_the_word_is_finished(shop: Recommender) -> None:
+def test_a_blank_at_the_end_finishes_the_word(shop: Recommender) -> None:
     shop.apply(product_change([{"product_id": "p15", "title": "Pot"}], f"{NOW_MS + 1}-0"))
     # a finished word comes before those it begins, which may still be meant
     assert texts(shop, "pot ")[0] == "Pot"
@@ -204,7 +206,7 @@ def test_numbers_are_no_typos_of_other_numbers(shop: Recommender, typed: str, fo
 
 
 @pytest.mark.parametrize("typed", ["trowel steel", "hand trwoel", "towel hand steel", "trowel st"])
-def test_several_words_are_found_in_any_order(shop: Recommender, typed: str) -> None:
+def test_several_words_match_in_any_order(shop: Recommender, typed: str) -> None:
     assert texts(shop, typed)[0] == "Steel hand trowel"
 
 
@@ -228,7 +230,7 @@ def test_accents_case_width_and_scripts_are_no_obstacle(shop: Recommender, typed
     assert texts(shop, typed)[0] == wanted
 
 
-def test_a_language_completes_its_own_fields(shop: Recommender) -> None:
+def test_a_language_completes_the_fields_of_that_language(shop: Recommender) -> None:
     # the environment's language: what is written in no other way stays
     assert texts(shop, "la", language="de") == texts(shop, "la", language="de", only_language=False)
     assert sorted(texts(shop, "la", language="de")) == ["Lampenschirm", "Laterne"]
@@ -289,7 +291,7 @@ def test_a_title_brings_its_product_for_a_direct_link(shop: Recommender) -> None
     }  # fmt: skip
 
 
-def test_variants_come_once_unless_they_are_asked_for(shop: Recommender) -> None:
+def test_variants_come_once_unless_requested(shop: Recommender) -> None:
     assert len(texts(shop, "potting")) == 1
     assert sorted(texts(shop, "potting", dedupe=False)) == ["Potting bench", "Potting bench, oak"]
 
@@ -298,7 +300,7 @@ def test_variants_come_once_unless_they_are_asked_for(shop: Recommender) -> None
 
 
 @pytest.mark.parametrize("typed", ["", "la", "lamtern", "stel", "potting"])
-def test_taste_and_boosts_order_what_is_found_and_never_change_it(shop: Recommender, typed: str) -> None:
+def test_profile_and_boosts_order_the_matches_and_never_change_them(shop: Recommender, typed: str) -> None:
     plain = texts(shop, typed, rows=50)
     everything = Boost(parse("product_id:*"))
     one = Boost(parse('product_id:"p12"'), positions=(0,))
@@ -306,12 +308,12 @@ def test_taste_and_boosts_order_what_is_found_and_never_change_it(shop: Recommen
         assert sorted(texts(shop, typed, rows=50, **query)) == sorted(plain)
 
 
-def test_filters_decide_what_is_found_however_well_it_fits(shop: Recommender) -> None:
+def test_filters_exclude_texts_however_well_they_match(shop: Recommender) -> None:
     for typed in ("steel hand trowel", "stel hand", "trowel steel"):
         assert texts(shop, typed, filter=parse("-product_id:p1")) == []
 
 
-def test_a_title_that_changed_is_found_by_its_new_words_only_and_at_once(shop: Recommender) -> None:
+def test_a_changed_title_matches_its_new_words_only_and_at_once(shop: Recommender) -> None:
     assert texts(shop, "lantern") == ["Lantern"]
     shop.apply(product_change([{"product_id": "p11", "title": "Candlestick"}], f"{NOW_MS + 1}-0"))
     assert texts(shop, "lantern") == []

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from actors.retrieval import facets
 from actors.retrieval.messages import Facet
-from actors.search.facets import Chosen, count_facets
+from actors.search import facets
+from actors.search.facets import FacetSelection, count_facets
 from cluster.query.language.automaton import Automaton
 from tests.fakes.corner_shop import NOW_MS, open_shop, product_change
 
 
-def test_patterns_over_texts_share_a_budget_and_list_nothing_they_did_not_read(
+def test_patterns_over_texts_share_a_budget_and_list_only_texts_that_were_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shop = open_shop()
@@ -33,7 +33,7 @@ def test_patterns_over_texts_share_a_budget_and_list_nothing_they_did_not_read(
         Facet("title", "some", 1_000, include=".*x"),
         Facet("title", "others", 1_000, exclude=".*x"),
     ]
-    found = count_facets(asked_for, rows, Chosen((), catalog), catalog, dedupe=False)
+    found = count_facets(asked_for, rows, FacetSelection((), catalog), catalog, dedupe=False)
     assert 50_000 < read <= 100_000
     assert len(found["all"]) > 200
     assert 30 < len(found["some"]) <= 50

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from actors.language.embedder import HashingEmbedder
 from actors.recommender.recommender import Recommender
 from cluster.query.columnar.compile import matches
-from cluster.query.language.field_values import canonical, values_of
+from cluster.query.language.field_values import canonical, collect_values
 from cluster.query.language.parser import parse
 from cluster.query.language.patterns import regex
 from cluster.query.language.tree import Term
 from tests.fakes.corner_shop import NOW_MS, product_change
-from tests.fakes.search_queries import found_by, search
+from tests.fakes.search_queries import search, search_result
 
 STEADY = settings(
     derandomize=True,
@@ -110,7 +110,7 @@ def counted(products: list[dict[str, Any]], field: str, dedupe: bool) -> dict[Ha
     holders: defaultdict[Hashable, set[str]] = defaultdict(set)
     for product in products:
         unit = product.get("product_group_id", product["product_id"]) if dedupe else product["product_id"]
-        for value in values_of(product, canonical(field)):
+        for value in collect_values(product, canonical(field)):
             holders[isinstance(value, bool), value].add(unit)
     return {key: len(units) for key, units in holders.items()}
 
@@ -144,7 +144,7 @@ def test_counts_are_those_of_brute_force(
         shop, q="red" if worded else "*", fq=clause, facets=facets, facet_filters=choices,
         dedupe_product_group_id=dedupe, rows=1000,
     )  # fmt: skip
-    told = found_by(result)
+    told = search_result(result)
     meant = parse(f"({clause}) AND title:red") if worded else parse(clause)
     base = [product for product in products if matches(meant, product)]
 
@@ -196,10 +196,10 @@ def test_a_count_is_what_choosing_the_value_finds(
     shop.apply(product_change(products, f"{NOW_MS}-0"))
     common: dict[str, Any] = {"q": "*", "fq": clause, "dedupe_product_group_id": dedupe, "rows": 0}
     for field in ("brand", "tags"):
-        told = found_by(search(shop, **common, facets=[field], facet_filters=choices))
+        told = search_result(search(shop, **common, facets=[field], facet_filters=choices))
         for value, count in told.facets[field]:
             again = search(shop, **common, facet_filters={**choices, field: {"terms": [value]}})
-            assert found_by(again).total == count
+            assert search_result(again).total == count
 
 
 def _units(products: list[dict[str, Any]], dedupe: bool) -> int:

@@ -11,18 +11,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from actors.language.embedder import HashingEmbedder
-from actors.recommender.messages import Boost, Kind, ReaderQuery
+from actors.recommender.messages import Boost, QueryKind, UserQuery
 from actors.recommender.recommender import Recommender
 from cluster.query.columnar.compile import matches
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import Node
 from cluster.records.recent_event import RecentEvent
-from jobs.playground.sample import sample
+from jobs.playground.sample import build_sample
 from tests.fakes import corner_shop
 from tests.fakes.corner_shop import NOW_MS, interaction_change, product_change
 
 ALL = 1000
-KINDS: tuple[Kind, ...] = (
+KINDS: tuple[QueryKind, ...] = (
     "user_to_products",
     "user_to_trending",
     "user_to_history",
@@ -72,7 +72,7 @@ def shop() -> World:
 
 @pytest.fixture(scope="module")
 def playground() -> World:
-    made = sample(NOW_MS)
+    made = build_sample(NOW_MS)
     lists: dict[str, list[bytes]] = {"": []}
     for item in made.interactions:
         if item.get("product_ids") and "impression" not in item["type"]:
@@ -116,8 +116,8 @@ def questions(draw: st.DrawFn) -> Callable[[World], tuple[str, dict[str, Any]]]:
     return made
 
 
-def _ask(world: World, kind: Kind, reader: str, **more: Any) -> Any:
-    query = ReaderQuery(
+def _ask(world: World, kind: QueryKind, reader: str, **more: Any) -> Any:
+    query = UserQuery(
         kind=kind, app_id="a", engine_id="default", user_id=reader, rows=ALL, group_rows=ALL, field_name="brand",
         root_category=("*",) if kind == "user_to_categories" else None, **more,
     )  # fmt: skip
@@ -167,18 +167,18 @@ def _check_totals(world: World, reader: str, asked: dict[str, Any]) -> None:
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(question=questions())
-def test_the_corner_shop_says_one_thing_everywhere(shop: World, question: Any) -> None:
+def test_the_corner_shop_scores_are_equal_everywhere(shop: World, question: Any) -> None:
     _check(shop, *question(shop))
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(question=questions())
-def test_the_playground_says_one_thing_everywhere(playground: World, question: Any) -> None:
+def test_the_playground_scores_are_equal_everywhere(playground: World, question: Any) -> None:
     _check(playground, *question(playground))
 
 
 @pytest.mark.parametrize("kind", KINDS[:2])
-def test_lists_hold_everything_that_may_be_shown(shop: World, kind: Kind) -> None:
+def test_lists_hold_everything_that_may_be_shown(shop: World, kind: QueryKind) -> None:
     found = _ask(shop, kind, "nora", dedupe=False, anchors=())
     assert {record["product_id"] for record in found.products} == {
         one["product_id"] for one in shop.on_offer()

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from actors.language.embedder import HashingEmbedder
-from actors.recommender.messages import Boost, ReaderQuery
+from actors.recommender.messages import Boost, UserQuery
 from actors.recommender.recommender import Recommender
-from actors.retrieval.answer_messages import AnswerQuery, AnswersFound
+from actors.retrieval.answer_messages import AnswerQuery, AnswerResult
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import All
 from tests.fakes.corner_shop import APP, NOW_MS, product_change
@@ -37,11 +37,11 @@ def guides() -> Recommender:
     return found
 
 
-def ask(guides: Recommender, question: str, *, filter_: str = "", **more: Any) -> AnswersFound:
+def ask(guides: Recommender, question: str, *, filter_: str = "", **more: Any) -> AnswerResult:
     own = {name: more.pop(name) for name in ("html", "block", "correct", "least_boosted") if name in more}
     least = more.pop("least", 0.3)
     asked = AnswerQuery(question, question, least, own.pop("least_boosted", least), **own)
-    query = ReaderQuery(
+    query = UserQuery(
         kind="question_answering", app_id=APP, engine_id="default", rows=5, dedupe=False, filter=ENABLED, question=asked
     )  # fmt: skip
     if filter_:
@@ -51,11 +51,11 @@ def ask(guides: Recommender, question: str, *, filter_: str = "", **more: Any) -
     return found
 
 
-def ids(found: AnswersFound) -> list[str]:
+def ids(found: AnswerResult) -> list[str]:
     return [answer["product_id"] for answer in found.answers]
 
 
-def test_the_paragraph_that_answers_is_told_with_its_place(guides: Recommender) -> None:
+def test_the_answering_paragraph_is_returned_with_its_place(guides: Recommender) -> None:
     found = ask(guides, "What is mulch?")
     first = found.answers[0]
     assert first["product_id"] == "guide-soil"
@@ -66,19 +66,19 @@ def test_the_paragraph_that_answers_is_told_with_its_place(guides: Recommender) 
     assert set(first["answer"]) == {"text", "css_selector", "probability"}
 
 
-def test_only_pages_that_allow_it_are_asked(guides: Recommender) -> None:
+def test_only_pages_that_allow_it_are_searched(guides: Recommender) -> None:
     assert "secret" not in ids(ask(guides, "mulch sell bags", least=0.0))
     assert "empty" not in ids(ask(guides, "What is mulch?", least=0.0))
 
 
-def test_answers_are_as_probable_as_was_asked_for(guides: Recommender) -> None:
+def test_answers_reach_the_requested_probability(guides: Recommender) -> None:
     every, sure = ask(guides, "What is mulch?", least=0.0), ask(guides, "What is mulch?", least=0.999)
     assert every.total == 2
     assert (sure.total, list(sure.answers)) == (0, [])
     assert ask(guides, "What is mulch?", least=0.0, rows=1).total == 2
 
 
-def test_a_typo_is_corrected_and_told(guides: Recommender) -> None:
+def test_a_typo_is_corrected_and_reported(guides: Recommender) -> None:
     found = ask(guides, "what is mulhc")
     assert found.answers[0]["answer"]["text"].startswith("Mulch is")
     assert (found.spelling.errors, found.spelling.corrected_text) == (True, "what is mulch")

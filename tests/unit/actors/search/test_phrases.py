@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from actors.recommender.state.catalog import Catalog
-from actors.search.phrases import MOST_LETTERS, MOST_LOOKS, MOST_READ, TAKEN_APART, Phrases
+from actors.search.phrases import MOST_LETTERS, MOST_LOOKS, MOST_READ, TAKEN_APART, PhraseMatcher
 from actors.vectors.types import Rows
 from tests.fakes.corner_shop import open_shop, product_change
 
@@ -37,7 +37,7 @@ def catalog_of(*products: dict[str, Any]) -> tuple[Catalog, Rows]:
 def test_words_that_follow_each_other_in_any_text_are_a_phrase(texts: dict[str, Any]) -> None:
     catalog, rows = catalog_of(texts)
     phrase = "red b trowel" if "html" in texts else "red trowel"
-    assert Phrases(catalog, 1).holding(rows, phrase, len(catalog))[rows].all()
+    assert PhraseMatcher(catalog, 1).match_rows(rows, phrase, len(catalog))[rows].all()
 
 
 @pytest.mark.parametrize(
@@ -54,39 +54,39 @@ def test_words_that_follow_each_other_in_any_text_are_a_phrase(texts: dict[str, 
 )
 def test_words_apart_in_longer_words_or_in_addresses_are_none(texts: dict[str, Any]) -> None:
     catalog, rows = catalog_of(texts)
-    assert not Phrases(catalog, 1).holding(rows, "red trowel", len(catalog)).any()
+    assert not PhraseMatcher(catalog, 1).match_rows(rows, "red trowel", len(catalog)).any()
 
 
 def test_scripts_without_blanks_have_phrases() -> None:
     catalog, rows = catalog_of({"title": "園芸用スコップ"}, {"title": "用園芸"})
-    found = Phrases(catalog, 1).holding(rows, "芸用", len(catalog))
+    found = PhraseMatcher(catalog, 1).match_rows(rows, "芸用", len(catalog))
     assert found[rows].tolist() == [True, False]
 
 
 def test_all_phrases_of_a_query_together_read_no_more_than_their_budgets() -> None:
     catalog, rows = catalog_of(*({"title": f"red {at}"} for at in range(50)))
     many = np.tile(rows, 400)
-    one = Phrases(catalog, 1)
-    one.holding(many, "red trowel", len(catalog))
+    one = PhraseMatcher(catalog, 1)
+    one.match_rows(many, "red trowel", len(catalog))
     assert one.looks == MOST_READ
-    phrases = Phrases(catalog, 32)
+    phrases = PhraseMatcher(catalog, 32)
     for at in range(32):
-        phrases.holding(many, f"red trowel {at}", len(catalog))
+        phrases.match_rows(many, f"red trowel {at}", len(catalog))
     assert phrases.looks == MOST_LOOKS
     assert phrases.letters == one.letters < 50 * 100
 
 
 def test_a_word_that_stands_everywhere_is_not_looked_at_place_by_place() -> None:
     catalog, rows = catalog_of({"title": "a " * 15_000 + "red trowel"})
-    phrases = Phrases(catalog, 1)
-    assert phrases.holding(rows, "a red trowel", len(catalog))[rows].all()
-    assert not phrases.holding(rows, "a blue trowel", len(catalog)).any()
+    phrases = PhraseMatcher(catalog, 1)
+    assert phrases.match_rows(rows, "a red trowel", len(catalog))[rows].all()
+    assert not phrases.match_rows(rows, "a blue trowel", len(catalog)).any()
     assert phrases.letters >= TAKEN_APART * 2 * 30_000
 
 
 def test_every_phrase_has_its_share_of_long_texts() -> None:
     catalog, rows = catalog_of(*({"description": f"red {at} " + "x" * 300_000} for at in range(20)))
-    phrases = Phrases(catalog, 4)
+    phrases = PhraseMatcher(catalog, 4)
     for at in range(4):
-        phrases.holding(np.roll(rows, at * 4), f"red {at * 4} trowel", len(catalog))
+        phrases.match_rows(np.roll(rows, at * 4), f"red {at * 4} trowel", len(catalog))
     assert phrases.letters <= MOST_LETTERS + 4 * (TAKEN_APART + 1) * 300_100

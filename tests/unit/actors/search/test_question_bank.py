@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.search.question_bank import BankIndex
+from actors.search.question_bank import QuestionBankIndex
 from cluster.records.bank_question import BankQuestion
 
 QUESTIONS = [
@@ -15,8 +15,8 @@ QUESTIONS = [
 
 
 @pytest.fixture(scope="module")
-def bank() -> BankIndex:
-    return BankIndex.of(QUESTIONS)
+def bank() -> QuestionBankIndex:
+    return QuestionBankIndex.of(QUESTIONS)
 
 
 @pytest.mark.parametrize(
@@ -31,31 +31,31 @@ def bank() -> BankIndex:
         ("郁金香", "郁金香种多深？"),
     ],
 )
-def test_a_question_is_found_by_beginning_words_and_in_spite_of_typos(
-    bank: BankIndex, typed: str, first: str
+def test_a_question_matches_by_prefix_words_and_in_spite_of_typos(
+    bank: QuestionBankIndex, typed: str, first: str
 ) -> None:
     assert bank.look_up(typed, 5)[0].question == first
 
 
-def test_among_equals_the_weightier_comes_first(bank: BankIndex) -> None:
+def test_among_equals_the_weightier_comes_first(bank: QuestionBankIndex) -> None:
     assert [one.weight for one in bank.look_up("how", 5)] == [9, 3]
 
 
 def test_a_question_that_stands_twice_counts_with_its_larger_weight() -> None:
     twice = [BankQuestion(question="a b c", weight=weight) for weight in (1, 5, 2)]
-    assert BankIndex.of(twice).look_up("a b", 5) == [twice[1]]
+    assert QuestionBankIndex.of(twice).look_up("a b", 5) == [twice[1]]
 
 
 @pytest.mark.parametrize("typed", ["", " ", "?!", "\u0000"])
-def test_nothing_typed_finds_nothing(bank: BankIndex, typed: str) -> None:
+def test_nothing_typed_finds_nothing(bank: QuestionBankIndex, typed: str) -> None:
     assert bank.look_up(typed, 5) == []
 
 
 def test_an_empty_bank_is_a_bank() -> None:
-    assert BankIndex.of([]).look_up("what", 5) == []
+    assert QuestionBankIndex.of([]).look_up("what", 5) == []
 
 
 @pytest.mark.parametrize("weight", [-1.0, 0.0, 1e308, -1e308])
 def test_any_weight_is_a_weight(weight: float) -> None:
-    found = BankIndex.of([BankQuestion(question="what", weight=weight)]).look_up("wha", 1)
+    found = QuestionBankIndex.of([BankQuestion(question="what", weight=weight)]).look_up("wha", 1)
     assert [one.weight for one in found] == [weight]

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from actors.recommender.messages import ReaderQuery
+from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender
 from cluster.query.columnar.compile import matches
 from cluster.query.language.parser import parse
-from cluster.store.ports.stores import Change
-from deployments.api.wire.search import ManyProducts, Search, to_named_query, to_search_query
+from cluster.store.ports.stores import ChangeLogEntry
+from deployments.api.wire.search import ManyProducts, SearchBody, to_named_query, to_search_query
 from tests.fakes.corner_shop import APP, NOW_MS, PRODUCTS, READERS, open_shop, product_change, recents
-from tests.fakes.search_queries import found_by, ids, search
+from tests.fakes.search_queries import ids, search, search_result
 
 STEADY = settings(
     derandomize=True, deadline=None, max_examples=40, database=None,
@@ -51,7 +51,7 @@ def test_a_product_has_the_score_it_has_on_recommendations(
         shop, recents(reader), q=words, user_id=reader, fq=clause, boost_fq=boost, rows=50,
         dedupe_product_group_id=False,
     )  # fmt: skip
-    asked = ReaderQuery(
+    asked = UserQuery(
         kind="user_to_products", app_id=APP, engine_id="default", user_id=reader, filter=parse(clause), rows=50,
         dedupe=False,
     )  # fmt: skip
@@ -70,7 +70,7 @@ def test_a_product_has_the_score_it_has_on_recommendations(
             assert product["_personalization_score"] == pytest.approx(scores[product["product_id"]], abs=2e-6)
 
 
-def test_taste_changes_the_order_and_never_what_is_found(shop: Recommender) -> None:
+def test_profile_changes_the_order_and_never_the_matches(shop: Recommender) -> None:
     carl = search(shop, recents("carl"), q="steel", user_id="carl", rows=50)
     gina = search(shop, recents("gina"), q="steel", user_id="gina", rows=50)
     assert sorted(ids(carl)) == sorted(ids(gina))
@@ -96,7 +96,7 @@ def test_without_weight_equals_stand_in_one_order_for_everybody(shop: Recommende
     assert len(lists) == 1
 
 
-def test_what_is_sold_out_is_found_with_a_low_score(shop: Recommender) -> None:
+def test_a_product_out_of_stock_matches_with_a_low_score(shop: Recommender) -> None:
     (teapot,) = search(shop, q="teapot").products
     assert teapot["product_id"] == "teapot"
     assert 0 <= teapot["_personalization_score"] < 0.5
@@ -124,12 +124,12 @@ def test_pages_put_together_are_the_whole_list(
     common = {"q": words, "dedupe_product_group_id": dedupe, **more}
     every = [product["product_id"] for product in PRODUCTS]
     whole = search(shop, **common, rows=100, query_product_existence={"product_ids": every})
-    told = found_by(whole)
+    told = search_result(whole)
     pages: list[str] = []
     for start in range(0, told.total + rows, rows):
         page = search(shop, **common, rows=rows, start=start)
         pages += ids(page)
-        assert found_by(page).total == told.total
+        assert search_result(page).total == told.total
     assert pages == ids(whole)
     assert len(set(pages)) == len(pages) == told.total
     assert {one for one, there in told.existence.items() if there} == set(pages)
@@ -138,19 +138,19 @@ def test_pages_put_together_are_the_whole_list(
 # --- freshness ---------------------------------------------------------------------------------------
 
 
-def test_products_are_found_counted_and_given_as_they_are_now(own_shop: Recommender) -> None:
+def test_products_are_matched_counted_and_returned_as_stored_now(own_shop: Recommender) -> None:
     bucket = {"product_id": "bucket", "title": "Pewter bucket", "brand": "Zink", "price": 7}
-    assert found_by(search(own_shop, q="pewter", facets=["brand"])).total == 0
+    assert search_result(search(own_shop, q="pewter", facets=["brand"])).total == 0
     own_shop.apply(product_change([bucket], f"{NOW_MS + 1}-0"))
     found = search(own_shop, q="pewter", facets=["brand"], order_by=[{"field": "price"}])
     assert ids(found) == ["bucket"]
-    assert found_by(found).facets == {"brand": [("Zink", 1)]}
+    assert search_result(found).facets == {"brand": [("Zink", 1)]}
     own_shop.apply(product_change([{**bucket, "title": "Tin bucket", "brand": "Tinn"}], f"{NOW_MS + 2}-0"))
-    assert found_by(search(own_shop, q="pewter")).total == 0
-    assert found_by(search(own_shop, q="tin", facets=["brand"])).facets == {"brand": [("Tinn", 1)]}
-    own_shop.apply(Change("product", f"{NOW_MS + 3}-0", "remove", b'["bucket"]'))
-    assert found_by(search(own_shop, q="tin", facets=["brand"])).facets == {"brand": []}
-    asked = ReaderQuery(
+    assert search_result(search(own_shop, q="pewter")).total == 0
+    assert search_result(search(own_shop, q="tin", facets=["brand"])).facets == {"brand": [("Tinn", 1)]}
+    own_shop.apply(ChangeLogEntry("product", f"{NOW_MS + 3}-0", "remove", b'["bucket"]'))
+    assert search_result(search(own_shop, q="tin", facets=["brand"])).facets == {"brand": []}
+    asked = UserQuery(
         kind="mget", app_id=APP, engine_id="default", anchors=("bucket", "hand-fork"), fields=("*",)
     )
     gone, there = own_shop.answer(asked, [], (), NOW_MS + 4).products
@@ -161,27 +161,29 @@ def test_products_are_found_counted_and_given_as_they_are_now(own_shop: Recommen
 def test_an_empty_shop_finds_nothing() -> None:
     empty = open_shop()
     for at, product in enumerate(PRODUCTS):
-        change = Change("product", f"{NOW_MS + 1}-{at}", "remove", f'["{product["product_id"]}"]'.encode())
+        change = ChangeLogEntry(
+            "product", f"{NOW_MS + 1}-{at}", "remove", f'["{product["product_id"]}"]'.encode()
+        )
         empty.apply(change)
     for words in ("*", "steel"):
         found = search(
             empty, q=words, facets=["brand", "title"], order_by=[{"field": "price"}], include=["teapot"]
         )
-        assert (found.products, found_by(found).total) == ([], 0)
-        assert found_by(found).facets == {"brand": [], "title": []}
+        assert (found.products, search_result(found).total) == ([], 0)
+        assert search_result(found).facets == {"brand": [], "title": []}
 
 
 # --- variants ---------------------------------------------------------------------------------------
 
 
-def test_one_variant_stands_for_its_product_and_the_filter_says_which(shop: Recommender) -> None:
-    assert found_by(search(shop, q="trowel")).total == 1
+def test_one_variant_stands_for_its_product_and_the_filter_selects_it(shop: Recommender) -> None:
+    assert search_result(search(shop, q="trowel")).total == 1
     for grip in ("green", "red"):
         assert ids(search(shop, q="trowel", fq=f"attributes.grip:{grip}")) == [f"trowel-{grip}"]
-    both = found_by(search(shop, q="trowel", facets=["attributes.grip", "brand"])).facets
+    both = search_result(search(shop, q="trowel", facets=["attributes.grip", "brand"])).facets
     assert both == {"attributes.grip": [("green", 1), ("red", 1)], "brand": [("Alder", 1)]}
     apart = search(shop, q="trowel", facets=["brand"], dedupe_product_group_id=False)
-    assert found_by(apart).facets == {"brand": [("Alder", 2)]}
+    assert search_result(apart).facets == {"brand": [("Alder", 2)]}
 
 
 # --- words ---------------------------------------------------------------------------------------
@@ -242,7 +244,7 @@ def test_what_a_caller_can_make_heavy_leaves_the_event_loop() -> None:
     plain = {"q": "steel", "rows": 20, "fl": ["title", "price"], "facets": ["brand", "price"]}
 
     def is_light(**more: Any) -> bool:
-        body = Search.model_validate({**plain, **more})
+        body = SearchBody.model_validate({**plain, **more})
         return shop.is_light(to_search_query(body, app_id=APP, user_id="", now_ms=NOW_MS))
 
     assert is_light()

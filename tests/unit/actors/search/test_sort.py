@@ -9,7 +9,7 @@ import pytest
 
 from actors.recommender.state.catalog import Catalog
 from actors.retrieval.messages import OrderKey
-from actors.search.sort import blended, ordered
+from actors.search.sort import blend_scores, sort_rows
 
 
 def order(records: list[dict[str, Any]], *keys: OrderKey) -> list[int]:
@@ -18,7 +18,7 @@ def order(records: list[dict[str, Any]], *keys: OrderKey) -> list[int]:
         [catalog.put({"product_id": f"p{at}", **one}) for at, one in enumerate(records)], np.int64
     )
     otherwise = -np.arange(len(rows), dtype=np.float64)
-    found: list[int] = ordered(keys, rows, catalog, lambda name: np.zeros(len(rows)), otherwise).tolist()
+    found: list[int] = sort_rows(keys, rows, catalog, lambda name: np.zeros(len(rows)), otherwise).tolist()
     return found
 
 
@@ -26,7 +26,7 @@ def prices(*values: Any) -> list[dict[str, Any]]:
     return [{} if value is None else {"price": value} for value in values]
 
 
-def test_a_key_orders_downwards_unless_told_otherwise_and_equals_keep_their_order() -> None:
+def test_a_key_sorts_descending_by_default_and_ties_keep_their_order() -> None:
     assert order(prices(1, 3, 2, 3), OrderKey("price")) == [1, 3, 2, 0]
     assert order(prices(1, 3, 2, 3), OrderKey("price", ascending=True)) == [0, 2, 1, 3]
     assert order([], OrderKey("price")) == []
@@ -74,16 +74,16 @@ def test_formulas_order_and_what_they_cannot_compute_takes_the_default(
     assert order(prices(1, 3, 2), OrderKey(formula)) == expected
 
 
-def test_taste_moves_by_its_weight_and_at_none_orders_equals_only() -> None:
+def test_personal_scores_move_by_their_weight_and_at_zero_only_break_ties() -> None:
     rows, relevance = np.arange(3), np.array([3, 2, 2], np.float32)
     taste = np.array([0.0, 0.0, 2.0])
-    assert np.argsort(-blended(rows, relevance, taste, 0.0)).tolist() == [0, 2, 1]
+    assert np.argsort(-blend_scores(rows, relevance, taste, 0.0)).tolist() == [0, 2, 1]
     far = np.array([-3.0, 3.0, 0.0])
-    assert np.argsort(-blended(rows, np.array([3, 2.9, 0], np.float32), far, 1.0)).tolist()[0] == 1
-    assert len(blended(rows[:0], relevance[:0], taste[:0], 1.0)) == 0
+    assert np.argsort(-blend_scores(rows, np.array([3, 2.9, 0], np.float32), far, 1.0)).tolist()[0] == 1
+    assert len(blend_scores(rows[:0], relevance[:0], taste[:0], 1.0)) == 0
 
 
 def test_equals_stand_newest_first_on_every_page() -> None:
     rows = np.arange(5)
-    found = blended(rows, np.ones(5, np.float32), np.zeros(5), 1.0)
+    found = blend_scores(rows, np.ones(5, np.float32), np.zeros(5), 1.0)
     assert np.argsort(-found).tolist() == [4, 3, 2, 1, 0]

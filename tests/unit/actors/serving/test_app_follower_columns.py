@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 
 from actors.language.embedder import HashingEmbedder
-from actors.recommender.messages import Boost, Circle, ReaderQuery, RecommendationResult
+from actors.recommender.messages import Boost, Circle, RecommendationResult, UserQuery
 from actors.serving import app_follower as follower_module
-from actors.serving.app_follower import Follower
+from actors.serving.app_follower import AppFollower
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
-from cluster.query.columnar.column_store import keys_of
+from cluster.query.columnar.column_store import column_keys_of_filter
 from cluster.query.language.parser import parse
 from cluster.store.ports.stores import Stores
 from tests.fakes.corner_shop import APP, PRODUCTS, furnish, upload
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.waiting import until
 
-QUERY = ReaderQuery("user_to_trending", APP, "default", rows=20)
+QUERY = UserQuery("user_to_trending", APP, "default", rows=20)
 ASKED = {
     "filter": replace(QUERY, filter=parse("brand:Birk AND price:[1 TO *]")),
     "removed": replace(QUERY, removed=(Boost(parse("tags:steel")),)),
@@ -51,12 +51,12 @@ def stores(clock: SystemClock) -> Stores:
 @pytest.fixture
 async def follower(
     stores: Stores, clock: SystemClock, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Follower]:
+) -> AsyncIterator[AppFollower]:
     """A follower of the corner shop whose columns are built only when somebody asks, a record at a time."""
     monkeypatch.setattr(follower_module, "RECORDS_AT_ONCE", 2)
     monkeypatch.setattr(follower_module, "OFTEN_ASKED", ())
     await furnish(stores)
-    follower = Follower(APP, "test", stores, None, clock, SilentMeter(), HashingEmbedder)
+    follower = AppFollower(APP, "test", stores, None, clock, SilentMeter(), HashingEmbedder)
     await follower.start()
     yield follower
     await follower.close()
@@ -64,11 +64,11 @@ async def follower(
 
 @pytest.mark.parametrize("asked", ASKED)
 async def test_an_answer_that_waited_for_columns_is_the_same(
-    asked: str, follower: Follower, stores: Stores, clock: SystemClock, monkeypatch: pytest.MonkeyPatch
+    asked: str, follower: AppFollower, stores: Stores, clock: SystemClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = await follower.answer(ASKED[asked], [], [])
     monkeypatch.setattr(follower_module, "RECORDS_AT_ONCE", 1_000)
-    other = Follower(APP, "other", stores, None, clock, SilentMeter(), HashingEmbedder)
+    other = AppFollower(APP, "other", stores, None, clock, SilentMeter(), HashingEmbedder)
     await other.start()
     expected = await other.answer(ASKED[asked], [], [])
     await other.close()
@@ -87,7 +87,7 @@ def _ids(products: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 async def test_others_are_answered_and_changes_come_in_while_a_column_is_built(
-    follower: Follower, stores: Stores, monkeypatch: pytest.MonkeyPatch
+    follower: AppFollower, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
@@ -113,20 +113,22 @@ async def test_others_are_answered_and_changes_come_in_while_a_column_is_built(
     assert not waiting.done()
     go_on.set()
     assert (await waiting).products
-    catalog = follower._held.overlay.catalog
-    assert catalog.columns.are_ready(keys_of(parse("brand:Birk")))
-    assert catalog.matching(parse("brand:Birk AND price:5"))[catalog.row_of("rake")]
+    catalog = follower._active.overlay.catalog
+    assert catalog.columns.has_columns(column_keys_of_filter(parse("brand:Birk")))
+    assert catalog.filter_mask(parse("brand:Birk AND price:5"))[catalog.row_of("rake")]
 
 
-async def test_who_asks_for_the_same_column_meanwhile_waits_for_the_same_building(follower: Follower) -> None:
+async def test_who_asks_for_the_same_column_meanwhile_waits_for_the_same_building(
+    follower: AppFollower,
+) -> None:
     found = await asyncio.gather(*(follower.answer(ASKED["filter"], [], []) for _ in range(5)))
     assert found == [found[0]] * 5
 
 
 async def test_an_answer_that_needs_more_columns_than_memory_holds_comes_all_the_same(
-    follower: Follower,
+    follower: AppFollower,
 ) -> None:
-    columns = follower._held.overlay.catalog.columns
+    columns = follower._active.overlay.catalog.columns
     columns._columns._most_bytes = 1
     everything = replace(
         ASKED["filter"], boosts=(Boost(parse("tags:steel")),), removed=(Boost(parse("rating:5")),),
@@ -135,11 +137,11 @@ async def test_an_answer_that_needs_more_columns_than_memory_holds_comes_all_the
     assert (await follower.answer(everything, [], [])).products
 
 
-async def test_columns_often_asked_are_built_before_anybody_asks(
-    follower: Follower, stores: Stores, monkeypatch: pytest.MonkeyPatch
+async def test_prebuilt_columns_exist_before_the_first_query(
+    follower: AppFollower, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follower_module, "OFTEN_ASKED", (("field", "brand"),))
-    columns = follower._held.overlay.catalog.columns
-    assert not columns.are_ready(keys_of(parse("brand:Birk")))
+    columns = follower._active.overlay.catalog.columns
+    assert not columns.has_columns(column_keys_of_filter(parse("brand:Birk")))
     await upload(stores, PRODUCTS[:1])
-    await until(lambda: columns.are_ready(keys_of(parse("brand:Birk"))))
+    await until(lambda: columns.has_columns(column_keys_of_filter(parse("brand:Birk"))))

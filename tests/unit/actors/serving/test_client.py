@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from actors.recommender.messages import ReaderQuery, RecommendationResult
+from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.client import RemoteRecommenderClient
 from cluster.errors import NotFound, Refusal, Unavailable
 
-QUERY = ReaderQuery(kind="user_to_products", app_id="shop", engine_id="big")
+QUERY = UserQuery(kind="user_to_products", app_id="shop", engine_id="big")
 
 
 class Lost(Exception):
@@ -25,7 +25,7 @@ class Handle:
         self.asked = 0
         self.answer = self
 
-    def remote(self, query: ReaderQuery) -> Awaitable[Any]:
+    def remote(self, query: UserQuery) -> Awaitable[Any]:
         self.asked += 1
         answer = self._answers.pop(0)
 
@@ -48,20 +48,20 @@ def client(handle: Handle, patience_s: float = 5.0) -> RemoteRecommenderClient:
     return RemoteRecommenderClient(handle, lost=(Lost,), patience_s=patience_s)
 
 
-async def test_a_query_whose_replica_died_is_asked_once_more() -> None:
+async def test_a_query_is_sent_again_when_its_replica_died() -> None:
     handle = Handle(Lost(), RecommendationResult(served_by="other"))
     assert (await client(handle).answer(QUERY)).served_by == "other"
     assert handle.asked == 2
 
 
-async def test_it_is_not_asked_a_third_time() -> None:
+async def test_a_query_is_not_sent_a_third_time() -> None:
     handle = Handle(Lost(), Lost(), RecommendationResult())
     with pytest.raises(Lost):
         await client(handle).answer(QUERY)
     assert handle.asked == 2
 
 
-async def test_other_errors_and_refusals_are_not_asked_again() -> None:
+async def test_other_errors_and_refusals_are_not_sent_again() -> None:
     for answer, error in (
         (ValueError("ours"), ValueError),
         (Refusal.of(NotFound("engine is not found")), NotFound),

@@ -12,11 +12,11 @@ from actors.hosting import log_follower as following_loop
 from actors.intake.loop import IntakeLoop
 from actors.language.embedder import HashingEmbedder
 from actors.recommender import recommender as recommender_module
-from actors.recommender.messages import Kind, ReaderQuery, RecommendationResult
+from actors.recommender.messages import QueryKind, RecommendationResult, UserQuery
 from actors.serving import app_follower as follower_module
-from actors.serving.host import RecommenderHost
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.segments import SegmentShelf
+from actors.serving.host import EngineHost
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
 from cluster.errors import Refusal, Unavailable
 from cluster.meter import SilentMeter
@@ -78,7 +78,7 @@ class _Port:
         return called
 
 
-Opened = Callable[..., RecommenderHost]
+Opened = Callable[..., EngineHost]
 
 
 @pytest.fixture
@@ -99,10 +99,10 @@ def meter() -> CountingMeter:
 @pytest.fixture
 async def opened(stores: Stores, clock: ShopClock, meter: CountingMeter) -> AsyncIterator[Opened]:
     """Makes hosts and closes them in the end."""
-    hosts: list[RecommenderHost] = []
+    hosts: list[EngineHost] = []
 
-    def make(over: Stores = stores, segments: SegmentShelf | None = None, **options: Any) -> RecommenderHost:
-        hosts.append(RecommenderHost(over, segments, clock, meter, **options))
+    def make(over: Stores = stores, segments: SegmentStore | None = None, **options: Any) -> EngineHost:
+        hosts.append(EngineHost(over, segments, clock, meter, **options))
         return hosts[-1]
 
     yield make
@@ -110,11 +110,11 @@ async def opened(stores: Stores, clock: ShopClock, meter: CountingMeter) -> Asyn
         await host.close()
 
 
-def query(kind: Kind = "user_to_products", app_id: str = APP, **more: Any) -> ReaderQuery:
-    return ReaderQuery(kind=kind, app_id=app_id, engine_id=more.pop("engine_id", "default"), **more)
+def query(kind: QueryKind = "user_to_products", app_id: str = APP, **more: Any) -> UserQuery:
+    return UserQuery(kind=kind, app_id=app_id, engine_id=more.pop("engine_id", "default"), **more)
 
 
-async def ids(host: RecommenderHost, asked: ReaderQuery) -> list[str]:
+async def ids(host: EngineHost, asked: UserQuery) -> list[str]:
     found = await host.answer(asked)
     assert isinstance(found, RecommendationResult), found
     return [product["product_id"] for product in found.products]
@@ -208,23 +208,23 @@ async def test_what_is_written_is_answered_within_a_second(
     assert await until(lambda: _last(host, trending, "watering-can")) < 1.0
 
 
-async def _leads(host: RecommenderHost, asked: ReaderQuery, product_id: str) -> bool:
+async def _leads(host: EngineHost, asked: UserQuery, product_id: str) -> bool:
     return (await ids(host, asked))[0] == product_id
 
 
-async def _last(host: RecommenderHost, asked: ReaderQuery, product_id: str) -> bool:
+async def _last(host: EngineHost, asked: UserQuery, product_id: str) -> bool:
     return product_id in (await ids(host, asked))[3:]
 
 
-async def _has(host: RecommenderHost, asked: ReaderQuery, product_id: str) -> bool:
+async def _has(host: EngineHost, asked: UserQuery, product_id: str) -> bool:
     return product_id in await ids(host, asked)
 
 
-async def _lacks(host: RecommenderHost, asked: ReaderQuery, product_id: str) -> bool:
+async def _lacks(host: EngineHost, asked: UserQuery, product_id: str) -> bool:
     return product_id not in await ids(host, asked)
 
 
-async def test_the_readers_own_click_counts_at_once(stores: Stores, opened: Opened) -> None:
+async def test_a_click_of_the_user_counts_at_once(stores: Stores, opened: Opened) -> None:
     await furnish(stores)
     host = opened()
     asked = query(anonymous_id="x", rows=1)
@@ -270,13 +270,13 @@ async def test_followers_say_how_far_they_are(stores: Stores, opened: Opened) ->
     last = await stores.changes.last(APP, "interaction")
 
     async def noted() -> bool:
-        cut = await stores.changes.settle(APP, "interaction", last, NOW_MS + 60_000)
+        cut = await stores.changes.compact(APP, "interaction", last, NOW_MS + 60_000)
         return cut > 0
 
     assert await until(noted) < 1.0
     other = f"{int(last.partition('-')[0]) + 1}-0"
     await happen(stores, [view("gina", "draw-hoe")])
-    assert await stores.changes.settle(APP, "interaction", other, NOW_MS + 60_000) == 0
+    assert await stores.changes.compact(APP, "interaction", other, NOW_MS + 60_000) == 0
 
 
 # --- the store away -----------------------------------------------------------------------------------------------
@@ -319,20 +319,20 @@ async def test_pages_of_a_session_never_repeat(stores: Stores, opened: Opened) -
 
 
 @pytest.fixture
-def segments(tmp_path: Path) -> SegmentShelf:
-    return SegmentShelf(Shelf.open(tmp_path / "shelf"))
+def segments(tmp_path: Path) -> SegmentStore:
+    return SegmentStore(ArtifactStore.open(tmp_path / "shelf"))
 
 
-async def _settle(stores: Stores, segments: SegmentShelf, clock: ShopClock) -> None:
+async def _settle(stores: Stores, segments: SegmentStore, clock: ShopClock) -> None:
     await stores.access.put_app(App(app_id=APP, environment="development", created_at=0))
     loop = IntakeLoop(stores, segments, HashingEmbedder(), clock, SilentMeter(), owner="test")
     await loop.apply_round()
-    assert await loop.settle_round(at_once=True) > 0
+    assert await loop.compact_round(at_once=True) > 0
 
 
 @pytest.mark.usefixtures("allow_world")
 async def test_a_restarted_host_answers_as_one_that_never_stopped(
-    stores: Stores, opened: Opened, segments: SegmentShelf, clock: ShopClock
+    stores: Stores, opened: Opened, segments: SegmentStore, clock: ShopClock
 ) -> None:
     await furnish(stores)
     from_log = opened()
@@ -360,7 +360,7 @@ async def test_a_restarted_host_answers_as_one_that_never_stopped(
 async def test_a_log_trimmed_past_the_host_is_replaced_by_segments(
     stores: Stores,
     opened: Opened,
-    segments: SegmentShelf,
+    segments: SegmentStore,
     clock: ShopClock,
     meter: CountingMeter,
     monkeypatch: pytest.MonkeyPatch,
@@ -377,17 +377,17 @@ async def test_a_log_trimmed_past_the_host_is_replaced_by_segments(
     await _settle(stores, segments, clock)
     # eleven minutes later the silent follower no longer holds the log back
     last = await stores.changes.last(APP, "interaction")
-    assert await stores.changes.settle(APP, "interaction", last, NOW_MS + 60_000 + 660_000) > 0
+    assert await stores.changes.compact(APP, "interaction", last, NOW_MS + 60_000 + 660_000) > 0
     weather.stormy = set()
     assert await until(lambda: _leads(host, query("user_to_trending"), "draw-hoe")) < 5.0
     assert meter.counts["kiosk_recommender_load_ms"] == 2
 
 
 @pytest.mark.usefixtures("allow_world")
-async def test_damaged_segments_cost_what_they_held_and_nothing_more(
+async def test_damaged_segments_lose_only_their_records(
     stores: Stores,
     opened: Opened,
-    segments: SegmentShelf,
+    segments: SegmentStore,
     clock: ShopClock,
     meter: CountingMeter,
     tmp_path: Path,

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from actors.recommender.messages import ReaderQuery, RecommendationResult
-from actors.recommender.state.serving_model import Champion
+from actors.recommender.messages import RecommendationResult, UserQuery
+from actors.recommender.state.serving_model import ServingModel
 from actors.serving import model_registry as champions_module
-from actors.serving.host import RecommenderHost
-from actors.serving.model_registry import Champions, Models
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.checksummed_files import digest_of
+from actors.serving.host import EngineHost
+from actors.serving.model_registry import ModelRegistry, SnapshotLoader
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.checksummed_files import sha256_of_file
 from cluster.artifacts.manifest import Manifest
-from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.artifacts.snapshots import SnapshotStore
 from cluster.clock import SystemClock
 from cluster.errors import Fault, NotFound
 from cluster.meter import SilentMeter
@@ -29,12 +29,12 @@ from cluster.records.recent_event import RecentEvent
 from cluster.store.ports.stores import Stores
 from tests.fakes.corner_shop import APP, NOW_MS, upload
 from tests.fakes.stores.memory import memory_stores
-from tests.fakes.trained_snapshot import built, name, published, ring_products
+from tests.fakes.trained_snapshot import build_ring_snapshot, name, publish_ring_snapshot, ring_products
 from tests.suites.manual_clock import ManualClock
 from tests.suites.snapshot_damage import damaged_loads, folder_of
 from tests.suites.waiting import until
 
-QUERY = ReaderQuery(
+QUERY = UserQuery(
     "user_to_products",
     APP,
     "default",
@@ -47,9 +47,9 @@ QUERY = ReaderQuery(
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
     """A shelf with two versions of one engine."""
     root = tmp_path_factory.mktemp("shelf")
-    snapshots = SnapshotShelf(Shelf.open(root / "shelf"))
-    first = published(snapshots, root / "one", APP, seed=6)
-    second = published(snapshots, root / "two", APP, seed=7)
+    snapshots = SnapshotStore(ArtifactStore.open(root / "shelf"))
+    first = publish_ring_snapshot(snapshots, root / "one", APP, seed=6)
+    second = publish_ring_snapshot(snapshots, root / "two", APP, seed=7)
     return root / "shelf", first, second
 
 
@@ -61,8 +61,8 @@ def shelf(trained: tuple[Path, str, str], tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def models(shelf: Path, tmp_path: Path) -> Models:
-    return Models(SnapshotShelf(Shelf.open(shelf)), tmp_path / "cache")
+def models(shelf: Path, tmp_path: Path) -> SnapshotLoader:
+    return SnapshotLoader(SnapshotStore(ArtifactStore.open(shelf)), tmp_path / "cache")
 
 
 @pytest.fixture
@@ -88,11 +88,11 @@ def meter() -> Refusals:
 
 @pytest.fixture
 async def host(
-    stores: Stores, models: Models, meter: Refusals, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[RecommenderHost]:
+    stores: Stores, models: SnapshotLoader, meter: Refusals, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[EngineHost]:
     monkeypatch.setattr(champions_module, "LOOK_S", 0.02)
     await upload(stores, ring_products())
-    host = RecommenderHost(stores, None, SystemClock(), meter, models=models)
+    host = EngineHost(stores, None, SystemClock(), meter, models=models)
     yield host
     await host.close()
 
@@ -103,26 +103,26 @@ async def serve(stores: Stores, version: str, engine_id: str = "default") -> Non
     await stores.engines.put(engine.model_copy(update={"snapshot": version}))
 
 
-async def answered(host: RecommenderHost, query: ReaderQuery = QUERY) -> RecommendationResult:
+async def answered(host: EngineHost, query: UserQuery = QUERY) -> RecommendationResult:
     found = await host.answer(query)
     assert isinstance(found, RecommendationResult), found
     return found
 
 
-async def first_of(host: RecommenderHost, query: ReaderQuery = QUERY) -> str:
+async def first_of(host: EngineHost, query: UserQuery = QUERY) -> str:
     product_id: str = (await answered(host, query)).products[0]["product_id"]
     return product_id
 
 
-async def serving(host: RecommenderHost, engine_id: str = "default") -> str:
-    return (await host._followers.of(APP)).serving(engine_id)
+async def serving(host: EngineHost, engine_id: str = "default") -> str:
+    return (await host._followers.get(APP)).serving_version(engine_id)
 
 
 # --- what serves ------------------------------------------------------------------------------------------------------
 
 
 async def test_the_first_answer_comes_from_the_snapshot_that_serves(
-    host: RecommenderHost, stores: Stores, trained: tuple[Path, str, str]
+    host: EngineHost, stores: Stores, trained: tuple[Path, str, str]
 ) -> None:
     await serve(stores, trained[1])
     assert await first_of(host) == name(8)
@@ -130,7 +130,7 @@ async def test_the_first_answer_comes_from_the_snapshot_that_serves(
 
 
 async def test_a_promotion_and_its_way_back_need_no_restart(
-    host: RecommenderHost, stores: Stores, trained: tuple[Path, str, str]
+    host: EngineHost, stores: Stores, trained: tuple[Path, str, str]
 ) -> None:
     assert await first_of(host) != name(8)
     for version in (trained[1], trained[2], trained[1], ""):
@@ -144,8 +144,8 @@ async def test_a_promotion_and_its_way_back_need_no_restart(
         assert (await first_of(host) == name(8)) is bool(version)
 
 
-async def test_engines_of_an_app_follow_their_own_records(
-    host: RecommenderHost, stores: Stores, trained: tuple[Path, str, str]
+async def test_each_engine_of_an_app_follows_its_record(
+    host: EngineHost, stores: Stores, trained: tuple[Path, str, str]
 ) -> None:
     await serve(stores, trained[1])
     await serve(stores, "", "plain")
@@ -154,17 +154,17 @@ async def test_engines_of_an_app_follow_their_own_records(
 
 
 async def test_a_snapshot_stays_when_the_app_is_loaded_anew(
-    host: RecommenderHost, stores: Stores, trained: tuple[Path, str, str]
+    host: EngineHost, stores: Stores, trained: tuple[Path, str, str]
 ) -> None:
     await serve(stores, trained[1])
     await answered(host)
-    follower = await host._followers.of(APP)
+    follower = await host._followers.get(APP)
     follower._recommender = await follower._load()
     assert await first_of(host) == name(8)
 
 
-async def test_a_version_asked_for_answers_beside_the_one_that_serves(
-    host: RecommenderHost, stores: Stores, trained: tuple[Path, str, str]
+async def test_a_requested_version_answers_beside_the_serving_version(
+    host: EngineHost, stores: Stores, trained: tuple[Path, str, str]
 ) -> None:
     await serve(stores, "")
     plain = await first_of(host)
@@ -175,19 +175,19 @@ async def test_a_version_asked_for_answers_beside_the_one_that_serves(
     assert await first_of(host, replace(QUERY, snapshot=trained[1])) == name(8)
 
 
-async def test_a_version_asked_for_stays_when_the_app_is_loaded_anew(
-    host: RecommenderHost, stores: Stores, trained: tuple[Path, str, str]
+async def test_a_requested_version_stays_when_the_app_is_reloaded(
+    host: EngineHost, stores: Stores, trained: tuple[Path, str, str]
 ) -> None:
     await serve(stores, "")
     asked = replace(QUERY, snapshot=trained[1])
     await answered(host, asked)
-    follower = await host._followers.of(APP)
+    follower = await host._followers.get(APP)
     follower._recommender = await follower._load()
     assert await first_of(host, asked) == name(8)
 
 
 async def test_who_asks_for_a_version_that_is_not_there_gets_what_serves(
-    host: RecommenderHost, stores: Stores, trained: tuple[Path, str, str], meter: Refusals
+    host: EngineHost, stores: Stores, trained: tuple[Path, str, str], meter: Refusals
 ) -> None:
     await serve(stores, trained[1])
     for _ in range(3):
@@ -199,7 +199,7 @@ async def test_who_asks_for_a_version_that_is_not_there_gets_what_serves(
 
 
 async def test_a_damaged_snapshot_is_refused_and_the_one_that_serves_goes_on(
-    host: RecommenderHost, stores: Stores, shelf: Path, trained: tuple[Path, str, str], meter: Refusals
+    host: EngineHost, stores: Stores, shelf: Path, trained: tuple[Path, str, str], meter: Refusals
 ) -> None:
     _, good, bad = trained
     await serve(stores, good)
@@ -219,7 +219,7 @@ async def test_a_damaged_snapshot_is_refused_and_the_one_that_serves_goes_on(
 
 
 async def test_a_version_that_is_not_there_is_refused_and_the_live_parts_serve(
-    host: RecommenderHost, stores: Stores, meter: Refusals
+    host: EngineHost, stores: Stores, meter: Refusals
 ) -> None:
     await serve(stores, "0123456789abcdef")
     assert (await answered(host)).products
@@ -227,7 +227,7 @@ async def test_a_version_that_is_not_there_is_refused_and_the_live_parts_serve(
 
 
 def test_a_version_under_another_name_is_refused(
-    models: Models, shelf: Path, trained: tuple[Path, str, str]
+    models: SnapshotLoader, shelf: Path, trained: tuple[Path, str, str]
 ) -> None:
     _, first, second = trained
     shutil.rmtree(folder_of(shelf, first))
@@ -253,7 +253,7 @@ def _array(path: str, change: Callable[[Any], Any]) -> Damage:
             replace(
                 entry,
                 size=file.stat().st_size,
-                sha256=digest_of(file),
+                sha256=sha256_of_file(file),
                 facts={"dtype": str(kept.dtype), "shape": list(kept.shape)},
             )
             if entry.name == path
@@ -286,7 +286,7 @@ def vouch(folder: Path, manifest: Manifest) -> None:
     ids=["dtype", "short", "nan", "out of range", "no index", "backwards", "negative", "shape", "below 0"],
 )
 def test_arrays_of_another_form_are_refused_even_when_the_manifest_vouches_for_them(
-    models: Models,
+    models: SnapshotLoader,
     shelf: Path,
     trained: tuple[Path, str, str],
     damage: Damage,
@@ -304,7 +304,7 @@ def test_arrays_of_another_form_are_refused_even_when_the_manifest_vouches_for_t
 
 @pytest.mark.parametrize("every", [29])
 def test_whatever_is_cut_or_flipped_is_refused(
-    models: Models, shelf: Path, trained: tuple[Path, str, str], every: int
+    models: SnapshotLoader, shelf: Path, trained: tuple[Path, str, str], every: int
 ) -> None:
     """A part of what the drill does in full."""
     counts = damaged_loads(models, folder_of(shelf, trained[1]), trained[1], cuts=10, flips=40, seed=every)
@@ -312,39 +312,39 @@ def test_whatever_is_cut_or_flipped_is_refused(
 
 
 def test_a_snapshot_of_this_test_is_small_enough_to_be_damaged_often(tmp_path: Path) -> None:
-    folder, _ = built(tmp_path / "s")
+    folder, _ = build_ring_snapshot(tmp_path / "s")
     assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 200_000
     assert json.loads((folder / "manifest.json").read_bytes())["manifest"]["kind"] == "snapshot"
 
 
 async def test_a_version_that_only_an_experiment_named_is_let_go_when_nobody_asks_for_it(
-    stores: Stores, models: Models, trained: tuple[Path, str, str]
+    stores: Stores, models: SnapshotLoader, trained: tuple[Path, str, str]
 ) -> None:
     _, first, second = trained
-    held: dict[str, Champion] = {}
+    held: dict[str, ServingModel] = {}
     clock = ManualClock(NOW_MS)
 
-    async def adopt(engine_id: str, champion: Champion | None) -> None:
+    async def adopt(engine_id: str, champion: ServingModel | None) -> None:
         held.pop(engine_id, None)
         if champion is not None:
             held[engine_id] = champion
 
-    champions = Champions(
+    champions = ModelRegistry(
         APP, stores.engines, models, lambda: [name(at) for at in range(3)],
         lambda engine_id: held[engine_id].version if engine_id in held else "",
         lambda _: {}, adopt, clock, SilentMeter(),
     )  # fmt: skip
     await serve(stores, first)
-    await champions.know("default")
-    pinned = await champions.pin("default", second)
+    await champions.ensure_loaded("default")
+    pinned = await champions.hold_version("default", second)
     assert held[pinned].version == second
     clock.advance(599_000)
-    assert await champions.pin("default", second) == pinned
+    assert await champions.hold_version("default", second) == pinned
     clock.advance(599_000)
-    await champions.look()
+    await champions.refresh()
     assert set(held) == {"default", pinned}, "it was asked for meanwhile"
     clock.advance(2_000)
-    await champions.look()
+    await champions.refresh()
     assert set(held) == {"default"}
-    assert await champions.pin("default", second) == pinned, "an experiment may begin again"
+    assert await champions.hold_version("default", second) == pinned, "an experiment may begin again"
     assert held[pinned].version == second

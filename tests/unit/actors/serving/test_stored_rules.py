@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from actors.recommender.messages import ReaderQuery
+from actors.recommender.messages import UserQuery
 from actors.serving.stored_rules import StoredRules
 from cluster.errors import Unavailable
 from cluster.records.boost_rule import BoostRule, read_rules
 from tests.fakes.request_handler import StillClock
 
-QUERY = ReaderQuery(kind="user_to_products", app_id="shop", engine_id="default")
+QUERY = UserQuery(kind="user_to_products", app_id="shop", engine_id="default")
 
 
 def rules(*items: dict[str, Any]) -> list[BoostRule]:
@@ -53,7 +53,7 @@ def stored(shelf: Shelf, clock: StillClock) -> StoredRules:
     return StoredRules(shelf, clock)
 
 
-async def names(stored: StoredRules, query: ReaderQuery = QUERY) -> list[str]:
+async def names(stored: StoredRules, query: UserQuery = QUERY) -> list[str]:
     return [boost.name for boost in (await stored.apply(query)).boosts]
 
 
@@ -76,8 +76,8 @@ async def test_a_change_is_in_force_a_second_later(
     assert await names(stored) == []
     clock.pass_ms(1_001)
     assert await names(stored) == ["x"]
-    assert await names(stored, ReaderQuery("user_to_products", "shop", "books")) == ["y"]
-    assert await names(stored, ReaderQuery("user_to_products", "other", "default")) == []
+    assert await names(stored, UserQuery("user_to_products", "shop", "books")) == ["y"]
+    assert await names(stored, UserQuery("user_to_products", "other", "default")) == []
 
 
 async def test_rules_stay_in_force_while_the_store_is_away(

@@ -17,7 +17,7 @@ def vectors(count: int, dimensions: int, *, fading: float) -> Matrix:
 
 
 @pytest.mark.parametrize(("count", "fading"), [(40, 0.97), (3_000, 0.97), (3_000, 1.0)])
-def test_the_nearest_are_found_as_by_comparing_all(count: int, fading: float) -> None:
+def test_search_equals_a_full_comparison(count: int, fading: float) -> None:
     stored = vectors(count, 160, fading=fading)
     compact = CompactVectors.of(stored)
     allowed = np.arange(count) % 4 != 0

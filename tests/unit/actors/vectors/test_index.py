@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from actors.vectors.index import VectorIndex
-from actors.vectors.types import Matrix, room_for
+from actors.vectors.types import Matrix, ensure_capacity
 
 
 def _unit(count: int, dimensions: int = 16, seed: int = 3) -> Matrix:
@@ -42,7 +42,7 @@ def test_a_search_within_a_mask_equals_sorting_the_allowed_rows(index: VectorInd
     assert rows.tolist() == exact.tolist()
 
 
-def test_a_mask_with_fewer_rows_than_wanted_gives_only_those(index: VectorIndex, vectors: Matrix) -> None:
+def test_a_mask_with_fewer_rows_than_k_returns_only_those(index: VectorIndex, vectors: Matrix) -> None:
     allowed = np.zeros(200, bool)
     allowed[[7, 150]] = True
     rows, scores = index.search(vectors[7], 10, allowed)
@@ -51,7 +51,7 @@ def test_a_mask_with_fewer_rows_than_wanted_gives_only_those(index: VectorIndex,
     assert len(index.search(vectors[7], 10, np.zeros(200, bool))[0]) == 0
 
 
-def test_a_replaced_row_is_found_at_its_new_place(index: VectorIndex) -> None:
+def test_search_returns_a_replaced_row_at_its_new_place(index: VectorIndex) -> None:
     moved = _unit(1, seed=9)
     index.put(np.array([20]), moved)
     assert index.search(moved[0], 1)[0].tolist() == [20]
@@ -93,8 +93,8 @@ def test_moments_are_sums_over_the_rows(index: VectorIndex, vectors: Matrix) -> 
 
 def test_room_grows_at_least_twofold_and_keeps_what_was_there() -> None:
     array = np.arange(128, dtype=np.int32)
-    assert room_for(array, 100) is array
-    larger = room_for(array, 129, -1)
+    assert ensure_capacity(array, 100) is array
+    larger = ensure_capacity(array, 129, -1)
     assert len(larger) == 256
     assert larger[:128].tolist() == array.tolist()
     assert set(larger[128:].tolist()) == {-1}

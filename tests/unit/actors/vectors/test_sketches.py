@@ -17,7 +17,7 @@ def clouds(count: int, dimensions: int) -> Matrix:
     return np.asarray(made / np.linalg.norm(made, axis=1, keepdims=True), np.float32)
 
 
-def found_of_nearest(compact: CompactVectors, stored: Matrix, allowed: np.ndarray | None = None) -> float:
+def recall_of_nearest(compact: CompactVectors, stored: Matrix, allowed: np.ndarray | None = None) -> float:
     shares = []
     for query in stored[:200]:
         exact = stored @ query
@@ -32,14 +32,14 @@ def found_of_nearest(compact: CompactVectors, stored: Matrix, allowed: np.ndarra
 
 def test_sketches_find_nearly_all_of_the_ten_nearest() -> None:
     stored = clouds(12_000, 64)
-    compact = CompactVectors.of(stored).sketched(least=0)
+    compact = CompactVectors.of(stored).with_sketches(least=0)
     assert compact.is_sketched
-    assert found_of_nearest(compact, stored) >= 0.99
+    assert recall_of_nearest(compact, stored) >= 0.99
 
 
 def test_scores_are_those_of_the_full_vectors() -> None:
     stored = clouds(3_000, 64)
-    compact = CompactVectors.of(stored).sketched(least=0)
+    compact = CompactVectors.of(stored).with_sketches(least=0)
     rows, scores = compact.search(stored[7], 20)
     assert rows[0] == 7
     assert np.allclose(scores, stored[rows] @ stored[7], atol=0.01)
@@ -47,22 +47,22 @@ def test_scores_are_those_of_the_full_vectors() -> None:
 
 def test_some_lost_vectors_do_not_end_the_quick_way() -> None:
     stored = clouds(12_000, 64)
-    compact = CompactVectors.of(stored).sketched(least=0)
+    compact = CompactVectors.of(stored).with_sketches(least=0)
     allowed = np.arange(len(stored)) % 20 != 0
-    assert found_of_nearest(compact, stored, allowed) >= 0.99
+    assert recall_of_nearest(compact, stored, allowed) >= 0.99
     assert allowed[compact.search(stored[0], 100, allowed)[0]].all()
 
 
 def test_a_mask_that_leaves_few_is_searched_exactly() -> None:
     stored = clouds(6_000, 64)
-    compact, exact = CompactVectors.of(stored).sketched(least=0), CompactVectors.of(stored)
+    compact, exact = CompactVectors.of(stored).with_sketches(least=0), CompactVectors.of(stored)
     allowed = np.arange(len(stored)) % 3 == 0
     for query in stored[:20]:
         assert compact.search(query, 50, allowed)[0].tolist() == exact.search(query, 50, allowed)[0].tolist()
 
 
 def test_saved_sketches_find_the_same(tmp_path: Path) -> None:
-    compact = CompactVectors.of(clouds(3_000, 64)).sketched(least=0)
+    compact = CompactVectors.of(clouds(3_000, 64)).with_sketches(least=0)
     scan, sketches = tmp_path / "scan.faiss", tmp_path / "sketches.faiss"
     assert compact.save_scan(scan)
     assert compact.save_sketches(sketches)
@@ -75,5 +75,5 @@ def test_saved_sketches_find_the_same(tmp_path: Path) -> None:
 def test_few_vectors_have_no_sketches(tmp_path: Path) -> None:
     few = CompactVectors.of(clouds(2_000, 64))
     assert len(few) < LEAST
-    assert not few.sketched().is_sketched
+    assert not few.with_sketches().is_sketched
     assert not few.save_sketches(tmp_path / "none.faiss")

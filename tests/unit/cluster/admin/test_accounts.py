@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.admin.accounts import Accounts, shown
+from cluster.admin.accounts import AccountAdmin, account_to_dict
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.account import Code, Grant
 from cluster.records.password import check_password
@@ -14,8 +14,8 @@ NOW = 1_700_000_000_000
 
 
 @pytest.fixture
-def people(memory_stores: Stores) -> Accounts:
-    return Accounts(memory_stores.accounts, memory_stores.grants)
+def people(memory_stores: Stores) -> AccountAdmin:
+    return AccountAdmin(memory_stores.accounts, memory_stores.grants)
 
 
 async def connect(stores: Stores, user_id: str, number: int) -> str:
@@ -43,7 +43,7 @@ async def connect(stores: Stores, user_id: str, number: int) -> str:
     return grant.grant_id
 
 
-async def test_somebody_is_made_with_a_password_of_their_own(people: Accounts) -> None:
+async def test_somebody_is_made_with_a_password_of_their_own(people: AccountAdmin) -> None:
     account, password = await people.create("Ada", "reader", "", NOW)
     assert (account.username, account.role) == ("ada", "reader")
     assert len(password) >= 16
@@ -52,16 +52,16 @@ async def test_somebody_is_made_with_a_password_of_their_own(people: Accounts) -
     assert (same, check_password("chosen by herself", given.password)) == ("chosen by herself", True)
     assert given.user_id != account.user_id
     assert [one.username for one in await people.all()] == ["ada", "grace"]
-    assert "password" not in shown(account)
+    assert "password" not in account_to_dict(account)
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a b", "a/b", "x" * 65, "a\n", "ä", "<b>"])
-async def test_names_that_can_not_be_one_are_refused(people: Accounts, name: str) -> None:
+async def test_names_that_can_not_be_one_are_refused(people: AccountAdmin, name: str) -> None:
     with pytest.raises(Invalid):
         await people.create(name, "reader", "long enough to be", NOW)
 
 
-async def test_taken_names_and_short_passwords_are_refused(people: Accounts) -> None:
+async def test_taken_names_and_short_passwords_are_refused(people: AccountAdmin) -> None:
     await people.create("ada", "reader", "", NOW)
     with pytest.raises(Conflict):
         await people.create("ADA", "reader", "", NOW)
@@ -71,7 +71,7 @@ async def test_taken_names_and_short_passwords_are_refused(people: Accounts) -> 
         await people.find("grace")
 
 
-async def test_a_lock_ends_sign_ins_and_connections(people: Accounts, memory_stores: Stores) -> None:
+async def test_a_lock_ends_sign_ins_and_connections(people: AccountAdmin, memory_stores: Stores) -> None:
     account, _ = await people.create("ada", "reader", "", NOW)
     ids = {await connect(memory_stores, account.user_id, number) for number in range(3)}
     assert await people.lock("Ada", NOW + 10) == 3
@@ -85,7 +85,7 @@ async def test_a_lock_ends_sign_ins_and_connections(people: Accounts, memory_sto
 
 
 async def test_a_new_password_ends_the_old_one_and_connections(
-    people: Accounts, memory_stores: Stores
+    people: AccountAdmin, memory_stores: Stores
 ) -> None:
     account, old = await people.create("ada", "reader", "", NOW)
     await connect(memory_stores, account.user_id, 1)
@@ -98,7 +98,7 @@ async def test_a_new_password_ends_the_old_one_and_connections(
 
 
 async def test_connections_are_listed_and_ended_one_by_one_or_all(
-    people: Accounts, memory_stores: Stores
+    people: AccountAdmin, memory_stores: Stores
 ) -> None:
     account, _ = await people.create("ada", "reader", "", NOW)
     await people.create("eve", "reader", "", NOW)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.admin.key_admin import FIRST_APPS, Keeping
+from cluster.admin.key_admin import FIRST_APPS, KeyAdmin
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.access import App, new_app_settings
 from cluster.secrecy import Vault, derive_token_key, recognise_key
@@ -14,11 +14,11 @@ NOW = 1_700_000_000_000
 
 
 @pytest.fixture
-def keeping(memory_stores: Stores) -> Keeping:
-    return Keeping(memory_stores.access, Vault(b"k" * 32))
+def keeping(memory_stores: Stores) -> KeyAdmin:
+    return KeyAdmin(memory_stores.access, Vault(b"k" * 32))
 
 
-async def test_a_fresh_installation_gets_three_apps_with_two_keys_each(keeping: Keeping) -> None:
+async def test_a_fresh_installation_gets_three_apps_with_two_keys_each(keeping: KeyAdmin) -> None:
     assert await keeping.ensure_first_apps(NOW)
     entries = await keeping.keys(reveal=True)
     assert [(entry.app.app_id, entry.key.kind) for entry in entries] == [
@@ -30,37 +30,37 @@ async def test_a_fresh_installation_gets_three_apps_with_two_keys_each(keeping: 
         assert (form.kind, form.environment) == (entry.key.kind, entry.app.environment)
 
 
-async def test_starting_again_changes_nothing(keeping: Keeping, memory_stores: Stores) -> None:
+async def test_starting_again_changes_nothing(keeping: KeyAdmin, memory_stores: Stores) -> None:
     await keeping.ensure_first_apps(NOW)
-    before = await memory_stores.access.book()
+    before = await memory_stores.access.read_all()
     assert not await keeping.ensure_first_apps(NOW + 1)
-    assert await memory_stores.access.book() == before
+    assert await memory_stores.access.read_all() == before
 
 
-async def test_an_interrupted_first_start_is_made_good(keeping: Keeping, memory_stores: Stores) -> None:
+async def test_an_interrupted_first_start_is_made_good(keeping: KeyAdmin, memory_stores: Stores) -> None:
     await memory_stores.access.put_app(App(app_id="playground", environment="playground", created_at=NOW))
     assert await keeping.ensure_first_apps(NOW)
     assert len(await keeping.keys()) == 6
 
 
-async def test_apps_an_administrator_put_in_place_of_ours_are_respected(keeping: Keeping) -> None:
+async def test_apps_an_administrator_put_in_place_of_ours_are_respected(keeping: KeyAdmin) -> None:
     await keeping.create_app("bookshop", "production", NOW)
     assert not await keeping.ensure_first_apps(NOW)
     assert [app.app_id for app in await keeping.apps()] == ["bookshop"]
 
 
-async def test_keys_are_shown_only_when_asked_for(keeping: Keeping) -> None:
+async def test_keys_are_shown_only_when_asked_for(keeping: KeyAdmin) -> None:
     await keeping.ensure_first_apps(NOW)
     hidden, shown = (
         await keeping.keys(app_id="development"),
         await keeping.keys(app_id="development", reveal=True),
     )
-    assert all("key" not in entry.shown() for entry in hidden)
-    assert all(entry.shown()["key"] == entry.text for entry in shown)
-    assert "..." in str(hidden[0].shown()["hint"])
+    assert all("key" not in entry.to_dict() for entry in hidden)
+    assert all(entry.to_dict()["key"] == entry.text for entry in shown)
+    assert "..." in str(hidden[0].to_dict()["hint"])
 
 
-async def test_a_name_that_is_taken_or_can_not_be_one_is_refused(keeping: Keeping) -> None:
+async def test_a_name_that_is_taken_or_can_not_be_one_is_refused(keeping: KeyAdmin) -> None:
     await keeping.create_app("bookshop", "production", NOW)
     with pytest.raises(Conflict, match="choose another name"):
         await keeping.create_app("bookshop", "development", NOW)
@@ -69,7 +69,7 @@ async def test_a_name_that_is_taken_or_can_not_be_one_is_refused(keeping: Keepin
             await keeping.create_app(name, "development", NOW)
 
 
-async def test_rotating_replaces_exactly_the_keys_asked_for(keeping: Keeping) -> None:
+async def test_rotating_replaces_exactly_the_keys_asked_for(keeping: KeyAdmin) -> None:
     await keeping.ensure_first_apps(NOW)
     before = {entry.key.kind: entry.text for entry in await keeping.keys(app_id="development", reveal=True)}
     (issued,) = await keeping.rotate("development", ("secret",), NOW + 1)
@@ -80,7 +80,7 @@ async def test_rotating_replaces_exactly_the_keys_asked_for(keeping: Keeping) ->
 
 
 async def test_every_change_raises_the_version_that_doors_follow(
-    keeping: Keeping, memory_stores: Stores
+    keeping: KeyAdmin, memory_stores: Stores
 ) -> None:
     await keeping.ensure_first_apps(NOW)
     seen = [await memory_stores.access.version()]
@@ -88,7 +88,7 @@ async def test_every_change_raises_the_version_that_doors_follow(
         keeping.create_app("x", "development", NOW),
         keeping.rotate("x", ("secret",), NOW),
         keeping.revoke((await keeping.keys())[0].key.key_id),
-        keeping.limit_app("development", queries_per_s=7),
+        keeping.set_rate_limits("development", queries_per_s=7),
     ):
         await change
         seen.append(await memory_stores.access.version())
@@ -96,7 +96,7 @@ async def test_every_change_raises_the_version_that_doors_follow(
 
 
 @pytest.mark.parametrize("how", ["text", "key_id", "hint"])
-async def test_a_key_is_revoked_by_any_of_its_names(keeping: Keeping, how: str) -> None:
+async def test_a_key_is_revoked_by_any_of_its_names(keeping: KeyAdmin, how: str) -> None:
     await keeping.ensure_first_apps(NOW)
     entry = (await keeping.keys(reveal=True))[0]
     name = entry.text if how == "text" else getattr(entry.key, how)
@@ -106,26 +106,26 @@ async def test_a_key_is_revoked_by_any_of_its_names(keeping: Keeping, how: str) 
         await keeping.revoke(name)
 
 
-async def test_what_is_not_there_is_named_with_what_is(keeping: Keeping) -> None:
+async def test_what_is_not_there_is_named_with_what_is(keeping: KeyAdmin) -> None:
     await keeping.ensure_first_apps(NOW)
     for call in (
         keeping.keys(app_id="nope"),
         keeping.rotate("nope", ("secret",), NOW),
-        keeping.limit_app("nope", queries_per_s=1),
+        keeping.set_rate_limits("nope", queries_per_s=1),
     ):
         with pytest.raises(NotFound, match="there are: development, playground, production"):
             await call
 
 
-async def test_limits_change_alone(keeping: Keeping) -> None:
+async def test_limits_change_alone(keeping: KeyAdmin) -> None:
     await keeping.ensure_first_apps(NOW)
-    limits = await keeping.limit_app("development", queries_per_s=200)
+    limits = await keeping.set_rate_limits("development", queries_per_s=200)
     assert (limits.queries_per_s, limits.query_burst) == (200, 400)
     assert (limits.writes_per_s, limits.write_burst) == (10, 20)
-    assert (await keeping.limit_app("development")) == limits
+    assert (await keeping.set_rate_limits("development")) == limits
 
 
-async def test_new_apps_get_the_safe_settings_of_their_environment(keeping: Keeping) -> None:
+async def test_new_apps_get_the_safe_settings_of_their_environment(keeping: KeyAdmin) -> None:
     await keeping.ensure_first_apps(NOW)
     await keeping.create_app("bookshop", "production", NOW)
     settings = {app.app_id: app.settings for app in await keeping.apps()}
@@ -139,25 +139,25 @@ async def test_new_apps_get_the_safe_settings_of_their_environment(keeping: Keep
     assert "margin" in settings["development"].confidential_fields
 
 
-async def test_lists_and_numbers_are_switched_as_people_type_them(keeping: Keeping) -> None:
+async def test_lists_and_numbers_are_switched_as_people_type_them(keeping: KeyAdmin) -> None:
     await keeping.ensure_first_apps(NOW)
     given = {
         "confidential_fields": "margin, custom_attributes.cost",
         "prove_writers": "false",
         "address_share": "0.5",
     }
-    settings = await keeping.switch_app("production", given)
+    settings = await keeping.set_switches("production", given)
     assert settings.confidential_fields == ("margin", "custom_attributes.cost")
     assert (settings.prove_writers, settings.address_share) == (False, 0.5)
     with pytest.raises(Invalid):
-        await keeping.switch_app("production", {"address_share": "0"})
+        await keeping.set_switches("production", {"address_share": "0"})
 
 
-async def test_the_key_of_tokens_is_shown_where_they_have_their_own(keeping: Keeping) -> None:
+async def test_the_key_of_tokens_is_shown_where_they_have_their_own(keeping: KeyAdmin) -> None:
     await keeping.ensure_first_apps(NOW)
-    assert "token_key" not in (await keeping.keys(app_id="production", reveal=True))[0].shown()
-    await keeping.switch_app("production", {"derived_token_key": "true"})
+    assert "token_key" not in (await keeping.keys(app_id="production", reveal=True))[0].to_dict()
+    await keeping.set_switches("production", {"derived_token_key": "true"})
     secret, publishable = await keeping.keys(app_id="production", reveal=True)
-    assert secret.shown()["token_key"] == derive_token_key(secret.text.encode()).decode()
-    assert "token_key" not in publishable.shown()
-    assert "token_key" not in (await keeping.keys(app_id="production"))[0].shown()
+    assert secret.to_dict()["token_key"] == derive_token_key(secret.text.encode()).decode()
+    assert "token_key" not in publishable.to_dict()
+    assert "token_key" not in (await keeping.keys(app_id="production"))[0].to_dict()

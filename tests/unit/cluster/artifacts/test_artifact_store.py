@@ -8,29 +8,29 @@ from pathlib import Path
 
 import pytest
 
-from cluster.artifacts.artifact_store import Patience, Shelf, checksum
+from cluster.artifacts.artifact_store import ArtifactStore, RetryPolicy, checksum
 from cluster.errors import Conflict, Fault, Invalid, NotFound, Unavailable
 from tests.fakes.bucket import Bucket
 
 
-def bucket_shelf(bucket: Bucket, pauses: list[float] | None = None, attempts: int = 4) -> Shelf:
+def bucket_shelf(bucket: Bucket, pauses: list[float] | None = None, attempts: int = 4) -> ArtifactStore:
     taken = [] if pauses is None else pauses
-    return Shelf(
+    return ArtifactStore(
         bucket.filesystem(),
         "store/kiosk",
         local=False,
-        patience=Patience(attempts=attempts, pause_s=0.2),
+        patience=RetryPolicy(attempts=attempts, pause_s=0.2),
         sleep=taken.append,
         rng=random.Random(7),
     )
 
 
 @pytest.fixture(params=["directory", "bucket"])
-def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> Shelf:
-    return Shelf.open(tmp_path / "shelf") if request.param == "directory" else bucket_shelf(Bucket())
+def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> ArtifactStore:
+    return ArtifactStore.open(tmp_path / "shelf") if request.param == "directory" else bucket_shelf(Bucket())
 
 
-def test_what_is_written_is_read_listed_and_removed(shelf: Shelf) -> None:
+def test_what_is_written_is_read_listed_and_removed(shelf: ArtifactStore) -> None:
     shelf.write("shop/a.bin", b"one")
     shelf.write("shop/deep/b.bin", b"three")
     shelf.write("other/c.bin", b"x")
@@ -48,11 +48,11 @@ def test_what_is_written_is_read_listed_and_removed(shelf: Shelf) -> None:
         shelf.read("shop/a.bin")
 
 
-def test_an_absent_folder_is_empty(shelf: Shelf) -> None:
+def test_an_absent_folder_is_empty(shelf: ArtifactStore) -> None:
     assert shelf.entries("nobody") == []
 
 
-def test_writing_again_replaces_unless_it_must_be_new(shelf: Shelf) -> None:
+def test_writing_again_replaces_unless_it_must_be_new(shelf: ArtifactStore) -> None:
     shelf.write("a", b"1")
     shelf.write("a", b"2")
     with pytest.raises(Conflict):
@@ -62,14 +62,14 @@ def test_writing_again_replaces_unless_it_must_be_new(shelf: Shelf) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "/etc/passwd", "../outside", "shop/../../outside"])
-def test_a_path_never_leaves_the_shelf(shelf: Shelf, path: str) -> None:
+def test_a_path_never_leaves_the_shelf(shelf: ArtifactStore, path: str) -> None:
     with pytest.raises(Invalid):
         shelf.write(path, b"")
     with pytest.raises(Invalid):
         shelf.read(path)
 
 
-def test_a_changed_file_is_refused(shelf: Shelf) -> None:
+def test_a_changed_file_is_refused(shelf: ArtifactStore) -> None:
     shelf.write("a", b"good")
     assert shelf.read_checked("a", size=4, sha256=checksum(b"good")) == b"good"
     shelf.write("a", b"goof")
@@ -81,7 +81,7 @@ def test_a_changed_file_is_refused(shelf: Shelf) -> None:
 def test_an_interrupted_local_write_leaves_nothing_under_the_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shelf = Shelf.open(tmp_path)
+    shelf = ArtifactStore.open(tmp_path)
     shelf.write("a", b"old")
 
     def dies(handle: int) -> None:
@@ -95,7 +95,7 @@ def test_an_interrupted_local_write_leaves_nothing_under_the_name(
 
 
 def test_parts_left_by_a_killed_writer_are_not_listed_and_get_swept(tmp_path: Path) -> None:
-    shelf = Shelf.open(tmp_path)
+    shelf = ArtifactStore.open(tmp_path)
     shelf.write("shop/a", b"1")
     part = tmp_path / "shop" / ".b.123.part"
     part.write_bytes(b"half")
@@ -108,9 +108,9 @@ def test_parts_left_by_a_killed_writer_are_not_listed_and_get_swept(tmp_path: Pa
 
 
 def test_a_full_disk_refuses_the_write_and_keeps_the_reads(tmp_path: Path) -> None:
-    shelf = Shelf.open(tmp_path)
+    shelf = ArtifactStore.open(tmp_path)
     shelf.write("a", b"1")
-    full = Shelf.open(tmp_path, reserve_bytes=1 << 60)
+    full = ArtifactStore.open(tmp_path, reserve_bytes=1 << 60)
     with pytest.raises(Unavailable, match="no space left"):
         full.write("b", b"2")
     assert full.read("a") == b"1"
@@ -159,4 +159,4 @@ def test_a_body_cut_short_is_asked_for_again() -> None:
 
 def test_an_unknown_kind_of_address_is_said_plainly() -> None:
     with pytest.raises(Invalid, match="shelf address"):
-        Shelf.open("gopher://somewhere/x")
+        ArtifactStore.open("gopher://somewhere/x")

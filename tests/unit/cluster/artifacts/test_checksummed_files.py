@@ -4,30 +4,30 @@ from pathlib import Path
 
 import pytest
 
-from cluster.artifacts.checksummed_files import check, entry_of
+from cluster.artifacts.checksummed_files import file_entry_from_path, verify_file
 from cluster.errors import Fault
 
 
 def test_a_file_is_what_was_written_of_it_until_a_byte_changes(tmp_path: Path) -> None:
     path = tmp_path / "rows.npy"
     path.write_bytes(b"12345")
-    entry = entry_of(path)
+    entry = file_entry_from_path(path)
     assert (entry.name, entry.size) == ("rows.npy", 5)
-    check(path, entry, verify=True)
+    verify_file(path, entry, verify=True)
     path.write_bytes(b"12346")
-    check(path, entry, verify=False)
+    verify_file(path, entry, verify=False)
     with pytest.raises(Fault, match="checksum"):
-        check(path, entry, verify=True)
+        verify_file(path, entry, verify=True)
 
 
 @pytest.mark.parametrize("content", [None, b"1234"])
 def test_a_missing_or_shorter_file_is_found_without_reading_it(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "rows.npy"
     path.write_bytes(b"12345")
-    entry = entry_of(path)
+    entry = file_entry_from_path(path)
     path.unlink()
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(Fault) as caught:
-        check(path, entry, verify=False)
+        verify_file(path, entry, verify=False)
     assert caught.value.facts["path"] == "rows.npy"

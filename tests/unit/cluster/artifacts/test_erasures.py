@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.erasures import MOST, ErasureLog
-from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.tables import INTERACTIONS
 
 ALL = {"interaction": "900-0", "user": "900-0"}
@@ -36,7 +36,7 @@ def test_what_is_not_listed_any_more_counts_in_any_case() -> None:
 
 
 def test_the_segments_remember_erasures_over_every_other_commit(tmp_path: Path) -> None:
-    segments = SegmentShelf(Shelf.open(tmp_path))
+    segments = SegmentStore(ArtifactStore.open(tmp_path))
     row = {"reader": ["u:a", "u:b"], "type": ["click"] * 2, "at_ms": [1, 2], "product_ids": [["p"]] * 2}
     columns = {**row, "value": [0.0] * 2, "offset": ["5-0", "6-0"], "json": [b'{"n":1}', b'{"n":2}']}
     segments.append("shop", "interaction", pa.table(columns, schema=INTERACTIONS), first="5-0", last="6-0")

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from actors.models.snapshot import Snapshot
-from cluster.artifacts.artifact_store import Shelf, checksum
+from cluster.artifacts.artifact_store import ArtifactStore, checksum
 from cluster.artifacts.manifest import FileEntry, Manifest, check_name
-from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import Fault
 from tests.fakes.bucket import Bucket
-from tests.fakes.trained_snapshot import built
+from tests.fakes.trained_snapshot import build_ring_snapshot
 
 BAD = [
     "/etc/cron.d/x", "..", "../x", "a/../../x", "a/..", "", "a//b", "a/", "/", ".", "./a", "a\\b", "..\\x", "a\0b",
@@ -54,20 +54,20 @@ def test_fetching_writes_nothing_outside_the_cache(tmp_path: Path, name: str) ->
     manifest = Manifest("snapshot", 1, facts={"version": "0123456789abcdef"}, files=(entry,))
     bucket.objects[f"kiosk/{place}/manifest.json"] = manifest.dump()
     bucket.objects[f"kiosk/{place}/{name}"] = body
-    shelf = Shelf(bucket.filesystem(), "kiosk", local=False, sleep=lambda _: None)
+    shelf = ArtifactStore(bucket.filesystem(), "kiosk", local=False, sleep=lambda _: None)
     with pytest.raises(Fault, match="outside its folder"):
-        SnapshotShelf(shelf).fetch("shop", "default", "0123456789abcdef", tmp_path / "a" / "b" / "cache")
+        SnapshotStore(shelf).fetch("shop", "default", "0123456789abcdef", tmp_path / "a" / "b" / "cache")
     assert not outside.exists()
 
 
 @pytest.mark.parametrize("version", ["/etc", "..", "../other", "a/b", "", "a\0"])
 def test_a_version_is_one_name(tmp_path: Path, version: str) -> None:
     with pytest.raises(Fault):
-        SnapshotShelf(Shelf.open(tmp_path)).fetch("shop", "default", version, tmp_path / "cache")
+        SnapshotStore(ArtifactStore.open(tmp_path)).fetch("shop", "default", version, tmp_path / "cache")
 
 
 def test_opening_reads_nothing_outside_its_folder(tmp_path: Path) -> None:
-    folder, _ = built(tmp_path / "s")
+    folder, _ = build_ring_snapshot(tmp_path / "s")
     manifest = Manifest.parse((folder / "manifest.json").read_bytes(), kind="snapshot")
     (folder / "rules" / "weights.npy").rename(tmp_path / "weights.npy")
     moved = tuple(
@@ -81,7 +81,7 @@ def test_opening_reads_nothing_outside_its_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("linked", ["rules/weights.npy", "rules", "items.arrow"])
 def test_a_link_out_of_a_snapshot_is_not_followed(tmp_path: Path, linked: str) -> None:
-    folder, _ = built(tmp_path / "s")
+    folder, _ = build_ring_snapshot(tmp_path / "s")
     (folder / linked).rename(tmp_path / "elsewhere")
     (folder / linked).symlink_to(tmp_path / "elsewhere")
     for verify in (True, False):
@@ -90,7 +90,7 @@ def test_a_link_out_of_a_snapshot_is_not_followed(tmp_path: Path, linked: str) -
 
 
 def test_a_folder_that_is_reached_by_a_link_itself_is_fine(tmp_path: Path) -> None:
-    built(tmp_path / "disk" / "s")
+    build_ring_snapshot(tmp_path / "disk" / "s")
     (tmp_path / "mounted").symlink_to(tmp_path / "disk")
     Snapshot.open(tmp_path / "mounted" / "s")
 
@@ -99,10 +99,10 @@ def test_nothing_is_removed_through_a_link(tmp_path: Path) -> None:
     ours = tmp_path / "ours"
     (ours / "deep").mkdir(parents=True)
     (ours / "deep" / "file").write_text("mine")
-    shelf = Shelf.open(tmp_path / "shelf")
+    shelf = ArtifactStore.open(tmp_path / "shelf")
     shelf.write("snapshots/shop/default/v1/x.npy", b"1")
     (tmp_path / "shelf" / "snapshots" / "shop" / "default" / "v2").symlink_to(ours)
     (tmp_path / "shelf" / "snapshots" / "shop" / "default" / "v1" / "y").symlink_to(ours / "deep" / "file")
     assert [entry.path for entry in shelf.entries("snapshots")] == ["snapshots/shop/default/v1/x.npy"]
-    SnapshotShelf(shelf).tidy("shop", "default", keep=(), newest=0, older_than_ms=1 << 60)
+    SnapshotStore(shelf).tidy("shop", "default", keep=(), newest=0, older_than_ms=1 << 60)
     assert os.listdir(ours / "deep") == ["file"]

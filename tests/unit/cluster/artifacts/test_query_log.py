@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.query_log import FORGOTTEN_MS, MOST_FILES_A_DAY, QueryShelf, finals
-from cluster.records.logged_query import QueryKind, Searched
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.query_log import ERASURE_MEMORY_MS, MOST_FILES_A_DAY, QueryLogStore, drop_keystrokes
+from cluster.records.logged_query import LoggedQuery, QueryKind
 from tests.fakes.request_handler import NOW_MS, StillClock
 
 APP = "shop"
@@ -22,8 +22,8 @@ def asked(
     reader: str = "",
     typist: str = "",
     total: int = 1,
-) -> Searched:
-    return Searched(
+) -> LoggedQuery:
+    return LoggedQuery(
         at=at, kind=kind, text=text, total=total, language="en", served_by="search", engine_id="default",
         took_ms=2.5, reader=reader, typist=typist or reader,
     )  # fmt: skip
@@ -35,11 +35,11 @@ def clock() -> StillClock:
 
 
 @pytest.fixture
-def shelf(tmp_path: Path, clock: StillClock) -> QueryShelf:
-    return QueryShelf(Shelf.open(tmp_path), clock)
+def shelf(tmp_path: Path, clock: StillClock) -> QueryLogStore:
+    return QueryLogStore(ArtifactStore.open(tmp_path), clock)
 
 
-def texts(shelf: QueryShelf, since_ms: int = 0, **more: int) -> list[str]:
+def texts(shelf: QueryLogStore, since_ms: int = 0, **more: int) -> list[str]:
     found: list[str] = shelf.read(APP, since_ms, **more)["text"].to_pylist()
     return found
 
@@ -48,12 +48,12 @@ def files(tmp_path: Path) -> list[Path]:
     return sorted(tmp_path.rglob("*.parquet"))
 
 
-def test_queries_stand_by_day_and_read_back_by_time(shelf: QueryShelf, tmp_path: Path) -> None:
-    assert shelf.covered(APP) == "0"
+def test_queries_stand_by_day_and_read_back_by_time(shelf: QueryLogStore, tmp_path: Path) -> None:
+    assert shelf.last_offset(APP) == "0"
     assert texts(shelf) == []
     queries = [asked(f"query {day}", NOW_MS - day * DAY_MS) for day in range(3)]
     assert shelf.append(APP, queries, "7-0") == 3
-    assert shelf.covered(APP) == "7-0"
+    assert shelf.last_offset(APP) == "7-0"
     assert len(files(tmp_path)) == 3
     assert texts(shelf) == ["query 2", "query 1", "query 0"]
     assert texts(shelf, NOW_MS - DAY_MS) == ["query 1", "query 0"]
@@ -65,83 +65,87 @@ def test_queries_stand_by_day_and_read_back_by_time(shelf: QueryShelf, tmp_path:
     }  # fmt: skip
 
 
-def test_a_lot_without_queries_moves_the_offset(shelf: QueryShelf, tmp_path: Path) -> None:
+def test_a_lot_without_queries_moves_the_offset(shelf: QueryLogStore, tmp_path: Path) -> None:
     shelf.append(APP, [], "3-0")
-    assert shelf.covered(APP) == "3-0"
+    assert shelf.last_offset(APP) == "3-0"
     assert files(tmp_path) == []
 
 
-def test_nothing_tells_typists_apart_once_settled(shelf: QueryShelf, tmp_path: Path) -> None:
+def test_nothing_tells_typists_apart_once_settled(shelf: QueryLogStore, tmp_path: Path) -> None:
     shelf.append(APP, [asked("tulip", typist="somebodys-browser")], "1-0")
     assert "typist" not in shelf.read(APP, 0).column_names
     assert b"somebodys-browser" not in files(tmp_path)[0].read_bytes()
 
 
 def test_forgotten_readers_leave_no_row_and_late_ones_of_theirs_stay_away(
-    shelf: QueryShelf, clock: StillClock, tmp_path: Path
+    shelf: QueryLogStore, clock: StillClock, tmp_path: Path
 ) -> None:
     shelf.append(APP, [asked("mine", reader="gina"), asked("hers", reader="mara")], "1-0")
-    assert shelf.forget(APP, ["gina"]) == 1
+    assert shelf.delete(APP, ["gina"]) == 1
     assert texts(shelf) == ["hers"]
     assert not any(b"mine" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     late = [asked("late", clock.at_ms - 500, reader="gina"), asked("again", clock.at_ms + 500, reader="gina")]
     shelf.append(APP, late, "2-0")
     assert texts(shelf) == ["hers", "again"]
-    assert shelf.forget(APP, ["nobody"]) == 0
+    assert shelf.delete(APP, ["nobody"]) == 0
 
 
-def test_who_was_forgotten_is_itself_forgotten(shelf: QueryShelf, clock: StillClock, tmp_path: Path) -> None:
-    shelf.forget(APP, ["gina"])
-    clock.pass_ms(FORGOTTEN_MS + 1)
-    shelf.forget(APP, ["mara"])
+def test_who_was_forgotten_is_itself_forgotten(
+    shelf: QueryLogStore, clock: StillClock, tmp_path: Path
+) -> None:
+    shelf.delete(APP, ["gina"])
+    clock.pass_ms(ERASURE_MEMORY_MS + 1)
+    shelf.delete(APP, ["mara"])
     assert not any(b"gina" in path.read_bytes() for path in tmp_path.rglob("*.json"))
 
 
-def test_old_days_go_and_young_ones_stay(shelf: QueryShelf) -> None:
+def test_old_days_go_and_young_ones_stay(shelf: QueryLogStore) -> None:
     shelf.append(APP, [asked("old", NOW_MS - 5 * DAY_MS), asked("young")], "1-0")
-    assert shelf.keep_from(APP, NOW_MS - 2 * DAY_MS) == 1
-    assert shelf.keep_from(APP, NOW_MS - 2 * DAY_MS) == 0
+    assert shelf.drop_before(APP, NOW_MS - 2 * DAY_MS) == 1
+    assert shelf.drop_before(APP, NOW_MS - 2 * DAY_MS) == 0
     assert texts(shelf) == ["young"]
 
 
-def test_many_small_files_of_a_day_become_one(shelf: QueryShelf, clock: StillClock, tmp_path: Path) -> None:
+def test_many_small_files_of_a_day_become_one(
+    shelf: QueryLogStore, clock: StillClock, tmp_path: Path
+) -> None:
     for at in range(MOST_FILES_A_DAY):
         clock.pass_ms(1)
         shelf.append(APP, [asked(f"query {at}", NOW_MS + at)], f"{at + 1}-0")
     assert len(files(tmp_path)) == MOST_FILES_A_DAY
-    shelf.keep_from(APP, 0)
+    shelf.drop_before(APP, 0)
     assert len(files(tmp_path)) == 1
     assert texts(shelf) == [f"query {at}" for at in range(MOST_FILES_A_DAY)]
-    assert shelf.covered(APP) == f"{MOST_FILES_A_DAY}-0"
+    assert shelf.last_offset(APP) == f"{MOST_FILES_A_DAY}-0"
 
 
 def test_a_damaged_file_is_left_out_and_a_damaged_manifest_begun_again(
-    shelf: QueryShelf, clock: StillClock, tmp_path: Path
+    shelf: QueryLogStore, clock: StillClock, tmp_path: Path
 ) -> None:
     shelf.append(APP, [asked("gone")], "1-0")
     files(tmp_path)[0].write_bytes(b"PAR1 nothing")
     shelf.append(APP, [asked("kept")], "2-0")
     assert texts(shelf) == ["kept"]
-    assert shelf.forget(APP, ["gina"]) == 1  # nobody can say who stood in the damaged one
+    assert shelf.delete(APP, ["gina"]) == 1  # nobody can say who stood in the damaged one
     next(tmp_path.rglob("manifest-*.json")).write_bytes(b"{}")
-    assert (texts(shelf), shelf.covered(APP)) == ([], "0")
+    assert (texts(shelf), shelf.last_offset(APP)) == ([], "0")
     shelf.append(APP, [asked("new")], "9-0")
-    assert (texts(shelf), shelf.covered(APP)) == (["new"], "9-0")
+    assert (texts(shelf), shelf.last_offset(APP)) == (["new"], "9-0")
 
 
 def test_what_interrupted_writers_left_is_removed(
-    shelf: QueryShelf, clock: StillClock, tmp_path: Path
+    shelf: QueryLogStore, clock: StillClock, tmp_path: Path
 ) -> None:
     shelf.append(APP, [asked("kept")], "1-0")
     stray = files(tmp_path)[0].with_name("2026-01-01-stray.parquet")
     stray.write_bytes(b"x")
     assert shelf.tidy(APP) == 0
-    clock.at_ms = int(stray.stat().st_mtime * 1000) + 2 * FORGOTTEN_MS
+    clock.at_ms = int(stray.stat().st_mtime * 1000) + 2 * ERASURE_MEMORY_MS
     assert shelf.tidy(APP) == 1
     assert texts(shelf) == ["kept"]
 
 
-def typed(*texts: str, every_ms: int = 300, reader: str = "", typist: str = "t") -> list[Searched]:
+def typed(*texts: str, every_ms: int = 300, reader: str = "", typist: str = "t") -> list[LoggedQuery]:
     return [
         asked(text, NOW_MS + at * every_ms, "autocomplete", reader=reader, typist=typist)
         for at, text in enumerate(texts)
@@ -168,4 +172,4 @@ def typed(*texts: str, every_ms: int = 300, reader: str = "", typist: str = "t")
     ],
 )  # fmt: skip
 def test_keystrokes_on_the_way_are_no_queries(queries: list[Any], left: list[str]) -> None:
-    assert [query.text for query in finals(queries)] == left
+    assert [query.text for query in drop_keystrokes(queries)] == left

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from actors.models.snapshot import Snapshot
-from actors.serving.model_registry import Models
-from cluster.artifacts.artifact_store import Shelf, checksum
-from cluster.artifacts.manifest import FileEntry, Manifest, is_signed, signed
-from cluster.artifacts.segments import SegmentShelf
+from actors.serving.model_registry import SnapshotLoader
+from cluster.artifacts.artifact_store import ArtifactStore, checksum
+from cluster.artifacts.manifest import FileEntry, Manifest, is_signed, sign_manifest_bytes
+from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.signing import sign_manifests
-from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import Fault
 from cluster.secrecy import Signer, Vault
-from jobs.refresh.runs.checkpoint import Checkpoints
+from jobs.refresh.runs.checkpoint import CheckpointStore
 from tests.fakes import generated_market
 from tests.fakes.corner_shop import APP
-from tests.fakes.trained_snapshot import built, published
+from tests.fakes.trained_snapshot import build_ring_snapshot, publish_ring_snapshot
 from tests.suites.snapshot_damage import damaged_loads, folder_of
 
 PLACE = "shop/segments/manifest-000000000012.json"
@@ -83,46 +83,47 @@ def test_a_checksum_alone_convinces_nobody() -> None:
 
 
 def test_signing_again_changes_nothing_but_the_signature() -> None:
-    after = signed(MANIFEST.dump(), OURS, PLACE)
+    after = sign_manifest_bytes(MANIFEST.dump(), OURS, PLACE)
     assert after == MANIFEST.dump(OURS, PLACE)
-    assert signed(after, OURS, PLACE) is None
-    assert signed(MANIFEST.dump(THEIRS, PLACE), OURS, PLACE) == after
+    assert sign_manifest_bytes(after, OURS, PLACE) is None
+    assert sign_manifest_bytes(MANIFEST.dump(THEIRS, PLACE), OURS, PLACE) == after
     assert (is_signed(MANIFEST.dump()), is_signed(after)) == (False, True)
     with pytest.raises(Fault):
-        signed(after[:-2], OURS, PLACE)
+        sign_manifest_bytes(after[:-2], OURS, PLACE)
 
 
 # --- on a shelf ----------------------------------------------------------------------------------------------------
 
 
-def both(root: Path) -> tuple[Shelf, Shelf]:
+def both(root: Path) -> tuple[ArtifactStore, ArtifactStore]:
     """Open a shelf as a release before does, and as this one does."""
-    return Shelf.open(root), Shelf.open(root, signer=OURS)
+    return ArtifactStore.open(root), ArtifactStore.open(root, signer=OURS)
 
 
 def test_segments_of_a_release_before_are_refused_until_they_are_signed(tmp_path: Path) -> None:
     before, now = both(tmp_path)
-    generated_market.settle(SegmentShelf(before), generated_market.table(600, 60, 30, topics=3))
+    generated_market.settle(SegmentStore(before), generated_market.table(600, 60, 30, topics=3))
     with pytest.raises(Fault, match="kiosk artifacts sign"):
-        SegmentShelf(now).load(generated_market.APP)
+        SegmentStore(now).load(generated_market.APP)
     found = sign_manifests(now, foreign=False)
     assert (len(found.signed), found.valid, found.damaged) == (1, 0, ())
-    assert SegmentShelf(now).load(generated_market.APP).interactions.num_rows == 600
+    assert SegmentStore(now).load(generated_market.APP).interactions.num_rows == 600
     assert sign_manifests(now, foreign=False).signed == ()
-    assert SegmentShelf(before).load(generated_market.APP).interactions.num_rows == 600
+    assert SegmentStore(before).load(generated_market.APP).interactions.num_rows == 600
 
 
 def test_what_others_signed_is_signed_anew_only_when_that_is_asked_for(tmp_path: Path) -> None:
-    now = Shelf.open(tmp_path, signer=OURS)
+    now = ArtifactStore.open(tmp_path, signer=OURS)
     generated_market.settle(
-        SegmentShelf(Shelf.open(tmp_path, signer=THEIRS)), generated_market.table(600, 60, 30, topics=3)
+        SegmentStore(ArtifactStore.open(tmp_path, signer=THEIRS)),
+        generated_market.table(600, 60, 30, topics=3),
     )
     assert sign_manifests(now, foreign=False).signed == ()
     assert len(sign_manifests(now, foreign=True, dry_run=True).signed) == 1
     with pytest.raises(Fault, match="not signed by this installation"):
-        SegmentShelf(now).load(generated_market.APP)
+        SegmentStore(now).load(generated_market.APP)
     sign_manifests(now, foreign=True)
-    assert SegmentShelf(now).load(generated_market.APP).interactions.num_rows == 600
+    assert SegmentStore(now).load(generated_market.APP).interactions.num_rows == 600
 
 
 def test_a_damaged_manifest_is_told_and_not_signed(tmp_path: Path) -> None:
@@ -133,15 +134,15 @@ def test_a_damaged_manifest_is_told_and_not_signed(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_is_published_signed_and_loaded_for_its_own_engine_only(tmp_path: Path) -> None:
-    now = Shelf.open(tmp_path / "shelf", signer=OURS)
-    version = published(SnapshotShelf(now), tmp_path / "one", "shop")
-    models = Models(SnapshotShelf(now), tmp_path / "cache")
+    now = ArtifactStore.open(tmp_path / "shelf", signer=OURS)
+    version = publish_ring_snapshot(SnapshotStore(now), tmp_path / "one", "shop")
+    models = SnapshotLoader(SnapshotStore(now), tmp_path / "cache")
     assert models.load("shop", "default", version).snapshot.version == version
     folder = tmp_path / "shelf" / "snapshots" / "shop" / "default"
     shutil.copytree(folder / version, folder.parent / "other" / version)
     with pytest.raises(Fault, match="for this place"):
         models.load("shop", "other", version)
-    unsigned, _ = built(tmp_path / "two", seed=7)
+    unsigned, _ = build_ring_snapshot(tmp_path / "two", seed=7)
     shutil.copy(unsigned / "manifest.json", folder / version / "manifest.json")
     with pytest.raises(Fault, match="not signed"):
         models.load("shop", "default", version)
@@ -149,8 +150,10 @@ def test_a_snapshot_is_published_signed_and_loaded_for_its_own_engine_only(tmp_p
 
 def test_what_is_built_holds_no_key_so_equal_data_gives_equal_bytes(tmp_path: Path) -> None:
     versions = [
-        published(
-            SnapshotShelf(Shelf.open(tmp_path / name, signer=signer)), tmp_path / f"built-{name}", "shop"
+        publish_ring_snapshot(
+            SnapshotStore(ArtifactStore.open(tmp_path / name, signer=signer)),
+            tmp_path / f"built-{name}",
+            "shop",
         )
         for name, signer in (("ours", OURS), ("theirs", THEIRS))
     ]
@@ -167,14 +170,14 @@ def test_what_is_built_holds_no_key_so_equal_data_gives_equal_bytes(tmp_path: Pa
 
 def test_every_cut_and_every_flipped_bit_of_a_signed_snapshot_is_refused(tmp_path: Path) -> None:
     """The drill over 1,000 bits is `tests/drills/test_snapshot_faults.py`."""
-    snapshots = SnapshotShelf(Shelf.open(tmp_path / "shelf", signer=OURS))
-    version = published(snapshots, tmp_path / "one", APP)
-    models, folder = Models(snapshots, tmp_path / "cache"), folder_of(tmp_path / "shelf", version)
+    snapshots = SnapshotStore(ArtifactStore.open(tmp_path / "shelf", signer=OURS))
+    version = publish_ring_snapshot(snapshots, tmp_path / "one", APP)
+    models, folder = SnapshotLoader(snapshots, tmp_path / "cache"), folder_of(tmp_path / "shelf", version)
     assert damaged_loads(models, folder, version, cuts=10, flips=80, seed=12) == {"tried": 90, "refused": 90}
 
 
 def test_the_shelfs_manifest_counts_not_the_one_in_the_folder(tmp_path: Path) -> None:
-    folder, version = built(tmp_path / "s")
+    folder, version = build_ring_snapshot(tmp_path / "s")
     manifest = Manifest.parse((folder / "manifest.json").read_bytes(), kind="snapshot")
     (folder / "manifest.json").write_bytes(b"changed after it was checked")
     assert Snapshot.open(folder, manifest).version == version
@@ -182,8 +185,10 @@ def test_the_shelfs_manifest_counts_not_the_one_in_the_folder(tmp_path: Path) ->
 
 @pytest.mark.parametrize("signer", [THEIRS, None], ids=["another key", "unsigned"])
 def test_a_checkpoint_of_somebody_else_is_passed_over(tmp_path: Path, signer: Any) -> None:
-    Checkpoints(Shelf.open(tmp_path, signer=signer), "shop", "run-1").put("plan", {"protocol": "theirs"})
-    ours = Checkpoints(Shelf.open(tmp_path, signer=OURS), "shop", "run-1")
+    CheckpointStore(ArtifactStore.open(tmp_path, signer=signer), "shop", "run-1").put(
+        "plan", {"protocol": "theirs"}
+    )
+    ours = CheckpointStore(ArtifactStore.open(tmp_path, signer=OURS), "shop", "run-1")
     assert ours.get("plan") is None
     ours.put("plan", {"protocol": "ours"})
     assert ours.get("plan") == {"protocol": "ours"}

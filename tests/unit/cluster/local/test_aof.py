@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.local.aof import Mended, command_at, mend
+from cluster.local.aof import RepairResult, command_at, repair
 
 
 def command(*words: bytes | str) -> bytes:
@@ -30,16 +30,16 @@ WHOLE = (
 )
 
 
-def _mended(folder: Path, data: bytes) -> tuple[bytes, Mended]:
+def _mended(folder: Path, data: bytes) -> tuple[bytes, RepairResult]:
     source, target = folder / "damaged.aof", folder / "mended.aof"
     source.write_bytes(data)
-    told = mend(source, target)
+    told = repair(source, target)
     return target.read_bytes(), told
 
 
 def test_a_whole_file_is_copied_byte_by_byte(tmp_path: Path) -> None:
-    assert _mended(tmp_path, WHOLE) == (WHOLE, Mended(kept=12, gaps=0, lost_bytes=0))
-    assert _mended(tmp_path, b"") == (b"", Mended(0, 0, 0))
+    assert _mended(tmp_path, WHOLE) == (WHOLE, RepairResult(kept=12, gaps=0, lost_bytes=0))
+    assert _mended(tmp_path, b"") == (b"", RepairResult(0, 0, 0))
 
 
 @pytest.mark.parametrize("place", range(len(WHOLE)))

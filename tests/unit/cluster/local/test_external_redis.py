@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import Fault
-from cluster.local.external_redis import await_external_redis
-from cluster.paths import Places
+from cluster.local.external_redis import wait_for_redis
+from cluster.paths import InstallationPaths
 from cluster.runtime.sockets import free_ports
 from cluster.settings import Settings
 
@@ -22,7 +22,7 @@ def test_address_and_setting_are_named_and_the_password_is_not(
     (port,) = free_ports(1)
     settings = Settings(data_dir=tmp_path, redis_url=f"redis://me:hunter2@127.0.0.1:{port}/3")
     with pytest.raises(Fault) as refused:
-        await_external_redis(settings, within_s=0.2)
+        wait_for_redis(settings, within_s=0.2)
     message = refused.value.message
     assert f"the Redis at 127.0.0.1:{port} can't be reached (Connect" in message
     assert message.endswith("start it, or correct KIOSK_REDIS_URL")
@@ -34,11 +34,7 @@ def test_a_file_of_ones_own_is_named_as_the_setting(tmp_path: Path, monkeypatch:
     path = tmp_path / "mounted"
     path.write_text(f"unix://{tmp_path}/none.sock")
     with pytest.raises(Fault, match=r"none\.sock can't be reached .* correct KIOSK_REDIS_URL_FILE$"):
-        await_external_redis(
-            Settings(data_dir=tmp_path, redis_url_file=path, redis_url=path.read_text()), 0.0
-        )
-    handed = Places.of(tmp_path).secrets_dir / "redis.url"
+        wait_for_redis(Settings(data_dir=tmp_path, redis_url_file=path, redis_url=path.read_text()), 0.0)
+    handed = InstallationPaths.from_data_dir(tmp_path).secrets_dir / "redis.url"
     with pytest.raises(Fault, match=r"correct KIOSK_REDIS_URL$"):
-        await_external_redis(
-            Settings(data_dir=tmp_path, redis_url_file=handed, redis_url=path.read_text()), 0.0
-        )
+        wait_for_redis(Settings(data_dir=tmp_path, redis_url_file=handed, redis_url=path.read_text()), 0.0)

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cluster.local.haproxy_config import Wishes, tighten
+from cluster.local.haproxy_config import HAProxyOptions, tighten
 from cluster.runtime.ray_environment import is_behind_haproxy
 from cluster.runtime.sockets import is_loopback
 
-WISHES = Wishes("haproxy", "0.0.0.0:8000", "/run/pid")
+WISHES = HAProxyOptions("haproxy", "0.0.0.0:8000", "/run/pid")
 WRITTEN = """global
     tune.bufsize 16384
 defaults
@@ -23,9 +23,9 @@ listen stats
 
 def test_settings_come_from_the_environment_of_each_start(tmp_path: Path) -> None:
     WISHES.save(tmp_path / "wishes")
-    read = Wishes.load(tmp_path / "wishes")
-    assert read == WISHES == read.overridden({"PATH": "/bin"})
-    given = read.overridden(
+    read = HAProxyOptions.load(tmp_path / "wishes")
+    assert read == WISHES == read.with_environment({"PATH": "/bin"})
+    given = read.with_environment(
         {
             "KIOSK_TRUSTED_PROXIES": "10.0.0.0/8, 192.0.2.1",
             "KIOSK_ADDRESS_CONNECTIONS": "0",
@@ -42,13 +42,18 @@ def test_bounds_of_nought_are_none() -> None:
     assert "sc0_conn_cur" in bounded
     assert "sc1_conn_cur" in bounded
     assert "sc1_http_req_rate" in bounded
-    free = tighten(WRITTEN, WISHES.overridden({"KIOSK_ADDRESS_CONNECTIONS": "0", "KIOSK_ADDRESS_RATE": "0"}))
+    free = tighten(
+        WRITTEN, WISHES.with_environment({"KIOSK_ADDRESS_CONNECTIONS": "0", "KIOSK_ADDRESS_RATE": "0"})
+    )
     assert "sc0_conn_cur" not in free
     assert "sc1_http_req_rate" not in free
 
 
 def test_only_named_proxies_are_believed() -> None:
-    nobody, somebody = tighten(WRITTEN, WISHES), WISHES.overridden({"KIOSK_TRUSTED_PROXIES": "10.0.0.0/8"})
+    nobody, somebody = (
+        tighten(WRITTEN, WISHES),
+        WISHES.with_environment({"KIOSK_TRUSTED_PROXIES": "10.0.0.0/8"}),
+    )
     assert "req.hdr_ip(x-forwarded-for" not in nobody
     assert "http-request set-header X-Forwarded-For %[src]" in nobody
     assert "track-sc1 src,ipmask(32,64)" in nobody

@@ -14,9 +14,9 @@ import redis
 from cluster.errors import Invalid
 from cluster.local import redis_server
 from cluster.local.redis_binary import RedisBinary, find_distribution_package, find_redis
-from cluster.local.redis_faults import FAULTS, faults_of, reachable_faults
+from cluster.local.redis_faults import FAULTS, list_faults, list_reachable_faults
 from cluster.local.redis_server import AOF_NAME, REMOVED_COMMANDS, RedisServer
-from cluster.paths import Places
+from cluster.paths import InstallationPaths
 from cluster.records.access import App
 from cluster.store.connect import open_stores
 
@@ -37,8 +37,8 @@ def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Put:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Iterator[Places]:
-    places = Places.of(tmp_path / "data")
+def places(tmp_path: Path) -> Iterator[InstallationPaths]:
+    places = InstallationPaths.from_data_dir(tmp_path / "data")
     places.make()
     yield places
     shutil.rmtree(places.run_dir, ignore_errors=True)
@@ -62,7 +62,7 @@ def test_the_bundled_server_has_no_fault_that_reaches_us(monkeypatch: pytest.Mon
     chosen = find_redis()
     assert (chosen.kind, chosen.product) == ("bundled", "valkey")
     assert chosen.version >= (7, 2)
-    assert reachable_faults(chosen.product, chosen.version) == []
+    assert list_reachable_faults(chosen.product, chosen.version) == []
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_data_is_opened_by_the_same_or_a_newer_server_only(
     assert RedisBinary("", "found", server[1], server[0]).can_read(*data) is reads
 
 
-def test_data_of_an_unreadable_server_is_refused_with_what_to_do(places: Places) -> None:
+def test_data_of_an_unreadable_server_is_refused_with_what_to_do(places: InstallationPaths) -> None:
     (places.redis_dir / "version").write_text("7.4.1\n")
     with pytest.raises(Invalid, match=r"written by Redis 7\.4\.1 and only .* is here; install Redis 7\.4\.1"):
         RedisServer(places)
@@ -153,7 +153,7 @@ def test_a_build_of_the_distribution_is_recognised() -> None:
     ],
 )  # fmt: skip
 def test_faults_of_a_version(product: str, version: tuple[int, ...], some: set[str], none: set[str]) -> None:
-    ids = {fault.fault_id for fault in faults_of(product, version)}
+    ids = {fault.fault_id for fault in list_faults(product, version)}
     assert some <= ids
     assert not none & ids
 
@@ -174,11 +174,11 @@ async def _put(server: RedisServer, *app_ids: str) -> None:
 
 async def _apps(server: RedisServer) -> set[str]:
     async with open_stores(server.url, slow_s=10.0) as stores:
-        return set((await stores.access.book()).apps)
+        return set((await stores.access.read_all()).apps)
 
 
 async def test_data_of_redis_6_2_moves_to_the_bundled_server_and_stays_there(
-    places: Places, monkeypatch: pytest.MonkeyPatch
+    places: InstallationPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(redis_server, "find_redis", lambda *data: _redis_6_2())
@@ -194,7 +194,7 @@ async def test_data_of_redis_6_2_moves_to_the_bundled_server_and_stays_there(
     for round_number in range(2):
         new = RedisServer(places)
         assert new.binary.product == "valkey"
-        new.start_mending(20)
+        new.start_and_repair(20)
         assert {"one", "two"} <= await _apps(new)
         await _put(new, f"new{round_number}")
         new.stop()
@@ -205,7 +205,7 @@ async def test_data_of_redis_6_2_moves_to_the_bundled_server_and_stays_there(
         RedisServer(places)
 
 
-def test_commands_that_run_code_or_read_foreign_data_are_removed(places: Places) -> None:
+def test_commands_that_run_code_or_read_foreign_data_are_removed(places: InstallationPaths) -> None:
     for binary in (_redis_6_2(), find_redis()):
         server = RedisServer(places)
         server.binary = binary

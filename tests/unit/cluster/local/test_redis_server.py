@@ -14,17 +14,17 @@ import pytest
 from cluster.errors import Fault, Invalid
 from cluster.local.redis_binary import RedisBinary
 from cluster.local.redis_server import AOF_NAME, RedisServer
-from cluster.paths import Places
+from cluster.paths import InstallationPaths
 from cluster.records.access import App
-from cluster.runtime.processes import MARK, belonging_to
+from cluster.runtime.processes import MARK, list_processes
 from cluster.store.connect import open_stores
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Iterator[Places]:
-    places = Places.of(tmp_path / 'da ta "1"')
+def places(tmp_path: Path) -> Iterator[InstallationPaths]:
+    places = InstallationPaths.from_data_dir(tmp_path / 'da ta "1"')
     places.make()
     yield places
     shutil.rmtree(places.run_dir)
@@ -32,7 +32,7 @@ def places(tmp_path: Path) -> Iterator[Places]:
 
 @pytest.fixture(params=["redis", "valkey"])
 def server(
-    places: Places, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    places: InstallationPaths, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Iterator[RedisServer]:
     """The oldest server that we support and the one that we bring."""
     monkeypatch.setenv(MARK, places.mark)
@@ -47,7 +47,7 @@ def server(
     server.stop()
 
 
-def _written_file(places: Places) -> Path:
+def _written_file(places: InstallationPaths) -> Path:
     """Find the file that holds what was written last."""
     found = [*places.redis_dir.glob(AOF_NAME), *places.redis_dir.glob("appendonlydir/*.incr.aof")]
     assert len(found) == 1
@@ -62,7 +62,7 @@ async def _put(server: RedisServer, *app_ids: str) -> None:
 
 async def _apps(server: RedisServer) -> set[str]:
     async with open_stores(server.url, slow_s=10.0) as stores:
-        return set((await stores.access.book()).apps)
+        return set((await stores.access.read_all()).apps)
 
 
 async def _wait_for_file(server: RedisServer) -> None:
@@ -77,7 +77,7 @@ async def _wait_for_file(server: RedisServer) -> None:
 
 
 def test_its_password_stands_in_no_command_line_and_in_private_files_only(
-    places: Places, server: RedisServer
+    places: InstallationPaths, server: RedisServer
 ) -> None:
     server.start()
     server.wait(20)
@@ -96,16 +96,18 @@ def test_its_password_stands_in_no_command_line_and_in_private_files_only(
     assert stat.S_IMODE(places.redis_socket.stat().st_mode) == 0o600
 
 
-def test_it_keeps_the_mark_by_which_our_processes_are_known(places: Places, server: RedisServer) -> None:
+def test_it_keeps_the_mark_by_which_our_processes_are_known(
+    places: InstallationPaths, server: RedisServer
+) -> None:
     server.start()
     server.wait(20)
     process = psutil.Process(server.pid)
     assert process.environ()[MARK] == places.mark
-    assert process in belonging_to(places)
+    assert process in list_processes(places)
     assert process.net_connections(kind="tcp") == []
 
 
-async def test_it_is_set_up_to_lose_nothing(places: Places, server: RedisServer) -> None:
+async def test_it_is_set_up_to_lose_nothing(places: InstallationPaths, server: RedisServer) -> None:
     server.start()
     server.wait(20)
     async with open_stores(server.url) as stores:
@@ -126,15 +128,15 @@ async def test_killed_it_comes_back_at_the_same_address_with_everything(server: 
     psutil.Process(server.pid).kill()
     assert server.process is not None
     server.process.wait()
-    assert server.died()
-    server.start_again()
+    assert server.has_died()
+    server.restart()
     server.wait(20)
     assert server.url == url
     assert await _apps(server) == {"one", "two"}
 
 
 async def test_a_file_with_damaged_framing_is_mended_and_the_rest_served(
-    places: Places, server: RedisServer
+    places: InstallationPaths, server: RedisServer
 ) -> None:
     server.start()
     server.wait(20)
@@ -145,33 +147,33 @@ async def test_a_file_with_damaged_framing_is_mended_and_the_rest_served(
     # The length in front of the argument that names the app.
     place = whole.index(b"\r\ndamaged\r\n") - 1
     path.write_bytes(whole[:place] + b"9" + whole[place + 1 :])
-    server.start_mending(20)
+    server.start_and_repair(20)
     assert await _apps(server) == {"before", "after"}
     (aside,) = places.redis_dir.rglob("*.damaged-*")
     assert aside.stat().st_size == len(whole)
 
 
-async def test_a_torn_tail_needs_no_mending(places: Places, server: RedisServer) -> None:
+async def test_a_torn_tail_needs_no_mending(places: InstallationPaths, server: RedisServer) -> None:
     server.start()
     server.wait(20)
     await _put(server, "first", "last")
     server.stop()
     path = _written_file(places)
     path.write_bytes(path.read_bytes()[:-7])
-    server.start_mending(20)
+    server.start_and_repair(20)
     assert "first" in await _apps(server)
     assert not list(places.redis_dir.rglob("*.damaged-*"))
 
 
-def test_a_server_that_can_not_start_says_why(places: Places, server: RedisServer) -> None:
+def test_a_server_that_can_not_start_says_why(places: InstallationPaths, server: RedisServer) -> None:
     for name in (AOF_NAME, "appendonlydir"):
         place = places.redis_dir / name
         _ = place.mkdir() if server.binary.product == "redis" else place.write_text("")
     with pytest.raises(Fault, match="Redis ended right after its start"):
-        server.start_mending(20)
+        server.start_and_repair(20)
 
 
-def test_data_of_a_newer_server_is_never_opened_by_an_older_one(places: Places) -> None:
+def test_data_of_a_newer_server_is_never_opened_by_an_older_one(places: InstallationPaths) -> None:
     (places.redis_dir / "version").write_text("99.1.0\n")
     with pytest.raises(Invalid, match=r"written by Redis 99\.1\.0 and only .* is here"):
         RedisServer(places)

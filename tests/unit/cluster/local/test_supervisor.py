@@ -17,10 +17,10 @@ from typing import Any
 import psutil
 import pytest
 
-from cluster.paths import Places
-from cluster.runtime.installation_state import State, load_state, lock_holder
+from cluster.paths import InstallationPaths
+from cluster.runtime.installation_state import InstallationState, find_lock_holder, load_state
 from cluster.runtime.probe import is_healthy
-from cluster.runtime.processes import belonging_to, is_alive
+from cluster.runtime.processes import is_alive, list_processes
 from cluster.runtime.sockets import free_ports
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
@@ -41,7 +41,7 @@ sys.exit(Supervisor(Wanted(Settings(), "test", Path(sys.argv[1]), json.loads(sys
 
 @dataclass
 class _House:
-    places: Places
+    places: InstallationPaths
     port: int
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
@@ -62,7 +62,7 @@ class _House:
         self.started.append(child)
         return child
 
-    def wait_for(self, *phases: str, within_s: float = 20.0, **wanted: Any) -> State:
+    def wait_for(self, *phases: str, within_s: float = 20.0, **wanted: Any) -> InstallationState:
         until = time.monotonic() + within_s
         while time.monotonic() < until:
             state = load_state(self.places)
@@ -83,21 +83,21 @@ class _House:
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[_House]:
-    house = _House(Places.of(tmp_path / "data"), free_ports(1)[0])
+    house = _House(InstallationPaths.from_data_dir(tmp_path / "data"), free_ports(1)[0])
     yield house
     for child in house.started:
         child.kill()
         child.wait()
-    for process in belonging_to(house.places):
+    for process in list_processes(house.places):
         process.kill()
     shutil.rmtree(house.places.run_dir, ignore_errors=True)
 
 
 def _nothing_is_left(house: _House) -> None:
-    assert belonging_to(house.places) == []
+    assert list_processes(house.places) == []
     assert not house.places.run_dir.exists()
     assert not house.places.redis_url.exists()
-    assert lock_holder(house.places) == 0
+    assert find_lock_holder(house.places) == 0
 
 
 def test_a_start_becomes_ready_and_a_signal_ends_it_without_a_trace(house: _House) -> None:
@@ -105,14 +105,14 @@ def test_a_start_becomes_ready_and_a_signal_ends_it_without_a_trace(house: _Hous
     state = house.wait_for("ready")
     assert state.first_start
     assert state.redis.split()[0] in ("found", "bundled")
-    assert is_healthy("127.0.0.1", house.port).good
-    assert lock_holder(house.places) == child.pid == state.pid
-    assert len(belonging_to(house.places)) >= 4
+    assert is_healthy("127.0.0.1", house.port).is_good
+    assert find_lock_holder(house.places) == child.pid == state.pid
+    assert len(list_processes(house.places)) >= 4
     child.send_signal(signal.SIGTERM)
     assert child.wait(20) == 0
     _nothing_is_left(house)
     assert not house.places.state.exists()
-    assert not is_healthy("127.0.0.1", house.port).good
+    assert not is_healthy("127.0.0.1", house.port).is_good
 
 
 def test_a_second_supervisor_steps_back(house: _House) -> None:
@@ -120,7 +120,7 @@ def test_a_second_supervisor_steps_back(house: _House) -> None:
     house.wait_for("ready")
     assert house.start().wait(20) == 2
     assert first.poll() is None
-    assert is_healthy("127.0.0.1", house.port).good
+    assert is_healthy("127.0.0.1", house.port).is_good
 
 
 def test_a_start_that_fails_says_why_and_leaves_only_the_reason(house: _House) -> None:
@@ -142,7 +142,7 @@ def test_a_killed_redis_is_back_within_a_second(house: _House) -> None:
     new = house.redis()
     assert new.pid != old.pid
     assert time.monotonic() - killed < 2
-    assert is_healthy("127.0.0.1", house.port).good
+    assert is_healthy("127.0.0.1", house.port).is_good
 
 
 def test_a_stopped_redis_is_left_alone(house: _House) -> None:

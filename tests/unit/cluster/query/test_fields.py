@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.query.fields import MOST_NAMES, MOST_WILDCARDS, Projection, excess_of
+from cluster.query.fields import MOST_NAMES, MOST_WILDCARDS, Projection, exceeded_budget
 from tests.unit.cluster.query.strategies import steps_of
 
 RECORD: dict[str, Any] = {
@@ -91,7 +91,7 @@ def test_lists_within_their_budgets_take_a_bounded_number_of_steps() -> None:
     record = {**RECORD, **{f"field{at}": at for at in range(20)}}
     dear = ["a*b*c*d*e*" * 20 + f"{at}.x*" for at in range(MOST_WILDCARDS)]
     deep = [".".join("ab" for _ in range(10)) + str(at) for at in range(MOST_NAMES)]
-    assert excess_of(dear) == excess_of(deep) == ""
+    assert exceeded_budget(dear) == exceeded_budget(deep) == ""
     assert steps_of(lambda: Projection.of(dear)(record)) < 5_000_000
     assert steps_of(lambda: Projection.of(deep)(record)) < 5_000_000
     once = Projection.of(dear)
@@ -100,7 +100,7 @@ def test_lists_within_their_budgets_take_a_bounded_number_of_steps() -> None:
 
 
 def test_lists_beyond_their_budgets_are_told_apart() -> None:
-    assert excess_of(["*", "custom_attributes.*", *map(str, range(900))]) == ""
-    assert "fields" in excess_of(["a"] * (MOST_NAMES + 1))
-    assert "characters" in excess_of(["a" * 512] * 65)
-    assert "*" in excess_of([f"a{at}*" for at in range(MOST_WILDCARDS + 1)])
+    assert exceeded_budget(["*", "custom_attributes.*", *map(str, range(900))]) == ""
+    assert "fields" in exceeded_budget(["a"] * (MOST_NAMES + 1))
+    assert "characters" in exceeded_budget(["a" * 512] * 65)
+    assert "*" in exceeded_budget([f"a{at}*" for at in range(MOST_WILDCARDS + 1)])

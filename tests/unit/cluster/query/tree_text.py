@@ -16,14 +16,14 @@ from cluster.query.language.tree import (
 )
 
 
-def written(node: Node) -> str:
+def render_tree(node: Node) -> str:
     """Write a tree down."""
     if isinstance(node, All):
-        return "(" + " & ".join(map(written, node.children)) + ")"
+        return "(" + " & ".join(map(render_tree, node.children)) + ")"
     if isinstance(node, Any):
-        return "(" + " | ".join(map(written, node.children)) + ")"
+        return "(" + " | ".join(map(render_tree, node.children)) + ")"
     if isinstance(node, Not):
-        return "!" + written(node.child)
+        return "!" + render_tree(node.child)
     if isinstance(node, Everything):
         return "everything"
     if isinstance(node, Exists):

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.records.client_rule import ClientRule, folded, is_claim, rule_for
+from cluster.records.client_rule import ClientRule, find_rule, fold_client_name, is_client_name
 
 ID = "c-0123456789abcdef"
 
 
 def rules(*clients: str) -> dict[str, ClientRule]:
-    return {folded(client): ClientRule(client=client) for client in clients}
+    return {fold_client_name(client): ClientRule(client=client) for client in clients}
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def rules(*clients: str) -> dict[str, ClientRule]:
 def test_what_is_proven_goes_before_what_is_claimed(
     client_id: str, name: str, host: str, chosen: str
 ) -> None:
-    assert rule_for(rules("*", ID, "host:claude.ai", "Claude"), client_id, name, host).client == chosen
+    assert find_rule(rules("*", ID, "host:claude.ai", "Claude"), client_id, name, host).client == chosen
 
 
 @pytest.mark.parametrize(
@@ -42,4 +42,4 @@ def test_what_is_proven_goes_before_what_is_claimed(
     ],
 )
 def test_a_claim_is_told_from_what_is_checked(client: str, claim: bool) -> None:
-    assert is_claim(client) is claim
+    assert is_client_name(client) is claim

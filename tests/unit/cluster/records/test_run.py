@@ -6,13 +6,13 @@ from cluster.errors import Invalid
 from cluster.records.run import (
     LEASE_MS,
     Run,
-    cancelled,
-    claimed,
-    ended,
-    freed,
+    cancel_run,
+    claim_run,
+    end_run,
+    fail_exhausted_run,
     is_free,
-    noted,
-    worn_out,
+    release_run,
+    update_leased_run,
 )
 from cluster.records.schedule import DAY_MS, Schedule, due_slot, next_slot, period_of, run_id_of
 
@@ -21,7 +21,7 @@ RUN = Run(app_id="shop", run_id="r", engine_id="default", created_at=NOW)
 
 
 def working(owner: str = "one") -> Run:
-    run = claimed(RUN, owner, NOW)
+    run = claim_run(RUN, owner, NOW)
     assert run is not None
     return run
 
@@ -29,14 +29,14 @@ def working(owner: str = "one") -> Run:
 def test_a_claimed_run_is_taken_until_its_lease_ends() -> None:
     run = working()
     assert (run.status, run.attempt, run.owner) == ("running", 1, "one")
-    assert claimed(run, "two", NOW + LEASE_MS - 1) is None
-    again = claimed(run, "two", NOW + LEASE_MS)
+    assert claim_run(run, "two", NOW + LEASE_MS - 1) is None
+    again = claim_run(run, "two", NOW + LEASE_MS)
     assert again is not None
     assert (again.attempt, again.owner, again.started_at) == (2, "two", NOW)
 
 
 def test_a_sign_of_life_renews_the_lease() -> None:
-    run = noted(working(), "one", 1, NOW + 10_000, {"stage": "plan"})
+    run = update_leased_run(working(), "one", 1, NOW + 10_000, {"stage": "plan"})
     assert run is not None
     assert run.stage == "plan"
     assert not is_free(run, NOW + LEASE_MS)
@@ -44,47 +44,47 @@ def test_a_sign_of_life_renews_the_lease() -> None:
 
 
 def test_who_was_taken_for_dead_writes_nothing_more() -> None:
-    again = claimed(working(), "one", NOW + LEASE_MS)
+    again = claim_run(working(), "one", NOW + LEASE_MS)
     assert again is not None
-    assert noted(again, "one", 1, NOW, {}) is None
-    assert ended(again, "one", 1, NOW, "finished", {"version": "v"}) is None
-    assert ended(again, "one", 2, NOW, "finished", {"version": "v"}) is not None
+    assert update_leased_run(again, "one", 1, NOW, {}) is None
+    assert end_run(again, "one", 1, NOW, "finished", {"version": "v"}) is None
+    assert end_run(again, "one", 2, NOW, "finished", {"version": "v"}) is not None
 
 
 def test_a_run_that_ended_stays_as_it_is() -> None:
-    run = ended(working(), "one", 1, NOW, "finished", {"version": "v"})
+    run = end_run(working(), "one", 1, NOW, "finished", {"version": "v"})
     assert run is not None
     assert run.has_ended
     assert (run.version, run.owner, run.finished_at) == ("v", "", NOW)
-    assert claimed(run, "two", NOW + DAY_MS) is None
-    assert cancelled(run, NOW) is None
-    assert freed(run, "one") is None
+    assert claim_run(run, "two", NOW + DAY_MS) is None
+    assert cancel_run(run, NOW) is None
+    assert release_run(run, "one") is None
 
 
 def test_a_cancelled_run_is_nobodys() -> None:
-    run = cancelled(working(), NOW)
+    run = cancel_run(working(), NOW)
     assert run is not None
-    assert noted(run, "one", 1, NOW, {}) is None
-    assert ended(run, "one", 1, NOW, "finished", {}) is None
+    assert update_leased_run(run, "one", 1, NOW, {}) is None
+    assert end_run(run, "one", 1, NOW, "finished", {}) is None
 
 
 def test_a_dead_owners_run_is_free_at_once_and_anothers_is_not() -> None:
-    run = freed(working(), "one")
+    run = release_run(working(), "one")
     assert run is not None
     assert is_free(run, NOW)
-    assert freed(working(), "two") is None
+    assert release_run(working(), "two") is None
 
 
 def test_a_run_whose_workers_keep_dying_is_given_up() -> None:
     run = RUN
     for attempt in range(1, RUN.most_attempts + 1):
-        taken = claimed(run, "one", NOW + attempt * LEASE_MS)
+        taken = claim_run(run, "one", NOW + attempt * LEASE_MS)
         assert taken is not None
-        assert worn_out(taken, NOW + attempt * LEASE_MS) is None
+        assert fail_exhausted_run(taken, NOW + attempt * LEASE_MS) is None
         run = taken
     late = NOW + 100 * LEASE_MS
-    assert claimed(run, "one", late) is None
-    failed = worn_out(run, late)
+    assert claim_run(run, "one", late) is None
+    failed = fail_exhausted_run(run, late)
     assert failed is not None
     assert failed.status == "failed"
     assert "5 times" in failed.error

@@ -105,8 +105,8 @@ def test_records_keep_their_order_and_index() -> None:
     records = [{"user_id": name} for name in ("b", "a", "b")]
     upload = parse_upload("user", body_of(*records), now_ms=NOW)
     assert [(record.index, record.record_id) for record in upload.records] == [(0, "b"), (1, "a"), (2, "b")]
-    assert orjson.loads(upload.against({}).payload) == records
+    assert orjson.loads(upload.check_types({}).payload) == records
 
 
 def test_an_empty_upload_is_accepted() -> None:
-    assert parse_upload("user", body_of(), now_ms=NOW).against({}).payload == b"[]"
+    assert parse_upload("user", body_of(), now_ms=NOW).check_types({}).payload == b"[]"

@@ -6,14 +6,14 @@ from typing import Any
 from cluster.records.engine import Engine, Placement, Scaling
 from cluster.runtime.engine_plan import (
     QUIET_MS,
-    Deploy,
-    Remove,
-    Seen,
-    Send,
+    DeployEngine,
+    EngineApplication,
+    RemoveApplication,
+    RouteEngine,
     Step,
-    is_settled,
-    status_of,
-    steps,
+    engine_status,
+    is_at_target,
+    plan_steps,
 )
 
 NOW = 1_700_000_000_000
@@ -23,49 +23,60 @@ def engine(**more: Any) -> Engine:
     return Engine(**{"app_id": "shop", "engine_id": "big", **more})
 
 
-def seen(one: Engine, **more: Any) -> Seen:
-    given = {"ours": True, "running": True, "replicas": 1, "target": 1, "arguments": one.arguments(), **more}
-    return Seen(name=one.application, **given)
+def seen(one: Engine, **more: Any) -> EngineApplication:
+    given = {
+        "ours": True,
+        "running": True,
+        "replicas": 1,
+        "target": 1,
+        "arguments": one.deployment_arguments(),
+        **more,
+    }
+    return EngineApplication(name=one.application, **given)
 
 
-def next_steps(one: Engine, *applications: Seen, last: Mapping[str, int] | None = None) -> list[Step]:
-    return steps([one], {found.name: found for found in applications}, last or {}, NOW)
+def next_steps(
+    one: Engine, *applications: EngineApplication, last: Mapping[str, int] | None = None
+) -> list[Step]:
+    return plan_steps([one], {found.name: found for found in applications}, last or {}, NOW)
 
 
 def test_an_engine_in_the_doors_needs_nothing() -> None:
     assert next_steps(engine()) == []
-    assert is_settled(engine(), {})
+    assert is_at_target(engine(), {})
 
 
 def test_an_engine_that_moves_out_is_deployed_first_and_asked_there_when_it_answers() -> None:
     one = engine(moving_to="own")
-    assert next_steps(one) == [Deploy(one)]
+    assert next_steps(one) == [DeployEngine(one)]
     assert next_steps(one, seen(one, running=False)) == []
     assert next_steps(one, seen(one, replicas=0)) == []
-    assert next_steps(one, seen(one)) == [Send(one, "own")]
-    assert not is_settled(one, {one.application: seen(one)})
+    assert next_steps(one, seen(one)) == [RouteEngine(one, "own")]
+    assert not is_at_target(one, {one.application: seen(one)})
 
 
 def test_an_engine_that_moves_back_is_removed_only_when_nobody_asks_it_there_any_more() -> None:
     going = engine(placement="own", moving_to="door")
-    assert next_steps(going, seen(going)) == [Send(going, "door")]
+    assert next_steps(going, seen(going)) == [RouteEngine(going, "door")]
     back = engine(moved_at=NOW - QUIET_MS - 1)
     assert next_steps(back, seen(back), last={back.application: NOW - 500}) == []
     assert next_steps(engine(moved_at=NOW - 500), seen(back)) == []
-    assert next_steps(back, seen(back), last={back.application: NOW - QUIET_MS}) == [Remove(back.application)]
+    assert next_steps(back, seen(back), last={back.application: NOW - QUIET_MS}) == [
+        RemoveApplication(back.application)
+    ]
     assert next_steps(back, seen(back, ending=True)) == []
 
 
 def test_a_clock_that_was_set_back_keeps_no_application_for_ever() -> None:
     back = engine(moved_at=NOW + 3_600_000)
-    assert next_steps(back, seen(back)) == [Remove(back.application)]
+    assert next_steps(back, seen(back)) == [RemoveApplication(back.application)]
 
 
 def test_a_missing_application_is_deployed_again() -> None:
     one = engine(placement="own")
-    assert next_steps(one) == [Deploy(one)]
-    assert not is_settled(one, {})
-    assert is_settled(one, {one.application: seen(one)})
+    assert next_steps(one) == [DeployEngine(one)]
+    assert not is_at_target(one, {})
+    assert is_at_target(one, {one.application: seen(one)})
 
 
 def test_an_application_that_is_just_ending_is_waited_for() -> None:
@@ -77,12 +88,12 @@ def test_other_scaling_is_deployed_and_the_same_is_left_alone() -> None:
     one = engine(placement="own")
     assert next_steps(one, seen(one)) == []
     scaled = one.model_copy(update={"scaling": Scaling(replicas_max=5)})
-    assert next_steps(scaled, seen(one)) == [Deploy(scaled)]
+    assert next_steps(scaled, seen(one)) == [DeployEngine(scaled)]
 
 
 def test_what_belongs_to_nobody_is_swept_but_not_what_somebody_else_deployed() -> None:
     gone = engine(engine_id="gone")
-    assert next_steps(engine(), seen(gone)) == [Remove(gone.application)]
+    assert next_steps(engine(), seen(gone)) == [RemoveApplication(gone.application)]
     assert next_steps(engine(), seen(gone, ending=True)) == []
     assert next_steps(engine(), seen(gone, ours=False)) == []
 
@@ -92,14 +103,14 @@ def test_an_application_from_a_configuration_file_is_used_and_never_changed() ->
     for placement, step in (("own", "own"), ("door", None)):
         asked: Placement | None = "own" if step else None
         one = engine(placement="door", moving_to=asked)
-        assert next_steps(one, theirs) == ([Send(one, "own")] if step else []), placement
-    assert is_settled(engine(placement="own"), {theirs.name: theirs})
-    assert is_settled(engine(), {theirs.name: theirs})
+        assert next_steps(one, theirs) == ([RouteEngine(one, "own")] if step else []), placement
+    assert is_at_target(engine(placement="own"), {theirs.name: theirs})
+    assert is_at_target(engine(), {theirs.name: theirs})
 
 
 def test_a_status_says_what_stands_in_the_way() -> None:
     one = engine(moving_to="own")
-    assert status_of(engine(), None, NOW) is None
+    assert engine_status(engine(), None, NOW) is None
     states = {
         "starting": [None, seen(one, replicas=0), seen(one, running=False)],
         "running": [seen(one)],
@@ -108,7 +119,7 @@ def test_a_status_says_what_stands_in_the_way() -> None:
     }
     for state, cases in states.items():
         for case in cases:
-            status = status_of(one, case, NOW)
+            status = engine_status(one, case, NOW)
             assert status is not None
             assert status.state == state
-    assert status_of(engine(), seen(one), NOW) is not None
+    assert engine_status(engine(), seen(one), NOW) is not None

@@ -12,14 +12,14 @@ import pytest
 
 from cluster.admin.vault import (
     ensure_master_key,
-    leave_manifest_key,
     manifest_key_text,
     manifest_signer,
-    vault_of,
+    open_vault,
+    save_manifest_key,
 )
 from cluster.errors import Fault
-from cluster.paths import Places, read_private
-from cluster.runtime.handover import give_up_keys, hand_over, handed_over, without_secrets
+from cluster.paths import InstallationPaths, read_private
+from cluster.runtime.handover import drop_key_variables, hand_over, hidden_secrets, without_secrets
 from cluster.secrecy import new_master_key, parse_master_key
 from cluster.settings import SECRET_VARIABLES, Settings
 
@@ -58,7 +58,7 @@ def test_secrets_become_files_that_settings_read(tmp_path: Path, monkeypatch: py
     assert settings.redis_is_external
     assert settings.llm is not None
     assert settings.llm["key"] == "canary-llm-key"
-    assert vault_of(settings).derive("x") == vault_of(Settings(master_key=MASTER)).derive("x")  # type: ignore[arg-type]
+    assert open_vault(settings).derive("x") == open_vault(Settings(master_key=MASTER)).derive("x")  # type: ignore[arg-type]
     assert "canary" not in repr(settings)
 
 
@@ -74,7 +74,7 @@ def test_handing_over_twice_keeps_what_was_handed_over(tmp_path: Path) -> None:
 
 
 def test_a_program_that_ends_soon_leaves_no_file_behind() -> None:
-    with handed_over({**GIVEN, "HOME": "/root"}) as environment:
+    with hidden_secrets({**GIVEN, "HOME": "/root"}) as environment:
         path = Path(environment["KIOSK_LLM_KEY_FILE"])
         assert (path.read_text().strip(), environment["HOME"]) == ("canary-llm-key", "/root")
         assert not set(GIVEN) & set(environment)
@@ -83,15 +83,15 @@ def test_a_program_that_ends_soon_leaves_no_file_behind() -> None:
 
 def test_redis_gets_neither_secrets_nor_where_they_are() -> None:
     environment = dict(GIVEN)
-    with handed_over(environment) as clean:
+    with hidden_secrets(environment) as clean:
         assert without_secrets({**clean, **GIVEN, "HOME": "/"}) == {"HOME": "/"}
 
 
 def test_other_commands_find_the_key_that_was_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    places = Places.of(Settings().data_dir)
+    places = InstallationPaths.from_data_dir(Settings().data_dir)
     places.make()
     hand_over(dict(GIVEN), places.secrets_dir)
-    assert vault_of(Settings()).derive("x") == vault_of(Settings(master_key=MASTER)).derive("x")  # type: ignore[arg-type]
+    assert open_vault(Settings()).derive("x") == open_vault(Settings(master_key=MASTER)).derive("x")  # type: ignore[arg-type]
     ensure_master_key(Settings())
     assert not places.master_key.exists()
     places.secrets_dir.chmod(0o700)
@@ -108,18 +108,18 @@ def test_a_link_in_place_of_a_private_file_is_not_followed(tmp_path: Path) -> No
 
 def test_a_trainer_signs_without_the_master_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings(master_key=MASTER)  # type: ignore[arg-type]
-    Places.of(settings.data_dir).make()
-    leave_manifest_key(settings)
+    InstallationPaths.from_data_dir(settings.data_dir).make()
+    save_manifest_key(settings)
     monkeypatch.setenv("KIOSK_MASTER_KEY_FILE", str(tmp_path / "somewhere"))
     monkeypatch.setenv("KIOSK_LLM_KEY", "canary")
     monkeypatch.setenv("KIOSK_LLM_URL", "https://models.example.com/v1")
-    give_up_keys()
+    drop_key_variables()
     trainer = Settings()
     assert (trainer.master_key, trainer.master_key_file) == (None, None)
     assert trainer.llm is not None
     assert trainer.llm["key"] == ""
     with pytest.raises(Fault):
-        vault_of(trainer)
+        open_vault(trainer)
     assert manifest_signer(trainer).sign("a", b"b") == manifest_signer(settings).sign("a", b"b")
     text = manifest_key_text(settings)
     assert MASTER not in text
@@ -156,7 +156,7 @@ def test_what_a_node_starts_has_no_secret_in_its_environment(tmp_path: Path) -> 
     )
     seen = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
     assert not [text for text in seen.values() if "canary" in text or MASTER in text]
-    places = Places.of(tmp_path / "data")
+    places = InstallationPaths.from_data_dir(tmp_path / "data")
     assert Path(seen["KIOSK_MASTER_KEY_FILE"]).read_text().strip() == MASTER
     assert read_private(places.secrets_dir / "manifest.key") is not None
 

@@ -8,27 +8,33 @@ from pathlib import Path
 
 import pytest
 
-from cluster.paths import Places
-from cluster.runtime.installation_state import Lock, State, load_state, lock_holder, save_state
+from cluster.paths import InstallationPaths
+from cluster.runtime.installation_state import (
+    InstallationLock,
+    InstallationState,
+    find_lock_holder,
+    load_state,
+    save_state,
+)
 
 
-def _state(**changes: object) -> State:
+def _state(**changes: object) -> InstallationState:
     usual = {
         "phase": "ready", "pid": 7, "version": "1", "host": "127.0.0.1", "port": 8000, "data_dir": "/d",
         "run_dir": "/r", "logs_dir": "/l", "started_at": 1,
     }  # fmt: skip
-    return State.model_validate(usual | changes)
+    return InstallationState.model_validate(usual | changes)
 
 
 def test_a_state_is_read_back_as_it_was_written(tmp_path: Path) -> None:
-    places, state = Places.of(tmp_path), _state(pids={"redis": 3}, restarts={"ray": 1})
+    places, state = InstallationPaths.from_data_dir(tmp_path), _state(pids={"redis": 3}, restarts={"ray": 1})
     save_state(places, state)
     assert load_state(places) == state
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"phase": "ready"}', '{"phase": "dancing", "pid": 1}'])
 def test_a_state_that_makes_no_sense_is_none(tmp_path: Path, text: str) -> None:
-    places = Places.of(tmp_path)
+    places = InstallationPaths.from_data_dir(tmp_path)
     places.state.write_text(text)
     assert load_state(places) is None
 
@@ -48,8 +54,8 @@ def test_the_url_can_be_called_whatever_the_doors_listen_on(host: str, url: str)
 
 
 def test_only_one_holds_the_lock_and_says_who_it_is(tmp_path: Path) -> None:
-    places = Places.of(tmp_path)
-    assert lock_holder(places) == 0
+    places = InstallationPaths.from_data_dir(tmp_path)
+    assert find_lock_holder(places) == 0
     holder = subprocess.Popen(
         [
             sys.executable,
@@ -68,14 +74,14 @@ def test_only_one_holds_the_lock_and_says_who_it_is(tmp_path: Path) -> None:
         try:
             # The lock object is dropped at once, but its file stays open until the process ends.
             assert holder.stdout.readline() == b"True\n"
-            assert lock_holder(places) == holder.pid
-            assert not Lock(places.lock).take()
+            assert find_lock_holder(places) == holder.pid
+            assert not InstallationLock(places.lock).acquire()
         finally:
             holder.kill()
             holder.wait()
-    assert lock_holder(places) == 0
-    mine = Lock(places.lock)
-    assert mine.take()
-    assert mine.take()
-    mine.drop()
-    assert lock_holder(places) == 0
+    assert find_lock_holder(places) == 0
+    mine = InstallationLock(places.lock)
+    assert mine.acquire()
+    assert mine.acquire()
+    mine.release()
+    assert find_lock_holder(places) == 0

@@ -4,18 +4,18 @@ import os
 
 import pytest
 
-from cluster.runtime.priority import VARIABLE, come_first
+from cluster.runtime.priority import VARIABLE, restore_priority
 
 
 def test_a_process_takes_back_what_it_was_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "10")
     said: list[tuple[int, int, int]] = []
-    assert come_first(lambda *words: said.append(words))
+    assert restore_priority(lambda *words: said.append(words))
     now = os.getpriority(os.PRIO_PROCESS, 0)
     assert {(which, niceness) for which, _, niceness in said} == {(os.PRIO_PROCESS, now - 10)}
     assert os.getpid() in {thread for _, thread, _ in said}
     said.clear()
-    assert come_first(lambda *words: said.append(words))
+    assert restore_priority(lambda *words: said.append(words))
     assert said == []
 
 
@@ -25,10 +25,10 @@ def test_where_it_is_not_allowed_nothing_changes(monkeypatch: pytest.MonkeyPatch
     def refuse(*_: int) -> None:
         raise PermissionError(13, "not allowed")
 
-    assert not come_first(refuse)
+    assert not restore_priority(refuse)
     assert os.environ[VARIABLE] == "10"
 
 
 def test_without_a_word_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
-    assert come_first(lambda *_: pytest.fail("there is nothing to take back"))
+    assert restore_priority(lambda *_: pytest.fail("there is nothing to take back"))

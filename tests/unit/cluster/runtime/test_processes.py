@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cluster.paths import Places
-from cluster.runtime.processes import MARK, belonging_to, end, is_alive, pss_bytes
+from cluster.paths import InstallationPaths
+from cluster.runtime.processes import MARK, end_processes, is_alive, list_processes, pss_bytes
 
 pytestmark = pytest.mark.usefixtures("allow_world")
 
@@ -26,8 +26,8 @@ NO_PID = 2**22
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    return Places.of(tmp_path)
+def places(tmp_path: Path) -> InstallationPaths:
+    return InstallationPaths.from_data_dir(tmp_path)
 
 
 class _Nursery:
@@ -54,18 +54,20 @@ def nursery() -> Iterator[_Nursery]:
             child.kill()
 
 
-def test_processes_are_known_by_mark_or_by_run_directory(places: Places, nursery: _Nursery) -> None:
+def test_processes_are_known_by_mark_or_by_run_directory(
+    places: InstallationPaths, nursery: _Nursery
+) -> None:
     marked = nursery.start(MEEK, mark=places.mark)
     named = nursery.start(MEEK, f"--socket={places.run_dir}/r/socket")
     other = nursery.start(MEEK, mark="another1")
     beside = nursery.start(MEEK, f"{places.run_dir}x/socket")
-    found = {process.pid for process in belonging_to(places)}
+    found = {process.pid for process in list_processes(places)}
     assert {marked.pid, named.pid} <= found
     assert not {other.pid, beside.pid, os.getpid(), os.getppid()} & found
 
 
 def test_whoever_asks_and_its_ancestors_are_spared(
-    places: Places, monkeypatch: pytest.MonkeyPatch, nursery: _Nursery
+    places: InstallationPaths, monkeypatch: pytest.MonkeyPatch, nursery: _Nursery
 ) -> None:
     code = (
         "import pathlib, sys, os\nfrom cluster.paths import Places\n"
@@ -79,24 +81,24 @@ def test_whoever_asks_and_its_ancestors_are_spared(
 
 
 def test_children_of_a_supervisor_are_found_even_without_a_mark(
-    places: Places, monkeypatch: pytest.MonkeyPatch, nursery: _Nursery
+    places: InstallationPaths, monkeypatch: pytest.MonkeyPatch, nursery: _Nursery
 ) -> None:
     child = nursery.start(MEEK)
-    assert child.pid not in {process.pid for process in belonging_to(places)}
+    assert child.pid not in {process.pid for process in list_processes(places)}
     monkeypatch.setenv(MARK, places.mark)
-    assert child.pid in {process.pid for process in belonging_to(places)}
+    assert child.pid in {process.pid for process in list_processes(places)}
 
 
 def test_ending_asks_kindly_and_wakes_the_stopped(nursery: _Nursery) -> None:
     meek, stopped = (psutil.Process(nursery.start(MEEK).pid) for _ in range(2))
     stopped.suspend()
-    assert end([meek, stopped], patience_s=60.0) == []
+    assert end_processes([meek, stopped], patience_s=60.0) == []
     assert [meek.wait(), stopped.wait()] == [-signal.SIGTERM, -signal.SIGTERM]
 
 
 def test_ending_insists_on_the_stubborn(nursery: _Nursery) -> None:
     stubborn = psutil.Process(nursery.start(STUBBORN).pid)
-    assert end([stubborn], patience_s=0.1) == []
+    assert end_processes([stubborn], patience_s=0.1) == []
     assert stubborn.wait() == -signal.SIGKILL
 
 

@@ -4,14 +4,14 @@ import os
 import sys
 from pathlib import Path
 
-from cluster.paths import Places
-from cluster.runtime.ray_environment import common_environment
+from cluster.paths import InstallationPaths
+from cluster.runtime.ray_environment import shared_environment
 
 
 def test_python_in_a_job_is_ours_whatever_stands_on_the_path() -> None:
     own = os.path.dirname(sys.executable)
-    places = Places.of(Path("/somewhere"))
+    places = InstallationPaths.from_data_dir(Path("/somewhere"))
     for path in ("/usr/bin:/bin", f"/usr/bin:{own}", f"{own}:/usr/bin"):
-        found = common_environment(places, {"PATH": path}, Path("/here"))["PATH"].split(":")
+        found = shared_environment(places, {"PATH": path}, Path("/here"))["PATH"].split(":")
         assert found[0] == own
         assert set(path.split(":")) <= set(found)

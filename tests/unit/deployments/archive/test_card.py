@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from deployments.archive.card import DESCRIPTION, card
+from deployments.archive.card import DESCRIPTION, build_card
 from deployments.archive.citation import CitationRules
-from deployments.archive.guide import installs
+from deployments.archive.guide import list_installs
 from tests.fakes.archive import BASE, ArchiveCorner, open_archive_corner
 
 CARD = "/.well-known/mcp-server-card"
@@ -52,7 +52,7 @@ async def test_the_card_tells_the_live_configuration_to_everybody(corner: Archiv
 def test_names_and_lengths_fit_the_draft_schema() -> None:
     assert len(DESCRIPTION) <= 100
     for base in (BASE, "http://127.0.0.1:8000", "http://[::1]:8000", "http://localhost:8000"):
-        assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", card(base, "t", "1")["name"])
+        assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", build_card(base, "t", "1")["name"])
 
 
 async def test_the_guide_names_every_address_tool_and_the_licence(corner: ArchiveCorner) -> None:
@@ -63,7 +63,7 @@ async def test_the_guide_names_every_address_tool_and_the_licence(corner: Archiv
     for wanted in (f"{BASE}/mcp", "ask_archive", "get_archive_article", "citation_format", "mcp-remote",
                    "Creative Commons Attribution 4.0", "Name the Gazette.", f"{BASE}{CARD}"):  # fmt: skip
         assert wanted in text, wanted
-    assert all(f"{BASE}/mcp" in how for _, how in installs(f"{BASE}/mcp"))
+    assert all(f"{BASE}/mcp" in how for _, how in list_installs(f"{BASE}/mcp"))
     assert not re.search(r"(?<!\{)\{[a-z]+\}(?!\})", text), "a place was not filled in"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from deployments.archive.jsonrpc import Call, Problem, answer, dumps, read_message, refusal
+from deployments.archive.jsonrpc import RpcCall, RpcError, dumps, read_message, render_error, render_result
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -47,7 +47,7 @@ def test_any_envelope_is_a_call_a_notification_or_refused_for_what_is_wrong(mess
     if read is None:
         assert not has_id
         assert str(method).startswith("notifications/")
-    if isinstance(read, Call):
+    if isinstance(read, RpcCall):
         assert json.loads(read.id) == message["id"]
         assert message["jsonrpc"] == "2.0"
         assert isinstance(message.get("params", {}), dict)
@@ -59,12 +59,12 @@ def test_any_envelope_is_a_call_a_notification_or_refused_for_what_is_wrong(mess
 def test_an_id_of_any_size_comes_back_as_it_was(value: Any) -> None:
     body = json.dumps({"jsonrpc": "2.0", "id": value, "method": "ping"}).encode()
     read = read_message(body)
-    if isinstance(read, Call):
-        assert json.loads(answer(read.id, b"{}")) == {"jsonrpc": "2.0", "id": value, "result": {}}
+    if isinstance(read, RpcCall):
+        assert json.loads(render_result(read.id, b"{}")) == {"jsonrpc": "2.0", "id": value, "result": {}}
         assert type(json.loads(read.id)) is type(value)
     else:
         # Numbers beyond all doubles and lone halves of characters are refused by the parser.
-        assert isinstance(read, Problem)
+        assert isinstance(read, RpcError)
         assert read.code == -32700
 
 
@@ -72,9 +72,9 @@ def test_text_that_utf8_can_not_carry_is_written_all_the_same() -> None:
     assert json.loads(dumps({"a": "x\ud800y"})) == {"a": "x?y"}
 
 
-def _sound(read: Call | Problem | None) -> None:
-    if isinstance(read, Problem):
-        told = json.loads(refusal(read))
+def _sound(read: RpcCall | RpcError | None) -> None:
+    if isinstance(read, RpcError):
+        told = json.loads(render_error(read))
         assert set(told) == {"jsonrpc", "id", "error"}
         assert told["error"]["code"] in (-32700, -32603)
         assert told["error"]["message"]

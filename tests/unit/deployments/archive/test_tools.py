@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.errors import Invalid
-from deployments.archive.tools import ASK_ARCHIVE, GET_ARCHIVE_ARTICLE, TOOLS, Deprecation
+from deployments.archive.tools import ASK_ARCHIVE, GET_ARCHIVE_ARTICLE, TOOLS, ToolDeprecation
 
 
 def test_there_are_the_two_tools_with_the_arguments_of_the_specification() -> None:
@@ -38,31 +38,31 @@ def test_descriptions_hold_what_clients_insist_on(tool: Any) -> None:
 
 def test_unknown_arguments_are_ignored_and_null_is_absent() -> None:
     given = {"question": "q", "context": None, "toolCallId": "x", "sessionId": None}
-    assert ASK_ARCHIVE.check(given) == {"question": "q"}
+    assert ASK_ARCHIVE.parse_arguments(given) == {"question": "q"}
 
 
 def test_a_whole_number_with_a_point_is_an_integer() -> None:
-    assert GET_ARCHIVE_ARTICLE.check({"product_id": "a", "offset": 61.0})["offset"] == 61
+    assert GET_ARCHIVE_ARTICLE.parse_arguments({"product_id": "a", "offset": 61.0})["offset"] == 61
 
 
 @pytest.mark.parametrize("offset", [True, "61", 1.5, float("inf"), float("nan"), []])
 def test_what_is_no_integer_is_refused_by_name(offset: Any) -> None:
     with pytest.raises(Invalid, match="offset must be an integer"):
-        GET_ARCHIVE_ARTICLE.check({"product_id": "a", "offset": offset})
+        GET_ARCHIVE_ARTICLE.parse_arguments({"product_id": "a", "offset": offset})
 
 
 def test_a_deprecated_tool_says_when_it_goes_and_works_until_then() -> None:
-    notice = Deprecation(date(2026, 3, 1), date(2026, 3, 31), "search_archive")
+    notice = ToolDeprecation(date(2026, 3, 1), date(2026, 3, 31), "search_archive")
     tool = replace(ASK_ARCHIVE, deprecation=notice)
-    assert tool.described()["description"].endswith(
+    assert tool.to_dict()["description"].endswith(
         "Deprecated since 2026-03-01; it will be removed on 2026-03-31. Use search_archive instead."
     )
-    assert tool.check({"question": "q"}) == {"question": "q"}
+    assert tool.parse_arguments({"question": "q"}) == {"question": "q"}
 
 
 def test_a_deprecation_of_less_than_30_days_can_not_be_written_down() -> None:
     with pytest.raises(ValueError, match="30 days"):
-        Deprecation(date(2026, 3, 1), date(2026, 3, 30))
+        ToolDeprecation(date(2026, 3, 1), date(2026, 3, 30))
 
 
 def test_nothing_is_deprecated_at_present() -> None:

@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cluster.errors import Conflict, HouseError
-from cluster.paths import Places
+from cluster.paths import InstallationPaths
 from cluster.records.access import SWITCHES, AppSettings
-from cluster.runtime.installation_state import Lock
-from cluster.runtime.processes import belonging_to
+from cluster.runtime.installation_state import InstallationLock
+from cluster.runtime.processes import list_processes
 from cluster.secrecy import recognise_key
 from deployments.cli.__main__ import command_line
 
@@ -22,10 +22,10 @@ pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
 
 
 @pytest.fixture
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InstallationPaths:
     monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
-    return Places.of(tmp_path / "data")
+    return InstallationPaths.from_data_dir(tmp_path / "data")
 
 
 def _run(*words: str) -> Result:
@@ -38,7 +38,7 @@ def _told(*words: str) -> Any:
     return json.loads(result.stdout)
 
 
-def test_an_app_is_made_listed_and_limited_while_everything_is_stopped(places: Places) -> None:
+def test_an_app_is_made_listed_and_limited_while_everything_is_stopped(places: InstallationPaths) -> None:
     assert _told("apps", "list") == {"apps": []}
     made = _told("apps", "create", "bookshop", "--environment", "production")
     assert recognise_key(made["secret_key"]) is not None
@@ -46,12 +46,12 @@ def test_an_app_is_made_listed_and_limited_while_everything_is_stopped(places: P
     (listed,) = _told("apps", "list")["apps"]
     assert (listed["app_id"], listed["environment"]) == ("bookshop", "production")
     assert listed["limits"]["queries_per_s"] == 200
-    assert belonging_to(places) == []
+    assert list_processes(places) == []
     assert not places.run_dir.exists()
     assert not places.redis_url.exists()
 
 
-def test_switches_are_shown_and_turned_and_a_wrong_one_changes_nothing(places: Places) -> None:
+def test_switches_are_shown_and_turned_and_a_wrong_one_changes_nothing(places: InstallationPaths) -> None:
     _told("apps", "create", "bookshop")
     assert _told("apps", "switch", "bookshop")["bot_rule"] == "log", "development (decision E6)"
     turned = _told(
@@ -73,7 +73,7 @@ def test_every_switch_has_words_for_people() -> None:
     assert set(SWITCHES) == set(AppSettings.model_fields) - {"limits"}
 
 
-def test_keys_are_listed_revealed_rotated_and_revoked(places: Places) -> None:
+def test_keys_are_listed_revealed_rotated_and_revoked(places: InstallationPaths) -> None:
     made = _told("apps", "create", "bookshop")
     hidden = _told("keys", "list")["keys"]
     assert [entry["kind"] for entry in hidden] == ["secret", "publishable"]
@@ -90,7 +90,7 @@ def test_keys_are_listed_revealed_rotated_and_revoked(places: Places) -> None:
     assert [entry["kind"] for entry in _told("keys", "list")["keys"]] == ["secret"]
 
 
-def test_people_get_a_table_and_keys_on_lines_of_their_own(places: Places) -> None:
+def test_people_get_a_table_and_keys_on_lines_of_their_own(places: InstallationPaths) -> None:
     made = _run("apps", "create", "bookshop")
     assert "App bookshop is made." in made.stdout
     assert sum(recognise_key(line.split()[-1]) is not None for line in made.stdout.splitlines()[1:]) == 2
@@ -113,21 +113,23 @@ def test_people_get_a_table_and_keys_on_lines_of_their_own(places: Places) -> No
         (("keys", "revoke", "key-nope"), "see `kiosk keys list`"),
     ],
 )
-def test_errors_say_what_to_do_next(places: Places, words: tuple[str, ...], advice: str) -> None:
+def test_errors_say_what_to_do_next(places: InstallationPaths, words: tuple[str, ...], advice: str) -> None:
     result = _run(*words)
     assert isinstance(result.exception, HouseError)
     assert advice in result.exception.message
 
 
-def test_a_command_steps_back_while_another_works_on_the_stopped_installation(places: Places) -> None:
+def test_a_command_steps_back_while_another_works_on_the_stopped_installation(
+    places: InstallationPaths,
+) -> None:
     places.make()
-    lock = Lock(places.lock)
-    assert lock.take()
+    lock = InstallationLock(places.lock)
+    assert lock.acquire()
     try:
         # Whoever holds the lock without a Redis is about to start one, or to stop it.
         result = _run("apps", "list")
         assert isinstance(result.exception, Conflict)
         assert "try again in a moment" in result.exception.message
     finally:
-        lock.drop()
+        lock.release()
         shutil.rmtree(places.run_dir)

@@ -13,15 +13,15 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from cluster.admin.key_admin import Keeping
+from cluster.admin.key_admin import KeyAdmin
 from cluster.errors import Invalid
 from cluster.records.archive_call import ArchiveCall
 from cluster.store.connect import OpenStores
 from deployments.cli.__main__ import command_line
-from deployments.cli.charts import bar_chart, png, svg, write_charts
-from deployments.cli.installation import Installation, now_ms
-from deployments.cli.report import drawings, span_ms
-from deployments.operations.archive_report import summarise
+from deployments.cli.charts import build_bar_chart, render_png, render_svg, write_charts
+from deployments.cli.installation import Installation, read_clock_ms
+from deployments.cli.report import build_charts, parse_span_ms
+from deployments.operations.archive_report import build_archive_report
 
 DAY = 86_400_000
 HOSTILE = '<script>alert("x")</script> \x1b[31m [bold]'
@@ -45,7 +45,7 @@ CALLS = [
 
 
 def test_sums_say_who_asked_for_what() -> None:
-    report = summarise(CALLS, since=DAY, until=3 * DAY)
+    report = build_archive_report(CALLS, since=DAY, until=3 * DAY)
     assert report.calls == 5
     assert [(one.name, one.client_ids, one.asks, one.reads, one.refused) for one in report.clients] == [
         ("Agent", ("c-1", "c-2"), 2, 1, 0),
@@ -57,7 +57,7 @@ def test_sums_say_who_asked_for_what() -> None:
     assert report.articles == [("a", 1, 2), ("b", 0, 1)]
     assert report.refusals == [("no such pair", 1)]
     assert report.days == [("1970-01-02", 3), ("1970-01-03", 2)]
-    assert json.loads(json.dumps(report.told()))["calls"] == 5
+    assert json.loads(json.dumps(report.to_dict()))["calls"] == 5
 
 
 def test_what_was_hardly_found_is_unanswered_most_frequent_first_then_newest() -> None:
@@ -71,28 +71,28 @@ def test_what_was_hardly_found_is_unanswered_most_frequent_first_then_newest() -
         call(DAY + 6, "nothing", ()),
         call(DAY + 7, outcome="refused", refusal="busy"),
     ]
-    report = summarise(calls, since=DAY, until=2 * DAY)
-    assert report.told()["unanswered"] == [
+    report = build_archive_report(calls, since=DAY, until=2 * DAY)
+    assert report.to_dict()["unanswered"] == [
         {"question": "comet", "calls": 2, "last_at": DAY + 2, "coverage": 0.3},
         {"question": "nothing", "calls": 1, "last_at": DAY + 6, "coverage": 0.0},
         {"question": "rates", "calls": 1, "last_at": DAY + 3, "coverage": 0.49},
         {"question": "mulch", "calls": 1, "last_at": DAY + 1, "coverage": 0.1},
     ]
     assert (report.missing_calls, report.asked_calls) == (5, 7)
-    lenient = summarise(calls, since=DAY, until=2 * DAY, unanswered_below=0.0)
+    lenient = build_archive_report(calls, since=DAY, until=2 * DAY, unanswered_below=0.0)
     assert lenient.unanswered == [("nothing", 1)]
 
 
 def test_the_time_calls_took_is_summed_up_by_quantiles() -> None:
     calls = [call(DAY + at, "q", ("a",), took_ms=float(at)) for at in range(101)]
-    report = summarise(calls, since=0, until=2 * DAY)
-    assert report.told()["took_ms"] == {"p50": 50.0, "p95": 95.0, "p99": 99.0}
-    assert summarise([call(DAY, "q")], since=0, until=DAY).told()["took_ms"] == {}
+    report = build_archive_report(calls, since=0, until=2 * DAY)
+    assert report.to_dict()["took_ms"] == {"p50": 50.0, "p95": 95.0, "p99": 99.0}
+    assert build_archive_report([call(DAY, "q")], since=0, until=DAY).to_dict()["took_ms"] == {}
 
 
 def test_lists_end_where_they_are_told_to() -> None:
     calls = [call(DAY, f"question {at}") for at in range(50)]
-    assert len(summarise(calls, since=0, until=DAY, top=7).questions) == 7
+    assert len(build_archive_report(calls, since=0, until=DAY, top=7).questions) == 7
 
 
 def test_a_call_survives_being_written_and_what_is_none_is_none() -> None:
@@ -106,39 +106,39 @@ def test_a_call_survives_being_written_and_what_is_none_is_none() -> None:
     ("text", "ms"), [("90m", 5_400_000), ("24h", DAY), ("7d", 7 * DAY), ("2W", 14 * DAY)]
 )
 def test_spans_are_read(text: str, ms: int) -> None:
-    assert span_ms(text) == ms
+    assert parse_span_ms(text) == ms
 
 
 @pytest.mark.parametrize("text", ["", "d", "7", "-1d", "7 years", "1e9d", "99999999d"])
 def test_what_is_no_span_is_refused(text: str) -> None:
     with pytest.raises(Invalid, match="span of time"):
-        span_ms(text)
+        parse_span_ms(text)
 
 
 def test_a_chart_shows_the_same_bars_in_both_forms() -> None:
-    drawing = bar_chart("Calls", [("one", 10), ("two", 5)], "note")
-    root = ElementTree.fromstring(svg(drawing))
+    drawing = build_bar_chart("Calls", [("one", 10), ("two", 5)], "note")
+    root = ElementTree.fromstring(render_svg(drawing))
     widths = [
         float(rect.attrib["width"])
         for rect in root.iter("{http://www.w3.org/2000/svg}rect")
         if "x" in rect.attrib
     ]
     assert widths[0] == pytest.approx(2 * widths[1], abs=0.2)
-    image = Image.open(io.BytesIO(png(drawing)))
+    image = Image.open(io.BytesIO(render_png(drawing)))
     assert image.size == (1520, 2 * drawing.height)
     assert len(image.getcolors(1 << 20) or []) > 2
 
 
 def test_strangers_words_are_only_words_on_a_chart() -> None:
-    drawing = bar_chart("Clients", [(HOSTILE, 3), ("日本語 " * 30, 2)])
-    root = ElementTree.fromstring(svg(drawing))
+    drawing = build_bar_chart("Clients", [(HOSTILE, 3), ("日本語 " * 30, 2)])
+    root = ElementTree.fromstring(render_svg(drawing))
     assert "script" not in {element.tag.rpartition("}")[2] for element in root.iter()}
-    assert png(drawing)
+    assert render_png(drawing)
 
 
 def test_nothing_yet_is_a_chart_too() -> None:
-    assert b"nothing yet" in svg(bar_chart("Calls", []))
-    assert set(drawings(summarise([], since=0, until=1))) == {
+    assert b"nothing yet" in render_svg(build_bar_chart("Calls", []))
+    assert set(build_charts(build_archive_report([], since=0, until=1))) == {
         "days", "clients", "skills", "questions", "articles", "refusals",
     }  # fmt: skip
 
@@ -165,9 +165,9 @@ def test_rules_and_report_over_a_stopped_installation(
 ) -> None:
     monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
-    now = now_ms()
+    now = read_clock_ms()
 
-    async def fill(keeping: Keeping, stores: OpenStores) -> None:
+    async def fill(keeping: KeyAdmin, stores: OpenStores) -> None:
         calls = [call(now - 1000, HOSTILE, ("a",), client_name=HOSTILE), call(now - 500, "", ("a",))]
         await stores.archive_calls.append("playground", calls)
         await asyncio.sleep(0)

@@ -10,17 +10,17 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cluster.errors import HouseError
-from cluster.paths import Places
+from cluster.paths import InstallationPaths
 from deployments.cli.__main__ import command_line
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
 
 
 @pytest.fixture(autouse=True)
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InstallationPaths:
     monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
-    return Places.of(tmp_path / "data")
+    return InstallationPaths.from_data_dir(tmp_path / "data")
 
 
 def _run(*words: str) -> Result:

@@ -13,21 +13,21 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner, Result
 
-from actors.experiments.report import Report, report
-from actors.experiments.report_data import check_snapshots, gather
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.snapshots import SnapshotShelf
+from actors.experiments.report import ExperimentReport, build_report
+from actors.experiments.report_data import load_report, validate_snapshots
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.snapshots import SnapshotStore
 from cluster.artifacts.tables import INTERACTIONS
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, HouseError, Invalid, NotFound
 from cluster.records.experiment import Experiment
 from cluster.records.exposure import Exposure
 from deployments.cli.__main__ import command_line
-from deployments.cli.charts import svg
-from deployments.cli.experiment_views import drawings, show_report
+from deployments.cli.charts import render_svg
+from deployments.cli.experiment_views import build_charts, show_report
 from tests.fakes.stores.memory import memory_stores
-from tests.fakes.trained_snapshot import published
+from tests.fakes.trained_snapshot import publish_ring_snapshot
 from tests.suites.doing import APP
 from tests.suites.experiments import an_experiment
 
@@ -119,18 +119,18 @@ def test_what_is_wrong_with_words_and_files_is_said_before_anything_is_opened(ho
 
 
 def test_a_snapshot_has_to_be_on_the_shelf(tmp_path: Path) -> None:
-    shelf = Shelf.open(tmp_path / "shelf")
-    version = published(SnapshotShelf(shelf), tmp_path / "one", APP, seed=6)
+    shelf = ArtifactStore.open(tmp_path / "shelf")
+    version = publish_ring_snapshot(SnapshotStore(shelf), tmp_path / "one", APP, seed=6)
 
     def pinned(snapshot: str, **fields: Any) -> Experiment:
         variants = [{"variant_id": "a", "name": "a", "slug": "a", "snapshot": snapshot, **fields}]
         return an_experiment(app_id=APP, variants=variants)
 
-    check_snapshots(pinned(version), shelf)
-    check_snapshots(pinned(""), shelf)
+    validate_snapshots(pinned(version), shelf)
+    validate_snapshots(pinned(""), shelf)
     for wrong in (pinned("v9"), pinned(version, engine_id="news")):
         with pytest.raises(NotFound, match=r"variant a: engine .* has no snapshot"):
-            check_snapshots(wrong, shelf)
+            validate_snapshots(wrong, shelf)
 
 
 async def test_conversions_come_from_settled_interactions_of_any_id_of_a_person(tmp_path: Path) -> None:
@@ -150,8 +150,8 @@ async def test_conversions_come_from_settled_interactions_of_any_id_of_a_person(
         [{"reader": reader, "type": kind, "at_ms": at_ms + ms, "json": b"{}"} for reader, kind, ms in rows],
         schema=INTERACTIONS,
     )
-    SegmentShelf(Shelf.open(tmp_path)).append(APP, "interaction", table, first="1-0", last="5-0")
-    found = await gather(stores, Shelf.open(tmp_path), one)
+    SegmentStore(ArtifactStore.open(tmp_path)).append(APP, "interaction", table, first="1-0", last="5-0")
+    found = await load_report(stores, ArtifactStore.open(tmp_path), one)
     assert [(line.people, line.converted, line.conversions) for line in found.lines] == [(0, 0, 0), (3, 2, 2)]
 
 
@@ -171,27 +171,27 @@ async def test_conversions_of_the_last_moment_are_announced_and_not_counted(
         {"type": "checkout", "anonymous_id": "nobody", "timestamp": iso_ms(at_ms + 1), "product_ids": ["p"]},
     ]
     await stores.interactions.append(APP, orjson.dumps(items), [])
-    found = await gather(stores, Shelf.open(tmp_path), one)
+    found = await load_report(stores, ArtifactStore.open(tmp_path), one)
     assert (found.settling, found.lines[1].converted) == (84, 0)
-    assert found.told()["settling"] == 84
+    assert found.to_dict()["settling"] == 84
     show_report(found)
     assert "84 more conversions are settling" in " ".join(capsys.readouterr().out.split())
 
 
-def _found(people: int = 4_000) -> Report:
+def _found(people: int = 4_000) -> ExperimentReport:
     exposures = [(f"u:{n}", Exposure("ab"[n % 2], 1_700_000_000_000, person=f"u:{n}")) for n in range(people)]
     did = [(f"u:{n}", 1_700_000_000_001) for n in range(people) if n % 20 == 0 or n % 4 == 1]
     served = {"a:10": 500, "b:10": 400, "b:over": 100}
-    return report(an_experiment(name="<b>&"), exposures, did, links={}, served=served)
+    return build_report(an_experiment(name="<b>&"), exposures, did, links={}, served=served)
 
 
 def test_a_report_is_drawn_as_svg_with_its_intervals() -> None:
-    for drawing in drawings(_found()).values():
-        root = ElementTree.fromstring(svg(drawing))
+    for drawing in build_charts(_found()).values():
+        root = ElementTree.fromstring(render_svg(drawing))
         assert root.tag.endswith("svg")
         assert "<b>&" in [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert len(drawings(_found())["difference"].bars) == 3
-    assert len(drawings(_found(10))["difference"].bars) == 1
+    assert len(build_charts(_found())["difference"].bars) == 3
+    assert len(build_charts(_found(10))["difference"].bars) == 1
 
 
 def test_a_report_says_what_is_better_worse_and_broken(capsys: pytest.CaptureFixture[str]) -> None:

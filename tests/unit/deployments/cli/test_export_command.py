@@ -15,15 +15,15 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
 
-from cluster.admin.key_admin import Keeping
+from cluster.admin.key_admin import KeyAdmin
 from cluster.errors import Fault, FilterSyntax, Invalid, NotFound, Unavailable
 from cluster.ids import new_task_id
 from cluster.records.access import App
 from cluster.store.connect import OpenStores
 from deployments.cli.__main__ import command_line
 from deployments.cli.exit_codes import exit_code_of
-from deployments.cli.export import since_of
-from deployments.cli.installation import Installation, now_ms
+from deployments.cli.export import parse_since
+from deployments.cli.installation import Installation, read_clock_ms
 from tests.fakes.corner_shop import PRODUCTS, upload
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
@@ -41,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
 
-    async def put(keeping: Keeping, stores: OpenStores) -> None:
+    async def put(keeping: KeyAdmin, stores: OpenStores) -> None:
         await stores.access.put_app(App(app_id="shop", environment="development", created_at=0))
         await upload(stores, PRODUCTS)
         await stores.interactions.append("shop", orjson.dumps([CLICK]), [])
@@ -93,7 +93,7 @@ def test_a_stopped_shop_is_exported_and_scored(folder: Path) -> None:
 
 
 def test_a_reader_that_has_enough_ends_the_export_quietly(folder: Path) -> None:
-    async def append(keeping: Keeping, stores: OpenStores) -> None:
+    async def append(keeping: KeyAdmin, stores: OpenStores) -> None:
         for _ in range(20):
             await stores.interactions.append("shop", orjson.dumps([CLICK] * 500), [])
 
@@ -111,10 +111,10 @@ def test_a_reader_that_has_enough_ends_the_export_quietly(folder: Path) -> None:
 
 
 def test_uploads_that_wait_are_told(folder: Path) -> None:
-    async def accept(keeping: Keeping, stores: OpenStores) -> None:
+    async def accept(keeping: KeyAdmin, stores: OpenStores) -> None:
         body = orjson.dumps([{"user_id": "late"}])
         await stores.intake.accept(
-            "shop", "user", "put", body, task_id=new_task_id(), total=1, now_ms=now_ms()
+            "shop", "user", "put", body, task_id=new_task_id(), total=1, now_ms=read_clock_ms()
         )
 
     Installation().administer(accept)
@@ -175,9 +175,9 @@ def test_every_error_has_its_code() -> None:
 
 
 def test_a_date_is_a_day_a_moment_or_a_span() -> None:
-    assert since_of("") == 0
-    assert since_of("2026-03-01") == since_of("2026-03-01T00:00Z") == 1_772_323_200_000
-    assert abs(now_ms() - since_of("2h") - 7_200_000) < 5_000
+    assert parse_since("") == 0
+    assert parse_since("2026-03-01") == parse_since("2026-03-01T00:00Z") == 1_772_323_200_000
+    assert abs(read_clock_ms() - parse_since("2h") - 7_200_000) < 5_000
 
 
 def test_a_notebook_is_told_where_to_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

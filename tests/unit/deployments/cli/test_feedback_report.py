@@ -10,23 +10,23 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from actors.answers.render import shown_bytes
-from cluster.artifacts.artifact_store import Shelf
+from actors.answers.render import answer_to_json
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.query_log import COLUMNS
-from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.tables import INTERACTIONS
 from cluster.clock import iso_ms
 from cluster.records.question import Answer, Question
 from cluster.records.validation.upload import ORIGIN
 from cluster.store.ports.stores import Stores
-from deployments.cli.search_view import show
+from deployments.cli.search_view import print_report
 from deployments.operations.feedback_report import (
     FeedbackReport,
+    build_feedback_report,
     read_judgements,
     read_questions,
-    summarise_feedback,
 )
-from deployments.operations.search_report import summarise
+from deployments.operations.search_report import build_search_report
 from tests.fakes.stores.memory import memory_stores
 
 APP = "shop"
@@ -36,7 +36,7 @@ AT = 1_700_000_000_000
 async def note_question(stores: Stores, question_id: str, text: str, rewritten: str = "") -> None:
     question = Question(question_id=question_id, app_id=APP, text=text, asked_at=AT, deadline_at=AT + 60_000)
     answer = Answer(finish_reason="success", question=rewritten)
-    await stores.questions.ask(question, answer, shown_bytes(question, answer), holder="", until_ms=0)
+    await stores.questions.ask(question, answer, answer_to_json(question, answer), holder="", until_ms=0)
 
 
 def judged(reader: str, question_id: str, value: str, at_ms: int = AT, **more: Any) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def judged(reader: str, question_id: str, value: str, at_ms: int = AT, **more: A
 async def report_of(
     stores: Stores, tmp_path: Path, settled: list[dict[str, Any]], waiting: list[dict[str, Any]]
 ) -> FeedbackReport:
-    segments = SegmentShelf(Shelf.open(tmp_path))
+    segments = SegmentStore(ArtifactStore.open(tmp_path))
     if settled:
         rows = [
             {"reader": f"u:{one['user_id']}", "type": one["type"], "at_ms": AT, "json": orjson.dumps(one)}
@@ -58,7 +58,7 @@ async def report_of(
     if waiting:
         await stores.interactions.append(APP, orjson.dumps(waiting), [])
     judgements = await read_judgements(stores, segments, APP, AT - 1, AT + 100)
-    return summarise_feedback(judgements, await read_questions(stores, APP, judgements))
+    return build_feedback_report(judgements, await read_questions(stores, APP, judgements))
 
 
 async def test_answers_that_readers_found_worst_come_first(tmp_path: Path) -> None:
@@ -113,12 +113,12 @@ async def test_the_search_report_holds_the_feedback(
     stores = memory_stores()
     await note_question(stores, "q1", "What is mulch?")
     feedback = await report_of(stores, tmp_path, [], [judged("ada", "q1", "not helpful")])
-    report = summarise(COLUMNS.empty_table(), [], since=AT, until=AT + 1, feedback=feedback)
-    assert json.loads(json.dumps(report.told()))["feedback"]["questions"][0] == {
+    report = build_search_report(COLUMNS.empty_table(), [], since=AT, until=AT + 1, feedback=feedback)
+    assert json.loads(json.dumps(report.to_dict()))["feedback"]["questions"][0] == {
         "question": "What is mulch?", "helpful": 0, "not_helpful": 1, "other": 0, "answers": 1, "question_id": "q1",
         "sources": 0,
     }  # fmt: skip
-    show(report, APP)
+    print_report(report, APP)
     shown = capsys.readouterr().out
     assert "1 not helpful" in shown
     assert "What is mulch?" in shown

@@ -14,7 +14,7 @@ APPS = ("first", APP)
 
 async def test_an_app_may_be_left_out_and_a_name_cut_short(memory_stores: Stores) -> None:
     for name in ("run-05614a5279", "run-0569999999"):
-        await memory_stores.runs.swap(a_run(name))
+        await memory_stores.runs.compare_and_set(a_run(name))
     for words in (("run-05614a5279", ""), (APP, "run-05614a5279"), ("run-05614", ""), (APP, "run-05614")):
         assert (await find_run(memory_stores, APPS, words)).run_id == "run-05614a5279"
 
@@ -32,6 +32,6 @@ async def test_what_names_no_run_or_several_is_told(
     memory_stores: Stores, words: tuple[str, str], error: type[Exception], message: str
 ) -> None:
     for name in ("run-05614a5279", "run-0569999999"):
-        await memory_stores.runs.swap(a_run(name))
+        await memory_stores.runs.compare_and_set(a_run(name))
     with pytest.raises(error, match=message):
         await find_run(memory_stores, APPS, words)

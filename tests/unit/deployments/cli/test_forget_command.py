@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from actors.intake.erasure import EXTERNAL
 from actors.intake.person_places import PLACES
-from cluster.admin.key_admin import Keeping
+from cluster.admin.key_admin import KeyAdmin
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.ids import new_task_id
 from cluster.records.access import App
@@ -20,7 +20,7 @@ from cluster.records.erasure import ErasedPlace, Erasure
 from cluster.store.connect import OpenStores
 from cluster.store.ports.stores import REDIS_PLACES
 from deployments.cli.__main__ import command_line
-from deployments.cli.installation import Installation, now_ms
+from deployments.cli.installation import Installation, read_clock_ms
 from tests.suites.canary import MAIL, USER, VISITOR, a_recent, traces_in_files
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
@@ -46,16 +46,16 @@ def _told(*words: str, typed: str = "", code: int = 0) -> Any:
 def _live() -> None:
     """Put a person into the store; her profile still waits in the intake."""
 
-    async def put(keeping: Keeping, stores: OpenStores) -> None:
+    async def put(keeping: KeyAdmin, stores: OpenStores) -> None:
         await stores.access.put_app(App(app_id="shop", environment="development", created_at=0))
-        at = now_ms()
+        at = read_clock_ms()
         body = orjson.dumps([{"user_id": USER, "custom_attributes": {"mail": MAIL}}])
         await stores.intake.accept("shop", "user", "put", body, task_id=new_task_id(), total=1, now_ms=at)
         click = {"type": "click", "user_id": USER, "anonymous_id": VISITOR, "product_ids": ["p1"]}
         payload = orjson.dumps([{**click, "timestamp": "2026-03-01T09:15:30.250Z"}])
         await stores.interactions.append("shop", payload, [(USER, VISITOR, a_recent("p1", at))])
         # a replica that followed the log until the installation was stopped a moment ago
-        await stores.changes.note_follower("shop", "replica", {"user": "0", "interaction": "0"}, at)
+        await stores.changes.record_follower("shop", "replica", {"user": "0", "interaction": "0"}, at)
 
     Installation().administer(put)
 
@@ -99,7 +99,7 @@ def test_a_receipt_fits_eighty_columns(folder: Path) -> None:
         finished_at=0, status="finished", places=places,
     )  # fmt: skip
 
-    async def put(keeping: Keeping, stores: OpenStores) -> None:
+    async def put(keeping: KeyAdmin, stores: OpenStores) -> None:
         await stores.erasures.write(receipt)
 
     Installation().administer(put)

@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from cluster.errors import Fault, Unavailable
-from cluster.paths import Places
-from cluster.runtime.installation_state import State, save_state
+from cluster.paths import InstallationPaths
+from cluster.runtime.installation_state import InstallationState, save_state
 from cluster.runtime.processes import MARK, is_alive
 from cluster.runtime.sockets import free_ports
 from deployments.cli import up
@@ -35,7 +35,7 @@ class Killed:
     """An installation whose supervisor is gone: two processes of its own, one of them on its port, and a stranger that
     has the supervisor's number now."""
 
-    places: Places
+    places: InstallationPaths
     port: int
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
@@ -59,7 +59,7 @@ class Killed:
 def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Killed]:
     monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
-    places = Places.of(tmp_path / "data")
+    places = InstallationPaths.from_data_dir(tmp_path / "data")
     places.make()
     port, other, third = free_ports(3)
     killed = Killed(places, port)
@@ -71,7 +71,7 @@ def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Killed]:
         "data_dir": str(places.data_dir), "run_dir": str(places.run_dir), "logs_dir": str(places.logs_dir),
         "started_at": 1,
     }  # fmt: skip
-    save_state(places, State.model_validate(state))
+    save_state(places, InstallationState.model_validate(state))
     yield killed
     for child in killed.started:
         with child:
@@ -103,7 +103,7 @@ def test_no_command_starts_a_second_redis_beside_the_first(killed: Killed, line:
 def test_up_ends_what_was_left_and_nobody_else_and_then_starts(
     killed: Killed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def begin(installation: object) -> State:
+    def begin(installation: object) -> InstallationState:
         raise Fault("this is where the start begins")
 
     monkeypatch.setattr(up, "_in_background", begin)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from cluster.errors import HouseError, Invalid, NotFound
 from deployments.cli.__main__ import command_line
-from deployments.cli.rules import checked
+from deployments.cli.rules import parse_rules
 
 
 def _run(*words: str, given: str | None = None) -> Result:
@@ -79,9 +79,9 @@ def test_what_is_wrong_with_a_file_is_said_before_anything_is_opened(home: Path)
 
 
 def test_rules_without_an_engine_belong_to_the_one_that_was_named() -> None:
-    rules = checked(
+    rules = parse_rules(
         [{"name": "a", "boost_fq": "x:1"}, {"name": "a", "boost_fq": "x:1", "engine_id": "e"}], "news"
     )
     assert [rule.engine_id for rule in rules] == ["news", "e"]
     with pytest.raises(Invalid, match=r"boost\.0\.query"):
-        checked([{"name": "a", "boost": [{"field": "f", "query": "(", "option": "regex"}]}], "news")
+        parse_rules([{"name": "a", "boost": [{"field": "f", "query": "(", "option": "regex"}]}], "news")

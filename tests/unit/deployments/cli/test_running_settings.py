@@ -10,54 +10,54 @@ import pytest
 from typer.testing import CliRunner
 
 from cluster.errors import Fault, Unavailable
-from cluster.paths import Places
-from cluster.runtime.installation_state import Lock, State, load_state, save_state
+from cluster.paths import InstallationPaths
+from cluster.runtime.installation_state import InstallationLock, InstallationState, load_state, save_state
 from cluster.settings import Settings
 from deployments.cli import subprocess_commands, up
 from deployments.cli.__main__ import command_line
 from deployments.cli.doctor import machine_checks
 from deployments.cli.installation import Installation
-from deployments.cli.summary import AppKeys, Summary
+from deployments.cli.summary import AppKeys, InstallationSummary
 
 pytestmark = pytest.mark.usefixtures("allow_world")
 
 
 @pytest.fixture
-def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Places]:
+def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InstallationPaths]:
     """An installation that runs with a disk limit of 0.01 %, as far as files and locks tell."""
     monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
-    places = Places.of(tmp_path / "data")
+    places = InstallationPaths.from_data_dir(tmp_path / "data")
     places.make()
     state = {
         "phase": "ready", "pid": 7, "version": "1", "host": "127.0.0.1", "port": 8160, "data_dir": str(places.data_dir),
         "run_dir": str(places.run_dir), "logs_dir": str(places.logs_dir), "started_at": 1,
         "settings": Settings(disk_limit=0.0001, port=8160, public_url="https://news.example.com").shareable(),
     }  # fmt: skip
-    save_state(places, State.model_validate(state))
-    lock = Lock(places.lock)
-    assert lock.take()
+    save_state(places, InstallationState.model_validate(state))
+    lock = InstallationLock(places.lock)
+    assert lock.acquire()
     yield places
-    lock.drop()
+    lock.release()
     places.run_dir.rmdir() if not any(places.run_dir.iterdir()) else None
 
 
-def test_the_disk_is_judged_by_the_running_limit(running: Places) -> None:
+def test_the_disk_is_judged_by_the_running_limit(running: InstallationPaths) -> None:
     installation = Installation()
     assert installation.settings.disk_limit == 0.0001
     assert installation.settings.public_url == "https://news.example.com"
     assert installation.in_vain == []
-    assert machine_checks.disk(installation).level == "bad"
+    assert machine_checks.check_disk(installation).level == "bad"
 
 
 @pytest.mark.parametrize("line", ["ingest x.jsonl", "ingest archive x.xml --app a", "train"])
-def test_commands_that_write_refuse_as_the_installation_does(running: Places, line: str) -> None:
+def test_commands_that_write_refuse_as_the_installation_does(running: InstallationPaths, line: str) -> None:
     result = CliRunner().invoke(command_line(), line.split())
     assert isinstance(result.exception, Unavailable)
     assert "writes are refused" in result.exception.message
 
 
-def test_a_shell_that_differs_is_told(running: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shell_that_differs_is_told(running: InstallationPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KIOSK_DISK_LIMIT", "0.99")
     monkeypatch.setenv("KIOSK_PORT", "8160")
     assert Installation().in_vain == ["KIOSK_DISK_LIMIT=0.99"]
@@ -65,8 +65,8 @@ def test_a_shell_that_differs_is_told(running: Places, monkeypatch: pytest.Monke
     assert "KIOSK_DISK_LIMIT=0.99 of this shell" in said
 
 
-def test_programs_get_the_running_settings_and_no_secret(running: Places) -> None:
-    given = subprocess_commands.settings_of(Installation())
+def test_programs_get_the_running_settings_and_no_secret(running: InstallationPaths) -> None:
+    given = subprocess_commands.settings_as_variables(Installation())
     assert given["KIOSK_DISK_LIMIT"] == "0.0001"
     assert (
         not {"KIOSK_REDIS_URL", "KIOSK_MASTER_KEY", "KIOSK_LLM_KEY", "KIOSK_DATA_DIR", "KIOSK_LEARNERS"}
@@ -75,7 +75,7 @@ def test_programs_get_the_running_settings_and_no_secret(running: Places) -> Non
 
 
 def test_every_stage_is_a_line_and_brackets_are_shown_as_they_are(
-    running: Places, capsys: pytest.CaptureFixture[str]
+    running: InstallationPaths, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """HAProxy names its functions in brackets; a stage may be over before anybody looks."""
     state = load_state(running)
@@ -93,12 +93,12 @@ def test_every_stage_is_a_line_and_brackets_are_shown_as_they_are(
 
 
 def test_a_second_start_on_another_port_says_that_it_stays(
-    running: Places, monkeypatch: pytest.MonkeyPatch
+    running: InstallationPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    summary = Summary(load_state(running), [AppKeys("development", "development")])  # type: ignore[arg-type]
+    summary = InstallationSummary(load_state(running), [AppKeys("development", "development")])  # type: ignore[arg-type]
     asked = []
 
-    def summarise(*given: object, reveal: bool, first: bool = False) -> Summary:
+    def summarise(*given: object, reveal: bool, first: bool = False) -> InstallationSummary:
         asked.append(reveal)
         return summary
 

@@ -9,32 +9,34 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from cluster.admin.key_admin import Keeping
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.query_log import COLUMNS, QueryShelf
+from cluster.admin.key_admin import KeyAdmin
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.query_log import COLUMNS, QueryLogStore
 from cluster.records.access import App
-from cluster.records.logged_query import UNKNOWN, Searched
-from cluster.runtime.artifact_access import open_shelf
+from cluster.records.logged_query import UNKNOWN, LoggedQuery
+from cluster.runtime.artifact_access import open_artifact_store
 from cluster.store.connect import OpenStores
 from deployments.cli.__main__ import command_line
-from deployments.cli.installation import Installation, now_ms
-from deployments.cli.search_view import drawings
-from deployments.operations.search_report import SearchReport, summarise
+from deployments.cli.installation import Installation, read_clock_ms
+from deployments.cli.search_view import build_charts
+from deployments.operations.search_report import SearchReport, build_search_report
 
 DAY = 86_400_000
 HOSTILE = '<script>alert("x")</script> \x1b[31m [bold]'
 
 
-def asked(text: str, total: int = 3, at: int = DAY, kind: Any = "search", **more: Any) -> Searched:
+def asked(text: str, total: int = 3, at: int = DAY, kind: Any = "search", **more: Any) -> LoggedQuery:
     given = {"language": "en", "served_by": "search", "engine_id": "default", "took_ms": 2.0, **more}
-    return Searched(at=at, kind=kind, text=text, total=total, **given)
+    return LoggedQuery(at=at, kind=kind, text=text, total=total, **given)
 
 
-def report_of(tmp_path: Path, settled: list[Searched], waiting: list[Searched], **more: Any) -> SearchReport:
-    shelf = QueryShelf(Shelf.open(tmp_path))
+def report_of(
+    tmp_path: Path, settled: list[LoggedQuery], waiting: list[LoggedQuery], **more: Any
+) -> SearchReport:
+    shelf = QueryLogStore(ArtifactStore.open(tmp_path))
     if settled:
         shelf.append("shop", settled, "1-0")
-    return summarise(shelf.read("shop", 0), waiting, **{"since": 0, "until": 10 * DAY, **more})
+    return build_search_report(shelf.read("shop", 0), waiting, **{"since": 0, "until": 10 * DAY, **more})
 
 
 def test_sums_say_what_was_asked_and_what_found_nothing(tmp_path: Path) -> None:
@@ -64,7 +66,7 @@ def test_sums_say_what_was_asked_and_what_found_nothing(tmp_path: Path) -> None:
     assert (report.kinds[0].p50_ms, report.kinds[0].p99_ms) == (2.0, 3.0)
     assert report.languages == [("en", 5), ("de", 1)]
     assert report.served_by == [("search", 5), ("completions", 1)]
-    assert json.loads(json.dumps(report.told()))["days"][1]["unfound_share"] == 1.0
+    assert json.loads(json.dumps(report.to_dict()))["days"][1]["unfound_share"] == 1.0
 
 
 def test_questions_count_by_their_source_and_never_as_found_nothing(tmp_path: Path) -> None:
@@ -106,9 +108,9 @@ def test_lists_end_where_they_are_told_to(tmp_path: Path) -> None:
 
 
 def test_an_empty_log_is_a_report_too(tmp_path: Path) -> None:
-    report = summarise(COLUMNS.empty_table(), [], since=0, until=1)
+    report = build_search_report(COLUMNS.empty_table(), [], since=0, until=1)
     assert (report.queries, report.share, report.days, report.kinds) == (0, 0.0, [], [])
-    assert set(drawings(report)) == {"search-days", "search-unfound", "search-queries", "search-missing"}
+    assert set(build_charts(report)) == {"search-days", "search-unfound", "search-queries", "search-missing"}
 
 
 @pytest.mark.redis
@@ -116,15 +118,15 @@ def test_an_empty_log_is_a_report_too(tmp_path: Path) -> None:
 def test_the_report_over_a_stopped_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
-    now = now_ms()
+    now = read_clock_ms()
 
-    async def fill(keeping: Keeping, stores: OpenStores) -> None:
+    async def fill(keeping: KeyAdmin, stores: OpenStores) -> None:
         await stores.access.put_app(App(app_id="bookshop", environment="development", created_at=0))
         await stores.queries.append("bookshop", [asked(HOSTILE, 0, now - 500)])
 
     installation = Installation()
     installation.administer(fill)
-    shelf = QueryShelf(open_shelf(installation.settings))
+    shelf = QueryLogStore(open_artifact_store(installation.settings))
     shelf.append("bookshop", [asked("tulip", 3, now - 1_000)], "1-0")
     words = ["report", "search", "--app", "bookshop"]
     folder = tmp_path / "charts"

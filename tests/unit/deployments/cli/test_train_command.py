@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.records.run import Run
-from deployments.cli.train import is_failure, show_run, told
+from deployments.cli.train import is_failure, run_to_dict, show_run
 
 VERSION = "c6afd147b3db7535"
 REFUSED = f"{VERSION} was not promoted, it is certainly worse: ndcg@10 0.0321 against 0.3324 of what serves"
@@ -59,5 +59,5 @@ def test_what_came_of_each_part_stands_below_the_figures(capsys: pytest.CaptureF
     assert "Chosen: rules 1; counts adds nothing and is left out" in said
     assert said.index("0.3000") < said.index("Chosen") < said.index("Certainly better")
     assert "kiosk runs show bookshop run-1" in said
-    assert told(run)["chosen"] == chosen
-    assert told(run)["parts"][0]["outcome"] == "adds_nothing"
+    assert run_to_dict(run)["chosen"] == chosen
+    assert run_to_dict(run)["parts"][0]["outcome"] == "adds_nothing"

@@ -12,10 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from cluster.errors import Invalid, Unavailable
-from cluster.runtime.installation_state import State
+from cluster.runtime.installation_state import InstallationState
 from cluster.settings import Settings
 from deployments.cli.__main__ import command_line, main
-from deployments.cli.summary import AppKeys, Summary
+from deployments.cli.summary import AppKeys, InstallationSummary
 
 pytestmark = pytest.mark.usefixtures("allow_world")
 COMMANDS = ["up", "down", "status", "doctor"]
@@ -29,14 +29,16 @@ def _data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
 
 
-def _summary(**state: object) -> Summary:
+def _summary(**state: object) -> InstallationSummary:
     usual = {
         "phase": "ready", "pid": 7, "version": "1", "host": "127.0.0.1", "port": 8000, "data_dir": "/d",
         "run_dir": "/r", "logs_dir": "/l", "started_at": 1, "ready_after_s": 12.0,
     }  # fmt: skip
     names = ("playground", "development")
     apps = [AppKeys(name, name, f"secret of {name}", f"publishable of {name}") for name in names]
-    return Summary(State.model_validate(usual | state), apps, playground_reader="ada's", password="once")
+    return InstallationSummary(
+        InstallationState.model_validate(usual | state), apps, playground_reader="ada's", password="once"
+    )
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -48,7 +50,7 @@ def test_every_command_has_help_and_json(command: str) -> None:
 
 
 def test_the_object_has_the_shape_that_scripts_rely_on() -> None:
-    told = _summary().told(secrets=True)
+    told = _summary().to_dict(secrets=True)
     assert told == {
         "ready": True,
         "api_url": "http://127.0.0.1:8000",
@@ -69,7 +71,7 @@ def test_the_object_has_the_shape_that_scripts_rely_on() -> None:
 
 
 def test_without_secrets_the_same_object_holds_none() -> None:
-    told = _summary().told(secrets=False)
+    told = _summary().to_dict(secrets=False)
     assert told["administrator"] == {"username": "admin"}
     assert told["apps"] == [{"app_id": name, "environment": name} for name in ("playground", "development")]
     assert "once" not in json.dumps(told)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from deployments.edge.address_buckets import AddressBuckets, digest_address, network_of
+from deployments.edge.address_buckets import AddressBuckets, digest_address, network_from_address
 from tests.fakes.request_handler import StillClock
 
 
@@ -36,12 +36,12 @@ def test_whoever_comes_often_stays_and_the_table_never_grows() -> None:
 
 
 def test_an_address_of_version_six_is_its_network() -> None:
-    assert network_of("192.0.2.1") == "192.0.2.1"
-    assert network_of("2001:db8:1:2::1") == network_of("2001:db8:1:2:ffff::9")
-    assert network_of("2001:db8:1:2::1") != network_of("2001:db8:1:3::1")
-    assert network_of("::ffff:192.0.2.1") == "192.0.2.1"
-    assert network_of("fe80::1%eth0") == network_of("fe80::2")
-    assert len(network_of("nonsense:" * 100)) <= 64
+    assert network_from_address("192.0.2.1") == "192.0.2.1"
+    assert network_from_address("2001:db8:1:2::1") == network_from_address("2001:db8:1:2:ffff::9")
+    assert network_from_address("2001:db8:1:2::1") != network_from_address("2001:db8:1:3::1")
+    assert network_from_address("::ffff:192.0.2.1") == "192.0.2.1"
+    assert network_from_address("fe80::1%eth0") == network_from_address("fe80::2")
+    assert len(network_from_address("nonsense:" * 100)) <= 64
 
 
 def test_a_digest_says_nothing_without_the_key() -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from deployments.edge import batch_writer
-from deployments.edge.batch_writer import Scribe
+from deployments.edge.batch_writer import BatchWriter
 
 
 async def test_a_writing_that_fails_does_not_end_the_book(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,7 +22,7 @@ async def test_a_writing_that_fails_does_not_end_the_book(monkeypatch: pytest.Mo
         if tries == 3:
             thrice.set()
 
-    one = Scribe(write, "pages_lost")
+    one = BatchWriter(write, "pages_lost")
     await one.start()
     await asyncio.wait_for(thrice.wait(), 5)
     await one.close()
@@ -38,5 +38,5 @@ async def test_a_book_that_was_never_begun_is_still_written_at_the_end() -> None
         nonlocal written
         written += 1
 
-    await Scribe(write, "pages_lost").close()
+    await BatchWriter(write, "pages_lost").close()
     assert written == 1

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cluster.errors import Malformed, TooLarge
-from deployments.edge.body import Gone, Receive, read_body
+from deployments.edge.body import ClientDisconnected, Receive, read_body
 
 MB = 1 << 20
 
@@ -70,7 +70,7 @@ async def test_a_compressed_body_is_refused_unread(encoding: bytes) -> None:
 
 
 async def test_a_caller_who_hangs_up_is_gone() -> None:
-    with pytest.raises(Gone):
+    with pytest.raises(ClientDisconnected):
         await read([])
-    with pytest.raises(Gone):
+    with pytest.raises(ClientDisconnected):
         await read([b"half"], hang_up=True)

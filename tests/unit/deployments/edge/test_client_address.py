@@ -7,7 +7,7 @@ import pytest
 from cluster.errors import Invalid
 from cluster.settings import Settings
 from deployments.edge.client_address import ClientAddresses
-from deployments.edge.request import Arrival
+from deployments.edge.request import ApiRequest
 from tests.fakes.request_handler import StillClock
 
 
@@ -18,7 +18,7 @@ def found(addresses: ClientAddresses, peer: str | None, noted: str | None) -> st
     async def receive() -> Any:
         raise AssertionError("nothing to receive")
 
-    return Arrival(scope, receive, StillClock(), addresses).ip
+    return ApiRequest(scope, receive, StillClock(), addresses).ip
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ import structlog
 
 from cluster import errors
 from cluster.errors import HouseError, messages
-from deployments.edge.errors import BUSY, Family, reply_to
+from deployments.edge.errors import BUSY, Family, reply_from_error
 
 FAMILIES: tuple[Family, ...] = get_args(Family)
 
 
 def body_of(error: BaseException, family: Family = "message") -> tuple[int, Any]:
-    reply = reply_to(error, family, request_id="r1")
+    reply = reply_from_error(error, family, request_id="r1")
     return reply.status, json.loads(reply.body)
 
 
@@ -70,7 +70,9 @@ def test_experiments_word_a_bad_key_in_their_own_way() -> None:
 
 
 def test_the_missing_data_set_repeats_its_status() -> None:
-    reply = reply_to(errors.NotFound(messages.NOT_FOUND, status_code=True), "message", request_id="r1")
+    reply = reply_from_error(
+        errors.NotFound(messages.NOT_FOUND, status_code=True), "message", request_id="r1"
+    )
     assert reply.body == b'{"status_code":404,"message":"not found"}'
 
 
@@ -78,7 +80,7 @@ def test_the_missing_data_set_repeats_its_status() -> None:
     "error", [errors.TooMany("x", retry_after_s=3), errors.Unavailable("x", retry_after_s=3)]
 )
 def test_waiting_is_told_in_a_header(error: HouseError) -> None:
-    assert reply_to(error, "detail", request_id="r1").headers == ((b"retry-after", b"3"),)
+    assert reply_from_error(error, "detail", request_id="r1").headers == ((b"retry-after", b"3"),)
 
 
 def test_what_is_away_is_told_only_when_meant_to_be() -> None:

@@ -7,7 +7,7 @@ import pytest
 from cluster.errors import Conflict, HouseError, Unavailable, Unprocessable
 from cluster.store.ports.stores import IdempotencyStore
 from deployments.edge.envelope import Reply
-from deployments.edge.idempotency import KeyOwner, once
+from deployments.edge.idempotency import KeyOwner, answer_once
 from tests.fakes.request_handler import StillClock
 from tests.fakes.stores.memory import memory_stores
 
@@ -47,7 +47,9 @@ def store(clock: StillClock) -> IdempotencyStore:
 async def run(
     store: IdempotencyStore, write: Write, body: bytes = b"{}", key: bytes = b"k-1", app: str = "shop"
 ) -> Reply:
-    return await once(store, KeyOwner(app, "key-1"), key, (b"POST", b"/v1/users", body), write, refused)
+    return await answer_once(
+        store, KeyOwner(app, "key-1"), key, (b"POST", b"/v1/users", body), write, refused
+    )
 
 
 async def test_the_same_request_twice_happens_once(store: IdempotencyStore) -> None:
@@ -103,13 +105,13 @@ async def test_a_write_that_crashes_or_is_cancelled_leaves_no_trace(store: Idemp
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        await once(store, OWNER, b"k-1", (b"x",), crash, refused)
+        await answer_once(store, OWNER, b"k-1", (b"x",), crash, refused)
 
     async def hang() -> Reply:
         await asyncio.sleep(10)
         raise AssertionError
 
-    task = asyncio.ensure_future(once(store, OWNER, b"k-1", (b"x",), hang, refused))
+    task = asyncio.ensure_future(answer_once(store, OWNER, b"k-1", (b"x",), hang, refused))
     await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cluster.errors import messages
-from deployments.edge.signatures import sign_reader
+from deployments.edge.signatures import sign_user_id
 from deployments.edge.tokens import read_token
 
 PAGE = (Path(__file__).parents[4] / "docs" / "identities.md").read_text("utf-8")
@@ -25,7 +25,7 @@ def page() -> dict[str, Any]:
 
 
 def test_the_digest_of_the_page_is_the_one_that_is_compared(page: dict[str, Any]) -> None:
-    assert page["user_hash"]("secret", "ada-7") == sign_reader(b"secret", "ada-7")
+    assert page["user_hash"]("secret", "ada-7") == sign_user_id(b"secret", "ada-7")
 
 
 def test_the_token_of_the_page_is_accepted(page: dict[str, Any]) -> None:

@@ -31,9 +31,9 @@ class Counted:
             raise Unavailable("away")
         return await self._store.version()
 
-    async def book(self) -> AccessBook:
+    async def read_all(self) -> AccessBook:
         self.books += 1
-        return await self._store.book()
+        return await self._store.read_all()
 
 
 @pytest.fixture
@@ -200,8 +200,8 @@ class Copied:
     async def version(self) -> int:
         return await self._store.version()
 
-    async def book(self) -> AccessBook:
-        book = await self._store.book()
+    async def read_all(self) -> AccessBook:
+        book = await self._store.read_all()
         (record,) = book.keys.values()
         return replace(book, keys={**book.keys, self._sha256: record})
 

@@ -8,9 +8,9 @@ import pytest
 from cluster.errors import TooMany, Unavailable
 from cluster.records.access import App, AppSettings
 from cluster.records.access import Limits as AppLimits
-from cluster.store.ports.stores import Lease, LimitStore
+from cluster.store.ports.stores import LimitStore, TokenGrant
 from deployments.edge.caller import Credential
-from deployments.edge.limits import Limits
+from deployments.edge.limits import RateLimiter
 from tests.fakes.request_handler import StillClock
 from tests.fakes.stores.memory import memory_stores
 
@@ -25,7 +25,7 @@ class Watched:
 
     async def take(
         self, app_id: str, key_id: str, bucket: str, *, rate: float, burst: int, want: int, now_ms: int
-    ) -> Lease:
+    ) -> TokenGrant:
         self.asked += 1
         await asyncio.sleep(0)
         if self.away:
@@ -63,7 +63,7 @@ def store(clock: StillClock) -> Watched:
 
 
 async def test_a_burst_passes_and_the_next_waits_as_long_as_told(store: Watched, clock: StillClock) -> None:
-    limits, caller = Limits(store, clock), credential(queries_per_s=50, query_burst=100)
+    limits, caller = RateLimiter(store, clock), credential(queries_per_s=50, query_burst=100)
     assert await spent(lambda: limits.spend(caller, "query"), 300) == 100
     with pytest.raises(TooMany) as refused:
         await limits.spend(caller, "query")
@@ -74,7 +74,7 @@ async def test_a_burst_passes_and_the_next_waits_as_long_as_told(store: Watched,
 
 
 async def test_most_requests_ask_nobody_and_refusals_even_less(store: Watched, clock: StillClock) -> None:
-    limits, caller = Limits(store, clock), credential(queries_per_s=1000, query_burst=1000)
+    limits, caller = RateLimiter(store, clock), credential(queries_per_s=1000, query_burst=1000)
     await spent(lambda: limits.spend(caller, "query"), 1000)
     assert store.asked <= 20
     asked = store.asked
@@ -83,13 +83,13 @@ async def test_most_requests_ask_nobody_and_refusals_even_less(store: Watched, c
 
 
 async def test_writes_have_a_bucket_of_their_own_that_is_stricter(store: Watched, clock: StillClock) -> None:
-    limits, caller = Limits(store, clock), credential()
+    limits, caller = RateLimiter(store, clock), credential()
     assert await spent(lambda: limits.spend(caller, "write"), 100) == 20
     assert await spent(lambda: limits.spend(caller, "query"), 200) == 100
 
 
 async def test_keys_do_not_spend_each_others_tokens(store: Watched, clock: StillClock) -> None:
-    limits = Limits(store, clock)
+    limits = RateLimiter(store, clock)
     one, two = credential("key-1"), credential("key-2")
     assert await spent(lambda: limits.spend(one, "write"), 50) == 20
     assert await spent(lambda: limits.spend(two, "write"), 50) == 20
@@ -97,13 +97,13 @@ async def test_keys_do_not_spend_each_others_tokens(store: Watched, clock: Still
 
 async def test_two_doors_share_one_bucket(store: Watched, clock: StillClock) -> None:
     caller = credential(queries_per_s=10, query_burst=40)
-    doors = [Limits(store, clock), Limits(store, clock)]
+    doors = [RateLimiter(store, clock), RateLimiter(store, clock)]
     done = sum([await spent(lambda door=door: door.spend(caller, "query"), 100) for door in doors])  # type: ignore[misc]
     assert done == 40
 
 
 async def test_many_at_once_wait_for_one_answer(store: Watched, clock: StillClock) -> None:
-    limits, caller = Limits(store, clock), credential(queries_per_s=50, query_burst=100)
+    limits, caller = RateLimiter(store, clock), credential(queries_per_s=50, query_burst=100)
     outcomes = await asyncio.gather(
         *(limits.spend(caller, "query") for _ in range(150)), return_exceptions=True
     )
@@ -114,7 +114,7 @@ async def test_many_at_once_wait_for_one_answer(store: Watched, clock: StillCloc
 async def test_a_caller_that_goes_away_takes_nothing_from_the_others(
     store: Watched, clock: StillClock
 ) -> None:
-    limits, caller = Limits(store, clock), credential()
+    limits, caller = RateLimiter(store, clock), credential()
     first = asyncio.ensure_future(limits.spend(caller, "query"))
     second = asyncio.ensure_future(limits.spend(caller, "query"))
     await asyncio.sleep(0)
@@ -127,7 +127,7 @@ async def test_a_caller_that_goes_away_takes_nothing_from_the_others(
 async def test_while_the_store_is_away_a_door_goes_on_at_the_same_rate(
     store: Watched, clock: StillClock
 ) -> None:
-    limits, caller = Limits(store, clock), credential(queries_per_s=50, query_burst=100)
+    limits, caller = RateLimiter(store, clock), credential(queries_per_s=50, query_burst=100)
     store.away = True
     passed = await spent(lambda: limits.spend(caller, "query"), 500)
     assert 1 <= passed <= 100
@@ -140,7 +140,7 @@ async def test_while_the_store_is_away_a_door_goes_on_at_the_same_rate(
 
 
 async def test_a_store_that_is_back_decides_again(store: Watched, clock: StillClock) -> None:
-    limits, caller = Limits(store, clock), credential(queries_per_s=50, query_burst=100)
+    limits, caller = RateLimiter(store, clock), credential(queries_per_s=50, query_burst=100)
     store.away = True
     await spent(lambda: limits.spend(caller, "query"), 5)
     store.away = False
@@ -153,10 +153,10 @@ async def test_a_store_that_is_back_decides_again(store: Watched, clock: StillCl
 
 
 async def test_purses_of_dead_keys_are_dropped(store: Watched, clock: StillClock) -> None:
-    limits = Limits(store, clock)
+    limits = RateLimiter(store, clock)
     await limits.spend(credential("key-1"), "query")
     await limits.spend(credential("key-2"), "query")
-    limits.forget(frozenset({"key-2"}))
+    limits.prune(frozenset({"key-2"}))
     asked = store.asked
     await limits.spend(credential("key-2"), "query")
     await limits.close()
@@ -164,7 +164,7 @@ async def test_purses_of_dead_keys_are_dropped(store: Watched, clock: StillClock
 
 
 async def test_new_limits_of_an_app_hold_at_once(store: Watched, clock: StillClock) -> None:
-    limits = Limits(store, clock)
+    limits = RateLimiter(store, clock)
     await spent(lambda: limits.spend(credential(), "query"), 200)
     wide = credential(queries_per_s=1e6, query_burst=1_000_000)
     clock.pass_ms(10)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from deployments.edge.robots import looks_automated
+from deployments.edge.robots import detect_robot
 from tests.fakes.request_handler import BROWSER
 
 
@@ -18,7 +18,7 @@ from tests.fakes.request_handler import BROWSER
     ],
 )  # fmt: skip
 def test_automated_agents_are_told(agent: bytes | None) -> None:
-    assert looks_automated(agent)
+    assert detect_robot(agent)
 
 
 @pytest.mark.parametrize(
@@ -30,9 +30,9 @@ def test_automated_agents_are_told(agent: bytes | None) -> None:
     ],
 )
 def test_browsers_of_people_that_hold_such_letters_are_let_in(agent: bytes) -> None:
-    assert looks_automated(agent) == ""
+    assert detect_robot(agent) == ""
 
 
 def test_a_browser_is_not_automated_and_the_reason_is_never_the_callers_text() -> None:
-    assert looks_automated(BROWSER.encode()) == ""
-    assert looks_automated(b"evil\r\nx: curl secret") == "curl"
+    assert detect_robot(BROWSER.encode()) == ""
+    assert detect_robot(b"evil\r\nx: curl secret") == "curl"

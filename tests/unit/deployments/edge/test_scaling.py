@@ -5,13 +5,13 @@ from typing import Any, cast
 
 import pytest
 
-from deployments.edge.scaling import Load, replicas_wanted
+from deployments.edge.scaling import LoadMeter, compute_replicas
 from tests.fakes.request_handler import StillClock
 
 
 def test_the_busier_of_processor_and_waiting_requests_counts() -> None:
     clock, facts = StillClock(), {"busy": 0.0, "processor": 5.0}
-    load = Load(clock, lambda: facts["busy"], lambda: facts["processor"])
+    load = LoadMeter(clock, lambda: facts["busy"], lambda: facts["processor"])
     clock.pass_ms(1000)
     facts["processor"] += 0.7
     assert load.read() == pytest.approx(1.0)
@@ -24,7 +24,7 @@ def test_the_busier_of_processor_and_waiting_requests_counts() -> None:
 
 def test_two_readings_at_once_agree() -> None:
     clock, processor = StillClock(), [0.0]
-    load = Load(clock, lambda: 0.0, lambda: processor[0])
+    load = LoadMeter(clock, lambda: 0.0, lambda: processor[0])
     clock.pass_ms(1000)
     processor[0] = 0.35
     first = load.read()
@@ -35,7 +35,7 @@ def test_two_readings_at_once_agree() -> None:
 
 def test_load_counts_beside_as_many_in_flight_as_are_enough_now() -> None:
     clock, facts = StillClock(), {"busy": 0.0, "target": 4.0}
-    load = Load(clock, lambda: facts["busy"], lambda: 0.0, full_in_flight=lambda: facts["target"])
+    load = LoadMeter(clock, lambda: facts["busy"], lambda: 0.0, full_in_flight=lambda: facts["target"])
     clock.pass_ms(2000)
     facts["busy"] = 16.0
     assert load.read() == pytest.approx(2.0)
@@ -50,10 +50,10 @@ def _context(load: dict[str, float] | None) -> Any:
 
 
 def test_the_loads_of_all_replicas_add_up_to_the_replicas_wanted() -> None:
-    assert replicas_wanted(_context({"one": 1.4, "two": 1.1}))[0] == pytest.approx(2.5)
-    assert replicas_wanted(_context({"one": 0.0}))[0] == 1
+    assert compute_replicas(_context({"one": 1.4, "two": 1.1}))[0] == pytest.approx(2.5)
+    assert compute_replicas(_context({"one": 0.0}))[0] == 1
 
 
 def test_as_many_stay_as_there_are_while_nobody_reports() -> None:
-    assert replicas_wanted(_context(None))[0] == 3
-    assert replicas_wanted(_context({}))[0] == 3
+    assert compute_replicas(_context(None))[0] == 3
+    assert compute_replicas(_context({}))[0] == 3

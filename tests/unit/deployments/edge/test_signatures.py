@@ -5,7 +5,7 @@ import hmac
 
 import pytest
 
-from deployments.edge.signatures import compare_hash, is_ambiguous, sign_reader
+from deployments.edge.signatures import compare_hash, is_ambiguous, sign_user_id
 
 SECRET = b"ksk_dev_secret"
 
@@ -16,7 +16,7 @@ def hash_matches(secrets: list[bytes], given: str, reader_id: str, user_type: st
 
 def test_the_digest_is_hmac_sha256_of_the_id_in_hex() -> None:
     expected = hmac.new(SECRET, b"gina-7", hashlib.sha256).hexdigest()
-    assert sign_reader(SECRET, "gina-7") == expected
+    assert sign_user_id(SECRET, "gina-7") == expected
     assert hash_matches([SECRET], expected, "gina-7")
     assert hash_matches([SECRET], expected.upper(), "gina-7")
 
@@ -26,11 +26,11 @@ def test_the_second_form_counts_only_with_a_user_type() -> None:
     assert hash_matches([SECRET], digest, "gina-7", "paid")
     assert not hash_matches([SECRET], digest, "gina-7", "free")
     assert not hash_matches([SECRET], digest, "gina-7")
-    assert hash_matches([SECRET], sign_reader(SECRET, "gina-7"), "gina-7", "paid")
+    assert hash_matches([SECRET], sign_user_id(SECRET, "gina-7"), "gina-7", "paid")
 
 
 def test_any_live_secret_may_have_signed_and_no_other() -> None:
-    digest = sign_reader(b"old", "gina-7")
+    digest = sign_user_id(b"old", "gina-7")
     assert hash_matches([b"new", b"old"], digest, "gina-7")
     assert not hash_matches([b"new"], digest, "gina-7")
     assert not hash_matches([], digest, "gina-7")
@@ -42,7 +42,7 @@ def test_anything_else_does_not_match(given: str) -> None:
 
 
 def test_ids_outside_ascii_are_signed_as_utf8() -> None:
-    assert sign_reader(SECRET, "gína") == hmac.new(SECRET, "gína".encode(), hashlib.sha256).hexdigest()
+    assert sign_user_id(SECRET, "gína") == hmac.new(SECRET, "gína".encode(), hashlib.sha256).hexdigest()
 
 
 @pytest.mark.parametrize(
@@ -67,4 +67,4 @@ def test_ids_outside_ascii_are_signed_as_utf8() -> None:
 )
 def test_an_id_that_could_be_read_as_something_else_is_never_proven(reader_id: str, ambiguous: bool) -> None:
     assert is_ambiguous(reader_id) == ambiguous
-    assert hash_matches([SECRET], sign_reader(SECRET, reader_id), reader_id) == (not ambiguous)
+    assert hash_matches([SECRET], sign_user_id(SECRET, reader_id), reader_id) == (not ambiguous)

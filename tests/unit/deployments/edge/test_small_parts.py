@@ -8,9 +8,9 @@ import pytest
 import structlog
 
 from deployments.edge import envelope
-from deployments.edge.deadline import Deadline, TookTooLong
-from deployments.edge.request_log import Tally
-from deployments.edge.trace import AccessLog, request_id_of
+from deployments.edge.deadline import Deadline, DeadlineExceeded
+from deployments.edge.request_log import RequestCounts
+from deployments.edge.trace import AccessLog, request_id_from
 
 
 class Notes:
@@ -32,20 +32,20 @@ class Notes:
 
 @pytest.mark.parametrize("given", [b"", b"a b", b"x\r\nset-cookie: a", b"a" * 65, b"\xff", b"a:b", None])
 def test_a_request_id_that_could_write_into_a_log_is_replaced(given: bytes | None) -> None:
-    assert request_id_of(given, lambda: "minted") == "minted"
+    assert request_id_from(given, lambda: "minted") == "minted"
 
 
 def test_a_harmless_request_id_is_kept() -> None:
-    assert request_id_of(b"edge-7f.3_A", lambda: "minted") == "edge-7f.3_A"
-    assert len(request_id_of(None)) == 16
+    assert request_id_from(b"edge-7f.3_A", lambda: "minted") == "edge-7f.3_A"
+    assert len(request_id_from(None)) == 16
 
 
 def test_access_lines_are_a_sample_but_failures_are_all_there() -> None:
     log = AccessLog(0.1, Random(3))
     with structlog.testing.capture_logs() as lines:
         for _ in range(1000):
-            log.note("r", "users.read", 200, 1.234567)
-        log.note("bad", "users.read", 500, 1.0, app="shop")
+            log.record("r", "users.read", 200, 1.234567)
+        log.record("bad", "users.read", 500, 1.0, app="shop")
     assert 60 < len(lines) - 1 < 150
     assert lines[-1] == {
         "event": "request_answered", "log_level": "info", "request_id": "bad", "endpoint": "users.read",
@@ -54,21 +54,21 @@ def test_access_lines_are_a_sample_but_failures_are_all_there() -> None:
 
 
 def test_a_tally_counts_everything_and_keeps_a_sample_of_times() -> None:
-    tally, notes = Tally(), Notes()
+    tally, notes = RequestCounts(), Notes()
     for at in range(100):
-        tally.note("users.read", 200, float(at))
-    tally.note("users.read", 404, 1.0)
-    tally.tell(notes)
+        tally.record("users.read", 200, float(at))
+    tally.record("users.read", 404, 1.0)
+    tally.flush(notes)
     assert notes.counts == {("users.read", "200"): 100, ("users.read", "404"): 1}
     assert len(notes.times) == 33
-    tally.tell(notes)
+    tally.flush(notes)
     assert len(notes.times) == 33
 
 
 async def test_a_deadline_cancels_what_takes_too_long_and_nothing_else() -> None:
     with Deadline(5.0):
         await asyncio.sleep(0)
-    with pytest.raises(TookTooLong), Deadline(0.01):
+    with pytest.raises(DeadlineExceeded), Deadline(0.01):
         await asyncio.sleep(5)
     await asyncio.sleep(0)
     with pytest.raises(ValueError, match="own"), Deadline(5.0):

@@ -9,7 +9,7 @@ import jwt
 import pytest
 
 from cluster.errors import Unauthenticated
-from deployments.edge.tokens import USER_TYPES, bearer, match_reader, read_token
+from deployments.edge.tokens import USER_TYPES, check_same_user, parse_bearer, read_token
 from tests.fakes.tokens import HEADER, segment, sign_text, token_of
 
 SECRET = "ksk_dev_" + "a" * 32 + "_000000"
@@ -203,19 +203,19 @@ def test_a_token_that_decodes_to_the_same_bytes_in_another_spelling_is_refused()
 
 
 def test_only_the_bearer_scheme_carries_a_token() -> None:
-    assert bearer(b"Bearer abc") == "abc"
-    assert bearer(b"bearer  abc ") == "abc"
-    assert bearer(b"Bearer") == ""
-    assert bearer(b"Basic abc") is None
-    assert bearer(b"") is None
-    assert bearer(None) is None
+    assert parse_bearer(b"Bearer abc") == "abc"
+    assert parse_bearer(b"bearer  abc ") == "abc"
+    assert parse_bearer(b"Bearer") == ""
+    assert parse_bearer(b"Basic abc") is None
+    assert parse_bearer(b"") is None
+    assert parse_bearer(None) is None
 
 
 def test_a_body_that_names_another_reader_does_not_match() -> None:
     token = read(token_of({"user_id": "a", "user_type": "paid"}, SECRET))
-    match_reader(token, "a", "paid")
-    match_reader(token, "", "")
+    check_same_user(token, "a", "paid")
+    check_same_user(token, "", "")
     with pytest.raises(Unauthenticated, match=r"^Token does not match the user$"):
-        match_reader(token, "b")
+        check_same_user(token, "b")
     with pytest.raises(Unauthenticated, match=r"^Token does not match the user_type$"):
-        match_reader(token, "a", "free")
+        check_same_user(token, "a", "free")

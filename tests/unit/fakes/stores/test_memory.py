@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.store.ports.stores import Replay, Stores
+from cluster.store.ports.stores import IdempotencyState, Stores
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.doing import APP, accept, claim_one
 from tests.suites.manual_clock import ManualClock
@@ -42,9 +42,9 @@ async def test_the_day_counts_from_the_end_of_a_task(stores: Stores, clock: Manu
 async def test_a_write_in_flight_is_taken_for_dead_after_a_minute(stores: Stores, clock: ManualClock) -> None:
     await stores.idempotency.begin(APP, "token", "body")
     clock.advance(MINUTE - 1)
-    assert await stores.idempotency.begin(APP, "token", "body") == Replay("flying")
+    assert await stores.idempotency.begin(APP, "token", "body") == IdempotencyState("flying")
     clock.advance(1)
-    assert await stores.idempotency.begin(APP, "token", "body") == Replay("new")
+    assert await stores.idempotency.begin(APP, "token", "body") == IdempotencyState("new")
 
 
 async def test_an_answer_is_repeated_for_a_day(stores: Stores, clock: ManualClock) -> None:

@@ -14,7 +14,7 @@ from actors.answers.archive.passages import read_product
 from cluster.errors import Invalid
 from cluster.records.validation.upload import parse_upload
 from jobs.archive.article_files import ArchiveReading
-from jobs.ingest.row import Unreadable
+from jobs.ingest.row import UnreadableRow
 
 HEAD = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" xml:lang="en">
   <siteinfo><sitename>News</sitename><base>https://en.news.example/wiki/Main_Page</base></siteinfo>
@@ -87,7 +87,7 @@ def test_a_page_of_a_dump_becomes_an_article_with_sections_date_author_topic_and
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.6])
-def test_a_packed_dump_that_was_cut_short_is_said_plainly(tmp_path: Path, kept: float) -> None:
+def test_a_truncated_packed_dump_has_a_clear_error(tmp_path: Path, kept: float) -> None:
     dump = HEAD + "".join(page(f"Bridge {n * 7919}", number=n) for n in range(4_000)) + "</mediawiki>"
     data = bz2.compress(dump.encode(), compresslevel=1)
     path = write(tmp_path, "news.xml.bz2", data[: int(len(data) * kept)] or b"BZh9")
@@ -117,8 +117,8 @@ def test_broken_pages_cost_only_themselves(tmp_path: Path) -> None:
         + b"<page><title>Cut o"
     )
     rows = rows_of(write(tmp_path, "news.xml", dump))
-    assert [row["title"] for row in rows if not isinstance(row, Unreadable)] == ["First", "Last"]
-    reasons = [row.reason for row in rows if isinstance(row, Unreadable)]
+    assert [row["title"] for row in rows if not isinstance(row, UnreadableRow)] == ["First", "Last"]
+    reasons = [row.reason for row in rows if isinstance(row, UnreadableRow)]
     assert len(reasons) == 4
     assert "not XML" in reasons[0]
     assert "not UTF-8" in reasons[1]
@@ -126,13 +126,13 @@ def test_broken_pages_cost_only_themselves(tmp_path: Path) -> None:
     assert "ends within a page" in reasons[3]
 
 
-def test_a_page_larger_than_bearable_is_passed_by_without_being_held(
+def test_an_oversized_page_is_skipped_without_filling_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jobs.archive.mediawiki.LARGEST_PAGE", 1 << 20)
     dump = HEAD + page("Huge", "x " * (3 << 20), number=1) + page("After", number=2) + "</mediawiki>"
     rows = rows_of(write(tmp_path, "news.xml", dump))
-    assert isinstance(rows[0], Unreadable)
+    assert isinstance(rows[0], UnreadableRow)
     assert rows[-1]["title"] == "After"
 
 
@@ -192,7 +192,7 @@ def test_going_on_skips_what_is_done_and_keeps_the_numbers(tmp_path: Path) -> No
     (source,) = reading.find(str(write(tmp_path, "news.xml", dump)))
     (first, rows), *_ = reading.chunks(source, 10, skip=20)
     assert first == 20
-    assert [row["title"] for row in rows if not isinstance(row, Unreadable)] == [
+    assert [row["title"] for row in rows if not isinstance(row, UnreadableRow)] == [
         f"Story {n}" for n in range(20, 25)
     ]
 
@@ -214,7 +214,7 @@ def test_rss_items_keep_text_date_author_and_address(tmp_path: Path) -> None:
     assert good["categories"] == [["News", "Business"]]
     assert good["language"] == "en"
     assert good["custom_attributes"]["licence"] == "CC BY 4.0"
-    assert isinstance(bad, Unreadable)
+    assert isinstance(bad, UnreadableRow)
     assert "no title" in bad.reason
 
 

@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 from actors.answers.archive.messages import ArchiveQuery
-from actors.answers.archive.retrieve import article, ask
-from actors.answers.archive.snapshot_store import PassageShelf
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.segments import SegmentShelf
+from actors.answers.archive.retrieve import get_article, search_passages
+from actors.answers.archive.snapshot_store import PassageSnapshotStore
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
 from cluster.errors import Invalid
 from cluster.records.access import App
 from cluster.store.ports.stores import Stores
 from jobs.archive.article_files import ArchiveReading
 from jobs.archive.passages import build_passages
-from jobs.ingest.pipeline import Order, ingest
+from jobs.ingest.pipeline import IngestOrder, ingest
 from tests.fakes.corner_shop import upload, withdraw
 from tests.fakes.small_archive import ARTICLES
 from tests.fakes.stores.memory import memory_stores
@@ -32,23 +32,23 @@ async def stores() -> Stores:
     return made
 
 
-def first(shelf: PassageShelf, question: str) -> str:
+def first(shelf: PassageSnapshotStore, question: str) -> str:
     opened = shelf.open(APP)
     assert opened is not None
-    found = ask(opened[0], ArchiveQuery(APP, question), 0).snippets
+    found = search_passages(opened[0], ArchiveQuery(APP, question), 0).snippets
     return found[0].product_id if found else ""
 
 
-async def build(stores: Stores, tmp_path: Path) -> PassageShelf:
-    shelf = PassageShelf(tmp_path)
-    await build_passages(APP, stores, SegmentShelf(Shelf.open(tmp_path)), shelf, SystemClock())
+async def build(stores: Stores, tmp_path: Path) -> PassageSnapshotStore:
+    shelf = PassageSnapshotStore(tmp_path)
+    await build_passages(APP, stores, SegmentStore(ArtifactStore.open(tmp_path)), shelf, SystemClock())
     return shelf
 
 
 async def test_an_archive_goes_from_files_to_passages(stores: Stores, tmp_path: Path) -> None:
     lines = [json.dumps(record) for record in ARTICLES] + ["{broken", json.dumps({"title": "no text"})]
     (tmp_path / "news.jsonl").write_text("\n".join(lines))
-    order = Order(address=str(tmp_path / "news.jsonl"), noun="product", app_id=APP, chunk=5)
+    order = IngestOrder(address=str(tmp_path / "news.jsonl"), noun="product", app_id=APP, chunk=5)
     report = await ingest(order, stores, state_dir=tmp_path / "state", files=ArchiveReading())
     assert (report.accepted, report.refused) == (12, 2)
     assert report.quarantine is not None
@@ -59,7 +59,7 @@ async def test_an_archive_goes_from_files_to_passages(stores: Stores, tmp_path: 
     assert first(shelf, "Who saved two penalties?") == "cup-final"
     opened = shelf.open(APP)
     assert opened is not None
-    found = article(opened[0], "river-treaty", 1)
+    found = get_article(opened[0], "river-treaty", 1)
     assert found is not None
     assert found.child_title == "The costs"
     assert found.content.startswith("## The agreement\n\n")
@@ -81,7 +81,7 @@ async def test_a_snapshot_holds_the_newest_of_what_was_written_and_nothing_that_
     assert first(shelf, "zebra") == "river-treaty"
     opened = shelf.open(APP)
     assert opened is not None
-    assert article(opened[0], "cup-final", 0) is None
+    assert get_article(opened[0], "cup-final", 0) is None
     assert opened[0].documents == 11
     assert opened[1] == await stores.changes.last(APP, "product")
 
@@ -89,4 +89,4 @@ async def test_a_snapshot_holds_the_newest_of_what_was_written_and_nothing_that_
 async def test_an_app_without_articles_has_nothing_to_build(stores: Stores, tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="no articles"):
         await build(stores, tmp_path)
-    assert PassageShelf(tmp_path).folders(APP) == []
+    assert PassageSnapshotStore(tmp_path).list_folders(APP) == []

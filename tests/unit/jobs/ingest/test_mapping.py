@@ -14,7 +14,7 @@ from jobs.ingest.mapping import FieldMap
 
 
 def mapped(rules: list[str], row: dict[str, Any], format: str = "csv") -> dict[str, Any]:
-    return FieldMap.parse(rules).reader(format)(row)
+    return FieldMap.parse(rules).build_reader(format)(row)
 
 
 def test_json_lines_without_a_mapping_stay_as_they_are() -> None:

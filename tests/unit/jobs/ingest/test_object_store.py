@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cluster.artifacts.artifact_store import Patience
+from cluster.artifacts.artifact_store import RetryPolicy
 from cluster.errors import Invalid, Unavailable
-from jobs.ingest.row import Unreadable
-from jobs.ingest.sources import Asking, chunks, find_in, rows
+from jobs.ingest.row import UnreadableRow
+from jobs.ingest.sources import ReadRetry, find_files_in, read_chunks, read_rows
 from tests.fakes.bucket import Bucket
 
 WANTED = [{"n": n, "t": f"text {n * 7919}"} for n in range(30_000)]
@@ -27,8 +27,8 @@ def pauses() -> list[float]:
 
 
 @pytest.fixture
-def asking(pauses: list[float]) -> Asking:
-    return Asking(Patience(attempts=4), sleep=pauses.append, rng=random.Random(1))
+def asking(pauses: list[float]) -> ReadRetry:
+    return ReadRetry(RetryPolicy(attempts=4), sleep=pauses.append, rng=random.Random(1))
 
 
 @pytest.fixture
@@ -46,17 +46,17 @@ def bucket() -> Bucket:
     return bucket
 
 
-def read(bucket: Bucket, asking: Asking, name: str) -> list[Any]:
-    (source,) = find_in(bucket.filesystem(), f"in/{name}", f"fake://in/{name}", asking=asking)
-    return [{**row, "n": int(row["n"])} if isinstance(row, dict) else row for row in rows(source)]
+def read(bucket: Bucket, asking: ReadRetry, name: str) -> list[Any]:
+    (source,) = find_files_in(bucket.filesystem(), f"in/{name}", f"fake://in/{name}", asking=asking)
+    return [{**row, "n": int(row["n"])} if isinstance(row, dict) else row for row in read_rows(source)]
 
 
 NAMES = ("a.jsonl", "b.jsonl.gz", "c.csv", "d.parquet")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_refused_reads_are_asked_again_with_growing_pauses(
-    bucket: Bucket, asking: Asking, pauses: list[float], name: str
+def test_refused_reads_are_retried_with_growing_pauses(
+    bucket: Bucket, asking: ReadRetry, pauses: list[float], name: str
 ) -> None:
     failures = iter(["500", "503", "timed out"])
 
@@ -72,12 +72,12 @@ def test_refused_reads_are_asked_again_with_growing_pauses(
 
 
 def test_lots_of_columns_are_gone_on_with_behind_those_that_were_given(
-    bucket: Bucket, asking: Asking, pauses: list[float]
+    bucket: Bucket, asking: ReadRetry, pauses: list[float]
 ) -> None:
     breaking = Breaking()
     breaking.objects = bucket.objects
-    (source,) = find_in(breaking.filesystem(), "in/d.parquet", "fake://in/d.parquet", asking=asking)
-    lots = list(chunks(source, 700, 1_400))
+    (source,) = find_files_in(breaking.filesystem(), "in/d.parquet", "fake://in/d.parquet", asking=asking)
+    lots = list(read_chunks(source, 700, 1_400))
     assert [first for first, _ in lots] == list(range(1_400, 30_000, 700))
     assert [row for _, lot in lots for row in lot] == WANTED[1_400:]
     assert len(pauses) == 3
@@ -116,7 +116,7 @@ class Body(io.BytesIO):
 
 @pytest.mark.parametrize("name", NAMES[:3])
 def test_bodies_cut_short_are_gone_on_with_and_no_row_comes_twice(
-    bucket: Bucket, asking: Asking, pauses: list[float], name: str
+    bucket: Bucket, asking: ReadRetry, pauses: list[float], name: str
 ) -> None:
     size = len(bucket.objects[f"in/{name}"])
     bucket.cut = [size // 7, size // 3, size - 1]
@@ -124,37 +124,37 @@ def test_bodies_cut_short_are_gone_on_with_and_no_row_comes_twice(
     assert len(pauses) == 3
 
 
-def test_a_store_that_never_gives_the_whole_body_is_given_up_and_says_where(
-    bucket: Bucket, asking: Asking, pauses: list[float]
+def test_a_store_that_never_returns_the_whole_body_fails_with_its_address(
+    bucket: Bucket, asking: ReadRetry, pauses: list[float]
 ) -> None:
     bucket.cut = [1 << 20] * 50
     bucket.objects["in/a.jsonl"] *= 3
-    (source,) = find_in(bucket.filesystem(), "in/a.jsonl", "fake://in/a.jsonl", asking=asking)
+    (source,) = find_files_in(bucket.filesystem(), "in/a.jsonl", "fake://in/a.jsonl", asking=asking)
     got: list[Any] = []
     with pytest.raises(Unavailable, match=r"a\.jsonl can't be read behind row [\d,]+: it ended after"):
-        got.extend(row for row in rows(source))
+        got.extend(row for row in read_rows(source))
     assert len(pauses) == 3
 
 
-def test_a_store_that_does_not_answer_is_given_up(bucket: Bucket, asking: Asking) -> None:
+def test_a_store_that_does_not_answer_is_given_up(bucket: Bucket, asking: ReadRetry) -> None:
     def fault(verb: str, path: str) -> None:
         raise OSError("503 slow down")
 
     bucket.fault = fault
     with pytest.raises(Unavailable, match="503 slow down"):
-        find_in(bucket.filesystem(), "in", "fake://in", asking=asking)
+        find_files_in(bucket.filesystem(), "in", "fake://in", asking=asking)
 
 
 def test_a_folder_of_a_bucket_gives_its_files_and_an_empty_one_is_refused(
-    bucket: Bucket, asking: Asking
+    bucket: Bucket, asking: ReadRetry
 ) -> None:
-    found = find_in(bucket.filesystem(), "in", "fake://in", asking=asking)
+    found = find_files_in(bucket.filesystem(), "in", "fake://in", asking=asking)
     assert [source.name for source in found] == list(NAMES)
     with pytest.raises(Invalid, match="no file of a known kind"):
-        find_in(bucket.filesystem(), "out", "fake://out", asking=asking)
+        find_files_in(bucket.filesystem(), "out", "fake://out", asking=asking)
 
 
-def test_rows_read_before_a_break_are_not_marked_unreadable(bucket: Bucket, asking: Asking) -> None:
+def test_rows_read_before_a_break_are_not_marked_unreadable(bucket: Bucket, asking: ReadRetry) -> None:
     size = len(bucket.objects["in/a.jsonl"])
     bucket.cut = [size // 2]
-    assert not any(isinstance(row, Unreadable) for row in read(bucket, asking, "a.jsonl"))
+    assert not any(isinstance(row, UnreadableRow) for row in read(bucket, asking, "a.jsonl"))

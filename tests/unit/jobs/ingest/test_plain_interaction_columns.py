@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jobs.ingest.columns import ColumnRows
 from jobs.ingest.mapping import FieldMap
 from jobs.ingest.plain_interaction_columns import PlainColumns
-from jobs.ingest.validation import Checked, check_columns, check_interactions
+from jobs.ingest.validation import CheckedChunk, check_columns, check_interactions
 
 NOW_MS = 1_800_000_000_000
 AT_MS = 1_772_442_900_250
@@ -66,12 +66,12 @@ def any_tables(draw: st.DrawFn) -> Any:
 
 def by_columns(
     table: Any, plain: PlainColumns | None = None, rules: Sequence[str] = ()
-) -> Checked[Any] | None:
+) -> CheckedChunk[Any] | None:
     return check_columns(ColumnRows(table), 7, FieldMap.parse(rules), NOW_MS, plain or PlainColumns())
 
 
-def by_rows(table: Any, rules: Sequence[str] = ()) -> Checked[Any]:
-    read = FieldMap.parse(rules).reader("parquet")
+def by_rows(table: Any, rules: Sequence[str] = ()) -> CheckedChunk[Any]:
+    read = FieldMap.parse(rules).build_reader("parquet")
     return check_interactions(list(ColumnRows(table)), 7, read, NOW_MS)
 
 
@@ -183,7 +183,7 @@ def test_columns_cut_into_several_pieces_are_one_chunk() -> None:
         (("type=event", "user_id=who", "user_id=what", "product_ids=what", "timestamp=at"), False),
     ],
 )
-def test_columns_under_other_names_are_accepted_as_the_mapping_says(
+def test_columns_under_other_names_are_accepted_by_the_mapping(
     rules: tuple[str, ...], accepted: bool
 ) -> None:
     table = good().rename_columns(["event", "who", "what", "at"])

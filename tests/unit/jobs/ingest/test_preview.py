@@ -9,22 +9,24 @@ from typing import Any
 import pytest
 
 from cluster.errors import Invalid
-from jobs.ingest.delimited_files import Layout
+from jobs.ingest.delimited_files import DelimitedFormat
 from jobs.ingest.fields import show_fields
-from jobs.ingest.pipeline import Order
-from jobs.ingest.preview import Preview, preview
-from jobs.ingest.reasons import Reason, merged
+from jobs.ingest.pipeline import IngestOrder
+from jobs.ingest.preview import IngestPreview, preview_ingest
+from jobs.ingest.reasons import RejectionReason, merge_reasons
 from jobs.ingest.sources import PlainFiles
 
 
 def _order(
-    path: Path, *rules: str, noun: Any = "product", limit: int = 0, layout: Layout | None = None
-) -> Order:
-    return Order(str(path), noun, "shop", mapping=rules, limit=limit, layout=layout or Layout())
+    path: Path, *rules: str, noun: Any = "product", limit: int = 0, layout: DelimitedFormat | None = None
+) -> IngestOrder:
+    return IngestOrder(
+        str(path), noun, "shop", mapping=rules, limit=limit, layout=layout or DelimitedFormat()
+    )
 
 
-def _look(path: Path, *rules: str, **options: Any) -> Preview:
-    return preview(_order(path, *rules, **options), now_ms=1_700_000_000_000)
+def _look(path: Path, *rules: str, **options: Any) -> IngestPreview:
+    return preview_ingest(_order(path, *rules, **options), now_ms=1_700_000_000_000)
 
 
 @pytest.mark.parametrize("sign", [",", ";", "\t", "|"])
@@ -38,7 +40,7 @@ def test_the_header_shows_what_parts_the_cells(tmp_path: Path, sign: str) -> Non
 def test_a_delimiter_and_an_encoding_may_be_named(tmp_path: Path) -> None:
     file = tmp_path / "katalog.csv"
     file.write_bytes("Nummer;Größe, Titel\n7;Gießkanne\n".encode("cp1252"))
-    layout = Layout(";", "cp1252")
+    layout = DelimitedFormat(";", "cp1252")
     (found,) = _look(file, "product_id=Nummer", "title=Größe, Titel", layout=layout).samples
     assert found == {"product_id": "7", "title": "Gießkanne"}
     with pytest.raises(Invalid, match="--encoding cp1252"):
@@ -48,10 +50,10 @@ def test_a_delimiter_and_an_encoding_may_be_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("delimiter", "encoding"), [(";;", ""), ('"', ""), ("", "utf-9"), ("", "base64")])
 def test_layouts_that_make_no_sense_are_refused(delimiter: str, encoding: str) -> None:
     with pytest.raises(Invalid):
-        Layout(delimiter, encoding)
+        DelimitedFormat(delimiter, encoding)
 
 
-def test_a_mistyped_column_is_told_before_the_first_row(tmp_path: Path) -> None:
+def test_a_mistyped_column_is_reported_before_the_first_row(tmp_path: Path) -> None:
     file = tmp_path / "catalog.csv"
     file.write_text("Artikelnummer,leer\n1,\n")
     with pytest.raises(Invalid, match="no column 'Artikelnumer'; there are 'Artikelnummer', 'leer'"):
@@ -90,8 +92,11 @@ def test_ids_that_a_table_wrote_as_decimals_are_noticed(tmp_path: Path) -> None:
 
 
 def test_reasons_of_several_files_are_added_up() -> None:
-    one, two = Reason("a", 2, 0, "x"), Reason("b", 3, 1, "y")
-    assert merged([(one,), (two, Reason("a", 5, 9, "z"))]) == (Reason("a", 7, 0, "x"), two)
+    one, two = RejectionReason("a", 2, 0, "x"), RejectionReason("b", 3, 1, "y")
+    assert merge_reasons([(one,), (two, RejectionReason("a", 5, 9, "z"))]) == (
+        RejectionReason("a", 7, 0, "x"),
+        two,
+    )
 
 
 def test_fields_of_a_noun_are_listed_with_what_they_take(capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,5 +112,5 @@ def test_fields_of_a_noun_are_listed_with_what_they_take(capsys: pytest.CaptureF
 
 def test_files_keep_the_layout_they_are_read_with(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x\n")
-    (source,) = PlainFiles(layout=Layout(";")).find(str(tmp_path))
-    assert source.layout == Layout(";")
+    (source,) = PlainFiles(layout=DelimitedFormat(";")).find(str(tmp_path))
+    assert source.layout == DelimitedFormat(";")

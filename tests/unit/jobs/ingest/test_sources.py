@@ -17,8 +17,8 @@ import pytest
 
 from cluster.errors import Invalid
 from jobs.ingest import sources
-from jobs.ingest.row import Unreadable
-from jobs.ingest.sources import chunks, find, format_of, rows
+from jobs.ingest.row import UnreadableRow
+from jobs.ingest.sources import detect_format, find_files, read_chunks, read_rows
 
 
 def write(path: Path, data: bytes | str) -> str:
@@ -28,7 +28,7 @@ def write(path: Path, data: bytes | str) -> str:
 
 
 def read(address: str, **options: Any) -> list[Any]:
-    return [row for source in find(address, **options) for row in rows(source)]
+    return [row for source in find_files(address, **options) for row in read_rows(source)]
 
 
 def test_json_lines_are_read_with_and_without_a_last_newline(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_json_lines_are_read_with_and_without_a_last_newline(tmp_path: Path) -> 
 def test_a_broken_line_costs_only_itself(tmp_path: Path) -> None:
     lines = [b'{"a":1}', b"{broken", b"[1]", b'{"a":"\xff"}', b'{"a":NaN}', b'{"a":2}']
     found = read(write(tmp_path / "a.jsonl", b"\n".join(lines)))
-    assert [isinstance(row, Unreadable) for row in found] == [False, True, True, True, True, False]
+    assert [isinstance(row, UnreadableRow) for row in found] == [False, True, True, True, True, False]
     assert found[1].text == "{broken"
     assert found[2].reason == "not a JSON object"
 
@@ -52,8 +52,8 @@ def test_a_line_without_end_does_not_fill_memory(tmp_path: Path, monkeypatch: py
     whole = [{"a": "y" * length} for length in (10, 70, 900)]
     data = b"\n".join([orjson.dumps(whole[0]), endless, *(orjson.dumps(row) for row in whole[1:]), endless])
     found = read(write(tmp_path / "a.jsonl", data))
-    assert [row for row in found if not isinstance(row, Unreadable)] == whole
-    bad = [row for row in found if isinstance(row, Unreadable)]
+    assert [row for row in found if not isinstance(row, UnreadableRow)] == whole
+    bad = [row for row in found if isinstance(row, UnreadableRow)]
     assert len(bad) == 2
     assert all(len(row.text) <= 500 and "longer than" in row.reason for row in bad)
 
@@ -80,7 +80,7 @@ def test_csv_knows_quotes_newlines_and_empty_cells(tmp_path: Path) -> None:
     found = read(address)
     assert found[0] == {"id": "1", "name": 'Ann, "A"'}
     assert found[1] == {"id": "2", "name": "two\nlines", "note": "x"}
-    assert isinstance(found[2], Unreadable)
+    assert isinstance(found[2], UnreadableRow)
     assert found[3] == {"id": "4", "note": "z"}
     assert read(write(tmp_path / "b.tsv", "a\tb\n1\t2\n")) == [{"a": "1", "b": "2"}]
 
@@ -102,12 +102,12 @@ def test_csv_columns_without_a_name_are_left_out_and_others_lose_their_blanks(tm
         (b",\n1,2\n", "no header"),
     ],
 )
-def test_a_csv_header_nobody_can_read_is_said_plainly(tmp_path: Path, data: bytes, reason: str) -> None:
+def test_an_unreadable_csv_header_has_a_clear_error(tmp_path: Path, data: bytes, reason: str) -> None:
     with pytest.raises(Invalid, match=reason):
         read(write(tmp_path / "a.csv", data))
 
 
-def test_a_utf_16_header_is_told_before_the_csv_module_meets_it(
+def test_a_utf_16_header_is_reported_before_the_csv_module_reads_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The csv module of Python 3.10 fails with `line contains NUL`, which names neither the cause nor the cure."""
@@ -127,7 +127,7 @@ def test_a_utf_16_header_is_told_before_the_csv_module_meets_it(
 def test_csv_rows_in_another_encoding_are_refused_and_not_garbled(tmp_path: Path) -> None:
     rows_of = [b"1,Ann", "2,Jürgen".encode("latin-1"), "3,Jürgen".encode()]
     found = read(write(tmp_path / "a.csv", b"\n".join([b"id,name", *rows_of])))
-    assert isinstance(found[1], Unreadable)
+    assert isinstance(found[1], UnreadableRow)
     assert (found[1].reason, found[1].text) == ("not UTF-8", "2,J\ufffdrgen")
     assert [found[0], found[2]] == [{"id": "1", "name": "Ann"}, {"id": "3", "name": "Jürgen"}]
 
@@ -141,7 +141,7 @@ def test_a_quote_left_open_costs_no_more_than_a_cell(tmp_path: Path) -> None:
     lines = [f"{n},{'x' * 90}" for n in range(30_000)]
     lines[10] = '10,"open'
     found = read(write(tmp_path / "a.csv", "\n".join(["id,note", *lines])))
-    bad = [row for row in found if isinstance(row, Unreadable)]
+    bad = [row for row in found if isinstance(row, UnreadableRow)]
     assert ["quote left open" in row.reason for row in bad] == [True]
     assert len(found) > 15_000
 
@@ -150,16 +150,16 @@ def test_a_csv_line_without_end_does_not_fill_memory(tmp_path: Path, monkeypatch
     monkeypatch.setattr(sources, "LONGEST_ROW", 1000)
     lines = ["id,note", "1,a", "2," + "x" * 100_000, "3,b"]
     found = read(write(tmp_path / "a.csv", "\n".join(lines)))
-    assert [row for row in found if not isinstance(row, Unreadable)] == [
+    assert [row for row in found if not isinstance(row, UnreadableRow)] == [
         {"id": "1", "note": "a"},
         {"id": "3", "note": "b"},
     ]
-    assert [row.reason for row in found if isinstance(row, Unreadable)] == [
+    assert [row.reason for row in found if isinstance(row, UnreadableRow)] == [
         "can't be read: a line is longer than 1,000 characters"
     ]
 
 
-def test_an_empty_csv_is_said_plainly(tmp_path: Path) -> None:
+def test_an_empty_csv_has_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="no header"):
         read(write(tmp_path / "a.csv", ""))
 
@@ -190,17 +190,17 @@ def test_parquet_moments_are_text_in_utc(tmp_path: Path, unit: str, zone: str | 
     ]
 
 
-def test_a_parquet_row_that_can_not_be_held_costs_only_itself(tmp_path: Path) -> None:
+def test_a_parquet_row_python_can_not_represent_costs_only_itself(tmp_path: Path) -> None:
     words = pa.array([b"good", b"\xff\xfe", b"fine", b"late"]).view(pa.string())
     at = pa.array([0, 0, 0, 2**60], pa.timestamp("ms", "UTC"))
     pq.write_table(pa.table({"word": words, "at": at}), tmp_path / "a.parquet")
     found = read(str(tmp_path / "a.parquet"))
-    assert [isinstance(row, Unreadable) for row in found] == [False, True, False, True]
+    assert [isinstance(row, UnreadableRow) for row in found] == [False, True, False, True]
     assert found[2]["word"] == "fine"
 
 
 @pytest.mark.parametrize("kept", [0.02, 0.5, 0.97])
-def test_a_file_cut_short_is_said_plainly(tmp_path: Path, kept: float) -> None:
+def test_a_truncated_file_has_a_clear_error(tmp_path: Path, kept: float) -> None:
     table = pa.table({"n": list(range(20_000)), "t": [f"text {n * 7919}" for n in range(20_000)]})
     pq.write_table(table, tmp_path / "whole.parquet")
     packed = gzip.compress("".join(f'{{"n":{n * 7919}}}\n' for n in range(20_000)).encode())
@@ -214,7 +214,7 @@ def test_a_file_cut_short_is_said_plainly(tmp_path: Path, kept: float) -> None:
             read(address)
 
 
-def test_a_damaged_page_is_said_plainly(tmp_path: Path) -> None:
+def test_a_damaged_page_has_a_clear_error(tmp_path: Path) -> None:
     table = pa.table({"n": list(range(20_000)), "t": [f"text {n * 7919}" for n in range(20_000)]})
     pq.write_table(table, tmp_path / "a.parquet", compression="zstd")
     data = bytearray((tmp_path / "a.parquet").read_bytes())
@@ -227,7 +227,7 @@ def test_folders_that_contain_themselves_end(tmp_path: Path) -> None:
     write(tmp_path / "d/a.jsonl", '{"n":1}')
     (tmp_path / "d" / "again").symlink_to(tmp_path / "d")
     (tmp_path / "d" / "nowhere.jsonl").symlink_to(tmp_path / "gone.jsonl")
-    assert [source.name for source in find(str(tmp_path / "d"))].count("a.jsonl") == 1
+    assert [source.name for source in find_files(str(tmp_path / "d"))].count("a.jsonl") == 1
 
 
 def test_a_directory_gives_its_files_by_name_and_leaves_others_alone(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_a_directory_gives_its_files_by_name_and_leaves_others_alone(tmp_path: P
     assert read((tmp_path / "d").as_uri()) == [{"n": "1"}, {"n": 2}, {"n": 3}]
 
 
-def test_what_can_not_be_read_is_said_plainly(tmp_path: Path) -> None:
+def test_unreadable_sources_have_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for address in (
         str(tmp_path / "absent"),
@@ -250,23 +250,23 @@ def test_what_can_not_be_read_is_said_plainly(tmp_path: Path) -> None:
         "gopher://x/y",
     ):
         with pytest.raises(Invalid):
-            find(address)
+            find_files(address)
     assert read(write(tmp_path / "b.txt", '{"a":1}'), format="jsonl") == [{"a": 1}]
 
 
-def test_formats_are_told_from_names() -> None:
-    assert [format_of(name) for name in ("A.JSONL", "a.json.zst", "a.csv.gz", "a.pq", "a", "a.gz")] == [
+def test_formats_are_detected_from_names() -> None:
+    assert [detect_format(name) for name in ("A.JSONL", "a.json.zst", "a.csv.gz", "a.pq", "a", "a.gz")] == [
         "jsonl", "jsonl", "csv", "parquet", None, None,
     ]  # fmt: skip
 
 
 def test_chunks_go_on_after_what_is_done(tmp_path: Path) -> None:
-    (source,) = find(write(tmp_path / "a.jsonl", "\n".join(f'{{"n":{n}}}' for n in range(10))))
-    assert [(first, [row["n"] for row in part]) for first, part in chunks(source, 4)] == [
+    (source,) = find_files(write(tmp_path / "a.jsonl", "\n".join(f'{{"n":{n}}}' for n in range(10))))
+    assert [(first, [row["n"] for row in part]) for first, part in read_chunks(source, 4)] == [
         (0, [0, 1, 2, 3]), (4, [4, 5, 6, 7]), (8, [8, 9]),
     ]  # fmt: skip
-    assert [(first, len(part)) for first, part in chunks(source, 4, skip=8)] == [(8, 2)]
-    assert list(chunks(source, 4, skip=10)) == []
+    assert [(first, len(part)) for first, part in read_chunks(source, 4, skip=8)] == [(8, 2)]
+    assert list(read_chunks(source, 4, skip=10)) == []
 
 
 @pytest.mark.parametrize(("group", "size"), [(3, 4), (4, 3), (100, 4), (1, 5), (7, 7)])
@@ -275,9 +275,9 @@ def test_parquet_is_cut_into_the_same_lots_wherever_its_row_groups_end(
 ) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"n": list(range(17))}), path, row_group_size=group)
-    (source,) = find(str(path))
+    (source,) = find_files(str(path))
     for skip in (0, size, 16, 17):
-        found = [(first, [row["n"] for row in part]) for first, part in chunks(source, size, skip)]
+        found = [(first, [row["n"] for row in part]) for first, part in read_chunks(source, size, skip)]
         assert found == [
             (first, list(range(first, min(first + size, 17)))) for first in range(skip, 17, size)
         ]

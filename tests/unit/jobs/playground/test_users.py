@@ -9,8 +9,8 @@ import pytest
 
 from cluster.clock import iso_ms
 from jobs.playground import data_files
-from jobs.playground.sample import Sample, sample
-from jobs.playground.seeded_random import Dice
+from jobs.playground.sample import SampleData, build_sample
+from jobs.playground.seeded_random import SeededRandom
 
 NOW_MS = 1_772_442_930_250
 SHOWN_ONLY = {"impression"}
@@ -26,11 +26,11 @@ HOMES = {
 
 
 @pytest.fixture(scope="module")
-def whole() -> Sample:
-    return sample(NOW_MS)
+def whole() -> SampleData:
+    return build_sample(NOW_MS)
 
 
-def roots_by_story(whole: Sample) -> dict[str, Counter[str]]:
+def roots_by_story(whole: SampleData) -> dict[str, Counter[str]]:
     roots = {product["product_id"]: product["categories"][0][0] for product in whole.products}
     story = {user["user_id"]: user["custom_attributes"]["story"] for user in whole.users}
     counted: dict[str, Counter[str]] = defaultdict(Counter)
@@ -40,7 +40,7 @@ def roots_by_story(whole: Sample) -> dict[str, Counter[str]]:
     return counted
 
 
-def test_readers_of_a_story_spend_their_time_where_the_story_says(whole: Sample) -> None:
+def test_users_of_a_story_spend_their_time_where_the_story_prefers(whole: SampleData) -> None:
     counted = roots_by_story(whole)
     everybody = sum(counted.values(), Counter())
     for story, homes in HOMES.items():
@@ -50,7 +50,7 @@ def test_readers_of_a_story_spend_their_time_where_the_story_says(whole: Sample)
         assert here > 1.4 * elsewhere, (story, here, elsewhere)
 
 
-def test_readers_of_one_story_are_not_alike(whole: Sample) -> None:
+def test_readers_of_one_story_are_not_alike(whole: SampleData) -> None:
     seen: dict[str, set[str]] = defaultdict(set)
     story = {user["user_id"]: user["custom_attributes"]["story"] for user in whole.users}
     for entry in whole.interactions:
@@ -61,7 +61,7 @@ def test_readers_of_one_story_are_not_alike(whole: Sample) -> None:
         assert all(one != other for other in gardeners if other is not one)
 
 
-def test_every_reader_left_enough_to_go_by(whole: Sample) -> None:
+def test_every_reader_left_enough_to_go_by(whole: SampleData) -> None:
     counts: Counter[str] = Counter()
     for entry in whole.interactions:
         if entry.get("product_ids") and entry["type"] not in SHOWN_ONLY:
@@ -71,7 +71,7 @@ def test_every_reader_left_enough_to_go_by(whole: Sample) -> None:
     assert max(signed_in) < 200
 
 
-def test_a_visitor_signs_in_once_and_stays_one_person(whole: Sample) -> None:
+def test_a_visitor_signs_in_once_and_stays_one_person(whole: SampleData) -> None:
     owner: dict[str, str] = {}
     alone: set[str] = set()
     for entry in whole.interactions:
@@ -86,7 +86,7 @@ def test_a_visitor_signs_in_once_and_stays_one_person(whole: Sample) -> None:
     assert alone <= set(owner)
 
 
-def test_carts_purchases_ratings_and_searches_belong_together(whole: Sample) -> None:
+def test_carts_purchases_ratings_and_searches_belong_together(whole: SampleData) -> None:
     kinds = Counter(entry["type"] for entry in whole.interactions)
     assert kinds["product_detail_page_view"] > kinds["add_to_cart"] > kinds["checkout"] > kinds["rate"] > 50
     assert kinds["search"] > 200
@@ -103,7 +103,7 @@ def test_carts_purchases_ratings_and_searches_belong_together(whole: Sample) -> 
             assert entry["revenue"] > 0
 
 
-def test_some_things_are_talked_about_lately(whole: Sample) -> None:
+def test_some_things_are_talked_about_lately(whole: SampleData) -> None:
     def views(since_days: int, until_days: int) -> Counter[str]:
         begin, end = (iso_ms(NOW_MS - days * 86_400_000) for days in (since_days, until_days))
         return Counter(
@@ -123,8 +123,8 @@ def test_some_things_are_talked_about_lately(whole: Sample) -> None:
     assert len(rising) >= 3
 
 
-def test_names_fit_the_place_where_a_reader_lives(whole: Sample) -> None:
-    everyone = data_files.people()
+def test_names_fit_the_place_where_a_reader_lives(whole: SampleData) -> None:
+    everyone = data_files.read_people()
     language = {place.city: place.language for place in everyone.places}
     for user in whole.users:
         first, last = user["name"].split(" ")
@@ -136,11 +136,11 @@ def test_names_fit_the_place_where_a_reader_lives(whole: Sample) -> None:
 def test_dice_repeat_themselves_and_stay_within_their_bounds() -> None:
     draws: list[Any] = []
     for _ in range(2):
-        dice = Dice("a", 1)
-        draws.append([dice.whole(1, 6) for _ in range(200)])
+        dice = SeededRandom("a", 1)
+        draws.append([dice.randint(1, 6) for _ in range(200)])
     assert draws[0] == draws[1]
     assert set(draws[0]) == {1, 2, 3, 4, 5, 6}
-    assert Dice("a", 1).share() != Dice("a", 2).share()
-    weighted = Counter(Dice("w", at).weighted("abc", (0, 1, 3)) for at in range(2_000))
+    assert SeededRandom("a", 1).random() != SeededRandom("a", 2).random()
+    weighted = Counter(SeededRandom("w", at).weighted_choice("abc", (0, 1, 3)) for at in range(2_000))
     assert weighted["a"] == 0
     assert 2.3 < weighted["c"] / weighted["b"] < 3.9

@@ -12,16 +12,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobs.refresh.build.build import build
-from jobs.refresh.build.fit import Engine, fit
-from jobs.refresh.data.split import Split, Trial, by_time, leave_last_out, next_in_session, rest_of_basket
-from jobs.refresh.evaluation.evaluate import examine
-from jobs.refresh.learners.baskets import Baskets, BasketsRecipe
-from jobs.refresh.recipe import Recipe, load, parse
+from jobs.refresh.build.build import build_snapshot
+from jobs.refresh.build.fit import TrainedEngine, train_engine
+from jobs.refresh.data.split import (
+    EvaluationSplit,
+    TrainingSplit,
+    leave_last_out,
+    split_baskets,
+    split_by_time,
+    split_next_in_session,
+)
+from jobs.refresh.evaluation.evaluate import evaluate
+from jobs.refresh.learners.baskets import BasketsLearner, BasketsRecipe
+from jobs.refresh.recipe import Recipe, load_recipe_file, parse_recipe
 from jobs.refresh.tuning.plan import make_plan
 from tests.benchmarks import quality_sets as sets
 from tests.benchmarks.peers.ranking import Follows, Popular
-from tests.benchmarks.quality_served import adopted, served_figure, taught, until_of
+from tests.benchmarks.quality_served import adopt_snapshot, served_figure, train_served_model, until_of
 
 pytestmark = [pytest.mark.data, pytest.mark.timeout(300), pytest.mark.slow]
 
@@ -50,36 +57,38 @@ def needs(folder: str) -> None:
         pytest.skip(f"public data set {folder} is not in {sets.data_folder()} (set KIOSK_TEST_DATA)")
 
 
-def figure(scorer: Any, trial: Trial, name: str = "ndcg@10") -> float:
-    return float(examine(scorer, trial).figures[name].mean())
+def figure(scorer: Any, trial: EvaluationSplit, name: str = "ndcg@10") -> float:
+    return float(evaluate(scorer, trial).figures[name].mean())
 
 
-def known(trial: Trial, most: int = 100_000) -> Trial:
+def users_with_history(trial: EvaluationSplit, most: int = 100_000) -> EvaluationSplit:
     asked = trial.pick(np.flatnonzero(trial.histories.lengths > 0))
     return asked.sample(most, np.random.default_rng(1))
 
 
 @pytest.fixture(scope="module")
-def shop() -> Trial:
+def shop() -> EvaluationSplit:
     needs("online-retail-y1")
-    return by_time(sets.online_retail(), seen="out").test
+    return split_by_time(sets.online_retail(), seen="out").test
 
 
 @pytest.fixture(scope="module")
-def engine(shop: Trial) -> Engine:
-    return fit(parse(SHOP), shop.train)
+def engine(shop: EvaluationSplit) -> TrainedEngine:
+    return train_engine(parse_recipe(SHOP), shop.train)
 
 
 @pytest.fixture(scope="module")
-def sessions() -> Split:
+def sessions() -> TrainingSplit:
     needs("yoochoose-100k")
     data, begins = sets.yoochoose()
-    test = next_in_session(data, begins)
-    return Split((next_in_session(test.train, begins - 86_400.0),), test)
+    test = split_next_in_session(data, begins)
+    return TrainingSplit((split_next_in_session(test.train, begins - 86_400.0),), test)
 
 
-def test_a_shop_reaches_the_best_blend_and_simple_peers_do_not(shop: Trial, engine: Engine) -> None:
-    trial = known(shop)
+def test_a_shop_reaches_the_best_blend_and_simple_peers_do_not(
+    shop: EvaluationSplit, engine: TrainedEngine
+) -> None:
+    trial = users_with_history(shop)
     ours = figure(engine, trial)
     peers = {peer.__name__: figure(peer(shop.train), trial) for peer in (Popular, Follows)}
     print(f"\nonline-retail-y1 by time: {ours:.4f}, peers {peers}")
@@ -87,18 +96,18 @@ def test_a_shop_reaches_the_best_blend_and_simple_peers_do_not(shop: Trial, engi
     assert ours > 1.5 * max(peers.values())
 
 
-def test_readers_without_a_history_get_the_trend(shop: Trial, engine: Engine) -> None:
+def test_readers_without_a_history_get_the_trend(shop: EvaluationSplit, engine: TrainedEngine) -> None:
     new = shop.pick(np.flatnonzero(shop.histories.lengths == 0))
     assert figure(engine, new) >= 0.112
 
 
 def test_what_is_served_with_a_snapshot_loses_nothing_against_the_trained_blend(
-    shop: Trial, engine: Engine
+    shop: EvaluationSplit, engine: TrainedEngine
 ) -> None:
-    trial = known(shop, 500)
+    trial = users_with_history(shop, 500)
     offline = figure(engine, trial)
-    recommender = taught(shop.train)
-    with adopted(recommender, engine, until_of(shop.train)):
+    recommender = train_served_model(shop.train)
+    with adopt_snapshot(recommender, engine, until_of(shop.train)):
         served = served_figure(recommender, trial, "ndcg@10")
     print(f"\noffline {offline:.4f}, served {served:.4f}")
     assert served >= 0.98 * offline
@@ -107,40 +116,44 @@ def test_what_is_served_with_a_snapshot_loses_nothing_against_the_trained_blend(
 def test_sequences_reach_the_best_blend() -> None:
     needs("amazon-toys")
     trial = leave_last_out(sets.amazon_toys()).test
-    ours = fit(parse(SEQUENCE), trial.train)
-    asked = known(trial, 6_000)
-    found = examine(ours, asked).figures
+    ours = train_engine(parse_recipe(SEQUENCE), trial.train)
+    asked = users_with_history(trial, 6_000)
+    found = evaluate(ours, asked).figures
     print(f"\namazon-toys leave last out: {found['ndcg@10'].mean():.4f}")
     assert found["ndcg@10"].mean() >= 0.0739
     assert found["recall@20"].mean() >= 0.1408
 
 
-def test_the_default_recipe_finds_by_itself_what_suits_sessions(sessions: Split) -> None:
-    plan = make_plan(load("default"), sessions.validation)
-    found = examine(fit(plan.recipe, sessions.test.train), known(sessions.test, 4_000)).figures
+def test_the_default_recipe_finds_by_itself_what_suits_sessions(sessions: TrainingSplit) -> None:
+    plan = make_plan(load_recipe_file("default"), sessions.validation)
+    found = evaluate(
+        train_engine(plan.recipe, sessions.test.train), users_with_history(sessions.test, 4_000)
+    ).figures
     assert found["mrr@20"].mean() >= 0.345
     assert found["hit_rate@20"].mean() >= 0.676
 
 
-def test_the_session_recipe_gives_the_same_bytes_twice(sessions: Split, tmp_path: Path) -> None:
+def test_the_session_recipe_gives_the_same_bytes_twice(sessions: TrainingSplit, tmp_path: Path) -> None:
     versions = []
     for name in ("one", "two"):
-        plan = make_plan(load("session"), sessions.validation)
-        manifest = build(fit(plan.recipe, sessions.test.train), tmp_path / name, written_at_ms=0)
+        plan = make_plan(load_recipe_file("session"), sessions.validation)
+        manifest = build_snapshot(
+            train_engine(plan.recipe, sessions.test.train), tmp_path / name, written_at_ms=0
+        )
         versions.append(manifest.facts["version"])
     assert versions[0] == versions[1]
 
 
-def test_what_is_bought_together_reaches_the_notes(shop: Trial) -> None:
+def test_what_is_bought_together_reaches_the_notes(shop: EvaluationSplit) -> None:
     data = sets.online_retail(guests=True)
-    trial = rest_of_basket(data, float(np.quantile(data.at_s, 0.9)), np.random.default_rng(1))
-    model = Baskets(BasketsRecipe(kinds=())).train(trial.train, np.random.default_rng(1))
-    found = examine(model, trial)
+    trial = split_baskets(data, float(np.quantile(data.at_s, 0.9)), np.random.default_rng(1))
+    model = BasketsLearner(BasketsRecipe(kinds=())).train(trial.train, np.random.default_rng(1))
+    found = evaluate(model, trial)
     assert found.figures["ndcg@10"].mean() >= 0.205
     assert found.coverage >= 0.43
 
 
-def test_presets_are_settled_by_a_plan_of_real_data(sessions: Split) -> None:
-    settled: Recipe = make_plan(load("session"), sessions.validation).recipe
+def test_presets_are_settled_by_a_plan_of_real_data(sessions: TrainingSplit) -> None:
+    settled: Recipe = make_plan(load_recipe_file("session"), sessions.validation).recipe
     assert settled.blend.weights != "auto"
     assert not any(part.tune for part in settled.parts.values())

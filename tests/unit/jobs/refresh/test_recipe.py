@@ -8,47 +8,47 @@ from typing import Any
 import pytest
 
 from cluster.errors import Invalid, NotFound
-from jobs.refresh.learners.registry import learner_of
+from jobs.refresh.learners.registry import build_learner
 from jobs.refresh.learners.sequential_rules import RulesRecipe
-from jobs.refresh.recipe import PRESETS, OwnRecipe, Recipe, load, parse
+from jobs.refresh.recipe import PRESETS, CustomLearnerRecipe, Recipe, load_recipe_file, parse_recipe
 
 SMALL: dict[str, Any] = {"parts": {"rules": {"learner": "rules"}, "trend": {"learner": "popularity"}}}
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets_can_be_read_and_survive_json(name: str) -> None:
-    recipe = load(name)
+    recipe = load_recipe_file(name)
     assert recipe.name == name
-    assert parse(json.loads(recipe.model_dump_json())) == recipe
+    assert parse_recipe(json.loads(recipe.model_dump_json())) == recipe
 
 
 def test_files_are_read_by_their_ending(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('name = "mine"\n[parts.rules]\nlearner = "rules"\nwindow = 3\n')
     (tmp_path / "mine.json").write_text(json.dumps({"name": "mine", **SMALL}))
-    from_toml = load(tmp_path / "mine.toml")
+    from_toml = load_recipe_file(tmp_path / "mine.toml")
     assert isinstance(from_toml.parts["rules"], RulesRecipe)
     assert from_toml.parts["rules"].window == 3
-    assert list(load(tmp_path / "mine.json").parts) == ["rules", "trend"]
+    assert list(load_recipe_file(tmp_path / "mine.json").parts) == ["rules", "trend"]
 
 
 def test_files_of_editors_that_mark_their_encoding_are_read(tmp_path: Path) -> None:
     for name, text in (("a.toml", '[parts.rules]\r\nlearner = "rules"\r\n'), ("a.json", json.dumps(SMALL))):
         (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text.encode())
-        assert "rules" in load(tmp_path / name).parts
+        assert "rules" in load_recipe_file(tmp_path / name).parts
 
 
-def test_what_is_no_recipe_says_why(tmp_path: Path) -> None:
+def test_an_invalid_recipe_has_a_reason(tmp_path: Path) -> None:
     (tmp_path / "image.toml").write_bytes(b"\x89PNG")
     with pytest.raises(Invalid, match=r"image\.toml can't be read"):
-        load(tmp_path / "image.toml")
+        load_recipe_file(tmp_path / "image.toml")
     (tmp_path / "broken.toml").write_text("name = \n")
     (tmp_path / "broken.json").write_text("{")
     with pytest.raises(Invalid, match=r"broken\.toml is not TOML"):
-        load(tmp_path / "broken.toml")
+        load_recipe_file(tmp_path / "broken.toml")
     with pytest.raises(Invalid, match=r"broken\.json is not JSON"):
-        load(tmp_path / "broken.json")
+        load_recipe_file(tmp_path / "broken.json")
     with pytest.raises(NotFound, match="neither a file nor one of default, fast, sequence, shop, session"):
-        load("shops")
+        load_recipe_file("shops")
 
 
 @pytest.mark.parametrize(
@@ -72,14 +72,16 @@ def test_what_is_no_recipe_says_why(tmp_path: Path) -> None:
         ({**SMALL, "name": "../x"}, "name: String should match"),
     ],
 )  # fmt: skip
-def test_mistakes_are_told_with_their_place(fields: dict[str, Any], told: str) -> None:
+def test_mistakes_are_reported_with_their_place(fields: dict[str, Any], told: str) -> None:
     with pytest.raises(Invalid) as refused:
-        parse(fields)
+        parse_recipe(fields)
     assert told in refused.value.message
 
 
 def test_fields_are_changed_by_path() -> None:
-    recipe = parse(SMALL).changed({"parts.rules.window": 7, "blend.weights": {"rules": 2.0}, "seed": 9})
+    recipe = parse_recipe(SMALL).with_changes(
+        {"parts.rules.window": 7, "blend.weights": {"rules": 2.0}, "seed": 9}
+    )
     assert isinstance(recipe.parts["rules"], RulesRecipe)
     assert (recipe.parts["rules"].window, recipe.blend.weights, recipe.seed) == (7, {"rules": 2.0}, 9)
 
@@ -87,7 +89,7 @@ def test_fields_are_changed_by_path() -> None:
 @pytest.mark.parametrize("path", ["parts.ease.window", "parts.rules.widow", "nothing", "seed.deep"])
 def test_a_path_that_leads_nowhere_is_refused(path: str) -> None:
     with pytest.raises(Invalid):
-        parse(SMALL).changed({path: 1})
+        parse_recipe(SMALL).with_changes({path: 1})
 
 
 @pytest.mark.parametrize(
@@ -102,7 +104,7 @@ def test_a_path_that_leads_nowhere_is_refused(path: str) -> None:
 def test_a_learner_that_can_not_be_used_is_refused(learner: str, allow_learners: Callable[..., None]) -> None:
     allow_learners(learner)
     with pytest.raises(Invalid, match=f"learner {learner}"):
-        learner_of(OwnRecipe(learner=learner, config={"unknown": 1}))
+        build_learner(CustomLearnerRecipe(learner=learner, config={"unknown": 1}))
 
 
 def test_a_module_that_is_no_python_is_refused(
@@ -112,14 +114,14 @@ def test_a_module_that_is_no_python_is_refused(
     (tmp_path / "own_broken_module.py").write_text("def train(:\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(Invalid, match="SyntaxError"):
-        learner_of(OwnRecipe(learner="own_broken_module:Mine"))
+        build_learner(CustomLearnerRecipe(learner="own_broken_module:Mine"))
 
 
 def test_every_part_of_a_recipe_has_a_sentence_for_every_field() -> None:
     silent = [
         f"{type(part).__name__}.{name}"
         for preset in PRESETS
-        for part in load(preset).parts.values()
+        for part in load_recipe_file(preset).parts.values()
         for name in type(part).model_fields
         if name != "learner" and not _sentence(type(part), name)
     ]

@@ -12,21 +12,26 @@ import numpy as np
 import polars as pl
 import pytest
 
-from actors.models.model import Batch, Parts
+from actors.models.model import Batch, ModelState
 from actors.models.snapshot import MANIFEST, Snapshot
-from actors.models.user_histories import DAY_S, Histories
+from actors.models.user_histories import DAY_S, UserHistories
 from cluster.errors import Conflict, Fault, Invalid
-from jobs.refresh.build.build import Origin, build, load
-from jobs.refresh.build.fit import Engine, fit, train
-from jobs.refresh.data.dataset import Columns, Interactions, from_frame
-from jobs.refresh.data.split import by_time, leave_last_out
-from jobs.refresh.evaluation.evaluate import compare, examine, interval, report
-from jobs.refresh.learners.popularity import Popularity, PopularityRecipe
-from jobs.refresh.recipe import Recipe, parse
-from jobs.refresh.recipe import load as load_recipe
-from jobs.refresh.runs.estimate import Size, estimate, peak, refuse_too_large
-from jobs.refresh.tuning.plan import make_plan, plan_for, reduced
-from jobs.refresh.tuning.split_protocol import split_of
+from jobs.refresh.build.build import SnapshotOrigin, build_snapshot, load_engine
+from jobs.refresh.build.fit import TrainedEngine, plan_and_train_engine, train_engine
+from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
+from jobs.refresh.data.split import leave_last_out, split_by_time
+from jobs.refresh.evaluation.evaluate import (
+    bootstrap_interval,
+    compare_evaluations,
+    evaluate,
+    summarize_evaluation,
+)
+from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe
+from jobs.refresh.recipe import Recipe, parse_recipe
+from jobs.refresh.recipe import load_recipe_file as load_recipe
+from jobs.refresh.runs.estimate import DataSize, check_memory, estimate_costs, estimate_peak_memory
+from jobs.refresh.tuning.plan import make_plan, plan_on_newest, reduce_split
+from jobs.refresh.tuning.split_protocol import split_for_recipe
 
 
 def circles(readers: int = 300, items: int = 15, seed: int = 6) -> Interactions:
@@ -44,13 +49,13 @@ def circles(readers: int = 300, items: int = 15, seed: int = 6) -> Interactions:
             )
             for step in range(int(rng.integers(3, 12)))
         ]
-    return from_frame(
-        pl.DataFrame(rows, ["reader", "item", "at", "basket"], orient="row"), Columns(basket="basket")
+    return interactions_from_frame(
+        pl.DataFrame(rows, ["reader", "item", "at", "basket"], orient="row"), FrameColumns(basket="basket")
     )
 
 
 def recipe_of(**fields: Any) -> Recipe:
-    return parse(
+    return parse_recipe(
         {
             "name": "small",
             "parts": {
@@ -74,8 +79,8 @@ def data() -> Interactions:
 
 
 @pytest.fixture(scope="module")
-def engine(data: Interactions) -> Engine:
-    return train(recipe_of(), data)[0]
+def engine(data: Interactions) -> TrainedEngine:
+    return plan_and_train_engine(recipe_of(), data)[0]
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -91,20 +96,20 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 def test_a_plan_answers_every_question_and_is_a_recipe_again(data: Interactions) -> None:
     steps: list[str] = []
-    plan = plan_for(recipe_of(), data, steps.append)
+    plan = plan_on_newest(recipe_of(), data, steps.append)
     assert plan.recipe.blend.weights != "auto"
     assert all(not part.tune for part in plan.recipe.parts.values())
     assert plan.figure >= max(plan.single.values()) - 1e-9
     assert plan.single["rules"] > plan.single["ease"] > 0
-    assert parse(plan.recipe.model_dump(mode="json")) == plan.recipe
+    assert parse_recipe(plan.recipe.model_dump(mode="json")) == plan.recipe
     assert steps[0] == "tune rules"
     assert steps[-1] == "choose weights"
 
 
 def test_a_plan_beats_its_start_on_readers_it_never_saw(data: Interactions) -> None:
-    split = by_time(data, seen="out")
-    planned = fit(make_plan(recipe_of(), split.validation).recipe, split.test.train)
-    started = fit(
+    split = split_by_time(data, seen="out")
+    planned = train_engine(make_plan(recipe_of(), split.validation).recipe, split.test.train)
+    started = train_engine(
         recipe_of(
             parts={"ease": {"learner": "ease", "regularisation": 5.0}, "trend": {"learner": "popularity"}},
             blend={"weights": {"ease": 1.0, "trend": 1.0}, "weights_new": {"trend": 1.0}},
@@ -112,43 +117,47 @@ def test_a_plan_beats_its_start_on_readers_it_never_saw(data: Interactions) -> N
         split.test.train,
     )
     rng = np.random.default_rng(0)
-    compared = compare(examine(started, split.test), examine(planned, split.test), "ndcg@10", rng)
+    compared = compare_evaluations(
+        evaluate(started, split.test), evaluate(planned, split.test), "ndcg@10", rng
+    )
     assert compared.is_better
 
 
-def test_readers_without_a_history_get_what_everybody_takes(engine: Engine, data: Interactions) -> None:
-    scores = engine.score(Histories.of(data, np.array([-1])))[0]
-    counted = Popularity(PopularityRecipe()).train(data, np.random.default_rng(0)).common()
+def test_readers_without_a_history_get_what_everybody_takes(
+    engine: TrainedEngine, data: Interactions
+) -> None:
+    scores = engine.score(UserHistories.of(data, np.array([-1])))[0]
+    counted = PopularityLearner(PopularityRecipe()).train(data, np.random.default_rng(0)).common()
     np.testing.assert_array_equal(np.argsort(-scores), np.argsort(-counted))
 
 
 def test_open_questions_can_not_be_fitted(data: Interactions) -> None:
     with pytest.raises(Invalid, match="make a plan first"):
-        fit(recipe_of(), data)
+        train_engine(recipe_of(), data)
 
 
 def test_parts_for_smaller_catalogs_are_left_out(data: Interactions) -> None:
     parts = {"ease": {"learner": "ease", "items_up_to": 3}, "trend": {"learner": "popularity"}}
-    plan = plan_for(recipe_of(parts=parts, blend={"start": {"ease": 1.0, "trend": 1.0}}), data)
+    plan = plan_on_newest(recipe_of(parts=parts, blend={"start": {"ease": 1.0, "trend": 1.0}}), data)
     assert list(plan.recipe.parts) == ["trend"]
     only = recipe_of(parts={"ease": parts["ease"]}, blend={})
     with pytest.raises(Invalid, match="no part of recipe small is meant for 15 items"):
-        plan_for(only, data)
+        plan_on_newest(only, data)
 
 
-def test_too_little_data_says_so() -> None:
+def test_too_little_data_has_a_clear_error() -> None:
     frame = pl.DataFrame({"reader": ["a", "b"], "item": ["x", "y"], "at": [1.0, 2.0]})
     with pytest.raises(Invalid, match="too little data"):
-        plan_for(recipe_of(), from_frame(frame))
+        plan_on_newest(recipe_of(), interactions_from_frame(frame))
 
 
 def test_the_protocol_follows_the_data(data: Interactions) -> None:
     recipe = load_recipe("default")
-    assert split_of(recipe, circles(3_000)).test.name == "by time"
-    assert split_of(recipe, circles(30)).test.name == "leave last out"
-    assert split_of(recipe, replace(data, clock=False)).test.name == "leave last out"
+    assert split_for_recipe(recipe, circles(3_000)).test.name == "by time"
+    assert split_for_recipe(recipe, circles(30)).test.name == "leave last out"
+    assert split_for_recipe(recipe, replace(data, clock=False)).test.name == "leave last out"
     with pytest.raises(Invalid, match="needs times"):
-        split_of(recipe.changed({"validation.protocol": "by_time"}), replace(data, clock=False))
+        split_for_recipe(recipe.with_changes({"validation.protocol": "by_time"}), replace(data, clock=False))
 
 
 def test_repeats_are_allowed_where_they_are_usual() -> None:
@@ -158,49 +167,49 @@ def test_repeats_are_allowed_where_they_are_usual() -> None:
         for day in range(100)
         for reader in rng.integers(0, 400, 60)
     ]
-    shop = from_frame(pl.DataFrame(rows, ["reader", "item", "at"], orient="row"))
-    assert split_of(load_recipe("default"), shop).test.seen == "allowed"
-    assert split_of(load_recipe("default"), circles(3_000)).test.seen == "out"
+    shop = interactions_from_frame(pl.DataFrame(rows, ["reader", "item", "at"], orient="row"))
+    assert split_for_recipe(load_recipe("default"), shop).test.seen == "allowed"
+    assert split_for_recipe(load_recipe("default"), circles(3_000)).test.seen == "out"
 
 
 def test_tuning_sees_no_more_events_than_it_may(data: Interactions) -> None:
     recipe = recipe_of(validation={"tune_events": 500, "tune_readers": 20})
-    trial = reduced(recipe, leave_last_out(data).test)
+    trial = reduce_split(recipe, leave_last_out(data).test)
     assert len(trial) == 20
     assert 200 < len(trial.train) < 800
 
 
-def test_only_the_newest_events_are_learned_from_when_told(data: Interactions) -> None:
-    engine, _ = train(recipe_of(events={"newest": 400}), data)
+def test_only_the_newest_events_train_with_a_limit(data: Interactions) -> None:
+    engine, _ = plan_and_train_engine(recipe_of(events={"newest": 400}), data)
     assert engine.facts.events == 400
 
 
 class Dizzy:
     """Scores that are no numbers."""
 
-    def score(self, histories: Histories) -> Batch:
+    def score(self, histories: UserHistories) -> Batch:
         return np.full((len(histories), histories.n_items), np.nan, np.float32)
 
 
 def test_scores_that_are_no_numbers_are_refused_with_what_to_do(data: Interactions) -> None:
     with pytest.raises(Invalid, match="conform"):
-        examine(Dizzy(), leave_last_out(data).test)
+        evaluate(Dizzy(), leave_last_out(data).test)
 
 
 # --- snapshots ---------------------------------------------------------------------------------------------------
 
 
-def test_equal_recipe_data_and_seed_give_equal_bytes(tmp_path: Path, engine: Engine) -> None:
-    build(engine, tmp_path / "one", written_at_ms=5)
-    build(train(recipe_of(), circles())[0], tmp_path / "two", written_at_ms=5)
+def test_equal_recipe_data_and_seed_give_equal_bytes(tmp_path: Path, engine: TrainedEngine) -> None:
+    build_snapshot(engine, tmp_path / "one", written_at_ms=5)
+    build_snapshot(plan_and_train_engine(recipe_of(), circles())[0], tmp_path / "two", written_at_ms=5)
     assert files_of(tmp_path / "one") == files_of(tmp_path / "two")
 
 
-class BuiltMeanwhile(dict[str, Parts]):
+class BuiltMeanwhile(dict[str, ModelState]):
     """Extras during whose writing somebody else finishes the same snapshot."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__({"extra-mine": Parts({})})
+        super().__init__({"extra-mine": ModelState({})})
         self._folder = folder
 
     def items(self) -> Any:
@@ -209,29 +218,34 @@ class BuiltMeanwhile(dict[str, Parts]):
         return super().items()
 
 
-def test_of_two_who_build_one_snapshot_the_first_stays(tmp_path: Path, engine: Engine) -> None:
+def test_of_two_who_build_one_snapshot_the_first_stays(tmp_path: Path, engine: TrainedEngine) -> None:
     with pytest.raises(Conflict, match="already"):
-        build(engine, tmp_path / "one", written_at_ms=5, extras=BuiltMeanwhile(tmp_path / "one"))
+        build_snapshot(engine, tmp_path / "one", written_at_ms=5, extras=BuiltMeanwhile(tmp_path / "one"))
     assert (tmp_path / "one" / "manifest.json").read_bytes() == b"theirs"
     assert [path.name for path in tmp_path.iterdir()] == ["one"]
 
 
-def test_a_version_names_what_was_learned_not_when(tmp_path: Path, engine: Engine) -> None:
-    first = build(engine, tmp_path / "one", written_at_ms=5)
-    later = build(engine, tmp_path / "two", written_at_ms=6, sequence=2)
-    other = build(train(recipe_of(), circles(seed=7))[0], tmp_path / "three", written_at_ms=5)
+def test_a_version_names_what_was_learned_not_when(tmp_path: Path, engine: TrainedEngine) -> None:
+    first = build_snapshot(engine, tmp_path / "one", written_at_ms=5)
+    later = build_snapshot(engine, tmp_path / "two", written_at_ms=6, sequence=2)
+    other = build_snapshot(
+        plan_and_train_engine(recipe_of(), circles(seed=7))[0], tmp_path / "three", written_at_ms=5
+    )
     assert first.facts["version"] == later.facts["version"] != other.facts["version"]
 
 
 def test_a_snapshot_scores_as_the_engine_it_was_built_from(
-    tmp_path: Path, engine: Engine, data: Interactions
+    tmp_path: Path, engine: TrainedEngine, data: Interactions
 ) -> None:
-    build(
-        engine, tmp_path / "s", written_at_ms=5, origin=Origin({"interaction": "9-1"}, "hashing-128-1", "0.1")
+    build_snapshot(
+        engine,
+        tmp_path / "s",
+        written_at_ms=5,
+        origin=SnapshotOrigin({"interaction": "9-1"}, "hashing-128-1", "0.1"),
     )
     snapshot = Snapshot.open(tmp_path / "s")
-    again = load(snapshot)
-    histories = Histories.of(data, np.arange(-1, 40))
+    again = load_engine(snapshot)
+    histories = UserHistories.of(data, np.arange(-1, 40))
     np.testing.assert_array_equal(again.score(histories), engine.score(histories))
     assert again.baskets is not None
     assert engine.baskets is not None
@@ -245,8 +259,8 @@ def test_a_snapshot_scores_as_the_engine_it_was_built_from(
     )
 
 
-def test_arrays_are_mapped_not_read(tmp_path: Path, engine: Engine) -> None:
-    build(engine, tmp_path / "s", written_at_ms=5)
+def test_arrays_are_mapped_not_read(tmp_path: Path, engine: TrainedEngine) -> None:
+    build_snapshot(engine, tmp_path / "s", written_at_ms=5)
     part = next(iter(Snapshot.open(tmp_path / "s").parts.values()))
     for array in part.arrays.values():
         assert isinstance(array, np.memmap)
@@ -254,8 +268,8 @@ def test_arrays_are_mapped_not_read(tmp_path: Path, engine: Engine) -> None:
             array[0] = 1
 
 
-def test_every_damaged_file_is_noticed(tmp_path: Path, engine: Engine) -> None:
-    build(engine, tmp_path / "s", written_at_ms=5)
+def test_every_damaged_file_is_noticed(tmp_path: Path, engine: TrainedEngine) -> None:
+    build_snapshot(engine, tmp_path / "s", written_at_ms=5)
     for name, held in files_of(tmp_path / "s").items():
         path = tmp_path / "s" / name
         flipped = bytearray(held)
@@ -271,11 +285,11 @@ def test_every_damaged_file_is_noticed(tmp_path: Path, engine: Engine) -> None:
     Snapshot.open(tmp_path / "s")
 
 
-def test_a_snapshot_is_never_written_over_another(tmp_path: Path, engine: Engine) -> None:
-    build(engine, tmp_path / "s", written_at_ms=5)
+def test_a_snapshot_is_never_written_over_another(tmp_path: Path, engine: TrainedEngine) -> None:
+    build_snapshot(engine, tmp_path / "s", written_at_ms=5)
     before = files_of(tmp_path / "s")
     with pytest.raises(Conflict, match="there is a snapshot already: s"):
-        build(engine, tmp_path / "s", written_at_ms=6)
+        build_snapshot(engine, tmp_path / "s", written_at_ms=6)
     assert files_of(tmp_path / "s") == before
 
 
@@ -285,14 +299,14 @@ class Careless:
     def train(self, data: Interactions, rng: np.random.Generator) -> Careless:
         return self
 
-    def load(self, parts: Parts) -> Careless:
+    def load(self, parts: ModelState) -> Careless:
         return self
 
-    def score(self, histories: Histories) -> Batch:
+    def score(self, histories: UserHistories) -> Batch:
         return np.zeros((len(histories), histories.n_items), np.float32)
 
-    def save(self) -> Parts:
-        return Parts({"names": np.array(["a", None], object)})
+    def save(self) -> ModelState:
+        return ModelState({"names": np.array(["a", None], object)})
 
 
 def test_objects_are_never_written_and_nothing_is_left_behind(
@@ -304,7 +318,7 @@ def test_objects_are_never_written_and_nothing_is_left_behind(
         blend={"weights": {"mine": 1.0}, "weights_new": {}},
     )
     with pytest.raises(Fault, match="mine/names holds objects"):
-        build(fit(recipe, data), tmp_path / "s", written_at_ms=5)
+        build_snapshot(train_engine(recipe, data), tmp_path / "s", written_at_ms=5)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -312,9 +326,9 @@ def test_objects_are_never_written_and_nothing_is_left_behind(
 
 
 def test_a_report_tells_segments_apart_with_intervals(data: Interactions) -> None:
-    split = by_time(data, seen="out")
-    engine = fit(make_plan(recipe_of(), split.validation).recipe, split.test.train)
-    summed = report(examine(engine, split.test), np.random.default_rng(0))
+    split = split_by_time(data, seen="out")
+    engine = train_engine(make_plan(recipe_of(), split.validation).recipe, split.test.train)
+    summed = summarize_evaluation(evaluate(engine, split.test), np.random.default_rng(0))
     assert [segment.name for segment in summed.segments][:2] == ["all", "new"]
     assert summed.all.readers == sum(segment.readers for segment in summed.segments[1:]) == len(split.test)
     for segment in summed.segments:
@@ -328,37 +342,37 @@ def test_a_report_tells_segments_apart_with_intervals(data: Interactions) -> Non
 
 
 def test_figures_do_not_depend_on_blocks(
-    data: Interactions, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    data: Interactions, engine: TrainedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trial = leave_last_out(data).test
-    whole = examine(engine, trial)
+    whole = evaluate(engine, trial)
     monkeypatch.setattr("jobs.refresh.evaluation.evaluate._BLOCK_BYTES", 300)
-    parts = examine(engine, trial)
+    parts = evaluate(engine, trial)
     for name, values in whole.figures.items():
         np.testing.assert_allclose(parts.figures[name], values)
     assert parts.coverage == whole.coverage
 
 
-def test_an_interval_is_as_wide_as_theory_says() -> None:
+def test_an_interval_is_as_wide_as_in_theory() -> None:
     values = np.random.default_rng(0).normal(0, 1, 2_000)
-    low, high = interval(values, np.random.default_rng(1))
+    low, high = bootstrap_interval(values, np.random.default_rng(1))
     assert high - low == pytest.approx(2 * 1.96 / 2_000**0.5, rel=0.1)
 
 
-def test_only_the_same_trial_can_be_compared(data: Interactions, engine: Engine) -> None:
+def test_only_the_same_trial_can_be_compared(data: Interactions, engine: TrainedEngine) -> None:
     split = leave_last_out(data)
-    one, other = examine(engine, split.test), examine(engine, split.validation[0])
+    one, other = evaluate(engine, split.test), evaluate(engine, split.validation[0])
     with pytest.raises(Invalid, match="same trial"):
-        compare(one, other, "ndcg@10", np.random.default_rng(0))
+        compare_evaluations(one, other, "ndcg@10", np.random.default_rng(0))
     with pytest.raises(Invalid, match="no figure 'ndgc'"):
-        compare(one, one, "ndgc", np.random.default_rng(0))
-    same = compare(one, one, "ndcg@10", np.random.default_rng(0))
+        compare_evaluations(one, one, "ndgc", np.random.default_rng(0))
+    same = compare_evaluations(one, one, "ndcg@10", np.random.default_rng(0))
     assert (same.difference, same.is_better, same.is_worse) == (0, False, False)
 
 
-def test_a_trial_that_asks_nobody_is_refused(data: Interactions, engine: Engine) -> None:
+def test_a_trial_that_asks_nobody_is_refused(data: Interactions, engine: TrainedEngine) -> None:
     with pytest.raises(Invalid, match="nobody can be asked"):
-        examine(engine, leave_last_out(data).test.pick(np.zeros(0, np.int64)))
+        evaluate(engine, leave_last_out(data).test.pick(np.zeros(0, np.int64)))
 
 
 # --- estimates ---------------------------------------------------------------------------------------------------
@@ -370,21 +384,23 @@ def test_what_can_not_fit_is_refused_with_advice() -> None:
         Invalid,
         match=r"needs about 2\d,\d{3} MB, limits.memory_mb allows 4,096.*part ease.*lower its `items`",
     ):
-        refuse_too_large(recipe, Size(1_000_000, 50_000, 60_000))
-    refuse_too_large(recipe, Size(1_000_000, 50_000, 5_000))
+        check_memory(recipe, DataSize(1_000_000, 50_000, 60_000))
+    check_memory(recipe, DataSize(1_000_000, 50_000, 5_000))
 
 
 def test_costs_grow_with_what_there_is_to_learn() -> None:
     recipe = load_recipe("default")
-    small, large = Size(10_000, 1_000, 1_000), Size(1_000_000, 50_000, 10_000)
-    for few, many in zip(estimate(recipe, small), estimate(recipe, large), strict=True):
+    small, large = DataSize(10_000, 1_000, 1_000), DataSize(1_000_000, 50_000, 10_000)
+    for few, many in zip(estimate_costs(recipe, small), estimate_costs(recipe, large), strict=True):
         assert many.seconds > few.seconds
         assert many.memory >= few.memory
-    assert peak(estimate(recipe, large), large) > peak(estimate(recipe, small), small)
+    assert estimate_peak_memory(estimate_costs(recipe, large), large) > estimate_peak_memory(
+        estimate_costs(recipe, small), small
+    )
     settled = recipe_of(
         parts={"rules": {"learner": "rules"}}, blend={"weights": {"rules": 1.0}, "weights_new": {}}
     )
-    assert [cost.trainings for cost in estimate(settled, small)] == [1]
+    assert [cost.trainings for cost in estimate_costs(settled, small)] == [1]
 
 
 def one_sitting(step_s: float, *, end_together: bool) -> Interactions:
@@ -399,20 +415,20 @@ def one_sitting(step_s: float, *, end_together: bool) -> Interactions:
             (f"r{reader:03d}", f"i{(first + step) % 30:02d}", ends - step_s * (steps - step))
             for step in range(steps)
         ]
-    return from_frame(pl.DataFrame(rows, ["reader", "item", "at"], orient="row"))
+    return interactions_from_frame(pl.DataFrame(rows, ["reader", "item", "at"], orient="row"))
 
 
 def test_an_instant_in_everybodys_only_sitting_does_not_validate() -> None:
     """All clocks stop in the same minute: by time, everybody would be asked for several items at once."""
-    split = split_of(recipe_of(), one_sitting(1.0, end_together=True))
+    split = split_for_recipe(recipe_of(), one_sitting(1.0, end_together=True))
     assert split.validation[0].name == "leave last out, validation"
 
 
-def test_one_sitting_a_reader_in_a_year_is_asked_for_the_next_item() -> None:
-    split = split_of(recipe_of(), one_sitting(20.0, end_together=False))
+def test_one_session_per_user_is_evaluated_by_the_next_item() -> None:
+    split = split_for_recipe(recipe_of(), one_sitting(20.0, end_together=False))
     assert split.validation[0].name == "leave last out, validation"
 
 
 def test_clocks_that_say_something_validate_by_time() -> None:
-    split = split_of(recipe_of(), one_sitting(DAY_S, end_together=True))
+    split = split_for_recipe(recipe_of(), one_sitting(DAY_S, end_together=True))
     assert split.validation[0].name == "by time, validation"

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pytest
 
-from actors.answers.archive.library import Library
+from actors.answers.archive.library import PassageLibrary
 from actors.answers.archive.messages import ArchiveQuery
 from actors.answers.archive.passages import read_product
-from actors.answers.archive.retrieve import ask
+from actors.answers.archive.retrieve import search_passages
 from actors.language.embedder import HashingEmbedder
 from deployments.operations.archive_report import UNANSWERED_BELOW
 from tests.benchmarks.quality_sets import data_folder, has
@@ -21,9 +21,9 @@ from tests.benchmarks.retrieval_sets import collections
 _ASKED = 150
 
 
-def library_of(documents: Mapping[str, str], language: str = "en") -> Library:
+def library_of(documents: Mapping[str, str], language: str = "en") -> PassageLibrary:
     """Make an archive of texts."""
-    library = Library(HashingEmbedder(), share=0.1)
+    library = PassageLibrary(HashingEmbedder(), share=0.1)
     records = (
         {"product_id": name, "type": "article", "title": "", "html": text, "language": language}
         for name, text in documents.items()
@@ -32,9 +32,9 @@ def library_of(documents: Mapping[str, str], language: str = "en") -> Library:
     return library
 
 
-def coverage(library: Library, question: str, context: str = "") -> float:
+def coverage(library: PassageLibrary, question: str, context: str = "") -> float:
     """Ask, and say how much was found."""
-    found = ask(library, ArchiveQuery("a", question, context=context), 0).coverage
+    found = search_passages(library, ArchiveQuery("a", question, context=context), 0).coverage
     assert found is not None
     return found
 
@@ -73,7 +73,7 @@ def test_context_neither_helps_nor_harms() -> None:
 # --- the public sets ----------------------------------------------------------------------------------------------
 
 
-def unanswered(name: str, library: Library, questions: Iterable[str]) -> float:
+def unanswered(name: str, library: PassageLibrary, questions: Iterable[str]) -> float:
     """Count the questions below the report's threshold, as a share."""
     asked = list(questions)
     chosen = random.Random(0).sample(asked, min(_ASKED, len(asked)))

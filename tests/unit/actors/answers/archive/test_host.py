@@ -8,11 +8,11 @@ import pytest
 import structlog
 
 from actors.answers.archive.client import LocalArchiveClient
-from actors.answers.archive.host import AnswersHost
+from actors.answers.archive.host import ArchiveHost
 from actors.answers.archive.messages import ArchiveQuery
 from actors.answers.archive.passages import read_product
-from actors.answers.archive.snapshot_store import PassageShelf
-from cluster.artifacts.segments import SegmentShelf
+from actors.answers.archive.snapshot_store import PassageSnapshotStore
+from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.store.ports.stores import Stores
@@ -33,10 +33,12 @@ def stores() -> Stores:
 @pytest.fixture
 async def opened(stores: Stores) -> AsyncIterator[Opened]:
     """Makes clients and closes their hosts in the end."""
-    hosts: list[AnswersHost] = []
+    hosts: list[ArchiveHost] = []
 
-    def make(segments: SegmentShelf | None = None, shelf: PassageShelf | None = None) -> LocalArchiveClient:
-        hosts.append(AnswersHost(stores, segments, shelf, SystemClock(), SilentMeter()))
+    def make(
+        segments: SegmentStore | None = None, shelf: PassageSnapshotStore | None = None
+    ) -> LocalArchiveClient:
+        hosts.append(ArchiveHost(stores, segments, shelf, SystemClock(), SilentMeter()))
         return LocalArchiveClient(hosts[-1])
 
     yield make
@@ -44,7 +46,7 @@ async def opened(stores: Stores) -> AsyncIterator[Opened]:
         await host.close()
 
 
-async def asked(client: LocalArchiveClient, question: str, **more: Any) -> list[str]:
+async def search(client: LocalArchiveClient, question: str, **more: Any) -> list[str]:
     result = await client.ask(ArchiveQuery(APP, question, **more))
     return [snippet.product_id for snippet in result.snippets]
 
@@ -53,12 +55,12 @@ async def eventually(client: LocalArchiveClient, question: str, wanted: Callable
     """Ask until the answer is as wanted."""
 
     async def is_as_wanted() -> bool:
-        return wanted(await asked(client, question))
+        return wanted(await search(client, question))
 
     await until(is_as_wanted, 1.5)
 
 
-async def test_an_article_that_was_uploaded_is_found_with_its_facts(stores: Stores, opened: Opened) -> None:
+async def test_search_returns_an_uploaded_article_with_its_metadata(stores: Stores, opened: Opened) -> None:
     await upload(stores, ARTICLES, app_id=APP)
     result = await opened().ask(ArchiveQuery(APP, "Who signed the river treaty?"))
     first = result.snippets[0]
@@ -71,12 +73,10 @@ async def test_an_article_that_was_uploaded_is_found_with_its_facts(stores: Stor
     assert first.score == max(snippet.score for snippet in result.snippets) <= 1
 
 
-async def test_what_arrives_is_found_within_a_second_and_what_goes_is_not(
-    stores: Stores, opened: Opened
-) -> None:
+async def test_changes_are_searchable_within_a_second(stores: Stores, opened: Opened) -> None:
     await upload(stores, ARTICLES[3:], app_id=APP)
     client = opened()
-    assert "river-treaty" not in await asked(client, "river treaty")
+    assert "river-treaty" not in await search(client, "river treaty")
     await upload(stores, ARTICLES[:1], app_id=APP)
     await eventually(client, "river treaty", lambda found: found[:1] == ["river-treaty"])
     await withdraw(stores, ["river-treaty"], app_id=APP)
@@ -85,7 +85,7 @@ async def test_what_arrives_is_found_within_a_second_and_what_goes_is_not(
 
 
 async def test_an_app_nobody_wrote_to_answers_with_nothing(opened: Opened) -> None:
-    assert await asked(opened(), "anything") == []
+    assert await search(opened(), "anything") == []
 
 
 async def test_the_corpus_version_changes_with_the_corpus_only(stores: Stores, opened: Opened) -> None:
@@ -102,15 +102,15 @@ async def test_a_snapshot_is_completed_by_the_log_behind_its_offset(
     stores: Stores, opened: Opened, tmp_path: Path
 ) -> None:
     await upload(stores, ARTICLES[:6], app_id=APP)
-    shelf = PassageShelf(tmp_path)
+    shelf = PassageSnapshotStore(tmp_path)
     documents = [document for article in ARTICLES[:6] if (document := read_product(article))]
     shelf.write(APP, documents, offset=await stores.changes.last(APP, "product"), written_at_ms=1)
     await upload(stores, ARTICLES[6:], app_id=APP)
     await withdraw(stores, ["dam-vote"], app_id=APP)
     client = opened(shelf=shelf)
-    assert (await asked(client, "river treaty"))[0] == "river-treaty"
-    assert (await asked(client, "hermit beetle orchards"))[0] == "beetle-count"
-    assert "dam-vote" not in await asked(client, "votes to open the dam")
+    assert (await search(client, "river treaty"))[0] == "river-treaty"
+    assert (await search(client, "hermit beetle orchards"))[0] == "beetle-count"
+    assert "dam-vote" not in await search(client, "votes to open the dam")
 
 
 async def test_a_newer_snapshot_is_taken_up_while_questions_are_answered(
@@ -119,10 +119,10 @@ async def test_a_newer_snapshot_is_taken_up_while_questions_are_answered(
     documents = [document for article in ARTICLES if (document := read_product(article))]
     await upload(stores, ARTICLES[:1], app_id=APP)
     offset = await stores.changes.last(APP, "product")
-    shelf = PassageShelf(tmp_path)
+    shelf = PassageSnapshotStore(tmp_path)
     shelf.write(APP, documents[:1], offset=offset, written_at_ms=1)
     client = opened(shelf=shelf)
-    assert (await asked(client, "river treaty"))[0] == "river-treaty"
+    assert (await search(client, "river treaty"))[0] == "river-treaty"
     before = (await client.ask(ArchiveQuery(APP, "river"))).corpus
     shelf.write(APP, documents, offset=offset, written_at_ms=2)
 
@@ -132,7 +132,7 @@ async def test_a_newer_snapshot_is_taken_up_while_questions_are_answered(
         return result.corpus.split(":")[0] != before.split(":")[0]
 
     await until(is_taken_up, 4.0)
-    assert (await asked(client, "hermit beetle orchards"))[0] == "beetle-count"
+    assert (await search(client, "hermit beetle orchards"))[0] == "beetle-count"
     # and the log is followed from where the newer one stands
     await withdraw(stores, ["beetle-count"], app_id=APP)
     await eventually(client, "hermit beetle orchards", lambda found: "beetle-count" not in found)
@@ -142,13 +142,13 @@ async def test_a_damaged_newer_snapshot_leaves_the_old_one_answering(
     stores: Stores, opened: Opened, tmp_path: Path
 ) -> None:
     documents = [document for article in ARTICLES if (document := read_product(article))]
-    shelf = PassageShelf(tmp_path)
+    shelf = PassageSnapshotStore(tmp_path)
     shelf.write(APP, documents[:3], offset="0", written_at_ms=1)
     client = opened(shelf=shelf)
     before = (await client.ask(ArchiveQuery(APP, "river"))).corpus.split(":")[0]
     with structlog.testing.capture_logs() as lines:
         shelf.write(APP, documents, offset="0", written_at_ms=2)
-        (shelf.folders(APP)[-1] / "papers.bin").write_bytes(b"")
+        (shelf.list_folders(APP)[-1] / "papers.bin").write_bytes(b"")
         await until(lambda: [line["event"] for line in lines][-2:] == ["passages_refused", "archive_loaded"])
     result = await client.ask(ArchiveQuery(APP, "river treaty"))
     assert result.snippets[0].product_id == "river-treaty"

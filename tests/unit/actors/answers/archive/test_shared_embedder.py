@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from actors.answers.archive.library import Library
+from actors.answers.archive.library import PassageLibrary
 from actors.answers.archive.passages import Document, read_product
-from actors.answers.archive.shared_embedder import EmbeddedOnce
+from actors.answers.archive.shared_embedder import SharedEmbedder
 from actors.language.embedder import HashingEmbedder, Vectors
 from tests.fakes.small_archive import ARTICLES
 
@@ -40,7 +40,7 @@ def documents() -> list[Document]:
 def test_a_second_replica_takes_the_vectors_the_first_one_made(tmp_path: Path) -> None:
     first, second = Slow(), Slow()
     for embedder in (first, second):
-        library = Library(embedder, share=0.5, writing=EmbeddedOnce(embedder, tmp_path, sleep=pause))
+        library = PassageLibrary(embedder, share=0.5, writing=SharedEmbedder(embedder, tmp_path, sleep=pause))
         library.put(documents())
     assert first.seen == sum(len(document.passages) for document in documents())
     assert second.seen == 0
@@ -48,7 +48,7 @@ def test_a_second_replica_takes_the_vectors_the_first_one_made(tmp_path: Path) -
 
 def test_the_vectors_are_those_of_the_embedder(tmp_path: Path) -> None:
     texts = ["a river treaty", "", "beetles in orchards"]
-    once = EmbeddedOnce(Slow(), tmp_path, sleep=pause)
+    once = SharedEmbedder(Slow(), tmp_path, sleep=pause)
     assert np.array_equal(once.embed(texts), HashingEmbedder().embed(texts))
     assert np.array_equal(once.embed(texts), HashingEmbedder().embed(texts))
 
@@ -56,7 +56,7 @@ def test_the_vectors_are_those_of_the_embedder(tmp_path: Path) -> None:
 def test_replicas_that_come_together_embed_a_document_once(tmp_path: Path) -> None:
     embedders = [Slow(0.1) for _ in range(4)]
     threads = [
-        threading.Thread(target=EmbeddedOnce(one, tmp_path, sleep=pause).embed, args=(["the same text"],))
+        threading.Thread(target=SharedEmbedder(one, tmp_path, sleep=pause).embed, args=(["the same text"],))
         for one in embedders
     ]
     for thread in threads:
@@ -68,7 +68,7 @@ def test_replicas_that_come_together_embed_a_document_once(tmp_path: Path) -> No
 
 def test_who_claimed_and_died_is_not_waited_for_for_ever(tmp_path: Path) -> None:
     embedder = Slow()
-    once = EmbeddedOnce(embedder, tmp_path, sleep=pause, wait_s=0.1)
+    once = SharedEmbedder(embedder, tmp_path, sleep=pause, wait_s=0.1)
     once.embed(["a text"])
     (vectors,) = tmp_path.rglob("*.npy")
     vectors.rename(vectors.with_suffix(".claim"))
@@ -79,7 +79,7 @@ def test_who_claimed_and_died_is_not_waited_for_for_ever(tmp_path: Path) -> None
 
 def test_damaged_vectors_are_made_again(tmp_path: Path) -> None:
     embedder = Slow()
-    once = EmbeddedOnce(embedder, tmp_path, sleep=pause)
+    once = SharedEmbedder(embedder, tmp_path, sleep=pause)
     expected = once.embed(["a text"])
     (vectors,) = tmp_path.rglob("*.npy")
     vectors.write_bytes(b"\x93NUMPY nonsense")

@@ -9,13 +9,13 @@ import pytest
 
 from actors.answers.archive.messages import ArchiveQuery
 from actors.answers.archive.passages import read_product
-from actors.answers.archive.retrieve import ask
-from actors.answers.archive.snapshot import PassageSnapshot, bytes_of, document_of
-from actors.answers.archive.snapshot_store import KEPT, PassageShelf
-from actors.answers.archive.snapshot_writer import Meaning
+from actors.answers.archive.retrieve import search_passages
+from actors.answers.archive.snapshot import PassageSnapshot, document_from_bytes, document_to_bytes
+from actors.answers.archive.snapshot_store import MAX_SNAPSHOTS, PassageSnapshotStore
+from actors.answers.archive.snapshot_writer import WeightedEmbedder
 from actors.language import latent_embedder
 from actors.language.embedder import HashingEmbedder
-from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.manifest import Manifest
 from cluster.artifacts.signing import sign_manifests
 from cluster.errors import Fault, Invalid
@@ -26,8 +26,10 @@ APP = "news"
 DOCUMENTS = [document for record in ARTICLES if (document := read_product(record)) is not None]
 
 
-def write(root: Path, meaning: Meaning | None = None) -> Manifest:
-    return PassageShelf(root).write(APP, iter(DOCUMENTS), offset="7-0", written_at_ms=1, meaning=meaning)
+def write(root: Path, meaning: WeightedEmbedder | None = None) -> Manifest:
+    return PassageSnapshotStore(root).write(
+        APP, iter(DOCUMENTS), offset="7-0", written_at_ms=1, meaning=meaning
+    )
 
 
 @pytest.fixture(scope="module")
@@ -35,24 +37,24 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One written snapshot for tests that only read or copy it."""
     root = tmp_path_factory.mktemp("passages")
     write(root)
-    return PassageShelf(root).folders(APP)[0]
+    return PassageSnapshotStore(root).list_folders(APP)[0]
 
 
 def test_a_document_is_read_as_it_was_written() -> None:
-    assert [document_of(bytes_of(document)) for document in DOCUMENTS] == DOCUMENTS
+    assert [document_from_bytes(document_to_bytes(document)) for document in DOCUMENTS] == DOCUMENTS
 
 
-def test_a_snapshot_says_what_it_holds_and_answers_from_disk(kept: Path) -> None:
-    opened = PassageShelf(kept.parents[2]).open(APP)
+def test_a_snapshot_reports_its_content_and_answers_from_disk(kept: Path) -> None:
+    opened = PassageSnapshotStore(kept.parents[2]).open(APP)
     assert opened is not None
     library, offset = opened
     assert offset == "7-0"
     assert library.documents == len(ARTICLES)
-    assert library.share == latent_embedder.SHARE
+    assert library.vector_share == latent_embedder.SHARE
     facts = PassageSnapshot.open(kept).facts
     assert facts["languages"] == {"en": 12, "de": 1}
     assert facts["kinds"] == ["article"]
-    first = ask(library, ArchiveQuery(APP, "Who saved two penalties?"), 0).snippets[0]
+    first = search_passages(library, ArchiveQuery(APP, "Who saved two penalties?"), 0).snippets[0]
     assert first.product_id == "cup-final"
     assert first.text.startswith("Goalkeeper Tamsin Orr")
 
@@ -82,56 +84,68 @@ def test_every_flipped_bit_and_every_cut_is_refused(kept: Path, tmp_path: Path) 
 def test_a_damaged_snapshot_is_passed_over_for_the_one_before(tmp_path: Path) -> None:
     write(tmp_path)
     write(tmp_path)
-    shelf = PassageShelf(tmp_path)
-    newest = shelf.folders(APP)[-1]
+    shelf = PassageSnapshotStore(tmp_path)
+    newest = shelf.list_folders(APP)[-1]
     (newest / "papers.bin").write_bytes(b"")
     opened = shelf.open(APP)
     assert opened is not None
     assert opened[0].documents == len(ARTICLES)
-    shutil.rmtree(shelf.folders(APP)[0])
+    shutil.rmtree(shelf.list_folders(APP)[0])
     assert shelf.open(APP) is None
 
 
 def test_old_snapshots_go(tmp_path: Path) -> None:
     for _ in range(4):
-        write(tmp_path, Meaning(HashingEmbedder(), 0.1))
-    assert [folder.name for folder in PassageShelf(tmp_path).folders(APP)] == ["000000003", "000000004"]
-    assert KEPT == 2
+        write(tmp_path, WeightedEmbedder(HashingEmbedder(), 0.1))
+    assert [folder.name for folder in PassageSnapshotStore(tmp_path).list_folders(APP)] == [
+        "000000003",
+        "000000004",
+    ]
+    assert MAX_SNAPSHOTS == 2
 
 
-def test_a_snapshot_of_an_embedder_that_is_not_here_is_searched_by_words(tmp_path: Path) -> None:
-    write(tmp_path, Meaning(HashingEmbedder(), 0.5))
-    opened = PassageShelf(tmp_path).open(APP)
+def test_without_its_embedder_a_snapshot_is_searched_by_words(tmp_path: Path) -> None:
+    write(tmp_path, WeightedEmbedder(HashingEmbedder(), 0.5))
+    opened = PassageSnapshotStore(tmp_path).open(APP)
     assert opened is not None
-    assert opened[0].share == 0
-    assert ask(opened[0], ArchiveQuery(APP, "hermit beetle"), 0).snippets[0].product_id == "beetle-count"
-    opened = PassageShelf(tmp_path, lambda version: HashingEmbedder()).open(APP)
+    assert opened[0].vector_share == 0
+    assert (
+        search_passages(opened[0], ArchiveQuery(APP, "hermit beetle"), 0).snippets[0].product_id
+        == "beetle-count"
+    )
+    opened = PassageSnapshotStore(tmp_path, lambda version: HashingEmbedder()).open(APP)
     assert opened is not None
-    assert opened[0].share == 0.5
+    assert opened[0].vector_share == 0.5
 
 
 def test_nothing_is_left_of_a_snapshot_that_could_not_be_written(tmp_path: Path) -> None:
     with pytest.raises(Invalid):
-        PassageShelf(tmp_path).write(APP, iter(()), offset="0", written_at_ms=1)
+        PassageSnapshotStore(tmp_path).write(APP, iter(()), offset="0", written_at_ms=1)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_a_mapped_snapshot_takes_changes_beside_it(kept: Path) -> None:
-    opened = PassageShelf(kept.parents[2]).open(APP)
+    opened = PassageSnapshotStore(kept.parents[2]).open(APP)
     assert opened is not None
     library = opened[0]
     library.remove(["cup-final"])
-    library.put([document_of(bytes_of(DOCUMENTS[0]).replace(b"signed a treaty", b"sealed an accord"))])
+    library.put(
+        [
+            document_from_bytes(
+                document_to_bytes(DOCUMENTS[0]).replace(b"signed a treaty", b"sealed an accord")
+            )
+        ]
+    )
     assert library.documents == len(ARTICLES) - 1
     assert "cup-final" not in {
-        s.product_id for s in ask(library, ArchiveQuery(APP, "cup penalties"), 0).snippets
+        s.product_id for s in search_passages(library, ArchiveQuery(APP, "cup penalties"), 0).snippets
     }
-    assert "accord" in ask(library, ArchiveQuery(APP, "sealed accord"), 0).snippets[0].text
+    assert "accord" in search_passages(library, ArchiveQuery(APP, "sealed accord"), 0).snippets[0].text
     assert np.count_nonzero(~library.segments[0].alive) == 3
 
 
 def test_a_snapshot_is_opened_when_this_installation_signed_it_for_its_app(tmp_path: Path) -> None:
-    ours, before = PassageShelf(tmp_path, signer=Signer(b"ours")), PassageShelf(tmp_path)
+    ours, before = PassageSnapshotStore(tmp_path, signer=Signer(b"ours")), PassageSnapshotStore(tmp_path)
     ours.write(APP, iter(DOCUMENTS), offset="0", written_at_ms=1)
     assert ours.open(APP) is not None
     shutil.copytree(tmp_path / APP, tmp_path / "other")
@@ -139,5 +153,5 @@ def test_a_snapshot_is_opened_when_this_installation_signed_it_for_its_app(tmp_p
     assert before.open("other") is not None
     before.write("third", iter(DOCUMENTS), offset="0", written_at_ms=1)
     assert ours.open("third") is None
-    sign_manifests(Shelf.open(tmp_path, signer=Signer(b"ours")), foreign=False)
+    sign_manifests(ArtifactStore.open(tmp_path, signer=Signer(b"ours")), foreign=False)
     assert ours.open("third") is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actors.answers.archive.messages import Snippet
-from actors.answers.extractive.answer_composer import Composed, compose
+from actors.answers.extractive.answer_composer import ComposedAnswer, compose_answer
 
 HARBOUR = (
     "The harbour of Veyle was dredged in 1931. Mayor Anna Brandt had asked for it because ships ran aground. "
@@ -26,7 +26,7 @@ FOUND = [
 ]
 
 
-def said(composed: Composed) -> str:
+def answer_texts(composed: ComposedAnswer) -> str:
     return " ".join(one.text for one in composed.sentences)
 
 
@@ -41,9 +41,9 @@ def said(composed: Composed) -> str:
     ],
 )
 def test_the_sentence_that_holds_the_answer_is_shown(question: str, wanted: str) -> None:
-    composed = compose(question, FOUND, now_ms=0)
+    composed = compose_answer(question, FOUND, now_ms=0)
     assert not composed.refused
-    assert wanted in said(composed)
+    assert wanted in answer_texts(composed)
     assert composed.confidence > 0.5
 
 
@@ -63,20 +63,20 @@ def test_the_sentence_that_holds_the_answer_is_shown(question: str, wanted: str)
     ],
 )
 def test_what_the_passages_do_not_hold_is_refused(question: str) -> None:
-    composed = compose(question, FOUND, now_ms=0)
+    composed = compose_answer(question, FOUND, now_ms=0)
     assert composed.refused
     assert composed.sentences == ()
 
 
-def test_sentences_stand_where_it_says() -> None:
-    for one in compose("When was the harbour of Veyle dredged?", FOUND, now_ms=0).sentences:
+def test_sentence_spans_point_into_their_passage() -> None:
+    for one in compose_answer("When was the harbour of Veyle dredged?", FOUND, now_ms=0).sentences:
         assert FOUND[one.snippet].text[one.start : one.end] == one.text
         assert one.support == 1.0
 
 
 def test_a_sentence_that_leans_on_another_brings_it_along() -> None:
     text = "Ines Marlow runs the bakery of Oldham. She bakes 800 loaves every night."
-    composed = compose(
+    composed = compose_answer(
         "How many loaves does Ines Marlow bake every night?",
         [passage("b", "Bakery of Oldham", text)],
         now_ms=0,
@@ -87,14 +87,16 @@ def test_a_sentence_that_leans_on_another_brings_it_along() -> None:
     ]
 
 
-def test_nothing_is_said_twice() -> None:
+def test_answers_repeat_no_sentence() -> None:
     again = [passage("a", "Harbour", HARBOUR), passage("b", "Harbour", HARBOUR, 0.9)]
-    texts = [one.text for one in compose("Why was the harbour of Veyle dredged?", again, now_ms=0).sentences]
+    texts = [
+        one.text for one in compose_answer("Why was the harbour of Veyle dredged?", again, now_ms=0).sentences
+    ]
     assert len(texts) == len(set(texts))
 
 
 def test_no_passages_are_no_answer() -> None:
-    assert compose("When was the harbour dredged?", [], now_ms=0) == Composed()
+    assert compose_answer("When was the harbour dredged?", [], now_ms=0) == ComposedAnswer()
 
 
 @pytest.mark.parametrize(
@@ -113,9 +115,11 @@ def test_no_passages_are_no_answer() -> None:
 def test_other_languages_are_answered_too(
     language: str, title: str, text: str, question: str, wanted: str
 ) -> None:
-    assert wanted in said(compose(question, [passage("x", title, text)], now_ms=0))
-    assert wanted in said(compose(question, [passage("x", title, text)], language=language, now_ms=0))
+    assert wanted in answer_texts(compose_answer(question, [passage("x", title, text)], now_ms=0))
+    assert wanted in answer_texts(
+        compose_answer(question, [passage("x", title, text)], language=language, now_ms=0)
+    )
 
 
 def test_a_question_of_any_length_is_taken() -> None:
-    assert compose("harbour " * 20_000, FOUND, now_ms=0).confidence <= 1.0
+    assert compose_answer("harbour " * 20_000, FOUND, now_ms=0).confidence <= 1.0

@@ -7,9 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.answers.archive.messages import Snippet
-from actors.answers.extractive.followups import checked_rewriting, follow_up, related
-from actors.answers.extractive.injection_filter import cleaned
-from actors.answers.extractive.question_generation import questions_of
+from actors.answers.extractive.followups import (
+    generate_related_questions,
+    resolve_followup,
+    validate_rewriting,
+)
+from actors.answers.extractive.injection_filter import clean_text
+from actors.answers.extractive.question_generation import generate_questions
 
 
 @pytest.mark.parametrize(
@@ -31,7 +35,7 @@ from actors.answers.extractive.question_generation import questions_of
     ],
 )  # fmt: skip
 def test_a_follow_up_stands_for_itself(question: str, parents: list[str], wanted: str) -> None:
-    assert follow_up(question, parents) == wanted
+    assert resolve_followup(question, parents) == wanted
 
 
 @pytest.mark.parametrize(
@@ -55,7 +59,7 @@ def test_a_follow_up_stands_for_itself(question: str, parents: list[str], wanted
     ],
 )  # fmt: skip
 def test_a_subject_is_filled_in_in_three_languages(parent: str, question: str, wanted: str) -> None:
-    assert follow_up(question, [parent]) == wanted
+    assert resolve_followup(question, [parent]) == wanted
 
 
 @pytest.mark.parametrize(
@@ -70,12 +74,12 @@ def test_a_subject_is_filled_in_in_three_languages(parent: str, question: str, w
     ],
 )
 def test_a_models_rewriting_keeps_to_the_words_of_the_questions(written: str, kept: bool) -> None:
-    assert bool(checked_rewriting(written, "And how do I prune them?", ["When do I plant tulips?"])) is kept
+    assert bool(validate_rewriting(written, "And how do I prune them?", ["When do I plant tulips?"])) is kept
 
 
 @given(st.text(max_size=80), st.lists(st.text(max_size=80), max_size=3))
 def test_any_questions_can_follow_each_other(question: str, parents: list[str]) -> None:
-    assert bool(follow_up(question, parents)) == bool(cleaned(question))
+    assert bool(resolve_followup(question, parents)) == bool(clean_text(question))
 
 
 @pytest.mark.parametrize(
@@ -104,22 +108,24 @@ def test_any_questions_can_follow_each_other(question: str, parents: list[str]) 
 def test_a_sentence_becomes_a_question_only_when_it_is_good_english(
     sentence: str, question: str | None
 ) -> None:
-    assert list(questions_of(sentence)) == ([] if question is None else [question])
+    assert list(generate_questions(sentence)) == ([] if question is None else [question])
 
 
-def test_other_questions_are_made_of_what_is_told() -> None:
+def test_related_questions_are_generated_from_passages() -> None:
     text = (
         "Runa Aldstad, who leads the observatory, expects more. The mayor of Obermoos, Katrin Feld, agreed. "
         "The old bridge was built by monks in 1312. A ticket costs 39 thalers."
     )
-    found = related("What happened?", [Snippet("a", 0, "Bridge", "", (), "", "", text, 1.0, "")])
+    found = generate_related_questions(
+        "What happened?", [Snippet("a", 0, "Bridge", "", (), "", "", text, 1.0, "")]
+    )
     assert found == (
         "Who leads the observatory?",
         "Who is the mayor of Obermoos?",
         "When was the old bridge built?",
         "How much does a ticket cost?",
     )
-    assert "Who leads the observatory?" not in related(
+    assert "Who leads the observatory?" not in generate_related_questions(
         "Who leads the observatory?", [Snippet("a", 0, "", "", (), "", "", text, 1.0, "")]
     )
-    assert related("What?", []) == ()
+    assert generate_related_questions("What?", []) == ()

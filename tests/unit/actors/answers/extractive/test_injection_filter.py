@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from actors.answers.archive.messages import Snippet
-from actors.answers.extractive.answer_composer import compose
-from actors.answers.extractive.injection_filter import cleaned, gives_orders
-from actors.answers.extractive.markdown import as_markdown
+from actors.answers.extractive.answer_composer import compose_answer
+from actors.answers.extractive.injection_filter import clean_text, has_instructions
+from actors.answers.extractive.markdown import render_markdown
 from jobs.playground import data_files
 from tests.fakes.hostile_articles import ATTACKS, MARKERS, HostileArticle, hostile_articles
 
@@ -30,7 +30,7 @@ def snippet(article: HostileArticle) -> Snippet:
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_an_order_to_whoever_answers_is_seen(attack: str) -> None:
-    assert gives_orders(attack)
+    assert has_instructions(attack)
 
 
 def test_there_are_two_hundred_hostile_articles() -> None:
@@ -41,9 +41,9 @@ def test_no_hostile_article_gets_its_words_into_an_answer() -> None:
     leaked = []
     for article in hostile_articles():
         for question in (article.question, *QUESTIONS):
-            composed = compose(question, [snippet(article)], now_ms=0)
+            composed = compose_answer(question, [snippet(article)], now_ms=0)
             for shown in (
-                as_markdown(composed, [snippet(article)]),
+                render_markdown(composed, [snippet(article)]),
                 *(one.text for one in composed.sentences),
             ):
                 leaked += [
@@ -55,14 +55,16 @@ def test_no_hostile_article_gets_its_words_into_an_answer() -> None:
 def test_the_facts_beside_an_attack_still_answer() -> None:
     answered = 0
     for article in hostile_articles():
-        composed = compose(article.question, [snippet(article)], now_ms=0)
+        composed = compose_answer(article.question, [snippet(article)], now_ms=0)
         answered += any(article.answer in one.text for one in composed.sentences)
     assert answered >= 150
 
 
 def test_no_sentence_of_the_newspaper_is_taken_for_an_order() -> None:
-    texts = [text for article in data_files.articles() for part in article.parts for text in part.paragraphs]
-    assert [text for text in texts if gives_orders(text)] == []
+    texts = [
+        text for article in data_files.read_articles() for part in article.parts for text in part.paragraphs
+    ]
+    assert [text for text in texts if has_instructions(text)] == []
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,7 @@ def test_no_sentence_of_the_newspaper_is_taken_for_an_order() -> None:
     ],
 )
 def test_sentences_for_readers_are_left_alone(text: str) -> None:
-    assert not gives_orders(text)
+    assert not has_instructions(text)
 
 
 @pytest.mark.parametrize(
@@ -93,4 +95,4 @@ def test_sentences_for_readers_are_left_alone(text: str) -> None:
     ],
 )
 def test_what_is_shown_is_plain(text: str, wanted: str) -> None:
-    assert cleaned(text) == wanted
+    assert clean_text(text) == wanted

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from actors.answers.archive.messages import Snippet
-from actors.answers.extractive.answer_composer import compose
-from actors.answers.extractive.question_forms import QuestionForm, read_form
-from actors.answers.extractive.word_lists import LANGUAGES, word_lists
+from actors.answers.extractive.answer_composer import compose_answer
+from actors.answers.extractive.question_forms import QuestionForm, parse_form
+from actors.answers.extractive.word_lists import LANGUAGES, load_word_lists
 
 DIBBER = "A dibber is a pointed wooden stick that is used to make holes for seeds."
 MULCH = (
@@ -24,7 +24,9 @@ def answer(question: str, *texts: tuple[str, str], language: str = "") -> str:
         Snippet(f"p{at}", 0, title, "", (), "2024-05-01", "", text, 1.0 - at / 10, "")
         for at, (title, text) in enumerate(texts or TEXTS)
     ]
-    return " ".join(one.text for one in compose(question, found, language=language, now_ms=0).sentences)
+    return " ".join(
+        one.text for one in compose_answer(question, found, language=language, now_ms=0).sentences
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,7 +84,7 @@ def test_what_is_only_mentioned_is_not_taken_for_an_answer(question: str) -> Non
         ("fr", "Le paillis est vendu au marché.", "Qu'est-ce que le paillis ?", False),
     ],
 )
-def test_sentences_built_like_an_answer_are_told_from_others(
+def test_form_scores_separate_answers_from_other_sentences(
     language: str, text: str, question: str, wanted: bool
 ) -> None:
     assert bool(answer(question, ("Notes", text), language=language)) is wanted
@@ -107,12 +109,12 @@ def test_sentences_built_like_an_answer_are_told_from_others(
     ],
 )
 def test_questions_are_taken_apart(language: str, question: str, form: QuestionForm | None) -> None:
-    assert read_form(question, language) == form
+    assert parse_form(question, language) == form
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_word_lists_are_whole_and_in_lower_case(language: str) -> None:
-    lists = word_lists(language)
+    lists = load_word_lists(language)
     assert lists is not None
     assert {"material", "purpose", "deeds", "effect", "definition"} <= set(lists.forms)
     for text in (*lists.indefinite, *lists.definite, *lists.naming, *lists.copulas, *lists.not_a_kind):

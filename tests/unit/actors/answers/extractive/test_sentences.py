@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.answers.extractive.sentences import sentences
+from actors.answers.extractive.sentences import split_sentences
 
 
 @pytest.mark.parametrize(
@@ -30,16 +30,16 @@ from actors.answers.extractive.sentences import sentences
     ],
 )
 def test_sentences_end_where_people_end_them(text: str, wanted: list[str]) -> None:
-    assert [sentence.text for sentence in sentences(text)] == wanted
+    assert [sentence.text for sentence in split_sentences(text)] == wanted
 
 
 @given(st.text("abC .!?\n\"'1", max_size=200))
 def test_sentences_stand_in_order_and_lose_nothing_but_blanks(text: str) -> None:
-    found = sentences(text)
+    found = split_sentences(text)
     assert "".join("".join(one.text.split()) for one in found) == "".join(text.split())
     assert all(text[one.start : one.end] == one.text for one in found)
     assert all(one.end <= other.start for one, other in itertools.pairwise(found))
 
 
 def test_a_text_without_ends_is_cut_into_pieces() -> None:
-    assert max(len(one.text) for one in sentences("word " * 10_000)) <= 1_200
+    assert max(len(one.text) for one in split_sentences("word " * 10_000)) <= 1_200

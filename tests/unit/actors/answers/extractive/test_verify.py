@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.answers.extractive.numbers import figures
-from actors.answers.extractive.verify import SUPPORTED, supported
+from actors.answers.extractive.numbers import parse_numbers
+from actors.answers.extractive.verify import MIN_SUPPORT, score_support
 from jobs.playground import data_files
 
 VOLK = (
@@ -37,8 +37,8 @@ FERRY = (
         ("The ferry to Port Sarrin left at 21.15.", FERRY),
     ],
 )
-def test_other_words_for_the_same_are_held(sentence: str, passage: str) -> None:
-    assert supported(sentence, passage) >= SUPPORTED
+def test_paraphrases_are_supported(sentence: str, passage: str) -> None:
+    assert score_support(sentence, passage) >= MIN_SUPPORT
 
 
 @pytest.mark.parametrize(
@@ -62,21 +62,21 @@ def test_other_words_for_the_same_are_held(sentence: str, passage: str) -> None:
         ("They found 29 mines.", ""),
     ],
 )
-def test_what_the_passage_does_not_say_is_not_held(sentence: str, passage: str) -> None:
-    assert supported(sentence, passage) < SUPPORTED
+def test_new_claims_are_not_supported(sentence: str, passage: str) -> None:
+    assert score_support(sentence, passage) < MIN_SUPPORT
 
 
-def test_every_sentence_of_the_newspaper_is_held_by_its_own_text_and_by_no_other() -> None:
-    texts = [part.paragraphs[0] for article in data_files.articles() for part in article.parts[:1]]
+def test_each_newspaper_sentence_is_supported_by_its_article_only() -> None:
+    texts = [part.paragraphs[0] for article in data_files.read_articles() for part in article.parts[:1]]
     firsts = [text.split(". ")[0] for text in texts]
-    assert all(supported(first, text) == 1.0 for first, text in zip(firsts, texts, strict=True))
-    elsewhere = [supported(first, other) for first, other in zip(firsts, texts[1:], strict=False)]
-    assert max(elsewhere) < SUPPORTED
+    assert all(score_support(first, text) == 1.0 for first, text in zip(firsts, texts, strict=True))
+    elsewhere = [score_support(first, other) for first, other in zip(firsts, texts[1:], strict=False)]
+    assert max(elsewhere) < MIN_SUPPORT
 
 
 @given(st.text(max_size=80), st.text(max_size=200))
 def test_any_two_texts_can_be_compared(sentence: str, passage: str) -> None:
-    assert 0.0 <= supported(sentence, passage) <= 1.0
+    assert 0.0 <= score_support(sentence, passage) <= 1.0
 
 
 @pytest.mark.parametrize(
@@ -95,10 +95,10 @@ def test_any_two_texts_can_be_compared(sentence: str, passage: str) -> None:
     ],
 )
 def test_numbers_are_read_however_they_are_written(text: str, wanted: list[float]) -> None:
-    assert [one.value for one in figures(text)] == wanted
+    assert [one.value for one in parse_numbers(text)] == wanted
 
 
 def test_a_number_knows_what_it_counts() -> None:
-    assert [one.unit for one in figures("38 percent, $5, 12 metres, 9 years, 4 horses")] == [
+    assert [one.unit for one in parse_numbers("38 percent, $5, 12 metres, 9 years, 4 horses")] == [
         "share", "money", "metre", "year", "",
     ]  # fmt: skip

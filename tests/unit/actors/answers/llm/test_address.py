@@ -3,8 +3,8 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from actors.answers.llm.address import GuardedTransport, Internal, is_internal
-from actors.answers.llm.model_config import ModelTerms
+from actors.answers.llm.address import GuardedTransport, InternalAddressError, is_internal
+from actors.answers.llm.model_config import ModelConfig
 from cluster.errors import Invalid
 
 
@@ -37,7 +37,7 @@ async def test_a_name_that_leads_inside_is_not_followed(found: list[str]) -> Non
         return found
 
     transport = GuardedTransport(may_be_internal=False, look_up=look_up)
-    with pytest.raises(Internal):
+    with pytest.raises(InternalAddressError):
         await transport.handle_async_request(httpx.Request("POST", "https://models.example.com/v1"))
     await transport.aclose()
 
@@ -51,11 +51,11 @@ async def test_a_name_that_leads_inside_is_not_followed(found: list[str]) -> Non
 )  # fmt: skip
 def test_terms_that_make_no_sense_are_refused(url: str, model: str) -> None:
     with pytest.raises(Invalid) as told:
-        ModelTerms(url, model).checked()
+        ModelConfig(url, model).validate()
     assert "secret" not in str(told.value)
 
 
 def test_terms_name_the_provider_without_its_key() -> None:
-    terms = ModelTerms("https://models.example.com/v1", "m-1", key="sk-secret").checked()
+    terms = ModelConfig("https://models.example.com/v1", "m-1", key="sk-secret").validate()
     assert terms.name == "m-1@models.example.com"
     assert "sk-secret" not in repr(terms)

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.recommender.state import prior_scores as ranking_module
-from actors.recommender.state.prior_scores import Front, Ranking, Start
-from actors.recommender.state.score_components import Own
-from actors.recommender.state.slot_map import Layout
+from actors.recommender.state.prior_scores import PriorScores, Ranking, TopRows
+from actors.recommender.state.score_components import PersonalScores
+from actors.recommender.state.slot_map import SlotMap
 from actors.vectors.types import Rows, Scores
 
 
@@ -27,7 +27,7 @@ def best_by_sorting(scores: Scores, count: int) -> list[float]:
     st.sampled_from([1.0, 0.5, 0.02]),
     st.sampled_from([1.0, 0.1]),
 )
-def test_the_best_are_found_whatever_moved_and_whatever_is_barred(
+def test_select_best_is_exact_for_any_scores_and_exclusions(
     seed: int, count: int, moved: int, wanted: int, allowed: float, share: float
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -40,16 +40,16 @@ def test_the_best_are_found_whatever_moved_and_whatever_is_barred(
         said = np.zeros(count, np.float32)
         np.add.at(said, touched, rng.normal(0, 20, moved).astype(np.float32))
         scores = start * np.float32(share) + said
-        ranking = Ranking(Start.of(start).times(share), _own(said, rng) if moved else None)
+        ranking = Ranking(PriorScores.of(start).scale(share), _personal_scores(said, rng) if moved else None)
         barred = rng.integers(0, count + 5, 5).tolist()
         mask = rng.random(count) < allowed
-        again = ranking.bar(rng.integers(0, count + 5, 5).tolist())
-        ranking.bar(barred)
-        ranking.unbar(again)
-        ranking.bar(barred)
-        ranking.bar_all_but(mask)
-        found = ranking.best(wanted)
-        every = ranking.of(np.arange(count))
+        again = ranking.exclude(rng.integers(0, count + 5, 5).tolist())
+        ranking.exclude(barred)
+        ranking.restore(again)
+        ranking.exclude(barred)
+        ranking.restrict(mask)
+        found = ranking.select_best(wanted)
+        every = ranking.get_scores(np.arange(count))
     scores[[row for row in barred if row < count]] = -np.inf
     scores[~mask] = -np.inf
     assert len(set(found.tolist())) == len(found)
@@ -57,7 +57,7 @@ def test_the_best_are_found_whatever_moved_and_whatever_is_barred(
     assert every.tolist() == ranking.scores.tolist() == scores.tolist()
 
 
-def _own(said: Scores, rng: np.random.Generator) -> Own:
+def _personal_scores(said: Scores, rng: np.random.Generator) -> PersonalScores:
     """Lay what is said out in slots of any order, among them some whose products are gone."""
     slots = len(said) + 7
     slot_of = rng.permutation(slots)[: len(said)]
@@ -65,12 +65,12 @@ def _own(said: Scores, rng: np.random.Generator) -> Own:
     row_of[slot_of] = np.arange(len(said))
     values = np.full(slots, 99.0, np.float32)
     values[slot_of] = said
-    return Own(Layout(slots, slot_of, row_of), values)
+    return PersonalScores(SlotMap(slots, slot_of, row_of), values)
 
 
 def test_the_front_knows_what_stands_behind_it() -> None:
-    front = Front.of(np.arange(10_000, dtype=np.float32))
+    front = TopRows.of(np.arange(10_000, dtype=np.float32))
     assert front.rows[0] == 9_999
-    assert front.behind == front.values[-1] - 1
-    assert front.first(3).behind == 9_996
-    assert Front.of(np.zeros(0, np.float32)).behind == -np.inf
+    assert front.next_score == front.values[-1] - 1
+    assert front.head(3).next_score == 9_996
+    assert TopRows.of(np.zeros(0, np.float32)).next_score == -np.inf

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from actors.recommender.messages import ReaderQuery
+from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender
 from tests.fakes.corner_shop import APP, NOW_MS, open_shop, recents
 
@@ -17,7 +17,7 @@ def shop() -> Recommender:
 def ids(
     shop: Recommender, reader: str = "nora", *, kind: Any = "user_to_products", **context: Any
 ) -> list[str]:
-    query = ReaderQuery(
+    query = UserQuery(
         kind=kind,
         app_id=APP,
         engine_id="default",
@@ -75,6 +75,6 @@ def test_what_the_session_names_is_not_taken_for_seen(shop: Recommender) -> None
     assert ids(shop, kind="user_to_history", product_id="bread-knife") == []
 
 
-def test_the_rung_says_that_the_session_spoke(shop: Recommender) -> None:
-    query = ReaderQuery(kind="user_to_products", app_id=APP, engine_id="default", context={"brand": "Birk"})
+def test_the_fallback_level_names_the_session_context(shop: Recommender) -> None:
+    query = UserQuery(kind="user_to_products", app_id=APP, engine_id="default", context={"brand": "Birk"})
     assert shop.answer(query, [], (), NOW_MS).served_by == "context"

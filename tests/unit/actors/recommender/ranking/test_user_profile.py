@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from actors.recommender.ranking.user_profile import (
-    Did,
-    Taste,
-    did_with,
-    recent_rows,
-    taste_of,
-    traces_of,
-    unpack,
+    RecentEventTuple,
+    UserProfile,
+    build_user_profile,
+    find_interaction_rows,
+    list_recent_rows,
+    parse_recent_events,
+    select_history,
 )
 from actors.recommender.recommender import Recommender
 from cluster.records.recent_event import RecentEvent
@@ -24,7 +24,7 @@ def shop() -> Recommender:
     return open_shop()
 
 
-def _did(*events: tuple[str, str] | tuple[str, str, float]) -> list[Did]:
+def _recent_events(*events: tuple[str, str] | tuple[str, str, float]) -> list[RecentEventTuple]:
     """Newest first."""
     return [
         (event[0], event[1].split(), NOW_MS - number, event[2] if len(event) > 2 else 0.0)
@@ -36,24 +36,24 @@ def _ids(shop: Recommender, rows: list[int]) -> list[str]:
     return [shop.overlay.catalog.product_ids[row] for row in rows]
 
 
-def _taste(shop: Recommender, did: list[Did]) -> Taste:
-    return taste_of(traces_of(did, shop.overlay.catalog), shop.overlay.index)
+def _profile(shop: Recommender, did: list[RecentEventTuple]) -> UserProfile:
+    return build_user_profile(find_interaction_rows(did, shop.overlay.catalog), shop.overlay.index)
 
 
-def _recent(shop: Recommender, did: list[Did], most: int = 50) -> list[str]:
-    return _ids(shop, recent_rows(traces_of(did, shop.overlay.catalog), most))
+def _recent(shop: Recommender, did: list[RecentEventTuple], most: int = 50) -> list[str]:
+    return _ids(shop, list_recent_rows(find_interaction_rows(did, shop.overlay.catalog), most))
 
 
-def _weights(shop: Recommender, did: list[Did]) -> dict[str, float]:
-    taste = _taste(shop, did)
+def _weights(shop: Recommender, did: list[RecentEventTuple]) -> dict[str, float]:
+    taste = _profile(shop, did)
     return dict(zip(_ids(shop, taste.rows.tolist()), taste.weights.tolist(), strict=True))
 
 
 def test_recent_lists_are_read_whole_and_simulated_events_come_first() -> None:
     packed = [RecentEvent("click", (f"p{n}",), NOW_MS - n).pack() for n in range(3)]
     simulated = [RecentEvent("like", ("old",), 5), RecentEvent("like", ("new",), 6)]
-    assert [did[1][0] for did in unpack(packed, simulated)] == ["new", "old", "p0", "p1", "p2"]
-    assert unpack([]) == []
+    assert [did[1][0] for did in parse_recent_events(packed, simulated)] == ["new", "old", "p0", "p1", "p2"]
+    assert parse_recent_events([]) == []
 
 
 def test_a_damaged_event_is_skipped() -> None:
@@ -62,47 +62,47 @@ def test_a_damaged_event_is_skipped() -> None:
         b"\x00{",
         RecentEvent("click", ("p1",), NOW_MS).pack(),
     ]
-    assert [did[1][0] for did in unpack(packed)] == ["p0", "p1"]
+    assert [did[1][0] for did in parse_recent_events(packed)] == ["p0", "p1"]
 
 
 def test_newer_products_weigh_more(shop: Recommender) -> None:
-    weights = _weights(shop, _did((VIEW, "draw-hoe"), (VIEW, "bread-knife"), (VIEW, "teapot")))
+    weights = _weights(shop, _recent_events((VIEW, "draw-hoe"), (VIEW, "bread-knife"), (VIEW, "teapot")))
     assert weights["draw-hoe"] > weights["bread-knife"] > weights["teapot"] > 0
 
 
 def test_a_purchase_weighs_more_than_a_look(shop: Recommender) -> None:
-    weights = _weights(shop, _did((VIEW, "draw-hoe"), ("checkout", "bread-knife")))
+    weights = _weights(shop, _recent_events((VIEW, "draw-hoe"), ("checkout", "bread-knife")))
     assert weights["bread-knife"] > weights["draw-hoe"]
 
 
 def test_the_lines_of_one_basket_are_equally_recent(shop: Recommender) -> None:
-    weights = _weights(shop, _did(("checkout", "draw-hoe bread-knife teapot")))
+    weights = _weights(shop, _recent_events(("checkout", "draw-hoe bread-knife teapot")))
     assert len(set(weights.values())) == 1
 
 
 def test_dislikes_turn_the_vector_away_and_are_no_liked_rows(shop: Recommender) -> None:
-    did = _did(("dislike", "bread-knife"))
-    taste = _taste(shop, did)
-    assert taste.known
+    did = _recent_events(("dislike", "bread-knife"))
+    taste = _profile(shop, did)
+    assert taste.has_signal
     assert len(taste.rows) == 0
     assert taste.vector is not None
     row = shop.overlay.catalog.row_of("carving-knife")
     assert shop.overlay.index.scores(taste.vector)[row] < -0.2
 
 
-def test_unknown_products_and_exposure_make_no_taste(shop: Recommender) -> None:
-    did = _did(("click", "nobody"), ("impression", "draw-hoe"), (VIEW, "draw-hoe", 2.0))
-    assert not _taste(shop, did).known
+def test_missing_products_and_exposures_give_an_empty_profile(shop: Recommender) -> None:
+    did = _recent_events(("click", "nobody"), ("impression", "draw-hoe"), (VIEW, "draw-hoe", 2.0))
+    assert not _profile(shop, did).has_signal
 
 
 def test_the_vector_has_length_one(shop: Recommender) -> None:
-    taste = _taste(shop, _did((VIEW, "draw-hoe"), (VIEW, "teapot")))
+    taste = _profile(shop, _recent_events((VIEW, "draw-hoe"), (VIEW, "teapot")))
     assert taste.vector is not None
     assert float(np.linalg.norm(taste.vector)) == pytest.approx(1, abs=1e-5)
 
 
 def test_recent_products_are_whatever_was_dealt_with_but_not_what_was_shown(shop: Recommender) -> None:
-    did = _did(
+    did = _recent_events(
         ("dislike", "teapot"), ("impression", "hand-fork"), (VIEW, "draw-hoe", 1.0), ("click", "teapot")
     )
     assert _recent(shop, did) == ["teapot", "draw-hoe"]
@@ -110,12 +110,12 @@ def test_recent_products_are_whatever_was_dealt_with_but_not_what_was_shown(shop
 
 
 def test_a_group_in_the_history_stands_for_its_product(shop: Recommender) -> None:
-    assert _recent(shop, _did(("click", "group:trowel"))) == ["trowel-green"]
+    assert _recent(shop, _recent_events(("click", "group:trowel"))) == ["trowel-green"]
 
 
 def test_histories_pick_their_kind_of_event() -> None:
-    did = _did((VIEW, "a"), ("checkout", "b"), ("read", "c"), ("add_to_cart", "d"))
-    picked = {name: [event[1][0] for event in did_with(did, name)] for name in
+    did = _recent_events((VIEW, "a"), ("checkout", "b"), ("read", "c"), ("add_to_cart", "d"))
+    picked = {name: [event[1][0] for event in select_history(did, name)] for name in
               ("last_view", "last_checkout", "last_read", "last_add_to_cart", "")}  # fmt: skip
     assert picked == {
         "last_view": ["a"], "last_checkout": ["b"], "last_read": ["c"], "last_add_to_cart": ["d"],

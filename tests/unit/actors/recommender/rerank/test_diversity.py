@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from actors.recommender.messages import Spacing
-from actors.recommender.rerank.diversity import spaced
+from actors.recommender.messages import DiversityRule
+from actors.recommender.rerank.diversity import diversify
 
 
 @pytest.mark.parametrize("fields", [1, 2, 5, 20])
@@ -17,7 +17,7 @@ def test_a_place_costs_a_bounded_number_of_looks(fields: int) -> None:
         looks += 1
         return frozenset(("same",) if field == f"f{fields - 1}" else (f"{row}",))
 
-    rules = [Spacing(f"f{at}", 3) for at in range(fields)]
+    rules = [DiversityRule(f"f{at}", 3) for at in range(fields)]
     rows = list(range(1_000))
-    assert sorted(spaced(rows, rules, values_of, pinned={}, front=0, wanted=1_000)) == rows
+    assert sorted(diversify(rows, rules, values_of, pinned={}, front=0, wanted=1_000)) == rows
     assert looks < 1_000 * (400 + 4 * fields)

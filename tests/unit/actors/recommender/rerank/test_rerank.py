@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.recommender.messages import Boost, Circle, ReaderQuery, Spacing
-from actors.recommender.rerank.dither import dithered, seed_of
-from actors.recommender.rerank.diversity import gathered, spaced
-from actors.recommender.rerank.rerank import Placed, arrange
+from actors.recommender.messages import Boost, Circle, DiversityRule, UserQuery
+from actors.recommender.rerank.dither import dither, seed_from_names
+from actors.recommender.rerank.diversity import diversify, gather_equal_values
+from actors.recommender.rerank.rerank import RankedItem, rerank
 from actors.recommender.state.catalog import Catalog
 from cluster.query.language.parser import parse
 
@@ -31,9 +31,9 @@ def catalog() -> Catalog:
 
 def _placed(
     catalog: Catalog, *, start: int = 0, rows: int = 10, before: int = 0, **query: Any
-) -> list[Placed]:
-    asked = ReaderQuery(kind="user_to_products", app_id="shop", engine_id="default", **query)
-    return arrange(list(range(before, 10)), asked, catalog, start=start, rows=rows, seed=7, before=before)
+) -> list[RankedItem]:
+    asked = UserQuery(kind="user_to_products", app_id="shop", engine_id="default", **query)
+    return rerank(list(range(before, 10)), asked, catalog, start=start, rows=rows, seed=7, before=before)
 
 
 def _order(catalog: Catalog, **query: Any) -> str:
@@ -44,11 +44,11 @@ def _boost(text: str, *positions: int, name: str = "") -> Boost:
     return Boost(parse(text), tuple(positions) or None, name)
 
 
-def test_nothing_asked_is_a_slice_of_the_ranking(catalog: Catalog) -> None:
+def test_a_plain_query_returns_a_slice_of_the_ranking(catalog: Catalog) -> None:
     assert _order(catalog, start=3, rows=4) == "3456"
 
 
-def test_boosts_without_positions_come_first_in_their_own_order(catalog: Catalog) -> None:
+def test_boosts_without_positions_come_first_in_ranking_order(catalog: Catalog) -> None:
     assert _order(catalog, boosts=(_boost("brand:B"),)) == "2389" + "014567"
 
 
@@ -96,7 +96,7 @@ def test_boosted_products_say_so_and_name_their_rules(catalog: Catalog) -> None:
 
 
 def test_equal_values_keep_their_distance(catalog: Catalog) -> None:
-    order = _order(catalog, spacing=(Spacing("brand", 1),))
+    order = _order(catalog, spacing=(DiversityRule("brand", 1),))
     brands = [BRANDS[int(row)] for row in order]
     assert all(left != right for left, right in pairwise(brands))
     assert order[0] == "0"
@@ -104,25 +104,25 @@ def test_equal_values_keep_their_distance(catalog: Catalog) -> None:
 
 
 def test_an_impossible_distance_leaves_the_order_unchanged(catalog: Catalog) -> None:
-    assert _order(catalog, spacing=(Spacing("tags", 3),)) == "0123456789"
-    assert _order(catalog, spacing=(Spacing("no_such_field", 3),)) == "0123456789"
+    assert _order(catalog, spacing=(DiversityRule("tags", 3),)) == "0123456789"
+    assert _order(catalog, spacing=(DiversityRule("no_such_field", 3),)) == "0123456789"
 
 
 def test_spacing_leaves_pinned_slots_alone_and_keeps_away_from_them(catalog: Catalog) -> None:
-    order = _order(catalog, boosts=(_boost("product_id:p1", 1),), spacing=(Spacing("brand", 1),))
+    order = _order(catalog, boosts=(_boost("product_id:p1", 1),), spacing=(DiversityRule("brand", 1),))
     assert order[1] == "1"
     assert BRANDS[int(order[0])] != "A"
     assert BRANDS[int(order[2])] != "A"
 
 
 def test_spacing_does_not_move_products_out_of_the_boosted_front(catalog: Catalog) -> None:
-    order = _order(catalog, boosts=(_boost("brand:(A B)"),), spacing=(Spacing("brand", 1),))
+    order = _order(catalog, boosts=(_boost("brand:(A B)"),), spacing=(DiversityRule("brand", 1),))
     assert set(order[:8]) == set("01452389")
     assert order[:4] == "0213"
 
 
-def test_values_wanted_together_stand_side_by_side(catalog: Catalog) -> None:
-    assert _order(catalog, spacing=(Spacing("brand", always_together=True),)) == "0145" + "2389" + "67"
+def test_always_together_places_equal_values_side_by_side(catalog: Catalog) -> None:
+    assert _order(catalog, spacing=(DiversityRule("brand", always_together=True),)) == "0145" + "2389" + "67"
 
 
 @given(
@@ -139,13 +139,18 @@ def test_arranging_never_loses_or_doubles_a_product(
     for place, row in pins.items():
         if row in rows and row not in pinned.values() and place < len(rows):
             pinned[place] = row
-    rules = [Spacing("f", distance), Spacing("g", always_together=True)]
+    rules = [DiversityRule("f", distance), DiversityRule("g", always_together=True)]
 
     def values_of(row: int, field: str) -> frozenset[str]:
         return frozenset({str(row % (3 if field == "f" else 5))})
 
-    order = spaced(
-        gathered(rows, rules, values_of), rules, values_of, pinned=pinned, front=front, wanted=wanted
+    order = diversify(
+        gather_equal_values(rows, rules, values_of),
+        rules,
+        values_of,
+        pinned=pinned,
+        front=front,
+        wanted=wanted,
     )
     assert Counter(order) == Counter(rows)
     assert all(order[place] == row for place, row in pinned.items())
@@ -157,7 +162,7 @@ def test_a_distance_of_one_is_kept_wherever_it_can_be(values: list[str]) -> None
         return frozenset(values[row])
 
     rows = list(range(len(values)))
-    order = spaced(rows, [Spacing("f")], values_of, pinned={}, front=0, wanted=len(rows))
+    order = diversify(rows, [DiversityRule("f")], values_of, pinned={}, front=0, wanted=len(rows))
     possible = max(Counter(values).values(), default=0) <= (len(values) + 1) // 2
     if possible:
         assert all(values[left] != values[right] for left, right in pairwise(order))
@@ -165,11 +170,11 @@ def test_a_distance_of_one_is_kept_wherever_it_can_be(values: list[str]) -> None
 
 def test_dithering_one_is_off_and_more_moves_more() -> None:
     rows = list(range(100))
-    assert dithered(rows, 1.0, seed_of("a")) == rows
+    assert dither(rows, 1.0, seed_from_names("a")) == rows
     moved = [
         np.mean(
             [
-                np.abs(np.argsort(dithered(rows, strength, seed_of(str(n)))) - rows)[:20].mean()
+                np.abs(np.argsort(dither(rows, strength, seed_from_names(str(n)))) - rows)[:20].mean()
                 for n in range(40)
             ]
         )
@@ -180,19 +185,22 @@ def test_dithering_one_is_off_and_more_moves_more() -> None:
 
 def test_the_noise_belongs_to_reader_and_session() -> None:
     rows = list(range(50))
-    assert dithered(rows, 5, seed_of("u:a", "s1")) == dithered(rows, 5, seed_of("u:a", "s1"))
-    assert dithered(rows, 5, seed_of("u:a", "s1")) != dithered(rows, 5, seed_of("u:b", "s1"))
-    assert seed_of("ab", "c") != seed_of("a", "bc")
+    assert dither(rows, 5, seed_from_names("u:a", "s1")) == dither(rows, 5, seed_from_names("u:a", "s1"))
+    assert dither(rows, 5, seed_from_names("u:a", "s1")) != dither(rows, 5, seed_from_names("u:b", "s1"))
+    assert seed_from_names("ab", "c") != seed_from_names("a", "bc")
 
 
 def test_the_noise_of_a_product_stays_while_pages_are_turned() -> None:
-    whole, deeper = dithered(list(range(30)), 4, seed_of("x")), dithered(list(range(60)), 4, seed_of("x"))
+    whole, deeper = (
+        dither(list(range(30)), 4, seed_from_names("x")),
+        dither(list(range(60)), 4, seed_from_names("x")),
+    )
     assert [row for row in deeper if row < 30] == whole
 
 
 def test_the_noise_is_normal() -> None:
     from actors.recommender.rerank.dither import _normal
 
-    deviates = _normal(np.arange(20_000), seed_of("x"))
+    deviates = _normal(np.arange(20_000), seed_from_names("x"))
     assert abs(deviates.mean()) < 0.03
     assert deviates.std() == pytest.approx(1, abs=0.03)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.recommender.messages import Boost, ReaderQuery, Spacing
-from actors.recommender.rerank.rerank import LOT, arrange
+from actors.recommender.messages import Boost, DiversityRule, UserQuery
+from actors.recommender.rerank.rerank import BLOCK_SIZE, rerank
 from actors.recommender.state.catalog import Catalog
 from cluster.query.language.parser import parse
 
@@ -28,8 +28,8 @@ def catalog() -> Catalog:
 
 
 def page(catalog: Catalog, start: int, rows: int, **query: Any) -> list[int]:
-    asked = ReaderQuery(kind="user_to_products", app_id="shop", engine_id="default", **query)
-    placed = arrange(list(range(COUNT)), asked, catalog, start=start, rows=rows, seed=7)
+    asked = UserQuery(kind="user_to_products", app_id="shop", engine_id="default", **query)
+    placed = rerank(list(range(COUNT)), asked, catalog, start=start, rows=rows, seed=7)
     return [item.row for item in placed]
 
 
@@ -52,18 +52,18 @@ def test_the_next_best_boosted_products_have_the_next_positions(catalog: Catalog
 
 
 def test_equal_colours_keep_their_distance_on_deep_pages_too(catalog: Catalog) -> None:
-    whole = page(catalog, 0, 2 * LOT, spacing=(Spacing("color", 1),))
+    whole = page(catalog, 0, 2 * BLOCK_SIZE, spacing=(DiversityRule("color", 1),))
     colours = [catalog.record(row)["color"] for row in whole]
     close = [at for at, (left, right) in enumerate(pairwise(colours)) if left == right]
-    assert set(close) <= {LOT - 1}
-    assert page(catalog, 1_200, 40, spacing=(Spacing("color", 1),)) == whole[1_200:1_240]
+    assert set(close) <= {BLOCK_SIZE - 1}
+    assert page(catalog, 1_200, 40, spacing=(DiversityRule("color", 1),)) == whole[1_200:1_240]
 
 
 def test_buried_products_come_last_among_those_that_may_move(catalog: Catalog) -> None:
-    whole = page(catalog, 0, LOT, boosts=(boost("brand:A", bury=True),))
+    whole = page(catalog, 0, BLOCK_SIZE, boosts=(boost("brand:A", bury=True),))
     assert whole[:3] == [16, 33, 50]
     assert whole[-1] == 999
-    both = page(catalog, 0, LOT, boosts=(boost("product_id:p0", 7), boost("brand:A", bury=True)))
+    both = page(catalog, 0, BLOCK_SIZE, boosts=(boost("product_id:p0", 7), boost("brand:A", bury=True)))
     assert both[7] == 0
 
 
@@ -72,7 +72,9 @@ def test_buried_products_come_last_among_those_that_may_move(catalog: Catalog) -
     cuts=st.lists(st.integers(0, COUNT), max_size=6),
     positions=st.lists(st.integers(0, COUNT + 10), max_size=3),
     dithering=st.sampled_from([1.0, 4.0]),
-    spacing=st.sampled_from([(), (Spacing("color", 2),), (Spacing("color", always_together=True),)]),
+    spacing=st.sampled_from(
+        [(), (DiversityRule("color", 2),), (DiversityRule("color", always_together=True),)]
+    ),
     bury=st.booleans(),
 )
 def test_pages_put_together_are_the_whole_list(

@@ -10,9 +10,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.recommender.state.attribute_groups import texts_under
+from actors.recommender.state.attribute_groups import read_texts
 from actors.recommender.state.catalog import ATTRIBUTE, Catalog
-from cluster.query.language.field_values import canonical, leaves_of
+from cluster.query.language.field_values import canonical, collect_scalars
 from tests.unit.cluster.query.strategies import STEADY, fields, records
 
 changes = st.lists(
@@ -29,7 +29,7 @@ def test_groups_built_while_products_change_are_those_built_at_the_end(
     catalog, kept = Catalog(), {f"p{at}": record | {"product_id": f"p{at}"} for at, record in enumerate(rows)}
     for product in kept.values():
         catalog.put(product)
-    steps = catalog.columns.preparing([(ATTRIBUTE, field)])
+    steps = catalog.columns.build_in_steps([(ATTRIBUTE, field)])
     for number, record, count in later:
         _take(steps, count)
         product_id = f"p{number}"
@@ -43,9 +43,9 @@ def test_groups_built_while_products_change_are_those_built_at_the_end(
     expected = {
         (product_id, text)
         for product_id, product in kept.items()
-        for text in texts_under(product, canonical(field))
+        for text in read_texts(product, canonical(field))
     }
-    groups = catalog.attribute(field)
+    groups = catalog.group_by_attribute(field)
     owner, codes = groups.codes_of_rows(np.arange(len(catalog)))
     found = [
         (catalog.product_ids[row], groups.values[code])
@@ -64,8 +64,8 @@ def test_groups_built_while_products_change_are_those_built_at_the_end(
 @given(records, fields)
 def test_values_are_read_as_they_are_written(record: dict[str, Any], field: str) -> None:
     name = canonical(field)
-    texts = texts_under(record, name)
-    assert len(texts) == len(leaves_of(record, name))
+    texts = read_texts(record, name)
+    assert len(texts) == len(collect_scalars(record, name))
     assert all(isinstance(text, str) for text in texts)
 
 

@@ -31,13 +31,13 @@ def test_rows_stay_with_their_products(catalog: Catalog) -> None:
 
 
 def test_filters_circles_and_types_mark_rows(catalog: Catalog) -> None:
-    assert _ids(catalog, catalog.matching(parse("brand:Birk AND price:[25 TO *]"))) == {
+    assert _ids(catalog, catalog.filter_mask(parse("brand:Birk AND price:[25 TO *]"))) == {
         "bread-knife",
         "carving-knife",
     }
-    assert _ids(catalog, catalog.near(Circle(53.8, -1.55, 10))) == {"trowel-green"}
-    assert _ids(catalog, catalog.of_type("book")) == {"garden-almanac"}
-    assert not catalog.of_type("hotel").any()
+    assert _ids(catalog, catalog.near_mask(Circle(53.8, -1.55, 10))) == {"trowel-green"}
+    assert _ids(catalog, catalog.type_mask("book")) == {"garden-almanac"}
+    assert not catalog.type_mask("hotel").any()
 
 
 def test_products_out_of_stock_are_there_but_not_offered(catalog: Catalog) -> None:
@@ -51,7 +51,7 @@ def test_products_out_of_stock_are_there_but_not_offered(catalog: Catalog) -> No
 def test_a_removed_product_is_in_no_mask_and_may_come_back(catalog: Catalog) -> None:
     row = catalog.remove("bread-knife")
     assert not catalog.present[row]
-    assert "bread-knife" not in _ids(catalog, catalog.matching(parse("brand:Birk")))
+    assert "bread-knife" not in _ids(catalog, catalog.filter_mask(parse("brand:Birk")))
     assert catalog.record(row) == {}
     assert catalog.remove("bread-knife") == row
     assert catalog.products == 11
@@ -62,46 +62,46 @@ def test_a_removed_product_is_in_no_mask_and_may_come_back(catalog: Catalog) -> 
 
 def test_variants_find_each_other_as_long_as_they_belong_together(catalog: Catalog) -> None:
     green, red = catalog.row_of("trowel-green"), catalog.row_of("trowel-red")
-    assert sorted(catalog.with_variants([green])) == sorted([green, red])
+    assert sorted(catalog.add_variants([green])) == sorted([green, red])
     assert catalog.row_of("group:trowel") == green
     catalog.put({"product_id": "trowel-red", "product_group_id": "other"})
-    assert catalog.with_variants([green]) == [green]
+    assert catalog.add_variants([green]) == [green]
     catalog.remove("trowel-green")
     assert catalog.row_of("group:trowel") == -1
-    assert catalog.with_variants([green]) == [green]
+    assert catalog.add_variants([green]) == [green]
 
 
 def test_a_product_clicked_before_its_upload_has_a_row_waiting(catalog: Catalog) -> None:
-    row = catalog.row_for("soon")
+    row = catalog.get_or_add_row("soon")
     assert catalog.row_of("soon") == row
     assert not catalog.present[row]
-    assert len(catalog.matching(parse("*:*"))) == len(catalog) == 13
+    assert len(catalog.filter_mask(parse("*:*"))) == len(catalog) == 13
     assert catalog.put({"product_id": "soon"}) == row
 
 
 def test_made_up_products_cannot_fill_the_memory() -> None:
     catalog = Catalog(most_unknown=3)
-    assert [catalog.row_for(f"made-up-{n}") for n in range(6)] == [0, 1, 2, -1, -1, -1]
+    assert [catalog.get_or_add_row(f"made-up-{n}") for n in range(6)] == [0, 1, 2, -1, -1, -1]
     assert catalog.put({"product_id": "real"}) == 3
-    assert catalog.row_for("group:nobody") == -1
+    assert catalog.get_or_add_row("group:nobody") == -1
 
 
 def test_attribute_groups_follow_changes(catalog: Catalog) -> None:
-    groups = catalog.attribute("tags")
-    assert dict(zip(groups.values, groups.totals(catalog.present).tolist(), strict=True))["steel"] == 6
+    groups = catalog.group_by_attribute("tags")
+    assert dict(zip(groups.values, groups.count_rows(catalog.present).tolist(), strict=True))["steel"] == 6
     catalog.remove("bread-knife")
     catalog.put({"product_id": "new", "tags": ["steel", "new"]})
     catalog.put({"product_id": "newer", "tags": ["steel"]})
-    assert catalog.attribute("tags") is groups
-    assert dict(zip(groups.values, groups.totals(catalog.present).tolist(), strict=True))["steel"] == 7
-    assert catalog.attribute("attributes.grip").values == ["green", "red"]
-    assert catalog.attribute("custom_attributes.grip").values == ["green", "red"]
-    assert catalog.attribute("no_such_field").values == []
+    assert catalog.group_by_attribute("tags") is groups
+    assert dict(zip(groups.values, groups.count_rows(catalog.present).tolist(), strict=True))["steel"] == 7
+    assert catalog.group_by_attribute("attributes.grip").values == ["green", "red"]
+    assert catalog.group_by_attribute("custom_attributes.grip").values == ["green", "red"]
+    assert catalog.group_by_attribute("no_such_field").values == []
 
 
 def test_categories_hold_every_level_of_every_path(catalog: Catalog) -> None:
     totals = dict(
-        zip(catalog.categories.values, catalog.categories.totals(catalog.present).tolist(), strict=True)
+        zip(catalog.categories.values, catalog.categories.count_rows(catalog.present).tolist(), strict=True)
     )
     assert totals[("Garden",)] == 7
     assert totals["Garden", "Bulbs"] == 2
@@ -110,6 +110,6 @@ def test_categories_hold_every_level_of_every_path(catalog: Catalog) -> None:
 def test_numbers_and_switches_group_as_they_are_written() -> None:
     catalog = Catalog()
     catalog.put({"product_id": "a", "rating": 4, "custom_attributes": {"new": True, "sizes": ["S", "M"]}})
-    assert catalog.attribute("rating").values == ["4"]
-    assert catalog.attribute("custom_attributes.new").values == ["true"]
-    assert sorted(catalog.attribute("custom_attributes.sizes").values) == ["M", "S"]
+    assert catalog.group_by_attribute("rating").values == ["4"]
+    assert catalog.group_by_attribute("custom_attributes.new").values == ["true"]
+    assert sorted(catalog.group_by_attribute("custom_attributes.sizes").values) == ["M", "S"]

@@ -3,18 +3,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from actors.recommender.state.cooccurrence import Neighbours, Pairs, basket_pairs, sequence_pairs
-from actors.recommender.state.events import Events
+from actors.recommender.state.cooccurrence import (
+    CooccurrenceTable,
+    ItemPairs,
+    build_basket_pairs,
+    build_sequence_pairs,
+)
+from actors.recommender.state.events import EventArrays
 
 NOW = 1_772_452_800_000
 MINUTE = 60_000
 
 
-def _events(*found: tuple[int, int, int]) -> Events:
-    return Events.of([(reader, row, NOW + minute * MINUTE, 1.0, True) for reader, row, minute in found])
+def _events(*found: tuple[int, int, int]) -> EventArrays:
+    return EventArrays.of([(reader, row, NOW + minute * MINUTE, 1.0, True) for reader, row, minute in found])
 
 
-def _weights(pairs: Pairs) -> dict[tuple[int, int], float]:
+def _weights(pairs: ItemPairs) -> dict[tuple[int, int], float]:
     found: dict[tuple[int, int], float] = {}
     for left, right, weight in zip(
         pairs.left.tolist(), pairs.right.tolist(), pairs.weights.tolist(), strict=True
@@ -24,7 +29,7 @@ def _weights(pairs: Pairs) -> dict[tuple[int, int], float]:
 
 
 def test_the_next_product_weighs_one_the_one_after_half_and_the_way_back_half_of_that() -> None:
-    found = _weights(sequence_pairs(_events((1, 10, 0), (1, 11, 1), (1, 12, 2))))
+    found = _weights(build_sequence_pairs(_events((1, 10, 0), (1, 11, 1), (1, 12, 2))))
     assert found[10, 11] == 1
     assert found[10, 12] == 0.5
     assert found[11, 10] == 0.5
@@ -32,57 +37,57 @@ def test_the_next_product_weighs_one_the_one_after_half_and_the_way_back_half_of
 
 
 def test_half_an_hour_of_silence_ends_the_session() -> None:
-    found = _weights(sequence_pairs(_events((1, 10, 0), (1, 11, 29), (1, 12, 61))))
+    found = _weights(build_sequence_pairs(_events((1, 10, 0), (1, 11, 29), (1, 12, 61))))
     assert (10, 11) in found
     assert (11, 12) not in found
 
 
 def test_readers_do_not_mix() -> None:
-    assert _weights(sequence_pairs(_events((1, 10, 0), (2, 11, 0)))) == {}
+    assert _weights(build_sequence_pairs(_events((1, 10, 0), (2, 11, 0)))) == {}
 
 
 def test_products_further_apart_than_the_window_do_not_pair() -> None:
-    found = _weights(sequence_pairs(_events(*[(1, row, row) for row in range(8)])))
+    found = _weights(build_sequence_pairs(_events(*[(1, row, row) for row in range(8)])))
     assert (0, 5) in found
     assert (0, 6) not in found
 
 
 def test_looking_at_one_product_several_times_in_a_row_is_one_step() -> None:
-    found = _weights(sequence_pairs(_events((1, 10, 0), (1, 10, 1), (1, 10, 2), (1, 11, 3))))
+    found = _weights(build_sequence_pairs(_events((1, 10, 0), (1, 10, 1), (1, 10, 2), (1, 11, 3))))
     assert found == {(10, 11): 1, (11, 10): 0.5}
 
 
 def test_lines_of_one_basket_count_the_same_in_both_directions() -> None:
-    found = _weights(sequence_pairs(_events((1, 10, 0), (1, 11, 0))))
+    found = _weights(build_sequence_pairs(_events((1, 10, 0), (1, 11, 0))))
     assert found == {(10, 11): 1, (11, 10): 1}
-    assert _weights(basket_pairs(_events((1, 10, 0), (1, 11, 0), (1, 12, 0)))) == dict.fromkeys(
+    assert _weights(build_basket_pairs(_events((1, 10, 0), (1, 11, 0), (1, 12, 0)))) == dict.fromkeys(
         [(10, 11), (10, 12), (11, 12), (11, 10), (12, 10), (12, 11)], 1
     )
 
 
 def test_pairs_among_the_context_are_not_counted_twice() -> None:
     first, second = _events((1, 10, 0), (1, 11, 1)), _events((1, 12, 2))
-    whole = _weights(sequence_pairs(Events.joined(first, second)))
-    parts = _weights(sequence_pairs(first))
-    for pair, weight in _weights(sequence_pairs(Events.joined(first, second), old=2)).items():
+    whole = _weights(build_sequence_pairs(EventArrays.concatenate(first, second)))
+    parts = _weights(build_sequence_pairs(first))
+    for pair, weight in _weights(build_sequence_pairs(EventArrays.concatenate(first, second), old=2)).items():
         parts[pair] = parts.get(pair, 0) + weight
     assert parts == whole
 
 
-def _pairs(*found: tuple[int, int, float], at_ms: int = NOW) -> Pairs:
+def _pairs(*found: tuple[int, int, float], at_ms: int = NOW) -> ItemPairs:
     left, right, weights = zip(*found, strict=True)
-    return Pairs(np.array(left), np.array(right), np.array(weights, float), np.full(len(left), at_ms))
+    return ItemPairs(np.array(left), np.array(right), np.array(weights, float), np.full(len(left), at_ms))
 
 
-def _of(neighbours: Neighbours, row: int) -> dict[int, float]:
-    found, shares = neighbours.of(np.array([row]))
+def _of(neighbours: CooccurrenceTable, row: int) -> dict[int, float]:
+    found, shares = neighbours.get_neighbours(np.array([row]))
     return {
         right: share for right, share in zip(found[0].tolist(), shares[0].tolist(), strict=True) if share > 0
     }
 
 
 def test_neighbours_add_up_and_are_given_as_shares() -> None:
-    neighbours = Neighbours()
+    neighbours = CooccurrenceTable()
     neighbours.add(_pairs((1, 2, 1), (1, 3, 1), (1, 2, 1)))
     neighbours.add(_pairs((1, 2, 1)))
     assert _of(neighbours, 1) == pytest.approx({2: 0.75, 3: 0.25})
@@ -91,7 +96,7 @@ def test_neighbours_add_up_and_are_given_as_shares() -> None:
 
 
 def test_only_the_strongest_are_kept() -> None:
-    neighbours = Neighbours(width=3)
+    neighbours = CooccurrenceTable(width=3)
     neighbours.add(_pairs(*[(0, right, float(right)) for right in range(1, 8)]))
     assert set(_of(neighbours, 0)) == {5, 6, 7}
     neighbours.add(_pairs((0, 9, 5.5), (0, 10, 0.1)))
@@ -101,7 +106,7 @@ def test_only_the_strongest_are_kept() -> None:
 def test_many_lots_give_the_same_sums_as_one() -> None:
     rng = np.random.default_rng(5)
     found = [(int(a), int(b), 1.0) for a, b in rng.integers(0, 30, (500, 2)) if a != b]
-    whole, parts = Neighbours(), Neighbours()
+    whole, parts = CooccurrenceTable(), CooccurrenceTable()
     whole.add(_pairs(*found))
     for start in range(0, len(found), 7):
         parts.add(_pairs(*found[start : start + 7]))
@@ -110,21 +115,21 @@ def test_many_lots_give_the_same_sums_as_one() -> None:
 
 
 def test_old_pairs_fade() -> None:
-    neighbours = Neighbours(half_life_days=60)
+    neighbours = CooccurrenceTable(half_life_days=60)
     neighbours.add(_pairs((1, 2, 1), at_ms=NOW - 120 * 86_400_000))
     neighbours.add(_pairs((1, 3, 1), at_ms=NOW))
     assert _of(neighbours, 1) == pytest.approx({2: 0.2, 3: 0.8})
 
 
 def test_pairs_taken_back_are_gone() -> None:
-    neighbours = Neighbours()
+    neighbours = CooccurrenceTable()
     neighbours.add(_pairs((1, 2, 1), (1, 3, 1)))
     neighbours.add(_pairs((1, 2, 1), (1, 7, 1)), sign=-1)
     assert _of(neighbours, 1) == {3: 1}
 
 
 def test_pairs_from_long_ago_do_not_break_anything() -> None:
-    neighbours = Neighbours()
+    neighbours = CooccurrenceTable()
     neighbours.add(_pairs((1, 2, 1), at_ms=NOW))
     neighbours.add(_pairs((1, 3, 1), at_ms=0))
     assert _of(neighbours, 1)[2] == pytest.approx(1)

@@ -8,10 +8,10 @@ import pytest
 from actors.recommender.state.events import (
     EVENT_WEIGHTS,
     EXPOSURE,
-    Events,
-    events_of_table,
-    read_items,
-    weight_of,
+    EventArrays,
+    events_from_table,
+    parse_interactions,
+    weigh_event,
 )
 from cluster.artifacts.tables import LOADED_INTERACTIONS
 from cluster.clock import iso_ms
@@ -20,10 +20,10 @@ NOW = 1_772_452_800_000
 ROWS = {"p1": 1, "p2": 2, "p3": 3, "group:g": 9}
 
 
-def _read(*items: dict[str, Any], latest_ms: int = NOW) -> Events:
+def _read(*items: dict[str, Any], latest_ms: int = NOW) -> EventArrays:
     codes: dict[str, int] = {}
-    return Events.of(
-        read_items(
+    return EventArrays.of(
+        parse_interactions(
             items,
             reader_code=lambda reader: codes.setdefault(reader, len(codes)),
             row_of=lambda name: ROWS.get(name, -1),
@@ -46,8 +46,8 @@ def _item(kind: str, **more: Any) -> dict[str, Any]:
         ("rate", 5, 1), ("rate", 3.5, 1), ("rate", 2, -1), ("rate", 0, -1),
     ],
 )  # fmt: skip
-def test_the_sign_of_an_event_is_what_it_says(kind: str, value: float, sign: int) -> None:
-    weight = weight_of(kind, value)
+def test_the_sign_of_an_event_weight_follows_its_type(kind: str, value: float, sign: int) -> None:
+    weight = weigh_event(kind, value)
     assert (weight > 0) - (weight < 0) == sign
 
 
@@ -63,7 +63,7 @@ def test_readers_are_remembered_only_by_events_that_count() -> None:
         {**_item("click", product_ids=["nobody has it"]), "user_id": "crawler"},
         {**_item("impression"), "user_id": "passer-by"},
     ]
-    found = read_items(items, reader_code=code, row_of=lambda name: ROWS.get(name, -1), latest_ms=NOW)
+    found = parse_interactions(items, reader_code=code, row_of=lambda name: ROWS.get(name, -1), latest_ms=NOW)
     assert (len(found), met) == (1, ["u:u"])
     rows = [
         (reader, kind, NOW, [product], 0.0, f"{NOW}-0")
@@ -73,20 +73,20 @@ def test_readers_are_remembered_only_by_events_that_count() -> None:
     ]  # fmt: skip
     columns = dict(zip(LOADED_INTERACTIONS.names, zip(*rows, strict=True), strict=True))
     table = pa.table({name: list(column) for name, column in columns.items()}, schema=LOADED_INTERACTIONS)
-    settled = events_of_table(table, reader_code=code, row_of=lambda name: ROWS.get(name, -1))
+    settled = events_from_table(table, reader_code=code, row_of=lambda name: ROWS.get(name, -1))
     assert (settled.readers.tolist(), met) == ([7], ["u:u", "u:u"])
 
 
 def test_stronger_deeds_weigh_more() -> None:
     ladder = ["checkout", "add_to_cart", "like", "product_detail_page_view", "product_image_view"]
-    weights = [weight_of(kind) for kind in ladder]
+    weights = [weigh_event(kind) for kind in ladder]
     assert weights == sorted(weights, reverse=True)
     assert (
-        weight_of("watch", 300)
-        == weight_of("watch", 120)
+        weigh_event("watch", 300)
+        == weigh_event("watch", 120)
         == 0.5
-        > weight_of("watch", 30)
-        > weight_of("watch", 1)
+        > weigh_event("watch", 30)
+        > weigh_event("watch", 1)
     )
 
 
@@ -113,7 +113,7 @@ def test_groups_count_as_their_product() -> None:
     assert _read(_item("click", product_ids=None, product_group_ids=["g"])).rows.tolist() == [9]
 
 
-def test_the_user_is_the_reader_when_both_are_known() -> None:
+def test_user_id_precedes_anonymous_id() -> None:
     events = _read(
         _item("click", anonymous_id="x"), _item("click", user_id=None, anonymous_id="x"), _item("click")
     )
@@ -160,7 +160,7 @@ def test_settled_interactions_count_exactly_as_live_ones() -> None:
         for item, value in zip(items, values, strict=True)
     ]
     codes: dict[str, int] = {}
-    settled = events_of_table(
+    settled = events_from_table(
         pa.Table.from_pylist(rows, schema=LOADED_INTERACTIONS),
         reader_code=lambda reader: codes.setdefault(reader, len(codes)),
         row_of=lambda name: ROWS.get(name, -1),
@@ -172,5 +172,5 @@ def test_settled_interactions_count_exactly_as_live_ones() -> None:
 
 
 def test_an_empty_table_is_no_event() -> None:
-    empty = events_of_table(LOADED_INTERACTIONS.empty_table(), reader_code=len, row_of=len)
+    empty = events_from_table(LOADED_INTERACTIONS.empty_table(), reader_code=len, row_of=len)
     assert len(empty) == 0

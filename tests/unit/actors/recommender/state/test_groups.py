@@ -18,19 +18,19 @@ def test_totals_count_allowed_rows_only() -> None:
     groups.put(0, ["red"])
     groups.put(1, ["red", "blue"])
     groups.put(2, ["blue"])
-    assert _named(groups, groups.totals(np.array([True, True, True]))) == {"red": 2, "blue": 2}
-    assert _named(groups, groups.totals(np.array([False, True, False]))) == {"red": 1, "blue": 1}
-    assert _named(groups, groups.totals(np.array([True]))) == {"red": 1}
+    assert _named(groups, groups.count_rows(np.array([True, True, True]))) == {"red": 2, "blue": 2}
+    assert _named(groups, groups.count_rows(np.array([False, True, False]))) == {"red": 1, "blue": 1}
+    assert _named(groups, groups.count_rows(np.array([True]))) == {"red": 1}
 
 
 def test_a_row_carries_what_was_put_last() -> None:
     groups: Groups[str] = Groups()
     groups.put(0, ["red"])
     groups.put(0, ["blue", "green", "blue"])
-    assert _named(groups, groups.totals(np.ones(1, bool))) == {"blue": 1, "green": 1}
+    assert _named(groups, groups.count_rows(np.ones(1, bool))) == {"blue": 1, "green": 1}
     groups.remove(0)
     groups.remove(0)
-    assert _named(groups, groups.totals(np.ones(1, bool))) == {}
+    assert _named(groups, groups.count_rows(np.ones(1, bool))) == {}
 
 
 def test_the_best_of_a_value_come_best_first_without_forbidden_ones() -> None:
@@ -40,10 +40,10 @@ def test_the_best_of_a_value_come_best_first_without_forbidden_ones() -> None:
     scores = np.array([0.5, 9, -np.inf, 3, 0.7, 5], np.float32)
     code = groups.code_of("even")
     assert code is not None
-    assert groups.best_of(code, scores, 5).tolist() == [4, 0]
-    assert groups.best_of(groups.code_of("odd") or 0, scores, 2).tolist() == [1, 5]
-    assert groups.best_of(code, scores, 0).tolist() == []
-    assert groups.best_of(code, scores[:1], 5).tolist() == [0]
+    assert groups.select_best(code, scores, 5).tolist() == [4, 0]
+    assert groups.select_best(groups.code_of("odd") or 0, scores, 2).tolist() == [1, 5]
+    assert groups.select_best(code, scores, 0).tolist() == []
+    assert groups.select_best(code, scores[:1], 5).tolist() == [0]
 
 
 @given(st.lists(st.tuples(st.integers(0, 8), st.sets(st.sampled_from("abcd"))), max_size=60))
@@ -54,7 +54,7 @@ def test_any_history_of_changes_ends_in_what_is_true_now(changes: list[tuple[int
         groups.put(row, values)
         truth[row] = values
     expected = {value: sum(value in values for values in truth.values()) for value in "abcd"}
-    found = _named(groups, groups.totals(np.ones(9, bool)))
+    found = _named(groups, groups.count_rows(np.ones(9, bool)))
     assert found == {value: number for value, number in expected.items() if number}
 
 
@@ -63,4 +63,4 @@ def test_thousands_of_changes_do_not_pile_up() -> None:
     for turn in range(5_000):
         groups.put(turn % 3, [turn % 5])
     assert len(groups._pairs) < 5_000
-    assert groups.totals(np.ones(3, bool)).sum() == 3
+    assert groups.count_rows(np.ones(3, bool)).sum() == 3

@@ -12,21 +12,21 @@ import polars as pl
 import pytest
 
 from actors.language.embedder import HashingEmbedder
-from actors.models.cohorts import LEAST_PRIOR, MOST_PRIOR, Cohorts, estimate_prior
-from actors.models.model import Parts
+from actors.models.cohorts import LEAST_PRIOR, MOST_PRIOR, CohortModel, estimate_prior
+from actors.models.model import ModelState
 from actors.models.snapshot import Snapshot
-from actors.models.validation import trusted
-from actors.recommender.messages import Kind, ReaderQuery, RecommendationResult
+from actors.models.validation import validate_snapshot
+from actors.recommender.messages import QueryKind, RecommendationResult, UserQuery
 from actors.recommender.recommender import Recommender
-from actors.recommender.state.serving_model import Champion
+from actors.recommender.state.serving_model import ServingModel
 from actors.recommender.state.user_attributes import UserAttributes
 from cluster.records.recent_event import RecentEvent
-from cluster.store.ports.stores import Change
-from jobs.refresh.build.build import build
-from jobs.refresh.build.fit import fit
-from jobs.refresh.data.dataset import Columns, from_frame
+from cluster.store.ports.stores import ChangeLogEntry
+from jobs.refresh.build.build import build_snapshot
+from jobs.refresh.build.fit import train_engine
+from jobs.refresh.data.dataset import FrameColumns, interactions_from_frame
 from jobs.refresh.data.profiles import Profiles
-from jobs.refresh.recipe import parse
+from jobs.refresh.recipe import parse_recipe
 from tests.fakes.corner_shop import DAY_MS, NOW_MS, interaction_change, product_change, view
 from tests.fakes.trained_snapshot import RECIPE
 
@@ -56,11 +56,11 @@ EVENTS: list[dict[str, Any]] = [
 ]
 
 
-def put_users(users: list[dict[str, Any]], at: int = 1) -> Change:
-    return Change("user", f"{NOW_MS + at}-0", "put", orjson.dumps(users))
+def put_users(users: list[dict[str, Any]], at: int = 1) -> ChangeLogEntry:
+    return ChangeLogEntry("user", f"{NOW_MS + at}-0", "put", orjson.dumps(users))
 
 
-def events(items: list[dict[str, Any]], at: int = 1) -> Change:
+def events(items: list[dict[str, Any]], at: int = 1) -> ChangeLogEntry:
     return interaction_change(items, f"{NOW_MS + at}-0")
 
 
@@ -77,8 +77,8 @@ def shop() -> Recommender:
     return shop
 
 
-def ask(shop: Recommender, kind: Kind = "user_to_products", **more: Any) -> RecommendationResult:
-    query = ReaderQuery(kind, "shop", "default", anonymous_id="cold", rows=more.pop("rows", 20), **more)
+def ask(shop: Recommender, kind: QueryKind = "user_to_products", **more: Any) -> RecommendationResult:
+    query = UserQuery(kind, "shop", "default", anonymous_id="cold", rows=more.pop("rows", 20), **more)
     return shop.answer(query, [], (), NOW_MS + 1_000)
 
 
@@ -87,14 +87,14 @@ def ids(found: RecommendationResult) -> list[str]:
 
 
 def prefers(
-    shop: Recommender, country: str, first: str, second: str, kind: Kind = "user_to_products"
+    shop: Recommender, country: str, first: str, second: str, kind: QueryKind = "user_to_products"
 ) -> bool:
     found = ids(ask(shop, kind, cohort={"country": country}))
     return found.index(first) < found.index(second)
 
 
 @pytest.mark.parametrize("kind", ["user_to_products", "user_to_trending"])
-def test_a_cohort_sees_first_what_it_takes_before_any_training(shop: Recommender, kind: Kind) -> None:
+def test_a_cohort_sees_first_what_it_takes_before_any_training(shop: Recommender, kind: QueryKind) -> None:
     assert set(ids(ask(shop, kind, cohort={"country": "FR"}))[:2]) == {"b07", "b08"}
     assert set(ids(ask(shop, kind, cohort={"country": "GB"}))[:2]) == {"t05", "t10"}
     assert ask(shop, kind, cohort={"country": "FR"}).served_by == "cohort"
@@ -105,7 +105,7 @@ def test_a_cohort_sees_first_what_it_takes_before_any_training(shop: Recommender
     "cohort", [{"country": "XX"}, {"nobody": "has"}, {"country": "DE"}, {"country": True}]
 )
 def test_a_cohort_nobody_knows_gets_the_plain_list(
-    shop: Recommender, kind: Kind, cohort: dict[str, str | bool]
+    shop: Recommender, kind: QueryKind, cohort: dict[str, str | bool]
 ) -> None:
     found = ask(shop, kind, cohort=cohort)
     assert found.products == ask(shop, kind).products
@@ -145,12 +145,14 @@ def test_a_changed_profile_moves_its_user_to_the_other_cohort(shop: Recommender)
 
 
 def test_deleted_and_erased_users_leave_the_cohort(shop: Recommender) -> None:
-    shop.apply(Change("user", f"{NOW_MS + 2}-0", "remove", orjson.dumps(FR[:4])))
+    shop.apply(ChangeLogEntry("user", f"{NOW_MS + 2}-0", "remove", orjson.dumps(FR[:4])))
     assert len(shop.overlay.users) == 16
     assert ask(shop, cohort={"country": "FR"}).served_by == "trending", "four users are too few"
     shop = open_shop()
     shop.apply(put_users(USERS), events(EVENTS))
-    shop.apply(Change("interaction", f"{NOW_MS + 2}-0", "erase", orjson.dumps([f"u:{user}" for user in FR])))
+    shop.apply(
+        ChangeLogEntry("interaction", f"{NOW_MS + 2}-0", "erase", orjson.dumps([f"u:{user}" for user in FR]))
+    )
     assert ask(shop, cohort={"country": "FR"}).served_by == "trending"
     shop.apply(events(EVENTS, at=3))
     assert prefers(shop, "FR", "b07", "t05"), "their records are still there"
@@ -187,13 +189,13 @@ def test_the_explanation_names_what_was_ignored(shop: Recommender) -> None:
     assert [one["field"] for one in found.explanation["fl"]] == ["prize", "custom_attributes.grip"]
 
 
-def test_the_explanation_says_why_a_known_value_changes_nothing(shop: Recommender) -> None:
+def test_the_explanation_gives_the_reason_for_an_ignored_value(shop: Recommender) -> None:
     few = ask(shop, cohort={"country": "DE"}, explain=True)
     assert few.explanation is not None
     (told,) = few.explanation["user_cohort"]
     assert told["told"] == "ignored: fewer than 5 users with it did something"
     recent = [RecentEvent("checkout", ("b07",), NOW_MS).pack()]
-    query = ReaderQuery(
+    query = UserQuery(
         "user_to_products", "shop", "default", user_id="u01", cohort={"country": "FR"}, explain=True
     )
     found = shop.answer(query, recent, (), NOW_MS + 1_000)
@@ -201,8 +203,8 @@ def test_the_explanation_says_why_a_known_value_changes_nothing(shop: Recommende
     assert found.explanation["user_cohort"][0]["told"] == "ignored: the user has a history"
 
 
-def test_a_user_with_history_keeps_the_own_list(shop: Recommender) -> None:
-    session = ReaderQuery(
+def test_a_user_with_history_keeps_the_personal_list(shop: Recommender) -> None:
+    session = UserQuery(
         "user_to_products", "shop", "default", user_id="u01", rows=5, cohort={"country": "GB"}
     )
     recent = [RecentEvent("checkout", ("b07",), NOW_MS).pack()]
@@ -240,13 +242,15 @@ def trained_shop(path: Path) -> Recommender:
             "weight": [1.0 if item["type"] == "checkout" else 0.3 for item in EVENTS],
         }
     )
-    data = from_frame(frame, Columns(weight="weight"))
-    profiles = Profiles.of([orjson.dumps(user) for user in USERS], data.readers)
+    data = interactions_from_frame(frame, FrameColumns(weight="weight"))
+    profiles = Profiles.from_users([orjson.dumps(user) for user in USERS], data.readers)
     data = replace(data, profiles=profiles)
-    manifest = build(fit(parse({**RECIPE, "cohorts": {}}), data), path / "s", written_at_ms=1)
+    manifest = build_snapshot(
+        train_engine(parse_recipe({**RECIPE, "cohorts": {}}), data), path / "s", written_at_ms=1
+    )
     shop = open_shop()
-    learned = trusted(Snapshot.open(path / "s"), str(manifest.facts["version"]))
-    shop.adopt("default", Champion(learned, shop.overlay.catalog.product_ids))
+    learned = validate_snapshot(Snapshot.open(path / "s"), str(manifest.facts["version"]))
+    shop.set_serving_model("default", ServingModel(learned, shop.overlay.catalog.product_ids))
     return shop
 
 
@@ -274,10 +278,10 @@ def test_snapshots_without_the_mass_of_their_cohorts_still_serve() -> None:
     shares = np.array([[0.7, 0.3], [0.2, 0.8]], np.float32)
     everybody, first = np.array([0.5, 0.5], np.float32), np.zeros(1, np.int64)
     facts = {"fields": ["country"], "values": [["FR", "GB"]]}
-    cohorts = Cohorts.load(Parts({"shares": shares, "everybody": everybody, "first": first}, facts))
+    cohorts = CohortModel.load(ModelState({"shares": shares, "everybody": everybody, "first": first}, facts))
     assert cohorts.find_row("country", "GB") == 1
     assert cohorts.get_mass(1) == MOST_PRIOR
-    again = Cohorts.load(cohorts.save())
+    again = CohortModel.load(cohorts.save())
     assert again.mass is None
 
 

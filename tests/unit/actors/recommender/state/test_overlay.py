@@ -6,9 +6,9 @@ import numpy as np
 import orjson
 import pytest
 
-from actors.language.embedder import HashingEmbedder, text_of
+from actors.language.embedder import HashingEmbedder, embedding_text
 from actors.recommender.state.overlay import Overlay
-from cluster.store.ports.stores import Change
+from cluster.store.ports.stores import ChangeLogEntry
 from tests.fakes.corner_shop import (
     DAY_MS,
     INTERACTIONS,
@@ -27,18 +27,18 @@ def overlay() -> Overlay:
     return made
 
 
-def _erase(*readers: str, offset: str = f"{NOW_MS}-9") -> Change:
-    return Change("interaction", offset, "erase", orjson.dumps(readers))
+def _erase(*readers: str, offset: str = f"{NOW_MS}-9") -> ChangeLogEntry:
+    return ChangeLogEntry("interaction", offset, "erase", orjson.dumps(readers))
 
 
 def _counts(overlay: Overlay) -> dict[str, float]:
-    votes = overlay.counts.at(7.0, len(overlay.catalog), NOW_MS)
+    votes = overlay.counts.get_counts_at(7.0, len(overlay.catalog), NOW_MS)
     return {overlay.catalog.product_ids[row]: votes[row] for row in np.flatnonzero(votes > 1e-9)}
 
 
 def _pairs(overlay: Overlay, product_id: str, *, baskets: bool = False) -> set[str]:
-    neighbours = overlay.baskets if baskets else overlay.together
-    rows, shares = neighbours.of(np.array([overlay.catalog.row_of(product_id)]))
+    neighbours = overlay.baskets if baskets else overlay.cooccurrence
+    rows, shares = neighbours.get_neighbours(np.array([overlay.catalog.row_of(product_id)]))
     return {
         overlay.catalog.product_ids[row]
         for row, share in zip(rows[0], shares[0], strict=True)
@@ -46,7 +46,7 @@ def _pairs(overlay: Overlay, product_id: str, *, baskets: bool = False) -> set[s
     }
 
 
-def test_vectors_that_came_along_are_used_and_others_made_here(overlay: Overlay) -> None:
+def test_supplied_vectors_are_used_and_missing_ones_are_embedded(overlay: Overlay) -> None:
     own = Overlay(HashingEmbedder())
     own.apply(product_change(PRODUCTS, "1-0", vectors=False))
     rows = np.arange(len(PRODUCTS))
@@ -57,8 +57,8 @@ def test_vectors_of_another_embedder_are_not_mixed_in() -> None:
     product = {"product_id": "a", "title": "Steel trowel"}
     alien = np.ones((1, 128), "<f2").tobytes()
     overlay = Overlay(HashingEmbedder())
-    overlay.apply(Change("product", "1-0", "put", orjson.dumps([product]), alien, "words-9"))
-    expected = HashingEmbedder().embed([text_of(product)])
+    overlay.apply(ChangeLogEntry("product", "1-0", "put", orjson.dumps([product]), alien, "words-9"))
+    expected = HashingEmbedder().embed([embedding_text(product)])
     np.testing.assert_allclose(overlay.index.take(np.array([0])), expected, atol=1e-6)
 
 
@@ -67,7 +67,7 @@ def test_the_last_of_two_records_with_one_id_counts() -> None:
     overlay.apply(
         product_change([{"product_id": "a", "title": "Kettle"}, {"product_id": "a", "title": "Rake"}], "1-0")
     )
-    rake = HashingEmbedder().embed([text_of({"title": "Rake"})])
+    rake = HashingEmbedder().embed([embedding_text({"title": "Rake"})])
     np.testing.assert_allclose(overlay.index.take(np.array([0])), rake, atol=1e-3)
     assert overlay.catalog.record(0)["title"] == "Rake"
 
@@ -102,7 +102,7 @@ def test_one_call_or_many_come_to_the_same() -> None:
 def test_what_came_before_a_broken_change_is_not_lost(overlay: Overlay) -> None:
     good = interaction_change([view("gina", "draw-hoe")], f"{NOW_MS}-1")
     with pytest.raises(ValueError, match="invalid literal"):
-        overlay.apply(good, Change("interaction", f"{NOW_MS}-2", "put", b"not JSON"))
+        overlay.apply(good, ChangeLogEntry("interaction", f"{NOW_MS}-2", "put", b"not JSON"))
     assert _counts(overlay) == {"draw-hoe": pytest.approx(0.3)}
     overlay.apply(interaction_change([view("pia", "draw-hoe")], f"{NOW_MS}-3"))
     assert _counts(overlay) == {"draw-hoe": pytest.approx(0.6)}
@@ -162,7 +162,7 @@ def test_what_was_clicked_before_its_upload_counts_after_it(overlay: Overlay) ->
 
 def test_a_removed_product_has_no_vector_any_more(overlay: Overlay) -> None:
     row = overlay.catalog.row_of("teapot")
-    overlay.apply(Change("product", "2-0", "remove", orjson.dumps(["teapot", "never-there"])))
+    overlay.apply(ChangeLogEntry("product", "2-0", "remove", orjson.dumps(["teapot", "never-there"])))
     assert not overlay.index.take(np.array([row])).any()
     assert not overlay.catalog.present[row]
 
@@ -171,14 +171,14 @@ def test_a_removed_product_has_no_vector_any_more(overlay: Overlay) -> None:
     "payload", [b"[]", orjson.dumps([view("gina", "")]), orjson.dumps([{"type": "search"}])]
 )
 def test_changes_without_anything_to_learn_pass(overlay: Overlay, payload: bytes) -> None:
-    overlay.apply(Change("interaction", f"{NOW_MS}-1", "put", payload))
-    overlay.apply(Change("user", f"{NOW_MS}-1", "put", b'[{"user_id": "gina"}]'))
+    overlay.apply(ChangeLogEntry("interaction", f"{NOW_MS}-1", "put", payload))
+    overlay.apply(ChangeLogEntry("user", f"{NOW_MS}-1", "put", b'[{"user_id": "gina"}]'))
     assert _counts(overlay) == {}
 
 
 def test_a_large_change_comes_in_many_steps(overlay: Overlay) -> None:
     products: list[dict[str, Any]] = [{"product_id": f"p{n}"} for n in range(200)]
-    steps = overlay.steps([product_change(products, "2-0")])
+    steps = overlay.apply_in_steps([product_change(products, "2-0")])
     next(steps)
     assert 12 < overlay.catalog.products < 50
     assert sum(1 for _ in steps) > 10
@@ -189,6 +189,6 @@ def test_yesterdays_vote_is_not_counted_again_tomorrow(overlay: Overlay) -> None
     for day in range(3):
         item = {**view("gina", "draw-hoe", ago_ms=(2 - day) * DAY_MS)}
         overlay.apply(interaction_change([item, item], f"{NOW_MS}-{day + 1}"))
-    assert overlay.counts.at(30.0, 12, NOW_MS)[overlay.catalog.row_of("draw-hoe")] == pytest.approx(
-        0.88, abs=0.01
-    )
+    assert overlay.counts.get_counts_at(30.0, 12, NOW_MS)[
+        overlay.catalog.row_of("draw-hoe")
+    ] == pytest.approx(0.88, abs=0.01)

@@ -11,46 +11,58 @@ import orjson
 import pytest
 
 from actors.language.embedder import HashingEmbedder
-from actors.models.model import Batch, Parts
-from actors.models.registry import Learned
+from actors.models.model import Batch, ModelState
+from actors.models.registry import LoadedSnapshot
 from actors.models.snapshot import Snapshot
-from actors.models.user_histories import Histories
-from actors.models.user_history import Past
-from actors.models.validation import trusted
+from actors.models.user_histories import UserHistories
+from actors.models.user_history import UserHistory
+from actors.models.validation import validate_snapshot
 from actors.recommender import recommender as recommender_module
-from actors.recommender.messages import Kind, ReaderQuery, RecommendationResult
-from actors.recommender.ranking.score import explain_rows, own_of, sources_of
-from actors.recommender.ranking.user_profile import taste_of, traces_of, unpack
+from actors.recommender.messages import QueryKind, RecommendationResult, UserQuery
+from actors.recommender.ranking.score import explain_rows, list_sources, personal_scores
+from actors.recommender.ranking.user_profile import (
+    build_user_profile,
+    find_interaction_rows,
+    parse_recent_events,
+)
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.prior_scores import Ranking
-from actors.recommender.state.serving_model import Champion
+from actors.recommender.state.serving_model import ServingModel
 from cluster.errors import Fault
 from cluster.query.language.parser import parse as parse_filter
 from cluster.records.recent_event import RecentEvent
-from cluster.store.ports.stores import Change
-from jobs.refresh.build.build import build
-from jobs.refresh.build.fit import fit
+from cluster.store.ports.stores import ChangeLogEntry
+from jobs.refresh.build.build import build_snapshot
+from jobs.refresh.build.fit import train_engine
 from jobs.refresh.data.profiles import Profiles
-from jobs.refresh.recipe import parse
+from jobs.refresh.recipe import parse_recipe
 from tests.fakes.corner_shop import DAY_MS, MINUTE_MS, NOW_MS, interaction_change, product_change, view
-from tests.fakes.trained_snapshot import RECIPE, RING, learned, name, ring_data, ring_products, ring_walks
+from tests.fakes.trained_snapshot import (
+    RECIPE,
+    RING,
+    load_ring_model,
+    name,
+    ring_data,
+    ring_products,
+    ring_walks,
+)
 
 
 @pytest.fixture(scope="module")
-def ring(tmp_path_factory: pytest.TempPathFactory) -> Learned:
-    return learned(tmp_path_factory.mktemp("snapshots") / "one")
+def ring(tmp_path_factory: pytest.TempPathFactory) -> LoadedSnapshot:
+    return load_ring_model(tmp_path_factory.mktemp("snapshots") / "one")
 
 
 @pytest.fixture
-def shop(ring: Learned) -> Recommender:
+def shop(ring: LoadedSnapshot) -> Recommender:
     recommender = Recommender(HashingEmbedder())
     recommender.apply(product_change(ring_products(), f"{NOW_MS - 1_000_000}-0"))
     adopt(recommender, ring)
     return recommender
 
 
-def adopt(recommender: Recommender, ring: Learned, engine_id: str = "default") -> None:
-    recommender.adopt(engine_id, Champion(ring, recommender.overlay.catalog.product_ids))
+def adopt(recommender: Recommender, ring: LoadedSnapshot, engine_id: str = "default") -> None:
+    recommender.set_serving_model(engine_id, ServingModel(ring, recommender.overlay.catalog.product_ids))
 
 
 def looked_at(*numbers: int) -> list[bytes]:
@@ -62,9 +74,9 @@ def looked_at(*numbers: int) -> list[bytes]:
 
 
 def ask(
-    shop: Recommender, kind: Kind = "user_to_products", recent: list[bytes] | None = None, **more: Any
+    shop: Recommender, kind: QueryKind = "user_to_products", recent: list[bytes] | None = None, **more: Any
 ) -> RecommendationResult:
-    query = ReaderQuery(kind, "shop", more.pop("engine_id", "default"), user_id="somebody", **more)
+    query = UserQuery(kind, "shop", more.pop("engine_id", "default"), user_id="somebody", **more)
     return shop.answer(query, recent or [], (), NOW_MS)
 
 
@@ -88,23 +100,23 @@ def test_engines_of_one_app_differ_in_their_snapshots_only(shop: Recommender) ->
     assert set(ids(other)) == set(ids(ask(shop, recent=looked_at(6, 7), rows=RING)))
 
 
-def test_readers_without_history_get_what_the_snapshot_found_popular(shop: Recommender) -> None:
-    standing = shop.holdings.standing(NOW_MS)
-    assert [part.name for part in standing.parts if part.weight_new] == ["learned:trend", "live:popular"]
+def test_users_without_history_get_popular_products_of_the_snapshot(shop: Recommender) -> None:
+    standing = shop.default_engine_state.get_item_priors(NOW_MS)
+    assert [part.name for part in standing.components if part.weight_new] == ["learned:trend", "live:popular"]
     assert ask(shop, rows=5).served_by in ("trending", "newest")
     assert len(ids(ask(shop, rows=5))) == 5
 
 
-def test_without_the_snapshot_the_live_parts_serve_as_before(shop: Recommender, ring: Learned) -> None:
+def test_without_the_snapshot_the_live_parts_serve_as_before(shop: Recommender, ring: LoadedSnapshot) -> None:
     plain = Recommender(HashingEmbedder())
     plain.apply(product_change(ring_products(), f"{NOW_MS - 1_000_000}-0"))
-    shop.adopt("default", None)
+    shop.set_serving_model("default", None)
     assert ids(ask(shop, recent=looked_at(3), rows=9)) == ids(ask(plain, recent=looked_at(3), rows=9))
 
 
 def test_deleted_and_sold_out_products_never_come_back_with_a_snapshot(shop: Recommender) -> None:
     assert ids(ask(shop, recent=looked_at(6, 7), rows=1)) == [name(8)]
-    shop.apply(Change("product", f"{NOW_MS + 1}-0", "remove", orjson.dumps([name(8)])))
+    shop.apply(ChangeLogEntry("product", f"{NOW_MS + 1}-0", "remove", orjson.dumps([name(8)])))
     upload(shop, {**ring_products()[9], "availability": "OUT_OF_STOCK"}, at=2)
     for kind in ("user_to_products", "user_to_trending", "product_to_products"):
         found = ids(ask(shop, kind, recent=looked_at(6, 7), rows=RING, anchors=(name(7),)))
@@ -112,7 +124,7 @@ def test_deleted_and_sold_out_products_never_come_back_with_a_snapshot(shop: Rec
         assert not {name(8), name(9)} & set(found)
 
 
-def test_a_snapshot_of_products_that_are_gone_serves_the_others(ring: Learned) -> None:
+def test_a_snapshot_of_products_that_are_gone_serves_the_others(ring: LoadedSnapshot) -> None:
     shop = Recommender(HashingEmbedder())
     shop.apply(product_change([ring_products()[number] for number in (2, 4, 5, 20)], f"{NOW_MS}-0"))
     adopt(shop, ring)
@@ -136,7 +148,7 @@ def test_clicks_of_a_second_ago_count_before_any_retraining(shop: Recommender) -
     assert after.index("clasp") < 3 < before.index("clasp")
 
 
-def test_new_products_inherit_what_is_said_of_products_like_them(ring: Learned) -> None:
+def test_cold_start_products_inherit_scores_of_similar_products(ring: LoadedSnapshot) -> None:
     shop = Recommender(HashingEmbedder())
     shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
     twin = {**ring_products()[8], "product_id": "twin"}
@@ -152,20 +164,22 @@ def test_parts_of_a_score_sum_to_it_and_name_where_it_comes_from(shop: Recommend
     shop.apply(
         interaction_change([view("u1", name(7), ago_ms=9_000), view("u1", "clasp")], f"{NOW_MS + 5}-0")
     )
-    holdings, standing = shop.holdings, shop.holdings.standing(NOW_MS)
+    holdings, standing = shop.default_engine_state, shop.default_engine_state.get_item_priors(NOW_MS)
     catalog = shop.overlay.catalog
-    taste = taste_of(traces_of(unpack(looked_at(6, 7)), catalog), shop.overlay.index)
-    scores = Ranking(standing.start, own_of(taste, holdings, standing)).scores
+    taste = build_user_profile(
+        find_interaction_rows(parse_recent_events(looked_at(6, 7)), catalog), shop.overlay.index
+    )
+    scores = Ranking(standing.prior, personal_scores(taste, holdings, standing)).scores
     rows = list(range(len(standing)))
     explained = explain_rows(rows, taste, holdings, standing)
     for row, parts in zip(rows, explained, strict=True):
         assert sum(parts.values()) == pytest.approx(float(scores[row]), abs=1e-3)
     some = [catalog.row_of("clasp"), catalog.row_of(name(8)), catalog.row_of(name(20))]
-    own = own_of(taste, holdings, standing).of(np.array(some))
-    assert (own + standing.start.scores[some]).tolist() == pytest.approx(scores[some].tolist(), abs=1e-4)
-    assert len(standing.newcomers), "one of them is new"
-    assert sources_of(explained[catalog.row_of(name(8))])[0].startswith("learned:")
-    assert "live:together" in sources_of(explained[catalog.row_of("clasp")])
+    own = personal_scores(taste, holdings, standing).get_scores(np.array(some))
+    assert (own + standing.prior.scores[some]).tolist() == pytest.approx(scores[some].tolist(), abs=1e-4)
+    assert len(standing.cold_start), "one of them is new"
+    assert list_sources(explained[catalog.row_of(name(8))])[0].startswith("learned:")
+    assert "live:together" in list_sources(explained[catalog.row_of("clasp")])
 
 
 def test_what_goes_with_a_product_follows_the_ring_and_the_session(shop: Recommender) -> None:
@@ -186,7 +200,7 @@ def test_seen_products_come_again_only_when_nothing_else_is_left(shop: Recommend
     assert len(again.products) == 5
 
 
-def test_where_readers_do_not_return_everything_known_is_left_out(shop: Recommender) -> None:
+def test_without_repeat_consumption_all_seen_products_are_excluded(shop: Recommender) -> None:
     for number in range(150):
         upload(
             shop, {"product_id": f"more-{number}", "title": f"Bead {number}", "type": "other"}, at=number + 1
@@ -203,7 +217,7 @@ def test_where_readers_do_not_return_everything_known_is_left_out(shop: Recommen
 
 def test_where_readers_return_only_the_running_session_is_left_out(tmp_path: Path) -> None:
     recipe = {"repeats": {"learner": "repeats"}, "rules": {"learner": "rules"}}
-    snapshot = learned(
+    snapshot = load_ring_model(
         tmp_path / "s", parts=recipe, blend={"weights": {"repeats": 1.0, "rules": 1.0}, "weights_new": {}}
     )
     shop = Recommender(HashingEmbedder())
@@ -222,11 +236,11 @@ def test_readers_nobody_knows_get_what_their_kind_takes(tmp_path: Path) -> None:
     first[data.reader[::-1]] = data.item[::-1]
     codes = (first >= RING // 2).astype(np.int32)[:, None]
     data = replace(data, profiles=Profiles(("country",), (tuple(kinds.values()),), codes))
-    recipe = parse({**RECIPE, "cohorts": {"prior": 10.0, "half_life_days": None}})
-    manifest = build(fit(recipe, data), tmp_path / "s", written_at_ms=1)
+    recipe = parse_recipe({**RECIPE, "cohorts": {"prior": 10.0, "half_life_days": None}})
+    manifest = build_snapshot(train_engine(recipe, data), tmp_path / "s", written_at_ms=1)
     shop = Recommender(HashingEmbedder())
     shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
-    adopt(shop, trusted(Snapshot.open(tmp_path / "s"), str(manifest.facts["version"])))
+    adopt(shop, validate_snapshot(Snapshot.open(tmp_path / "s"), str(manifest.facts["version"])))
     plain = ask(shop, rows=10)
     for country, numbers in (("AT", range(RING // 2 + 4)), ("CH", range(RING // 2, RING + 4))):
         found = ask(shop, rows=8, cohort={"country": country})
@@ -242,7 +256,7 @@ def test_every_new_product_is_tried_on_some_readers_and_on_nobody_first(shop: Re
     shop.apply(product_change(new, f"{NOW_MS + 1}-0"))
     seen: Counter[str] = Counter()
     for reader in range(200):
-        query = ReaderQuery("user_to_products", "shop", "default", user_id=f"reader {reader}", rows=10)
+        query = UserQuery("user_to_products", "shop", "default", user_id=f"reader {reader}", rows=10)
         found = ids(shop.answer(query, looked_at(3, 4), (), NOW_MS))
         assert found == ids(shop.answer(query, looked_at(3, 4), (), NOW_MS)), "the same all day"
         assert len(found) == len(set(found)) == 10
@@ -256,7 +270,7 @@ def test_every_new_product_is_tried_on_some_readers_and_on_nobody_first(shop: Re
     assert not [product_id for product_id in ids(none) if product_id.startswith("odd")]
 
 
-def test_what_the_session_says_is_heard_beside_a_snapshot(shop: Recommender) -> None:
+def test_session_context_counts_beside_a_snapshot(shop: Recommender) -> None:
     found = ask(shop, rows=5, context={"brand": "maker-1"})
     assert found.served_by == "context"
     assert ids(found)[0] in {name(number) for number in range(1, RING, 3)}
@@ -266,8 +280,8 @@ def test_votes_that_fade_are_taken_from_the_live_counters_as_soon_as_they_hold_e
     shop: Recommender,
 ) -> None:
     def trend() -> dict[str, float]:
-        standing = shop.holdings.standing(NOW_MS + 2_000 * shop.overlay.events)
-        (part,) = (part for part in standing.parts if part.name == "learned:trend")
+        standing = shop.default_engine_state.get_item_priors(NOW_MS + 2_000 * shop.overlay.events_version)
+        (part,) = (part for part in standing.components if part.name == "learned:trend")
         return dict(zip(shop.overlay.catalog.product_ids, part.values.tolist(), strict=True))
 
     learned_only = trend()
@@ -289,7 +303,7 @@ def test_votes_that_fade_are_taken_from_the_live_counters_as_soon_as_they_hold_e
 def test_where_carts_lead_to_purchases_only_what_was_bought_and_the_session_are_left_out(
     tmp_path: Path,
 ) -> None:
-    snapshot = learned(tmp_path / "s", validation={"seen": "other_kinds", "kinds": ["checkout"]})
+    snapshot = load_ring_model(tmp_path / "s", validation={"seen": "other_kinds", "kinds": ["checkout"]})
     shop = Recommender(HashingEmbedder())
     shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
     adopt(shop, snapshot)
@@ -303,7 +317,7 @@ def test_where_carts_lead_to_purchases_only_what_was_bought_and_the_session_are_
     assert not {name(2), name(4)} & set(found)
 
 
-def test_what_a_snapshot_knows_is_not_counted_again(ring: Learned) -> None:
+def test_what_a_snapshot_knows_is_not_counted_again(ring: LoadedSnapshot) -> None:
     shop = Recommender(HashingEmbedder())
     shop.apply(product_change(ring_products(), f"{NOW_MS - 90 * DAY_MS}-0"))
     walked = [
@@ -312,15 +326,17 @@ def test_what_a_snapshot_knows_is_not_counted_again(ring: Learned) -> None:
     ]
     shop.apply(interaction_change(walked, f"{NOW_MS}-0"))
     adopt(shop, ring)
-    holdings, standing = shop.holdings, shop.holdings.standing(NOW_MS)
-    champion = holdings.champion
+    holdings, standing = shop.default_engine_state, shop.default_engine_state.get_item_priors(NOW_MS)
+    champion = holdings.serving_model
     assert champion is not None
     assert champion.fresh.max() < 1e-6, "all votes are from before it was made"
-    taste = taste_of(traces_of(unpack(looked_at(6, 7)), shop.overlay.catalog), shop.overlay.index)
+    taste = build_user_profile(
+        find_interaction_rows(parse_recent_events(looked_at(6, 7)), shop.overlay.catalog), shop.overlay.index
+    )
     parts = explain_rows(list(range(RING)), taste, holdings, standing)
     assert not any("live:together" in told for told in parts)
     shop.apply(interaction_change([view(f"n{n}", name(7)) for n in range(50)], f"{NOW_MS + 9}-0"))
-    shop.holdings.standing(NOW_MS + 10)
+    shop.default_engine_state.get_item_priors(NOW_MS + 10)
     assert champion.fresh[shop.overlay.catalog.row_of(name(7))] > 0.05
 
 
@@ -330,13 +346,13 @@ class Moody:
     def train(self, data: Any, rng: Any) -> Moody:
         return self
 
-    def load(self, parts: Parts) -> Moody:
+    def load(self, parts: ModelState) -> Moody:
         return self
 
-    def save(self) -> Parts:
-        return Parts({})
+    def save(self) -> ModelState:
+        return ModelState({})
 
-    def score(self, histories: Histories) -> Batch:
+    def score(self, histories: UserHistories) -> Batch:
         if histories.lengths.any():
             raise RuntimeError("not today")
         return np.zeros((len(histories), histories.n_items), np.float32)
@@ -350,12 +366,12 @@ def test_a_part_of_somebody_else_that_fails_is_silenced_and_the_others_answer(
     weights = {**RECIPE["blend"], "weights": {"rules": 1.0, "moody": 1.0}}
     shop = Recommender(HashingEmbedder())
     shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
-    adopt(shop, learned(tmp_path / "s", parts=parts, blend=weights))
+    adopt(shop, load_ring_model(tmp_path / "s", parts=parts, blend=weights))
     for _ in range(2):
         assert ids(ask(shop, recent=looked_at(6, 7), rows=1)) == [name(8)]
-    champion = shop.holdings.champion
+    champion = shop.default_engine_state.serving_model
     assert champion is not None
-    assert champion.silenced == {"learned:moody": "RuntimeError('not today')"}
+    assert champion.disabled_parts == {"learned:moody": "RuntimeError('not today')"}
 
 
 class Dizzy(Moody):
@@ -364,10 +380,10 @@ class Dizzy(Moody):
     def train(self, data: Any, rng: Any) -> Dizzy:
         return Dizzy()
 
-    def load(self, parts: Parts) -> Dizzy:
+    def load(self, parts: ModelState) -> Dizzy:
         return Dizzy()
 
-    def score(self, histories: Histories) -> Any:
+    def score(self, histories: UserHistories) -> Any:
         value = np.nan if histories.lengths.any() else 0.0
         return np.full((len(histories), histories.n_items), value, np.float32)
 
@@ -378,7 +394,7 @@ class Astray(Moody):
     def __init__(self, item: int) -> None:
         self.item = item
 
-    def quick(self, past: Past) -> Any:
+    def quick(self, past: UserHistory) -> Any:
         return np.array([3, self.item]), np.ones(2, np.float32)
 
 
@@ -391,10 +407,10 @@ class Fickle(Moody):
     def train(self, data: Any, rng: Any) -> Fickle:
         return Fickle(self.times)
 
-    def load(self, parts: Parts) -> Fickle:
+    def load(self, parts: ModelState) -> Fickle:
         return Fickle(self.times)
 
-    def score(self, histories: Histories) -> Any:
+    def score(self, histories: UserHistories) -> Any:
         return np.zeros((len(histories), histories.n_items), np.float32)
 
     def common(self) -> Any:
@@ -415,36 +431,38 @@ def test_a_part_of_somebody_else_that_answers_nonsense_spoils_no_list(
     weights = {**RECIPE["blend"], "weights": {"rules": 1.0, "odd": 1.0}}
     shop = Recommender(HashingEmbedder())
     shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
-    adopt(shop, learned(tmp_path / "s", parts=parts, blend=weights))
+    adopt(shop, load_ring_model(tmp_path / "s", parts=parts, blend=weights))
     assert ids(ask(shop, recent=looked_at(6, 7), rows=1)) == [name(8)]
-    champion = shop.holdings.champion
+    champion = shop.default_engine_state.serving_model
     assert champion is not None
-    assert list(champion.silenced) == ["learned:odd"]
+    assert list(champion.disabled_parts) == ["learned:odd"]
 
 
-def test_a_common_part_of_somebody_else_that_fails_is_silenced_too(
+def test_a_custom_shared_scores_model_that_fails_is_disabled(
     tmp_path: Path, allow_learners: Callable[..., None]
 ) -> None:
     allow_learners(f"{__name__}:Fickle")
 
-    def trained(times: int) -> Learned:
+    def trained(times: int) -> LoadedSnapshot:
         fickle = {"learner": f"{__name__}:Fickle", "config": {"times": times}}
         weights = {**RECIPE["blend"], "weights": {"rules": 1.0, "fickle": 1.0}}
-        return learned(tmp_path / str(times), parts={**RECIPE["parts"], "fickle": fickle}, blend=weights)
+        return load_ring_model(
+            tmp_path / str(times), parts={**RECIPE["parts"], "fickle": fickle}, blend=weights
+        )
 
     shop = Recommender(HashingEmbedder())
     shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
     adopt(shop, trained(1))  # which is asked once before it serves
     assert ids(ask(shop, recent=looked_at(6, 7), rows=1)) == [name(8)]
-    champion = shop.holdings.champion
+    champion = shop.default_engine_state.serving_model
     assert champion is not None
-    assert champion.silenced == {"learned:fickle": "RuntimeError('not today')"}
+    assert champion.disabled_parts == {"learned:fickle": "RuntimeError('not today')"}
     with pytest.raises(Fault, match="not today"):
         trained(0)
 
 
 def test_only_what_takes_long_needs_a_thread(shop: Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
-    query = ReaderQuery("user_to_products", "shop", "default")
+    query = UserQuery("user_to_products", "shop", "default")
     assert shop.is_light(query)
     monkeypatch.setattr(recommender_module, "_FEW_PRODUCTS", 0)
     assert shop.is_light(query)

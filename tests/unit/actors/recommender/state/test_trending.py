@@ -18,8 +18,8 @@ def _add(counts: DecayedCounts, *votes: tuple[int, float, int]) -> None:
 def test_a_vote_is_worth_half_after_one_half_life() -> None:
     counts = DecayedCounts()
     _add(counts, (0, 1, NOW - 7 * DAY_MS), (1, 1, NOW))
-    assert counts.at(7.0, 2, NOW).tolist() == pytest.approx([0.5, 1])
-    assert counts.at(1.0, 2, NOW).tolist() == pytest.approx([2**-7, 1])
+    assert counts.get_counts_at(7.0, 2, NOW).tolist() == pytest.approx([0.5, 1])
+    assert counts.get_counts_at(1.0, 2, NOW).tolist() == pytest.approx([2**-7, 1])
 
 
 def test_the_order_of_arrival_does_not_matter() -> None:
@@ -28,7 +28,9 @@ def test_the_order_of_arrival_does_not_matter() -> None:
     for vote in votes:
         _add(forward, vote)
     _add(backward, *reversed(votes))
-    np.testing.assert_allclose(forward.at(7.0, 3, NOW), backward.at(7.0, 3, NOW), rtol=1e-9)
+    np.testing.assert_allclose(
+        forward.get_counts_at(7.0, 3, NOW), backward.get_counts_at(7.0, 3, NOW), rtol=1e-9
+    )
 
 
 def test_counts_survive_years_without_overflow() -> None:
@@ -36,20 +38,20 @@ def test_counts_survive_years_without_overflow() -> None:
     for year in range(12):
         _add(counts, (0, 1, NOW + year * 365 * DAY_MS), (1, 1, NOW))
     now = NOW + 11 * 365 * DAY_MS
-    assert counts.at(1.0, 2, now).tolist() == pytest.approx([1, 0], abs=1e-9)
-    assert counts.at(30.0, 2, now)[0] == pytest.approx(1, abs=1e-3)
+    assert counts.get_counts_at(1.0, 2, now).tolist() == pytest.approx([1, 0], abs=1e-9)
+    assert counts.get_counts_at(30.0, 2, now)[0] == pytest.approx(1, abs=1e-3)
 
 
 def test_votes_taken_back_leave_nothing() -> None:
     counts = DecayedCounts()
     _add(counts, (0, 1, NOW), (0, 0.3, NOW - DAY_MS), (1, 0.5, NOW))
     _add(counts, (0, -1, NOW), (0, -0.3, NOW - DAY_MS))
-    assert counts.at(7.0, 2, NOW).tolist() == pytest.approx([0, 0.5])
-    assert counts.of(7.0, 1)[0] == 0
+    assert counts.get_counts_at(7.0, 2, NOW).tolist() == pytest.approx([0, 0.5])
+    assert counts.get_relative_counts(7.0, 1)[0] == 0
 
 
 def test_rows_nobody_voted_for_count_nothing() -> None:
-    assert DecayedCounts().of(7.0, 3).tolist() == [0, 0, 0]
+    assert DecayedCounts().get_relative_counts(7.0, 3).tolist() == [0, 0, 0]
 
 
 def _weigh(votes: DailyVotes, *events: tuple[int, int, int, float]) -> list[float]:
@@ -77,13 +79,13 @@ def test_only_the_last_days_are_remembered() -> None:
     votes = DailyVotes(days=2)
     for day in range(100):
         _weigh(votes, (1, 5, NOW + day * DAY_MS, 1.0))
-    assert len(votes._had) == 2
+    assert len(votes._recorded) == 2
 
 
 def test_a_forgotten_reader_may_vote_again() -> None:
     votes = DailyVotes()
     _weigh(votes, (1, 5, NOW, 1.0), (2, 5, NOW, 1.0))
-    votes.forget(1, [5, 9])
+    votes.delete(1, [5, 9])
     assert _weigh(votes, (1, 5, NOW, 1.0), (2, 5, NOW, 1.0)) == [1, 0]
 
 
@@ -95,7 +97,7 @@ def test_a_forgotten_reader_may_vote_again() -> None:
     ),
     st.integers(1, 30),
 )
-def test_one_lot_or_many_come_to_the_same(events: list[tuple[int, int, int, float]], cut: int) -> None:
+def test_one_batch_or_many_give_equal_counts(events: list[tuple[int, int, int, float]], cut: int) -> None:
     timed = sorted(events, key=lambda event: event[2])
     timed = [(reader, row, NOW + day * DAY_MS, weight) for reader, row, day, weight in timed]
     whole = sum(_weigh(DailyVotes(days=10), *timed))

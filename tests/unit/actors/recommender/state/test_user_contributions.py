@@ -2,60 +2,60 @@ from __future__ import annotations
 
 import numpy as np
 
-from actors.recommender.state.events import Events
-from actors.recommender.state.user_contributions import Ledger
+from actors.recommender.state.events import EventArrays
+from actors.recommender.state.user_contributions import UserContributions
 
 NOW = 1_772_452_800_000
 MINUTE = 60_000
 
 
-def _note(ledger: Ledger, *found: tuple[str, int, int]) -> None:
-    events = Events.of(
-        [(ledger.code_of(reader), row, NOW + minute * MINUTE, 0.5, False) for reader, row, minute in found]
+def _note(ledger: UserContributions, *found: tuple[str, int, int]) -> None:
+    events = EventArrays.of(
+        [(ledger.get_code(reader), row, NOW + minute * MINUTE, 0.5, False) for reader, row, minute in found]
     )
-    ledger.note(events, np.full(len(events), 0.5))
+    ledger.record(events, np.full(len(events), 0.5))
 
 
 def test_a_reader_keeps_the_code() -> None:
-    ledger = Ledger()
-    assert ledger.code_of("u:a") == ledger.code_of("u:a") != ledger.code_of("u:b")
+    ledger = UserContributions()
+    assert ledger.get_code("u:a") == ledger.get_code("u:a") != ledger.get_code("u:b")
 
 
 def test_the_tail_is_the_running_session_oldest_first() -> None:
-    ledger = Ledger()
+    ledger = UserContributions()
     _note(ledger, ("u:a", 1, 0), ("u:b", 9, 1), ("u:a", 2, 90))
     _note(ledger, ("u:a", 3, 100))
-    tail = ledger.events(ledger.tail(ledger.code_of("u:a"), NOW + 110 * MINUTE, 9))
+    tail = ledger.read_events(ledger.read_session_tail(ledger.get_code("u:a"), NOW + 110 * MINUTE, 9))
     assert tail.rows.tolist() == [2, 3]
-    assert len(ledger.tail(ledger.code_of("u:a"), NOW + 110 * MINUTE, 1)) == 1
-    assert ledger.tail(ledger.code_of("u:a"), NOW + 200 * MINUTE, 9) == []
-    assert ledger.tail(ledger.code_of("u:new"), NOW, 9) == []
+    assert len(ledger.read_session_tail(ledger.get_code("u:a"), NOW + 110 * MINUTE, 1)) == 1
+    assert ledger.read_session_tail(ledger.get_code("u:a"), NOW + 200 * MINUTE, 9) == []
+    assert ledger.read_session_tail(ledger.get_code("u:new"), NOW, 9) == []
 
 
 def test_a_reader_taken_back_leaves_the_others_untouched() -> None:
-    ledger = Ledger()
+    ledger = UserContributions()
     _note(ledger, ("u:a", 1, 0), ("u:b", 2, 1), ("u:a", 3, 2))
-    events, votes = ledger.take_back("u:a")
+    events, votes = ledger.remove_user("u:a")
     assert events.rows.tolist() == [1, 3]
     assert votes.tolist() == [0.5, 0.5]
-    assert len(ledger.take_back("u:a")[0]) == 0
-    assert ledger.take_back("u:b")[0].rows.tolist() == [2]
+    assert len(ledger.remove_user("u:a")[0]) == 0
+    assert ledger.remove_user("u:b")[0].rows.tolist() == [2]
 
 
 def test_who_comes_back_after_being_forgotten_is_somebody_new() -> None:
-    ledger = Ledger()
+    ledger = UserContributions()
     _note(ledger, ("u:a", 1, 0))
-    old = ledger.code_of("u:a")
-    ledger.take_back("u:a")
-    assert ledger.code_of("u:a") != old
-    assert ledger.tail(ledger.code_of("u:a"), NOW, 9) == []
+    old = ledger.get_code("u:a")
+    ledger.remove_user("u:a")
+    assert ledger.get_code("u:a") != old
+    assert ledger.read_session_tail(ledger.get_code("u:a"), NOW, 9) == []
 
 
 def test_the_ledger_stays_within_its_limit_and_keeps_the_newest() -> None:
-    ledger = Ledger(limit=100)
+    ledger = UserContributions(limit=100)
     for number in range(1_000):
         _note(ledger, (f"u:{number % 7}", number, number))
     assert len(ledger) <= 100
-    kept = [row for reader in range(7) for row in ledger.take_back(f"u:{reader}")[0].rows.tolist()]
+    kept = [row for reader in range(7) for row in ledger.remove_user(f"u:{reader}")[0].rows.tolist()]
     assert max(kept) == 999
     assert sorted(kept) == list(range(min(kept), 1_000))

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.retrieval.autocomplete.highlighting import marked, words_typed
-from actors.retrieval.text import folded
+from actors.retrieval.autocomplete.highlighting import highlight, match_typed_words
+from actors.retrieval.text import fold_text
 
 
 @pytest.mark.parametrize(
@@ -34,13 +34,13 @@ from actors.retrieval.text import folded
 def test_marks_stand_around_what_was_not_typed(
     text: str, stretches: list[tuple[int, int]], normal: str, inverted: str
 ) -> None:
-    found = marked(text, stretches)
+    found = highlight(text, stretches)
     assert (found.text_with_markups, found.text_with_inverted_markups) == (normal, inverted)
 
 
 @given(st.text(max_size=30), st.integers(0, 40), st.integers(0, 40))
 def test_without_its_marks_the_text_is_what_it_was(text: str, begin: int, end: int) -> None:
-    found = marked(text, [(begin, end)])
+    found = highlight(text, [(begin, end)])
     for shown in (found.text_with_markups, found.text_with_inverted_markups):
         assert unescape(re.sub("</?mark>", "", shown)) == text
         assert "<" not in re.sub("</?mark>", "", shown)
@@ -48,6 +48,6 @@ def test_without_its_marks_the_text_is_what_it_was(text: str, begin: int, end: i
 
 def test_words_in_another_order_are_marked_where_they_stand() -> None:
     text = "The Last Berth"
-    assert words_typed(folded(text), "berth last") == [(4, 8), (9, 14)]
-    assert words_typed(folded(text), "bertha") == [(9, 14)]
-    assert words_typed(folded(text), "xyz") == []
+    assert match_typed_words(fold_text(text), "berth last") == [(4, 8), (9, 14)]
+    assert match_typed_words(fold_text(text), "bertha") == [(9, 14)]
+    assert match_typed_words(fold_text(text), "xyz") == []

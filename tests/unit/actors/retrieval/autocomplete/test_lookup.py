@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from actors.retrieval.autocomplete.index_builder import build
-from actors.retrieval.autocomplete.lookup import Index
-from actors.retrieval.text import typed_so_far
+from actors.retrieval.autocomplete.index_builder import build_index
+from actors.retrieval.autocomplete.lookup import CompletionIndex
+from actors.retrieval.text import fold_typed
 
 TITLES = [
     "Steel hand trowel",
@@ -24,12 +24,12 @@ POPULARITY = np.array([50.0, 40, 5, 30, 20, 10, 3, 60, 2])
 
 
 @pytest.fixture(scope="module")
-def index() -> Index:
-    return build(TITLES, POPULARITY)
+def index() -> CompletionIndex:
+    return build_index(TITLES, POPULARITY)
 
 
-def looked_up(index: Index, typed: str, wanted: int = 5) -> list[str]:
-    return [TITLES[at] for at in index.look_up(typed_so_far(typed), wanted).texts.tolist()]
+def looked_up(index: CompletionIndex, typed: str, wanted: int = 5) -> list[str]:
+    return [TITLES[at] for at in index.look_up(fold_typed(typed), wanted).texts.tolist()]
 
 
 @pytest.mark.parametrize(
@@ -47,17 +47,17 @@ def looked_up(index: Index, typed: str, wanted: int = 5) -> list[str]:
         ("qqqqqqq", []),
     ],
 )
-def test_completions_begin_with_what_was_meant(index: Index, typed: str, wanted: list[str]) -> None:
+def test_completions_begin_with_what_was_meant(index: CompletionIndex, typed: str, wanted: list[str]) -> None:
     assert looked_up(index, typed)[: len(wanted)] == wanted
     if not wanted:
         assert looked_up(index, typed) == []
 
 
-def test_nothing_typed_gives_the_most_popular(index: Index) -> None:
+def test_nothing_typed_gives_the_most_popular(index: CompletionIndex) -> None:
     assert looked_up(index, "", 3) == ["Watering can", "Steel hand trowel", "Steel hand fork"]
 
 
-def test_only_allowed_texts_are_found(index: Index) -> None:
+def test_only_allowed_texts_match(index: CompletionIndex) -> None:
     allowed = np.ones(len(TITLES), np.bool_)
     allowed[0] = False
     for typed in ("steel", "stel", "trowel steel"):
@@ -65,17 +65,17 @@ def test_only_allowed_texts_are_found(index: Index) -> None:
         assert 0 not in found.texts
 
 
-def test_a_finished_word_is_not_continued(index: Index) -> None:
+def test_a_finished_word_is_not_continued(index: CompletionIndex) -> None:
     assert looked_up(index, "ca ") == []
     assert looked_up(index, "ca") == ["Watering can", "Café crème cups", "Copper watering can"]
     assert looked_up(index, "can ") == ["Watering can", "Copper watering can"]
 
 
-def test_every_title_is_found_by_its_own_beginning() -> None:
+def test_every_title_matches_its_prefix() -> None:
     rng = np.random.default_rng(5)
     words = ["".join(rng.choice(list("abcdef"), rng.integers(2, 8))) for _ in range(60)]
     titles = sorted({" ".join(rng.choice(words, rng.integers(1, 5))) for _ in range(3_000)})
-    many = build(titles, rng.random(len(titles)))
+    many = build_index(titles, rng.random(len(titles)))
     for at in rng.integers(0, len(titles), 200).tolist():
         exact = {place for place, title in enumerate(titles) if f" {title}".find(f" {titles[at]}") >= 0}
         assert set(many.look_up(titles[at], len(exact)).texts.tolist()) == exact
@@ -88,7 +88,7 @@ def test_of_equally_popular_texts_the_one_of_which_most_was_typed_comes_first() 
         "Garden hose",
         "Garden hose reel",
     ]
-    equal = build(titles, np.ones(4))
+    equal = build_index(titles, np.ones(4))
     for typed in ("garden h", "gadren h"):
         found = [titles[at] for at in equal.look_up(typed, 4).texts.tolist()]
         assert found[:3] == ["Garden hose", "Garden hose reel", titles[0]]
@@ -116,9 +116,9 @@ FILMS = [
         ("l'avven", "Avventura, L' (1960)"),
     ],
 )
-def test_a_title_with_its_article_behind_is_found_as_people_say_it(typed: str, wanted: str) -> None:
-    films = build(FILMS, np.array([50.0, 40, 30, 20, 10]))
-    found = films.look_up(typed_so_far(typed), 3)
+def test_a_title_with_a_moved_article_matches_in_natural_order(typed: str, wanted: str) -> None:
+    films = build_index(FILMS, np.array([50.0, 40, 30, 20, 10]))
+    found = films.look_up(fold_typed(typed), 3)
     assert FILMS[int(found.texts[0])] == wanted
     assert int(found.edits[0]) <= 2
 
@@ -133,13 +133,13 @@ def test_a_title_with_its_article_behind_is_found_as_people_say_it(typed: str, w
     ],
 )
 def test_one_more_typo_is_forgiven_where_nothing_else_could_be_meant(
-    index: Index, typed: str, wanted: str
+    index: CompletionIndex, typed: str, wanted: str
 ) -> None:
     assert looked_up(index, typed, 1) == [wanted]
 
 
-def test_a_few_texts_found_far_away_inside_do_not_hide_the_one_that_was_begun() -> None:
+def test_a_few_distant_inner_matches_do_not_hide_the_prefix_match() -> None:
     titles = ["The Three Mesquiteers", "Help Thanks Wow: The Three Essential Prayers", "Tales of the City"]
-    few = build(titles, np.ones(3))
+    few = build_index(titles, np.ones(3))
     found = few.look_up("the therre es", 10)
     assert {titles[at] for at in found.texts.tolist()} == set(titles[:2])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.retrieval.autocomplete.moved_articles import spoken
+from actors.retrieval.autocomplete.moved_articles import restore_article
 
 
 @pytest.mark.parametrize(
@@ -24,9 +24,9 @@ from actors.retrieval.autocomplete.moved_articles import spoken
     ],
 )  # fmt: skip
 def test_a_moved_article_comes_back_to_the_front(title: str, said: str) -> None:
-    assert spoken(title) == said
+    assert restore_article(title) == said
 
 
 def test_other_texts_stay_the_very_same() -> None:
     title = "Garden hose, 25 m (green)"
-    assert spoken(title) is title
+    assert restore_article(title) is title

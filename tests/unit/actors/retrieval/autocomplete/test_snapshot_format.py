@@ -11,19 +11,23 @@ import numpy as np
 import pytest
 
 from actors.language.embedder import HashingEmbedder
-from actors.models.model import Parts
+from actors.models.model import ModelState
 from actors.models.snapshot import Snapshot
-from actors.models.validation import trusted
-from actors.recommender.messages import ReaderQuery
+from actors.models.validation import validate_snapshot
+from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender
-from actors.recommender.state.serving_model import Champion
-from actors.retrieval.autocomplete.snapshot_format import MOST_LANGUAGES, SavedTexts, save
+from actors.recommender.state.serving_model import ServingModel
+from actors.retrieval.autocomplete.snapshot_format import MOST_LANGUAGES, CompletionSnapshot, save
 from cluster.errors import Fault
-from cluster.store.ports.stores import Change
-from jobs.refresh.build.build import build
-from jobs.refresh.build.completions_index import CompletionsRecipe, completable, completions_of
-from jobs.refresh.build.fit import fit
-from jobs.refresh.recipe import parse
+from cluster.store.ports.stores import ChangeLogEntry
+from jobs.refresh.build.build import build_snapshot
+from jobs.refresh.build.completions_index import (
+    CompletionsRecipe,
+    build_completions_index,
+    select_completion_fields,
+)
+from jobs.refresh.build.fit import train_engine
+from jobs.refresh.recipe import parse_recipe
 from tests.fakes.corner_shop import APP, NOW_MS, product_change
 from tests.fakes.trained_snapshot import RECIPE, ring_data, ring_products
 
@@ -39,24 +43,28 @@ TYPED = ("", "wat", "watreing", "bead", "bead number 7", "colour bead", "gies", 
 FIELDS = ("title", "tags")
 
 
-def saved(products: list[dict[str, Any]], folder: Path, **recipe: Any) -> Champion:
+def saved(products: list[dict[str, Any]], folder: Path, **recipe: Any) -> ServingModel:
     """Train a snapshot with completions of some products and lay it over nothing."""
     data = ring_data()
     import orjson
 
     asked = CompletionsRecipe(fields=FIELDS, **recipe)
-    records = completable((orjson.dumps(product) for product in products), asked)
-    extras = completions_of(asked, records, data)
-    manifest = build(fit(parse(RECIPE), data), folder, written_at_ms=1, extras=extras)
-    learned = trusted(Snapshot.open(folder), str(manifest.facts["version"]))
-    return Champion(learned, [])
+    records = select_completion_fields((orjson.dumps(product) for product in products), asked)
+    extras = build_completions_index(asked, records, data)
+    manifest = build_snapshot(
+        train_engine(parse_recipe(RECIPE), data), folder, written_at_ms=1, extras=extras
+    )
+    learned = validate_snapshot(Snapshot.open(folder), str(manifest.facts["version"]))
+    return ServingModel(learned, [])
 
 
-def shop_of(products: list[dict[str, Any]], champion: Champion | None = None) -> Recommender:
+def shop_of(products: list[dict[str, Any]], champion: ServingModel | None = None) -> Recommender:
     shop = Recommender(HashingEmbedder())
     shop.apply(product_change(products, f"{NOW_MS}-0"))
     if champion is not None:
-        shop.adopt("default", Champion(champion.learned, shop.overlay.catalog.product_ids), NOW_MS)
+        shop.set_serving_model(
+            "default", ServingModel(champion.learned, shop.overlay.catalog.product_ids), NOW_MS
+        )
     return shop
 
 
@@ -68,7 +76,7 @@ def texts(
     only: bool = False,
     rows: int = 8,
 ) -> list[str]:
-    asked = ReaderQuery(
+    asked = UserQuery(
         kind="autocomplete", app_id=APP, engine_id="default", typed=typed, completion_fields=(field,),
         language=language, only_language=only, rows=rows,
     )  # fmt: skip
@@ -76,14 +84,14 @@ def texts(
 
 
 @pytest.fixture(scope="module")
-def champion(tmp_path_factory: pytest.TempPathFactory) -> Champion:
+def champion(tmp_path_factory: pytest.TempPathFactory) -> ServingModel:
     return saved(PRODUCTS, tmp_path_factory.mktemp("s") / "snapshot")
 
 
 @pytest.mark.parametrize("language", ["en", "de", "fr"])
 @pytest.mark.parametrize("only", [False, True])
-def test_a_snapshots_completions_find_what_completions_made_here_find(
-    champion: Champion, language: str, only: bool
+def test_completions_of_a_snapshot_equal_completions_built_in_memory(
+    champion: ServingModel, language: str, only: bool
 ) -> None:
     here, mapped = shop_of(PRODUCTS), shop_of(PRODUCTS, champion)
     for field in FIELDS:
@@ -92,14 +100,14 @@ def test_a_snapshots_completions_find_what_completions_made_here_find(
             assert told[0] == told[1], (field, typed)
     key = ("title", language, only)
     assert mapped.completions.version == champion.version
-    assert mapped.completions.of(key, mapped.overlay.catalog, lambda: np.zeros(0)).fresh == 0
+    assert mapped.completions.get_field(key, mapped.overlay.catalog, lambda: np.zeros(0)).changed_count == 0
 
 
-def test_the_arrays_are_mapped_from_the_files_of_the_snapshot(champion: Champion) -> None:
+def test_the_arrays_are_mapped_from_the_files_of_the_snapshot(champion: ServingModel) -> None:
     assert champion.completions is not None
-    built = champion.completions.fields["title"].of("en", False)
+    built = champion.completions.fields["title"].get("en", False)
     assert built is not None
-    for array in (built.index.texts.codes, built.index.pairs.texts, built.holders, built.originals.blob):
+    for array in (built.index.texts.codes, built.index.pairs.texts, built.holders, built.source_texts.blob):
         assert type(array) is np.ndarray
         below: Any = array
         while isinstance(below, np.ndarray):
@@ -107,28 +115,28 @@ def test_the_arrays_are_mapped_from_the_files_of_the_snapshot(champion: Champion
         assert isinstance(below, mmap.mmap)
 
 
-def test_what_came_since_the_snapshot_counts_at_once(champion: Champion) -> None:
+def test_what_came_since_the_snapshot_counts_at_once(champion: ServingModel) -> None:
     shop = shop_of(PRODUCTS, champion)
     shop.apply(product_change([{"product_id": "new", "title": "Wheelbarrow"}], f"{NOW_MS + 1}-0"))
     assert texts(shop, "wheel") == ["Wheelbarrow"]
     shop.apply(product_change([{"product_id": "b-3", "title": "Hosepipe"}], f"{NOW_MS + 2}-0"))
     assert texts(shop, "garten") == []
     assert texts(shop, "hosep") == ["Hosepipe"]
-    shop.apply(Change("product", f"{NOW_MS + 3}-0", "remove", b'["b-1"]'))
+    shop.apply(ChangeLogEntry("product", f"{NOW_MS + 3}-0", "remove", b'["b-1"]'))
     assert texts(shop, "watering") == ["Watering can"]
-    shop.apply(Change("product", f"{NOW_MS + 4}-0", "remove", b'["b-2"]'))
+    shop.apply(ChangeLogEntry("product", f"{NOW_MS + 4}-0", "remove", b'["b-2"]'))
     assert texts(shop, "watering") == []
     # as it was: the snapshot speaks for it again
-    field = shop.completions.of(("title", "en", False), shop.overlay.catalog, lambda: np.zeros(0))
-    assert field.fresh == 2
+    field = shop.completions.get_field(("title", "en", False), shop.overlay.catalog, lambda: np.zeros(0))
+    assert field.changed_count == 2
     back = [product for product in PRODUCTS if product["product_id"] in ("b-2", "b-3")]
     shop.apply(product_change(back, f"{NOW_MS + 5}-0"))
     assert texts(shop, "garten") == ["Gartenschlauch"]
     assert texts(shop, "watering") == ["Watering can"]
-    assert field.fresh == 1
+    assert field.changed_count == 1
 
 
-def test_a_snapshot_lies_over_a_catalog_that_went_on_before_it_was_adopted(champion: Champion) -> None:
+def test_a_snapshot_lies_over_a_catalog_that_went_on_before_it_was_adopted(champion: ServingModel) -> None:
     changed = [
         {**product, "title": "Lantern"} if product["product_id"] == "b-3" else product for product in PRODUCTS
     ]
@@ -137,37 +145,51 @@ def test_a_snapshot_lies_over_a_catalog_that_went_on_before_it_was_adopted(champ
     assert texts(shop, "garten") == []
     assert texts(shop, "wheel") == ["Wheelbarrow"]
     assert texts(shop, "gies", language="de") == []
-    assert shop.completions.of(("title", "en", False), shop.overlay.catalog, lambda: np.zeros(0)).fresh == 2
+    assert (
+        shop.completions.get_field(
+            ("title", "en", False), shop.overlay.catalog, lambda: np.zeros(0)
+        ).changed_count
+        == 2
+    )
 
 
-def test_a_snapshot_that_knows_little_of_the_catalog_is_not_waited_for(champion: Champion) -> None:
+def test_a_snapshot_that_knows_little_of_the_catalog_is_not_waited_for(champion: ServingModel) -> None:
     many = [{"product_id": f"m{at}", "title": f"Other thing {at}"} for at in range(1_200)]
     shop = shop_of(many, champion)
     assert texts(shop, "other thing 1199") == ["Other thing 1199"]
-    assert shop.completions.of(("title", "en", False), shop.overlay.catalog, lambda: np.zeros(0)).fresh == 0
+    assert (
+        shop.completions.get_field(
+            ("title", "en", False), shop.overlay.catalog, lambda: np.zeros(0)
+        ).changed_count
+        == 0
+    )
 
 
-def test_a_new_snapshot_takes_over_while_completions_serve(champion: Champion, tmp_path: Path) -> None:
+def test_a_new_snapshot_takes_over_while_completions_serve(champion: ServingModel, tmp_path: Path) -> None:
     shop = shop_of(PRODUCTS)
     assert texts(shop, "wat") == ["Watering can"]
     assert shop.completions.version == ""
-    shop.adopt("default", Champion(champion.learned, shop.overlay.catalog.product_ids), NOW_MS)
+    shop.set_serving_model(
+        "default", ServingModel(champion.learned, shop.overlay.catalog.product_ids), NOW_MS
+    )
     assert texts(shop, "wat") == ["Watering can"]
     assert shop.completions.version == champion.version
     later = saved([*PRODUCTS, {"product_id": "z", "title": "Water butt"}], tmp_path / "later")
     shop.apply(product_change([{"product_id": "z", "title": "Water butt"}], f"{NOW_MS + 1}-0"))
-    shop.adopt("default", Champion(later.learned, shop.overlay.catalog.product_ids), NOW_MS)
+    shop.set_serving_model("default", ServingModel(later.learned, shop.overlay.catalog.product_ids), NOW_MS)
     assert sorted(texts(shop, "wate")) == ["Water butt", "Watering can"]
-    field = shop.completions.of(("title", "en", False), shop.overlay.catalog, lambda: np.zeros(0))
-    assert (shop.completions.version, field.fresh) == (later.version, 0)
-    shop.adopt("default", None, NOW_MS)
+    field = shop.completions.get_field(("title", "en", False), shop.overlay.catalog, lambda: np.zeros(0))
+    assert (shop.completions.version, field.changed_count) == (later.version, 0)
+    shop.set_serving_model("default", None, NOW_MS)
     assert sorted(texts(shop, "wate")) == ["Water butt", "Watering can"]
 
 
 def test_snapshots_without_completions_still_serve(tmp_path: Path) -> None:
-    manifest = build(fit(parse(RECIPE), ring_data()), tmp_path / "old", written_at_ms=1)
-    learned = trusted(Snapshot.open(tmp_path / "old"), str(manifest.facts["version"]))
-    champion = Champion(learned, [])
+    manifest = build_snapshot(
+        train_engine(parse_recipe(RECIPE), ring_data()), tmp_path / "old", written_at_ms=1
+    )
+    learned = validate_snapshot(Snapshot.open(tmp_path / "old"), str(manifest.facts["version"]))
+    champion = ServingModel(learned, [])
     assert champion.completions is None
     shop = shop_of(PRODUCTS, champion)
     assert texts(shop, "watreing") == ["Watering can"]
@@ -175,7 +197,7 @@ def test_snapshots_without_completions_still_serve(tmp_path: Path) -> None:
 
 def test_a_newer_form_of_completions_is_left_alone() -> None:
     parts = save(PRODUCTS, FIELDS, {})
-    found = SavedTexts.load("v", Parts(parts.arrays, {**parts.facts, "form": 99}), ["b-1"])
+    found = CompletionSnapshot.load("v", ModelState(parts.arrays, {**parts.facts, "form": 99}), ["b-1"])
     assert found.fields == {}
 
 
@@ -195,12 +217,12 @@ def test_languages_that_read_alike_share_an_index_and_rare_ones_have_none() -> N
         for at, letter in enumerate("abcdefghijkl")
         for at in range(3 + at)
     ]
-    loaded = SavedTexts.load("v", save(many, ("title",), {}), [])
+    loaded = CompletionSnapshot.load("v", save(many, ("title",), {}), [])
     field = loaded.fields["title"]
     assert len({language for language, _ in field.variants}) == MOST_LANGUAGES + 1
-    assert field.of("ll", True) is not None
-    assert field.of("aa", True) is None
-    assert field.of("zz", True) is not None
+    assert field.get("ll", True) is not None
+    assert field.get("aa", True) is None
+    assert field.get("zz", True) is not None
 
 
 def test_what_a_look_up_could_not_read_is_refused() -> None:
@@ -209,10 +231,12 @@ def test_what_a_look_up_could_not_read_is_refused() -> None:
         for hurt in hurts(array):
             arrays = {**parts.arrays, name: hurt}
             with pytest.raises(Fault, match="damaged"):
-                SavedTexts.load("v", Parts(arrays, parts.facts), [])
+                CompletionSnapshot.load("v", ModelState(arrays, parts.facts), [])
         with pytest.raises(Fault):
-            SavedTexts.load(
-                "v", Parts({key: one for key, one in parts.arrays.items() if key != name}, parts.facts), []
+            CompletionSnapshot.load(
+                "v",
+                ModelState({key: one for key, one in parts.arrays.items() if key != name}, parts.facts),
+                [],
             )
 
 

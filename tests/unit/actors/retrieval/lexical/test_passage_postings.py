@@ -7,8 +7,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.retrieval.lexical.passage_postings import K1, B, Postings, rarity
-from actors.retrieval.lexical.passage_term_counts import joined, merged, tally, weigh, without
+from actors.retrieval.lexical.passage_postings import K1, B, PassagePostings, compute_idf
+from actors.retrieval.lexical.passage_term_counts import (
+    build_postings,
+    concatenate_counts,
+    count_terms,
+    drop_passages,
+    merge_postings,
+)
 
 Passages = list[list[int]]
 passages_of_terms = st.lists(st.lists(st.integers(1, 12), max_size=14), min_size=1, max_size=60)
@@ -24,24 +30,24 @@ def bm25(passages: Passages, asked: list[int]) -> list[float]:
             holding = sum(term in other for other in passages)
             norm = K1 * (1 - B + B * len(passage) / max(mean, 1.0))
             if counts[term]:
-                score += rarity(holding, len(passages)) * counts[term] * (K1 + 1) / (counts[term] + norm)
+                score += compute_idf(holding, len(passages)) * counts[term] * (K1 + 1) / (counts[term] + norm)
         scores.append(score)
     return scores
 
 
 def weights_of(passages: Passages, asked: list[int]) -> dict[int, float]:
     return {
-        term: count * rarity(sum(term in other for other in passages), len(passages))
+        term: count * compute_idf(sum(term in other for other in passages), len(passages))
         for term, count in Counter(asked).items()
     }
 
 
-def posted(passages: Passages) -> Postings:
-    counted = tally(passages)
-    return weigh(counted, float(counted.lengths.mean()))
+def posted(passages: Passages) -> PassagePostings:
+    counted = count_terms(passages)
+    return build_postings(counted, float(counted.lengths.mean()))
 
 
-def same(left: Postings, right: Postings) -> bool:
+def same(left: PassagePostings, right: PassagePostings) -> bool:
     return all(np.array_equal(value, right.arrays()[name]) for name, value in left.arrays().items())
 
 
@@ -49,7 +55,7 @@ def same(left: Postings, right: Postings) -> bool:
 @settings(max_examples=80, deadline=None)
 def test_scores_are_those_of_the_book_within_a_level(passages: Passages, asked: list[int]) -> None:
     wanted = bm25(passages, asked)
-    rows, scores = posted(passages).best(weights_of(passages, asked), len(passages))
+    rows, scores = posted(passages).find_best(weights_of(passages, asked), len(passages))
     slack = sum(weights_of(passages, asked).values()) * (K1 + 1) / 255 + 1e-5
     assert sorted(rows.tolist()) == [row for row, score in enumerate(wanted) if score > 0]
     for row, score in zip(rows.tolist(), scores.tolist(), strict=True):
@@ -69,10 +75,10 @@ def test_looking_candidates_up_finds_the_same_as_adding_everything() -> None:
         weights = {
             term: weight
             for term, weight in weights_of(passages, asked).items()
-            if postings.spans([term])[0][0] >= 0
+            if postings.find_spans([term])[0][0] >= 0
         }
         everything = postings.score(weights, np.arange(len(passages)))
-        rows, scores = postings.best(weights, 50)
+        rows, scores = postings.find_best(weights, 50)
         assert np.allclose(scores, np.sort(everything)[::-1][:50], atol=1e-5)
         assert np.allclose(everything[rows], scores, atol=1e-5)
 
@@ -83,32 +89,35 @@ def test_a_mask_keeps_passages_out_and_lets_the_next_best_in() -> None:
     weights = weights_of(passages, [50, 3, 1])
     allowed = np.arange(len(passages)) % 3 == 0
     everything = postings.score(weights, np.arange(len(passages)))
-    rows, scores = postings.best(weights, 20, allowed)
+    rows, scores = postings.find_best(weights, 20, allowed)
     assert allowed[rows].all()
     assert np.allclose(scores, np.sort(everything[allowed])[::-1][:20], atol=1e-5)
 
 
 def test_tallies_put_behind_each_other_are_as_if_counted_together() -> None:
     passages = many(300, 5)
-    together = tally(passages)
-    apart = joined([tally(passages[:100]), tally(passages[100:101]), tally(passages[101:])])
+    together = count_terms(passages)
+    apart = concatenate_counts(
+        [count_terms(passages[:100]), count_terms(passages[100:101]), count_terms(passages[101:])]
+    )
     for name in ("terms", "starts", "rows", "counts", "lengths"):
         assert np.array_equal(getattr(together, name), getattr(apart, name)), name
 
 
 def test_merging_and_leaving_out_keep_what_every_passage_is_worth() -> None:
     passages = many(400, 6)
-    whole = weigh(tally(passages), 20.0)
-    parts = [weigh(tally(part), 20.0) for part in (passages[:150], passages[150:])]
-    assert same(merged(parts), whole)
+    whole = build_postings(count_terms(passages), 20.0)
+    parts = [build_postings(count_terms(part), 20.0) for part in (passages[:150], passages[150:])]
+    assert same(merge_postings(parts), whole)
     keep = np.arange(len(passages)) % 4 != 0
     assert same(
-        without(whole, keep), weigh(tally([p for p, kept in zip(passages, keep, strict=True) if kept]), 20.0)
+        drop_passages(whole, keep),
+        build_postings(count_terms([p for p, kept in zip(passages, keep, strict=True) if kept]), 20.0),
     )
 
 
-def test_nothing_is_found_for_words_nobody_wrote() -> None:
-    rows, scores = posted([[1, 2], [3]]).best({99: 2.0}, 10)
+def test_unknown_terms_match_no_passage() -> None:
+    rows, scores = posted([[1, 2], [3]]).find_best({99: 2.0}, 10)
     assert len(rows) == len(scores) == 0
 
 
@@ -132,13 +141,13 @@ def test_leaders_of_long_lists_are_enough_to_find_the_best_exactly() -> None:
         weights = weights_of(passages, asked)
         exact = postings.score(weights, np.arange(len(passages)))
         for k in (10, 100):
-            rows, scores = postings.best(weights, k)
+            rows, scores = postings.find_best(weights, k)
             assert np.allclose(scores, np.sort(exact)[::-1][:k], atol=1e-5)
             assert np.allclose(exact[rows], scores, atol=1e-5)
             assert len(set(rows.tolist())) == k
-        long = [one for one in postings._weighed(weights) if one[3] - one[2] > 8_192]
+        long = [one for one in postings._bound_terms(weights) if one[3] - one[2] > 8_192]
         nothing = np.zeros(0, np.uint32), np.zeros(0, np.float32)
-        everything_added += postings._with_leaders(*nothing, long, 100) is None
+        everything_added += postings._add_leaders(*nothing, long, 100) is None
     assert everything_added < 5
 
 

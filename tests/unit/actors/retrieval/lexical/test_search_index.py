@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from actors.language.analysis import Analyzer
 from actors.retrieval.lexical.bm25 import best_first
 from actors.retrieval.lexical.search_index import SearchIndex
-from actors.retrieval.lexical.text_query import TextAsk
+from actors.retrieval.lexical.text_query import TextQuery
 
 SHELF: list[dict[str, Any]] = [
     {"title": "Steel trowel, green grip", "description": "Short trowel for pots.", "brand": "Alder"},
@@ -35,7 +35,7 @@ def index_of(*products: dict[str, Any], seal: int = 3) -> SearchIndex:
 
 
 def rows(index: SearchIndex, text: str, **wishes: Any) -> list[int]:
-    return index.find(TextAsk(text, **wishes)).rows.tolist()
+    return index.find(TextQuery(text, **wishes)).rows.tolist()
 
 
 @pytest.fixture
@@ -83,11 +83,11 @@ def test_scores_are_those_of_the_definition_whatever_changed_before(
             index.put(row, {"description": text, "language": "en"})
             texts[row] = analyzer.terms(text)
         if merge:
-            index.adopt(index.rebuilding(every=True)())
-    index.adopt(index.rebuilding(every=True)())
+            index.adopt(index.plan_rebuild(every=True)())
+    index.adopt(index.plan_rebuild(every=True)())
     codes = analyzer.terms(" ".join(asked))
     wanted = bm25(texts, codes)
-    found = index.find(TextAsk(" ".join(asked), partial=True, correct=False))
+    found = index.find(TextQuery(" ".join(asked), partial=True, correct=False))
     complete = {row for row in wanted if all(code in texts[row] for code in codes)}
     if all(any(code in text for text in texts.values()) for code in codes):
         assert set(found.rows.tolist()) == set(wanted)
@@ -95,7 +95,7 @@ def test_scores_are_those_of_the_definition_whatever_changed_before(
             zip(found.rows.tolist(), found.scores.tolist(), strict=True)
         )
         assert set(found.rows[found.complete].tolist()) == complete
-        whole = index.find(TextAsk(" ".join(asked), correct=False))
+        whole = index.find(TextQuery(" ".join(asked), correct=False))
         assert set(whole.rows.tolist()) == complete
 
 
@@ -103,10 +103,10 @@ def test_scores_are_those_of_the_definition_whatever_changed_before(
 @settings(max_examples=30, deadline=None)
 def test_changes_while_parts_are_merged_are_kept(changes: list[tuple[int, str | None]]) -> None:
     index, alive = SearchIndex(2), dict[int, str]()
-    work = index.rebuilding(every=True)
+    work = index.plan_rebuild(every=True)
     for at, (row, text) in enumerate(changes):
         if at % 7 == 3:
-            work = index.rebuilding(every=True)
+            work = index.plan_rebuild(every=True)
         if at % 7 == 6:
             index.adopt(work())
         if text is None:
@@ -143,13 +143,13 @@ def test_stems_and_case_do_not_matter(shelf: SearchIndex) -> None:
 
 
 def test_partial_matches_say_what_they_lack(shelf: SearchIndex) -> None:
-    found = shelf.find(TextAsk("green trowel hoe", partial=True))
+    found = shelf.find(TextQuery("green trowel hoe", partial=True))
     assert set(found.rows.tolist()) == {0, 1, 2}
     assert not found.complete.any()
     assert found.missing([0, 2]) == [("hoe",), ("green", "trowel")]
 
 
-def test_partial_matches_can_be_asked_to_hold_most_of_what_words_weigh(shelf: SearchIndex) -> None:
+def test_partial_matches_can_require_a_share_of_the_term_weights(shelf: SearchIndex) -> None:
     assert set(rows(shelf, "green trowel cedar", partial=0.5)) == {0}
 
 
@@ -163,8 +163,8 @@ def test_neighbours_in_a_title_go_before_strangers() -> None:
     assert rows(index, "oak lamp")[0] == 1
 
 
-def test_words_are_found_in_every_field_and_it_is_told_where(shelf: SearchIndex) -> None:
-    found = shelf.find(TextAsk("steel"))
+def test_words_match_in_every_field_and_the_hits_name_it(shelf: SearchIndex) -> None:
+    found = shelf.find(TextQuery("steel"))
     told = dict(zip(found.rows.tolist(), found.matched(found.rows.tolist()), strict=True))
     assert told == {0: ("title",), 1: ("metadata",), 2: ("description",)}
     assert rows(shelf, "cedar") == [3]
@@ -178,14 +178,14 @@ def test_fields_can_be_left_out_and_weighed(shelf: SearchIndex) -> None:
     assert rows(shelf, "steel", fields={"metadata": 9})[0] == 1
 
 
-def test_only_allowed_rows_are_found(shelf: SearchIndex) -> None:
+def test_only_allowed_rows_match(shelf: SearchIndex) -> None:
     allowed = np.zeros(7, bool)
     allowed[1] = True
-    assert shelf.find(TextAsk("trowel"), allowed).rows.tolist() == [1]
-    assert shelf.find(TextAsk("trowel"), allowed[:1]).rows.tolist() == []
+    assert shelf.find(TextQuery("trowel"), allowed).rows.tolist() == [1]
+    assert shelf.find(TextQuery("trowel"), allowed[:1]).rows.tolist() == []
 
 
-def test_small_words_alone_are_found_in_titles(shelf: SearchIndex) -> None:
+def test_stop_words_alone_match_in_titles(shelf: SearchIndex) -> None:
     index = index_of({"title": "The Who"}, {"title": "It"}, {"title": "A lamp", "description": "who is it"})
     assert rows(index, "the who") == [0]
     assert rows(index, "it") == [1]
@@ -194,12 +194,12 @@ def test_small_words_alone_are_found_in_titles(shelf: SearchIndex) -> None:
 # --- languages ------------------------------------------------------------------------------------------------------
 
 
-def test_translations_are_found(shelf: SearchIndex) -> None:
+def test_translations_match(shelf: SearchIndex) -> None:
     assert set(rows(shelf, "lampe")) == {4, 5}
     assert set(rows(shelf, "lampes noires")) == {5}
 
 
-def test_the_language_asked_for_comes_first_or_alone(shelf: SearchIndex) -> None:
+def test_the_requested_language_comes_first_or_alone(shelf: SearchIndex) -> None:
     index = index_of({"title": "Piano"}, {"title": "Piano", "language": "fr"})
     assert rows(index, "piano", language="fr") == [1, 0]
     assert rows(index, "piano", language="en") == [0, 1]
@@ -207,7 +207,7 @@ def test_the_language_asked_for_comes_first_or_alone(shelf: SearchIndex) -> None
     assert rows(index, "piano", language="de", only_language=True) == []
 
 
-def test_scripts_without_blanks_are_found_by_pieces(shelf: SearchIndex) -> None:
+def test_scripts_without_blanks_match_by_bigrams(shelf: SearchIndex) -> None:
     assert rows(shelf, "急須") == [6]
     assert rows(shelf, "緑の急須") == [6]
     assert rows(shelf, "北京") == []
@@ -216,16 +216,16 @@ def test_scripts_without_blanks_are_found_by_pieces(shelf: SearchIndex) -> None:
 # --- typos ----------------------------------------------------------------------------------------------------------
 
 
-def test_typos_are_corrected_and_told(shelf: SearchIndex) -> None:
-    found = shelf.find(TextAsk("steel trowl"))
+def test_typos_are_corrected_and_reported(shelf: SearchIndex) -> None:
+    found = shelf.find(TextQuery("steel trowl"))
     (one,) = found.corrections
     assert (one.start, one.end, one.original, one.suggestions[0]) == (6, 11, "trowl", "trowel")
     assert found.corrected == found.used == "steel trowel"
     assert found.rows.tolist() == [0, 1]
 
 
-def test_corrections_can_be_told_without_being_used(shelf: SearchIndex) -> None:
-    found = shelf.find(TextAsk("steel trowl", correct=False))
+def test_corrections_can_be_reported_without_being_used(shelf: SearchIndex) -> None:
+    found = shelf.find(TextQuery("steel trowl", correct=False))
     assert found.corrected == "steel trowel"
     assert found.used == "steel trowl"
     assert found.rows.tolist() == []
@@ -233,25 +233,25 @@ def test_corrections_can_be_told_without_being_used(shelf: SearchIndex) -> None:
 
 def test_of_equal_suggestions_the_one_that_fits_the_other_words_is_taken() -> None:
     index = index_of({"title": "Bread bin"}, {"title": "Bread knife"}, {"title": "Beard oil"})
-    assert index.find(TextAsk("beadr oil")).corrected == "beard oil"
+    assert index.find(TextQuery("beadr oil")).corrected == "beard oil"
 
 
 def test_a_word_may_be_written_in_two_and_two_in_one() -> None:
     index = index_of({"title": "Memory foam mattress"}, {"title": "Black headphones"})
-    assert index.find(TextAsk("memoryfoam")).corrected == "memory foam"
-    assert index.find(TextAsk("head phones")).corrected == "headphones"
+    assert index.find(TextQuery("memoryfoam")).corrected == "memory foam"
+    assert index.find(TextQuery("head phones")).corrected == "headphones"
 
 
 def test_a_last_word_may_go_on(shelf: SearchIndex) -> None:
-    found = shelf.find(TextAsk("steel tro"))
+    found = shelf.find(TextQuery("steel tro"))
     assert found.rows.tolist() == [0, 1]
     assert found.corrections == ()
-    assert shelf.find(TextAsk("tro steel")).corrections
+    assert shelf.find(TextQuery("tro steel")).corrections
 
 
 def test_numbers_are_never_corrected() -> None:
     index = index_of({"title": "Bulb 4500"})
-    found = index.find(TextAsk("bulb 4501"))
+    found = index.find(TextQuery("bulb 4501"))
     assert found.rows.tolist() == []
     assert found.corrections[0].suggestions == ()
 
@@ -259,7 +259,7 @@ def test_numbers_are_never_corrected() -> None:
 def test_words_of_products_that_are_gone_are_not_suggested(shelf: SearchIndex) -> None:
     shelf.remove(0)
     shelf.remove(1)
-    assert shelf.find(TextAsk("trowl")).corrections[0].suggestions == ()
+    assert shelf.find(TextQuery("trowl")).corrections[0].suggestions == ()
 
 
 # --- bad input ------------------------------------------------------------------------------------------------------
@@ -281,15 +281,15 @@ def test_words_of_products_that_are_gone_are_not_suggested(shelf: SearchIndex) -
     ],
 )
 def test_strange_questions_are_answered(shelf: SearchIndex, text: str) -> None:
-    found = shelf.find(TextAsk(text, partial=True))
+    found = shelf.find(TextQuery(text, partial=True))
     assert len(found.rows) == len(found.scores) == len(found.complete)
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
 @settings(max_examples=60, deadline=None)
-def test_whatever_is_written_is_found_again(title: str, other: str) -> None:
+def test_every_indexed_text_matches(title: str, other: str) -> None:
     index = index_of({"title": title}, {"title": other}, {"title": "steel trowel"})
-    found = index.find(TextAsk(title, correct=False))
+    found = index.find(TextQuery(title, correct=False))
     assert found.corrected == title or found.corrections
     if any(character.isalnum() and character.isascii() for character in title):
         assert 0 in found.rows.tolist() or not found.rows.tolist()

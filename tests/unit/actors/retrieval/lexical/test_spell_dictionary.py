@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.retrieval.lexical.spell_dictionary import Spelling, Vocabulary
+from actors.retrieval.lexical.spell_dictionary import ProductVocabulary, SpellDictionary
 
 SHELF = {
     "trowel": 40,
@@ -19,14 +19,14 @@ SHELF = {
 }
 
 
-def vocabulary(*words: str) -> Vocabulary:
-    made = Vocabulary()
+def vocabulary(*words: str) -> ProductVocabulary:
+    made = ProductVocabulary()
     made.add(words)
     return made
 
 
 def near(word: str) -> list[str]:
-    return [one.word for one in Spelling.of(SHELF).near(word, 5)]
+    return [one.word for one in SpellDictionary.of(SHELF).suggest(word, 5)]
 
 
 def test_of_equally_near_words_the_more_frequent_one_goes_first() -> None:
@@ -34,7 +34,7 @@ def test_of_equally_near_words_the_more_frequent_one_goes_first() -> None:
     assert near("towle")[0] == "towel"
 
 
-def test_a_wrong_first_letter_is_found_but_costs_more() -> None:
+def test_a_wrong_first_letter_is_suggested_at_a_higher_cost() -> None:
     assert near("rtowel")[0] in ("trowel", "towel")
     assert near("mettle") == ["kettle"]
 
@@ -54,38 +54,38 @@ def test_accents_do_not_matter() -> None:
 
 
 def test_words_that_go_on_come_by_frequency() -> None:
-    spelling = Spelling.of(SHELF)
-    assert [word for word, _ in spelling.begun("tro", 5)] == ["trowel", "trowels"]
-    assert spelling.begun("xyz", 5) == []
-    assert Spelling.of({}).begun("t", 5) == []
-    assert Spelling.of({}).near("trowl", 5) == []
+    spelling = SpellDictionary.of(SHELF)
+    assert [word for word, _ in spelling.complete("tro", 5)] == ["trowel", "trowels"]
+    assert spelling.complete("xyz", 5) == []
+    assert SpellDictionary.of({}).complete("t", 5) == []
+    assert SpellDictionary.of({}).suggest("trowl", 5) == []
 
 
 def test_words_count_from_the_moment_they_come() -> None:
     words = vocabulary("trowel", "kettle")
-    words.adopt(words.rebuilding()())
+    words.adopt(words.plan_rebuild()())
     words.add(["mattress"])
-    assert words.near("matress", 1)[0].word == "mattress"
-    assert words.begun("matt", 1) == [("mattress", 1)]
+    assert words.suggest("matress", 1)[0].word == "mattress"
+    assert words.complete("matt", 1) == [("mattress", 1)]
     words.add(["mattress"])
-    words.adopt(words.rebuilding()())
-    assert words.begun("matt", 1) == [("mattress", 2)]
+    words.adopt(words.plan_rebuild()())
+    assert words.complete("matt", 1) == [("mattress", 2)]
 
 
-def test_words_that_come_while_the_base_is_built_are_kept() -> None:
+def test_words_added_during_a_rebuild_are_kept() -> None:
     words = vocabulary("trowel")
-    work = words.rebuilding()
+    work = words.plan_rebuild()
     words.add(["kettle"])
     words.adopt(work())
-    assert words.near("ketle", 1)[0].word == "kettle"
-    assert not words.wants_rebuild
+    assert words.suggest("ketle", 1)[0].word == "kettle"
+    assert not words.needs_rebuild
 
 
 @given(st.lists(st.text("abcdef", min_size=6, max_size=9), min_size=1, max_size=20, unique=True), st.data())
 @settings(max_examples=60, deadline=None)
-def test_a_word_with_one_letter_missing_is_found_again(words: list[str], data: st.DataObject) -> None:
+def test_a_word_with_one_letter_missing_is_suggested(words: list[str], data: st.DataObject) -> None:
     word = data.draw(st.sampled_from(words))
     at = data.draw(st.integers(1, len(word) - 1))
     typed = word[:at] + word[at + 1 :]
     if typed not in words:
-        assert word in [one.word for one in Spelling.of(dict.fromkeys(words, 1)).near(typed, 50)]
+        assert word in [one.word for one in SpellDictionary.of(dict.fromkeys(words, 1)).suggest(typed, 50)]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from actors.language.analysis import Analyzers
-from actors.retrieval.paragraphs.paragraph_scorer import Weighed, judged, probability
+from actors.retrieval.paragraphs.paragraph_scorer import AnalyzedParagraph, probability, score_paragraphs
 
 TEXTS = [
     "Mulch is a loose cover over soil.",
@@ -16,17 +16,17 @@ TEXTS = [
 
 def ask(question: str, *, heading: str = "") -> list[float]:
     analyzers = Analyzers()
-    english = analyzers.of("en")
+    english = analyzers.get("en")
     above = frozenset(english.terms(heading))
-    pool = [Weighed(text, tuple(english.terms(text)), above) for text in TEXTS]
-    return judged(question, analyzers.question(question, ["en"]), pool)
+    pool = [AnalyzedParagraph(text, tuple(english.terms(text)), above) for text in TEXTS]
+    return score_paragraphs(question, analyzers.query_terms(question, ["en"]), pool)
 
 
 @pytest.mark.parametrize(
     ("question", "best"),
     [("What is mulch?", 0), ("How deep are tulip bulbs set?", 1), ("When do I water seedlings?", 3)],
 )
-def test_the_paragraph_that_says_it_is_the_most_probable(question: str, best: int) -> None:
+def test_the_answering_paragraph_is_the_most_probable(question: str, best: int) -> None:
     found = ask(question)
     assert found.index(max(found)) == best
     assert found[best] > 0.8
@@ -46,4 +46,4 @@ def test_probabilities_are_probabilities() -> None:
     assert ask("the of and") == [0.0] * len(TEXTS)
     assert all(0 <= value <= 1 for value in ask("tulip bulbs set deep soil water mulch"))
     assert 0 <= probability(-50) < 0.01 < 0.99 < probability(50) <= 1
-    assert judged("mulch", [(1,)], []) == []
+    assert score_paragraphs("mulch", [(1,)], []) == []

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from actors.intake.steps import plain_text
+from actors.intake.steps import text_from_html
 from actors.retrieval import html
 from actors.retrieval.html import DEEPEST, MOST_ATTRIBUTES, MOST_NODES
-from actors.retrieval.paragraphs.paragraph_renderer import show, written
+from actors.retrieval.paragraphs.paragraph_renderer import render_html, render_paragraph
 from actors.retrieval.paragraphs.paragraph_splitter import (
     LONGEST_SELECTOR,
     MOST_PARAGRAPHS,
-    page_of,
-    paragraphs,
+    parse_document,
+    split_paragraphs,
 )
 
 PAGE = """
@@ -30,7 +30,7 @@ PAGE = """
 
 
 def test_a_page_is_cut_into_what_is_seen_under_its_headings() -> None:
-    assert [(found.text, found.heading) for found in paragraphs(PAGE)] == [
+    assert [(found.text, found.heading) for found in split_paragraphs(PAGE)] == [
         ("Mulch is a loose cover over soil.", "Soil"),
         ("Spread it in May", "Soil"),
         ("Text of its own", "Compost"),
@@ -41,17 +41,17 @@ def test_a_page_is_cut_into_what_is_seen_under_its_headings() -> None:
 
 @pytest.mark.parametrize("html", ["", " ", "<p></p>", "<!--", "<p>two words</p>", "\x00", "<script>a b c d"])
 def test_a_page_without_paragraphs_has_none(html: str) -> None:
-    assert paragraphs(html) == []
+    assert split_paragraphs(html) == []
 
 
 def test_text_without_markup_is_one_paragraph() -> None:
-    assert [found.text for found in paragraphs("just some plain words")] == ["just some plain words"]
+    assert [found.text for found in split_paragraphs("just some plain words")] == ["just some plain words"]
 
 
 def test_selectors_lead_a_browser_to_the_paragraph() -> None:
     page = LexborHTMLParser(PAGE)
-    for found in paragraphs(PAGE):
-        shown = show(PAGE, found.number)
+    for found in split_paragraphs(PAGE):
+        shown = render_paragraph(PAGE, found.number)
         assert shown is not None
         assert shown.css_selector.startswith(":root > body:nth-child(2) > ")
         [node] = page.css(shown.css_selector)
@@ -59,7 +59,7 @@ def test_selectors_lead_a_browser_to_the_paragraph() -> None:
 
 
 def test_a_paragraph_is_shown_with_its_html_and_the_block_around_it() -> None:
-    shown = show(PAGE, paragraphs(PAGE)[0].number, html=True, around=True)
+    shown = render_paragraph(PAGE, split_paragraphs(PAGE)[0].number, html=True, around=True)
     assert shown is not None
     assert shown.css_selector == ":root > body:nth-child(2) > p:nth-child(2)"
     assert shown.html == ('<p>Mulch is a <b>loose</b> <a href="/mulch?a=1&amp;b=2">cover</a> over soil.</p>')
@@ -71,7 +71,7 @@ def test_a_paragraph_is_shown_with_its_html_and_the_block_around_it() -> None:
     assert [child.tag for child in children[begin:end]] == ["h1", "p", "div", "ul"]
     place = int(around.answer_css_selector.rpartition("(")[2].rstrip(")"))
     assert children[place - 1].text() == "Mulch is a loose cover over soil."
-    assert show(PAGE, 999) is None
+    assert render_paragraph(PAGE, 999) is None
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_paragraph_is_shown_with_its_html_and_the_block_around_it() -> None:
     ],
 )  # fmt: skip
 def test_nothing_of_a_page_runs_in_a_browser(hostile: str) -> None:
-    shown = show(hostile, paragraphs(hostile)[0].number, html=True, around=True)
+    shown = render_paragraph(hostile, split_paragraphs(hostile)[0].number, html=True, around=True)
     assert shown is not None
     assert shown.around is not None
     for markup in (shown.html, shown.around.html):
@@ -110,9 +110,9 @@ def test_nothing_of_a_page_runs_in_a_browser(hostile: str) -> None:
 )  # fmt: skip
 def test_no_page_takes_long(hostile: str) -> None:
     started = time.process_time()
-    found = paragraphs(hostile)
+    found = split_paragraphs(hostile)
     if found:
-        show(hostile, found[-1].number, html=True, around=True)
+        render_paragraph(hostile, found[-1].number, html=True, around=True)
     assert time.process_time() - started < 3
     assert len(found) <= MOST_PARAGRAPHS
 
@@ -122,18 +122,18 @@ def nested(depth: int, text: str = "one two three") -> str:
 
 
 def test_elements_in_each_other_are_read_to_a_depth() -> None:
-    assert page_of(nested(DEEPEST - 1)).text() == "one two three"
-    assert page_of(nested(DEEPEST + 1)).text() == ""
-    assert written(LexborHTMLParser(nested(DEEPEST - 1)).root)
+    assert parse_document(nested(DEEPEST - 1)).text() == "one two three"
+    assert parse_document(nested(DEEPEST + 1)).text() == ""
+    assert render_html(LexborHTMLParser(nested(DEEPEST - 1)).root)
 
 
 @pytest.mark.parametrize("depth", [1, 60, 80, 90, 120, 255])
 def test_the_way_to_a_paragraph_is_bounded(depth: int) -> None:
     html = "<i></i>" * 12_000 + nested(depth)
-    found = paragraphs(html)
+    found = split_paragraphs(html)
     assert bool(found) == (depth <= 80)
     for one in found:
-        shown = show(html, one.number, html=True, around=True)
+        shown = render_paragraph(html, one.number, html=True, around=True)
         assert shown is not None
         assert shown.around is not None
         assert len(shown.css_selector) <= LONGEST_SELECTOR
@@ -142,22 +142,22 @@ def test_the_way_to_a_paragraph_is_bounded(depth: int) -> None:
 
 def test_what_follows_where_a_page_becomes_too_deep_is_left_out_and_the_rest_is_read() -> None:
     html = "<p>before it all</p>" * 3_000 + nested(2_000) + "<p>after it all</p>"
-    found = paragraphs(html)
+    found = split_paragraphs(html)
     assert found[0].text == "before it all"
-    assert page_of(html).text(separator=" ").count("before it all") == 3_000
-    assert "after it all" not in page_of(html).text()
+    assert parse_document(html).text(separator=" ").count("before it all") == 3_000
+    assert "after it all" not in parse_document(html).text()
 
 
 def test_templates_are_hidden_and_what_follows_them_is_read() -> None:
     html = "<p>one two three</p><template><p>a b c</p><template>d</template></template><p>four five six</p>"
-    assert [one.text for one in paragraphs(html)] == ["one two three", "four five six"]
-    for one in paragraphs(html):
-        shown = show(html, one.number)
+    assert [one.text for one in split_paragraphs(html)] == ["one two three", "four five six"]
+    for one in split_paragraphs(html):
+        shown = render_paragraph(html, one.number)
         assert shown is not None
         assert "x-template" not in shown.css_selector
         [node] = LexborHTMLParser(html).css(shown.css_selector)
         assert node.text() == one.text
-    assert paragraphs("<template><p>a b c</p>") == []
+    assert split_paragraphs("<template><p>a b c</p>") == []
 
 
 HOSTILE_SHAPES = {
@@ -184,9 +184,9 @@ def test_twice_the_page_costs_no_more_than_twice_the_work(shape: str) -> None:
     def cost_s(count: int) -> float:
         html = HOSTILE_SHAPES[shape](count)
         began_s = time.process_time()
-        found = paragraphs(html)
-        show(html, found[-1].number if found else 0, html=True, around=True)
-        plain_text(html)
+        found = split_paragraphs(html)
+        render_paragraph(html, found[-1].number if found else 0, html=True, around=True)
+        text_from_html(html)
         return time.process_time() - began_s
 
     # below 60 ms the clock and the neighbours decide
@@ -210,7 +210,7 @@ def test_html_is_parsed_in_one_place() -> None:
 @pytest.mark.parametrize("shape", HOSTILE_SHAPES)
 def test_every_tree_is_bounded(shape: str) -> None:
     count = 0
-    for node in page_of(HOSTILE_SHAPES[shape](40_000)).traverse(include_text=True):
+    for node in parse_document(HOSTILE_SHAPES[shape](40_000)).traverse(include_text=True):
         count += 1
         assert len(node.attributes) <= MOST_ATTRIBUTES
     assert count <= MOST_NODES + 2

@@ -1,4 +1,5 @@
-"""Prints what the filter language costs: `python -m tests.unit.cluster.query.columnar.filter_costs [rows]`. No test; run by hand."""
+"""Prints what the filter language costs: `python -m tests.unit.cluster.query.columnar.filter_costs [rows]`. No
+test; run by hand."""
 
 from __future__ import annotations
 
@@ -101,7 +102,7 @@ def main(rows: int) -> None:
     store = ColumnStore()
     _line(f"append {rows} records", _ms(lambda: [store.append(record) for record in records], 1))
     for field in records[0]:
-        _line(f"build {field}", _ms(lambda field=field: store.warm([field]), 1))
+        _line(f"build {field}", _ms(lambda field=field: store.build_columns([field]), 1))
     print("\nfilter: parse, first run, further runs (ms)")
     for text in _usual(words):
         tree = parse(text)

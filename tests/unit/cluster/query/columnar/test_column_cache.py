@@ -12,12 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.errors import Unready
+from cluster.errors import ColumnsNotReady
 from cluster.query.columnar import column_cache
-from cluster.query.columnar.column_store import ColumnStore, keys_of
+from cluster.query.columnar.column_store import ColumnStore, column_keys_of_filter
 from cluster.query.columnar.compile import matches
-from cluster.query.columnar.record_reader import Reader
-from cluster.query.language.field_values import canonical, carries, leaves_of, reader_of, values_of
+from cluster.query.columnar.record_reader import RecordReader
+from cluster.query.language.field_values import (
+    build_field_reader,
+    canonical,
+    collect_scalars,
+    collect_values,
+    has_value,
+)
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import Node
 from tests.unit.cluster.query.strategies import STEADY, fields, records, trees
@@ -43,8 +49,8 @@ def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 @STEADY
 @given(records, fields)
 def test_a_reader_reads_what_a_record_carries_and_holds(record: dict[str, Any], field: str) -> None:
-    carried, values = reader_of(field)(record)
-    assert (carried, list(values)) == (carries(record, field), values_of(record, field))
+    carried, values = build_field_reader(field)(record)
+    assert (carried, list(values)) == (has_value(record, field), collect_values(record, field))
 
 
 @STEADY
@@ -54,11 +60,11 @@ def test_what_is_read_of_a_record_holds_what_the_whole_record_holds(
 ) -> None:
     name = canonical(field)
     written = [row if row is None or not packed else orjson.dumps(row) for row in rows]
-    for row, read in zip(rows, Reader([name]).lot(written), strict=True):
+    for row, read in zip(rows, RecordReader([name]).read_batch(written), strict=True):
         whole = {} if row is None else row
-        assert values_of(read, name) == values_of(whole, name)
-        assert carries(read, name) == carries(whole, name)
-        assert leaves_of(read, name) == leaves_of(whole, name)
+        assert collect_values(read, name) == collect_values(whole, name)
+        assert has_value(read, name) == has_value(whole, name)
+        assert collect_scalars(read, name) == collect_scalars(whole, name)
 
 
 @STEADY
@@ -69,8 +75,8 @@ def test_building_while_changes_arrive_gives_what_building_at_the_end_gives(
     store, kept = ColumnStore(), [*rows]
     for record in rows:
         store.append(orjson.dumps(record))
-    keys = {key for node in nodes for key in keys_of(node)}
-    steps = store.preparing([*keys, ("points", "location")])
+    keys = {key for node in nodes for key in column_keys_of_filter(node)}
+    steps = store.build_in_steps([*keys, ("points", "location")])
     _change(store, kept, later, steps)
     for _ in steps:
         pass
@@ -91,7 +97,7 @@ def test_columns_that_lag_behind_are_brought_up_to_date_beside(
     for node in nodes:
         store.mask(node)
     _change(store, kept, before, iter(()))
-    steps = store.preparing([key for node in nodes for key in keys_of(node)])
+    steps = store.build_in_steps([key for node in nodes for key in column_keys_of_filter(node)])
     _change(store, kept, later, steps)
     for _ in steps:
         pass
@@ -134,7 +140,7 @@ def test_rows_that_change_while_a_column_is_built_are_caught_up_with(changed: in
     store = ColumnStore()
     for _ in range(8):
         store.append({"brand": "a"})
-    steps = store.preparing([("field", "brand")])
+    steps = store.build_in_steps([("field", "brand")])
     for at in range(4):
         next(steps)
         if at == 3:
@@ -151,19 +157,19 @@ def test_a_question_that_would_read_too_much_is_refused_and_can_be_prepared() ->
     store, tree = ColumnStore(), parse("brand:a AND price:3")
     for number in range(20):
         store.append({"brand": "ab"[number % 2], "price": number, "location": {"lat": 1.0, "lon": 2.0}})
-    store.limit(10)
-    with pytest.raises(Unready) as refused:
+    store.limit_reads(10)
+    with pytest.raises(ColumnsNotReady) as refused:
         store.mask(tree)
     assert sorted(refused.value.facts["keys"]) == [("field", "brand"), ("field", "price")]
     assert store.mask(parse("nobody:has_it")).sum() == 0
     for ask in (
         lambda: store.within(1.0, 2.0, 5.0), lambda: store.distances(1.0, 2.0), lambda: store.numbers("price"),
-        lambda: store.warm(["brand"]), lambda: store.column("brand"),
-        lambda: store.pairs("brand", store.every()),
+        lambda: store.build_columns(["brand"]), lambda: store.column("brand"),
+        lambda: store.pairs("brand", store.live_rows()),
     ):  # fmt: skip
-        with pytest.raises(Unready):
+        with pytest.raises(ColumnsNotReady):
             ask()
-    for _ in store.preparing([("points", "location"), *keys_of(tree)]):
+    for _ in store.build_in_steps([("points", "location"), *column_keys_of_filter(tree)]):
         pass
     assert np.flatnonzero(store.mask(parse("brand:b AND price:3"))).tolist() == [3]
     assert store.within(1.0, 2.0, 5.0).all()
@@ -174,15 +180,15 @@ def test_a_question_on_columns_far_behind_is_refused_until_they_have_caught_up()
     for _ in range(20):
         store.append({"brand": "a"})
     store.mask(tree)
-    store.limit(10)
+    store.limit_reads(10)
     for row in range(10):
         store.replace(row, {"brand": "b"})
     assert store.mask(tree).sum() == 10
     for row in range(11):
         store.replace(row, {"brand": "a"})
-    with pytest.raises(Unready):
+    with pytest.raises(ColumnsNotReady):
         store.mask(tree)
-    for _ in store.preparing(keys_of(tree)):
+    for _ in store.build_in_steps(column_keys_of_filter(tree)):
         pass
     assert store.mask(tree).sum() == 0
 
@@ -191,10 +197,10 @@ def test_what_has_to_be_read_may_be_read_at_any_cost() -> None:
     store = ColumnStore()
     for _ in range(20):
         store.append({"brand": "a"})
-    store.limit(10)
-    with store.at_any_cost():
+    store.limit_reads(10)
+    with store.build_missing_columns():
         assert store.mask(parse("brand:a")).all()
-    with pytest.raises(Unready):
+    with pytest.raises(ColumnsNotReady):
         store.mask(parse("brand:a OR availability:IN_STOCK"))
 
 
@@ -203,15 +209,15 @@ def test_a_column_with_more_from_the_past_than_in_use_is_made_anew_beside() -> N
     for row in range(10):
         store.append({"brand": f"first {row}"})
     store.mask(tree)
-    store.limit(5)
+    store.limit_reads(5)
     refused = 0
     for turn in range(2_000):
         store.replace(turn % 10, {"brand": f"turn {turn}"})
         try:
             store.mask(tree)
-        except Unready:
+        except ColumnsNotReady:
             refused += 1
-            for _ in store.preparing(keys_of(tree)):
+            for _ in store.build_in_steps(column_keys_of_filter(tree)):
                 pass
             store.mask(tree)
     assert 0 < refused < 5
@@ -225,7 +231,7 @@ def test_three_threads_ask_change_and_build() -> None:
 
     def build() -> None:
         while not done.is_set():
-            for _ in store.preparing([("field", "brand"), ("field", "tags")]):
+            for _ in store.build_in_steps([("field", "brand"), ("field", "tags")]):
                 pass
             for number in range(3):
                 store.replace(number, {"brand": "a", f"field {number}": number, "tags": ["y"]})
@@ -255,11 +261,11 @@ def test_a_column_of_which_more_is_out_of_date_than_in_use_is_laid_out_anew() ->
     store.mask(tree)
     for number in range(1_000):
         store.replace(number % 400, {"brand": "ab"[number % 2]})
-    assert store.missing(keys_of(tree)) == []
+    assert store.find_missing(column_keys_of_filter(tree)) == []
     for number in range(300):
         store.replace(number, {"brand": "b"})
-    assert store.missing(keys_of(tree)) == [("field", "brand")]
-    for _ in store.preparing(keys_of(tree)):
+    assert store.find_missing(column_keys_of_filter(tree)) == [("field", "brand")]
+    for _ in store.build_in_steps(column_keys_of_filter(tree)):
         pass
-    assert store.missing(keys_of(tree)) == []
+    assert store.find_missing(column_keys_of_filter(tree)) == []
     assert store.mask(tree).sum() == 350

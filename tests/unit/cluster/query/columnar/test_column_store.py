@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from cluster.query.columnar.column_store import ColumnStore, keys_of
+from cluster.query.columnar.column_store import ColumnStore, column_keys_of_filter
 from cluster.query.language.parser import parse
 from tests.unit.cluster.query.strategies import steps_of
 
@@ -184,7 +184,7 @@ def test_circles_follow_the_rows() -> None:
 
 def test_warming_builds_columns_ahead() -> None:
     store = _store("a")
-    store.warm(["brand", "nowhere"])
+    store.build_columns(["brand", "nowhere"])
     assert store.nbytes > 0
 
 
@@ -210,12 +210,12 @@ def test_one_thread_asks_while_another_changes() -> None:
 def test_it_says_which_questions_cost_no_pass_over_the_records() -> None:
     store = ColumnStore()
     store.append({"brand": "a", "price": 3, "location": {"lat": 1.0, "lon": 2.0}})
-    assert not store.are_ready(keys_of(parse("brand:a AND price:3")))
-    store.warm(["brand"])
-    assert store.are_ready(keys_of(parse("brand:a OR -brand:b")))
-    assert not store.are_ready(keys_of(parse("brand:a AND price:3")))
-    assert store.are_ready(keys_of(parse("color:red"))), "nobody has it"
-    assert not store.are_ready([("points", "location")])
+    assert not store.has_columns(column_keys_of_filter(parse("brand:a AND price:3")))
+    store.build_columns(["brand"])
+    assert store.has_columns(column_keys_of_filter(parse("brand:a OR -brand:b")))
+    assert not store.has_columns(column_keys_of_filter(parse("brand:a AND price:3")))
+    assert store.has_columns(column_keys_of_filter(parse("color:red"))), "nobody has it"
+    assert not store.has_columns([("points", "location")])
     store.within(1.0, 2.0, 5.0)
-    assert store.are_ready([("points", "location")])
-    assert store.are_ready([("points", "elsewhere")])
+    assert store.has_columns([("points", "location")])
+    assert store.has_columns([("points", "elsewhere")])

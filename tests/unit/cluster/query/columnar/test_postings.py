@@ -7,12 +7,12 @@ import random
 import numpy as np
 import pytest
 
-from cluster.query.columnar.dictionary import Vocabulary
-from cluster.query.columnar.postings import Postings, stable_order
+from cluster.query.columnar.dictionary import TextDictionary
+from cluster.query.columnar.postings import RowPostings, sort_order
 from cluster.query.language.scalars import Bounds
 
 
-def _marked(postings: Postings, code: int, rows: int) -> list[int]:
+def _marked(postings: RowPostings, code: int, rows: int) -> list[int]:
     mask = np.zeros(rows + 1, dtype=np.bool_)
     postings.mark(code, mask)
     return np.flatnonzero(mask[:-1]).tolist()
@@ -20,7 +20,7 @@ def _marked(postings: Postings, code: int, rows: int) -> list[int]:
 
 def test_postings_follow_a_dictionary_through_thousands_of_changes() -> None:
     rng = random.Random(11)
-    postings, held = Postings(), dict[int, set[int]]()
+    postings, held = RowPostings(), dict[int, set[int]]()
     for turn in range(6_000):
         row, codes = rng.randrange(40), set(rng.sample(range(9), rng.randint(0, 3)))
         postings.put(row, codes)
@@ -39,7 +39,7 @@ def test_postings_follow_a_dictionary_through_thousands_of_changes() -> None:
 
 
 def test_choosing_nearly_everything_and_codes_never_seen() -> None:
-    postings = Postings()
+    postings = RowPostings()
     for row in range(9_000):
         postings.put(row, [row, row // 2])
     chosen = np.ones(20_000, dtype=np.bool_)
@@ -51,7 +51,7 @@ def test_choosing_nearly_everything_and_codes_never_seen() -> None:
 
 
 def test_what_is_out_of_force_is_forgotten_when_sorting() -> None:
-    postings = Postings()
+    postings = RowPostings()
     for turn in range(20_000):
         postings.put(turn % 10, [1, 2, 3])
         if turn % 100 == 0:
@@ -65,7 +65,7 @@ def test_texts_between_two_ends_are_chosen_whether_sorted_yet_or_not(
     include_low: bool, include_high: bool
 ) -> None:
     rng = random.Random(5)
-    vocabulary = Vocabulary()
+    vocabulary = TextDictionary()
     texts: list[str] = []
     for _ in range(40):
         for _ in range(rng.randint(1, 60)):
@@ -88,5 +88,5 @@ def test_texts_between_two_ends_are_chosen_whether_sorted_yet_or_not(
 def test_numbers_of_any_width_are_sorted_and_equal_ones_keep_their_order() -> None:
     for most in (3, 1 << 16, (1 << 16) + 1, 1 << 20):
         codes = np.array([most - 1, 0, most - 1, 1, 0], np.int32)
-        assert stable_order(codes).tolist() == [1, 4, 3, 0, 2]
-    assert stable_order(np.zeros(0, np.int32)).tolist() == []
+        assert sort_order(codes).tolist() == [1, 4, 3, 0, 2]
+    assert sort_order(np.zeros(0, np.int32)).tolist() == []

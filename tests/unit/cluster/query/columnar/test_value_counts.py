@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from cluster.query.columnar.column import Pairs
+from cluster.query.columnar.column import RowValuePairs
 from cluster.query.columnar.column_store import ColumnStore
 from cluster.query.columnar.facets import aggregate
 from cluster.query.columnar.geo import distance_km
-from cluster.query.columnar.value_counts import Tally, count_rows, count_values
+from cluster.query.columnar.value_counts import ValueCounts, count_rows, count_values
 from cluster.query.language.automaton import Automaton
 from cluster.query.language.patterns import regex
 from tests.unit.cluster.query.strategies import STEADY
@@ -43,7 +43,7 @@ def test_values_are_counted_as_over_records(
         if row < len(records):
             records[row] = {"x": [value, "b"]}
             columns.replace(row, records[row])
-    found = count_values(columns.pairs("x", columns.every()), None, 1_000)
+    found = count_values(columns.pairs("x", columns.live_rows()), None, 1_000)
     if any(record.get("x") not in (None, []) for record in records):
         # null alone in a list counts as carrying nothing
         expected = aggregate([*records, {"x": "there"}], "x", size=1_000).values
@@ -62,7 +62,7 @@ def test_only_marked_rows_and_units_count() -> None:
     assert count_values(columns.pairs("x", mask), None, 10) == [("a", 2), ("b", 1)]
     assert count_values(columns.pairs("x", mask[:1]), None, 10) == [("a", 1), ("b", 1)]
     units = np.array([7, 7, 8, 9])
-    assert count_values(columns.pairs("x", columns.every()), units, 10) == [("a", 1), ("b", 2)][::-1]
+    assert count_values(columns.pairs("x", columns.live_rows()), units, 10) == [("a", 1), ("b", 2)][::-1]
     assert count_values(columns.pairs("x", mask), None, 0) == []
     assert (count_rows(mask, None), count_rows(mask, units)) == (3, 2)
     assert count_values(columns.pairs("nothing", mask), None, 10) == []
@@ -71,7 +71,7 @@ def test_only_marked_rows_and_units_count() -> None:
 def test_many_units_times_many_values_are_no_overflow() -> None:
     columns = store([{"x": f"v{at}"} for at in range(50)])
     units = np.arange(50) + (1 << 28)
-    assert len(count_values(columns.pairs("x", columns.every()), units, 100)) == 50
+    assert len(count_values(columns.pairs("x", columns.live_rows()), units, 100)) == 50
 
 
 def test_numbers_are_the_first_of_a_row_booleans_and_dates() -> None:
@@ -112,20 +112,20 @@ class Counting:
 def test_asking_a_field_again_puts_nothing_in_order_again() -> None:
     names = Counting([f"v{at}" for at in range(2_000)])
     rows = np.arange(2_000)
-    empty = Pairs.none()
-    tally = Tally(Pairs((rows, rows), empty.numbers, empty.true, empty.false, names), None)
+    empty = RowValuePairs.none()
+    tally = ValueCounts(RowValuePairs((rows, rows), empty.numbers, empty.true, empty.false, names), None)
     patterns = [regex(f"v.*{at}") for at in range(10)]
     for pattern in patterns[:2]:
-        tally.first(10, pattern)
+        tally.most_frequent(10, pattern)
     before = names.read
-    found = [tally.first(10, pattern) for pattern in patterns]
+    found = [tally.most_frequent(10, pattern) for pattern in patterns]
     assert names.read - before == 100 == sum(map(len, found))
     assert names.tried == 12
 
 
 def test_numbers_and_booleans_are_matched_as_they_are_written() -> None:
     columns = store([{"x": [1, True, "1"]}, {"x": [1.5, False]}, {"x": 10}])
-    tally = Tally(columns.pairs("x", columns.every()), None)
-    assert tally.first(10, regex("1.*")) == [("1", 1), (1, 1), (1.5, 1), (10, 1)]
-    assert tally.first(10, regex("(true|1)"), regex("1")) == [(True, 1)]
-    assert tally.first(10, None, regex("[0-9.]+")) == [(False, 1), (True, 1)]
+    tally = ValueCounts(columns.pairs("x", columns.live_rows()), None)
+    assert tally.most_frequent(10, regex("1.*")) == [("1", 1), (1, 1), (1.5, 1), (10, 1)]
+    assert tally.most_frequent(10, regex("(true|1)"), regex("1")) == [(True, 1)]
+    assert tally.most_frequent(10, None, regex("[0-9.]+")) == [(False, 1), (True, 1)]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from cluster.errors import FilterSyntax
-from cluster.query.language.filter_text import written
+from cluster.query.language.filter_text import render_filter
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import Node
 from tests.unit.cluster.query.strategies import STEADY, trees
@@ -22,19 +22,19 @@ GOOD = [
 
 @pytest.mark.parametrize("text", [*GOOD, "\\-Alder:1", "a:\\-b", "a:(\\-b* OR -c)", "x:\\OR"])
 def test_a_good_filter_comes_back_as_the_same_tree(text: str) -> None:
-    assert parse(written(parse(text))) == parse(text)
+    assert parse(render_filter(parse(text))) == parse(text)
 
 
 @STEADY
 @given(trees)
 def test_what_was_written_once_stays_as_it_is(tree: Node) -> None:
     try:
-        read = parse(written(tree))
+        read = parse(render_filter(tree))
     except FilterSyntax:
         return
-    assert parse(written(read)) == read
+    assert parse(render_filter(read)) == read
 
 
 def test_plain_filters_are_written_as_people_write_them() -> None:
     text = 'brand:"Alder & Sons" AND (size:M OR NOT rating:["4" TO *])'
-    assert written(parse(text)) == text
+    assert render_filter(parse(text)) == text

@@ -8,7 +8,7 @@ import pytest
 
 from cluster.errors import FilterSyntax
 from cluster.query.language.parser import parse
-from cluster.query.language.words import without_markup, words_of
+from cluster.query.language.words import split_words, without_markup
 from tests.unit.cluster.query.strategies import steps_of
 
 _SHAPES: dict[str, Callable[[int], str]] = {
@@ -69,6 +69,6 @@ def test_what_is_over_a_budget_is_refused_after_bounded_work(text: str) -> None:
 
 @pytest.mark.parametrize("piece", ["<", "<p", "<!--", "<script>", "&amp", "<b>x</b>", "<p>x", "< ", "<a <b"])
 def test_twice_the_markup_takes_at_most_twice_the_steps(piece: str) -> None:
-    steps = [steps_of(lambda n=n: words_of(without_markup(piece * n))) for n in (200, 400, 800)]
+    steps = [steps_of(lambda n=n: split_words(without_markup(piece * n))) for n in (200, 400, 800)]
     assert steps[1] <= 2.1 * steps[0] + 200
     assert steps[2] <= 2.1 * steps[1] + 200

@@ -24,7 +24,7 @@ from cluster.query.language.limits import (
 )
 from cluster.query.language.parser import parse
 from tests.unit.cluster.query.strategies import STEADY, height_of
-from tests.unit.cluster.query.tree_text import written
+from tests.unit.cluster.query.tree_text import render_tree
 
 _RANGES, _WORDS, _PATTERNS = (MAX_CLAUSES // weight for weight in (RANGE_WEIGHT, WORD_WEIGHT, PATTERN_WEIGHT))
 _CORPUS = Path(__file__).parent / "corpus"
@@ -36,7 +36,7 @@ def _lines(name: str) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("line", _lines("good.jsonl"), ids=lambda line: line["filter"][:60])
 def test_a_good_filter_has_the_tree_it_says(line: dict[str, str]) -> None:
-    assert written(parse(line["filter"])) == line["tree"]
+    assert render_tree(parse(line["filter"])) == line["tree"]
 
 
 @pytest.mark.parametrize("line", _lines("bad.jsonl"), ids=lambda line: line["filter"][:60])

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.errors import FilterSyntax
-from cluster.query.columnar.dictionary import Vocabulary
-from cluster.query.language.automaton import Automaton, Effort
+from cluster.query.columnar.dictionary import TextDictionary
+from cluster.query.language.automaton import Automaton, StepBudget
 from cluster.query.language.patterns import regex, wildcard
 from cluster.query.language.words import fold
 from tests.unit.cluster.query.strategies import STEADY, steps_of
@@ -75,7 +75,7 @@ def test_wildcards_match_what_the_shell_matches(pattern: str, subjects: list[str
 @given(_expressions, st.lists(_subjects, max_size=20))
 def test_all_texts_at_once_are_decided_like_one_at_a_time(expression: str, subjects: list[str]) -> None:
     ours = regex(expression)
-    vocabulary = Vocabulary()
+    vocabulary = TextDictionary()
     for subject in subjects:
         vocabulary.add(subject)
     for filler in range(300):
@@ -87,7 +87,7 @@ def test_all_texts_at_once_are_decided_like_one_at_a_time(expression: str, subje
 
 
 def test_a_large_vocabulary_is_decided_block_by_block_while_it_grows() -> None:
-    vocabulary, pattern = Vocabulary(), regex(r"item_\d*7\d*(x|é)")
+    vocabulary, pattern = TextDictionary(), regex(r"item_\d*7\d*(x|é)")
     for size in (10, 5_000, 8_192, 8_193, 8_600, 20_000):
         for number in range(len(vocabulary), size):
             vocabulary.add(f"item_{number}{'xyé😀'[number % 4]}")
@@ -96,7 +96,7 @@ def test_a_large_vocabulary_is_decided_block_by_block_while_it_grows() -> None:
 
 
 def test_a_block_with_more_characters_than_a_byte_counts_is_decided_too() -> None:
-    vocabulary = Vocabulary()
+    vocabulary = TextDictionary()
     for number in range(9_000):
         vocabulary.add(chr(0x4E00 + number) + "x" * (number % 3))
     assert np.flatnonzero(vocabulary.like(regex("[\u4e00-\u4e05].*"))).tolist() == [0, 1, 2, 3, 4, 5]
@@ -148,7 +148,7 @@ def test_twice_the_text_takes_twice_the_steps(expression: str, make: Callable[[s
 
 
 def test_effort_is_shared_between_the_patterns_of_one_filter() -> None:
-    effort = Effort(1_000)
+    effort = StepBudget(1_000)
     spent = []
     for _ in range(3):
         before = effort.left

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from hypothesis import given
 
-from cluster.query.language.field_values import carries, leaves_of, paths_of
+from cluster.query.language.field_values import collect_scalars, has_value, list_paths
 from cluster.query.language.scalars import Bounds, Measure, equal, number_of, period_of
-from cluster.query.language.words import without_markup, words_of
+from cluster.query.language.words import split_words, without_markup
 from tests.unit.cluster.query.strategies import STEADY, records
 
 
@@ -98,7 +98,7 @@ def test_equality_is_exact_for_texts_and_by_value_for_the_rest() -> None:
     ],
 )
 def test_words_are_folded_runs_of_letters_and_digits(text: str, words: list[str]) -> None:
-    assert words_of(text) == words
+    assert split_words(text) == words
 
 
 @pytest.mark.parametrize(
@@ -115,17 +115,17 @@ def test_markup_is_taken_out(markup: str, text: str) -> None:
 
 
 def test_a_key_with_dots_is_found_as_the_rest_of_a_path() -> None:
-    assert leaves_of({"a": {"b": [{"c.d": 1}, {"c": {"d": 2}}]}}, "a.b.c.d") == [1, 2]
-    assert leaves_of({"a.b": 1}, "a.b") == [1]
+    assert collect_scalars({"a": {"b": [{"c.d": 1}, {"c": {"d": 2}}]}}, "a.b.c.d") == [1, 2]
+    assert collect_scalars({"a.b": 1}, "a.b") == [1]
 
 
 @STEADY
 @given(records)
 def test_every_named_path_leads_somewhere_or_to_nothing_by_null(record: dict[str, object]) -> None:
-    paths = set(paths_of(record))
+    paths = set(list_paths(record))
     assert set(record) <= paths
     for path in ("custom_attributes.x", "custom_attributes.x.y", "children.title", "children.id"):
-        if carries(record, path):
+        if has_value(record, path):
             assert path in paths
-        if leaves_of(record, path):
-            assert carries(record, path)
+        if collect_scalars(record, path):
+            assert has_value(record, path)

@@ -6,7 +6,7 @@ import pytest
 
 from cluster.errors import Unprocessable
 from cluster.records.recent_event import RecentEvent
-from cluster.records.validation.recent_events import read_simulated
+from cluster.records.validation.recent_events import parse_simulated_interactions
 from tests.unit.cluster.records.grammar import NOW
 
 WHERE = ("body", "additional_interactions")
@@ -19,21 +19,23 @@ def test_simulated_interactions_become_events_oldest_first() -> None:
         {"type": "impression", "product_ids": ["c"]},
         {"type": "search", "search": {"keywords": "x"}},
     ]
-    assert read_simulated(items, now_ms=NOW, where=WHERE) == [
+    assert parse_simulated_interactions(items, now_ms=NOW, where=WHERE) == [
         RecentEvent("read", ("a",), NOW - 1000, 9.0),
         RecentEvent("click", ("b",), NOW, 0.0),
     ]
 
 
 def test_very_many_products_of_one_event_are_cut() -> None:
-    (event,) = read_simulated([{"type": "click", "product_ids": ["p"] * 5_000}], now_ms=NOW, where=WHERE)
+    (event,) = parse_simulated_interactions(
+        [{"type": "click", "product_ids": ["p"] * 5_000}], now_ms=NOW, where=WHERE
+    )
     assert len(event.product_ids) == 100
 
 
 def test_bad_ones_are_located_in_the_body() -> None:
     items = [{"type": "click"}, {"type": "x"}, {"type": "rate", "rating": "5"}, 3]
     with pytest.raises(Unprocessable) as caught:
-        read_simulated(items, now_ms=NOW, where=WHERE)
+        parse_simulated_interactions(items, now_ms=NOW, where=WHERE)
     detail = caught.value.facts["detail"]
     assert [entry["loc"] for entry in detail] == [[*WHERE, 1, "type"], [*WHERE, 2, "rating"], [*WHERE, 3]]
     assert all(entry["type"] and entry["msg"] for entry in detail)
@@ -41,5 +43,5 @@ def test_bad_ones_are_located_in_the_body() -> None:
 
 def test_their_number_is_bounded() -> None:
     with pytest.raises(Unprocessable) as caught:
-        read_simulated([{"type": "click"}] * 1_001, now_ms=NOW, where=WHERE)
+        parse_simulated_interactions([{"type": "click"}] * 1_001, now_ms=NOW, where=WHERE)
     assert caught.value.facts["detail"][0]["loc"] == [*WHERE]

@@ -43,7 +43,7 @@ def test_a_list_is_renewed_once_an_hour_however_much_is_pushed() -> None:
 
     def push(*users: str) -> list[str]:
         plan = AppendPlan("shop", b"", [(user, "", b"x") for user in users], {}, renewals.lately())
-        renewals.note(plan)
+        renewals.record(plan)
         return plan.renews
 
     assert push("a", "b", "a") == [keys.recent("shop", "u:a"), keys.recent("shop", "u:b")]

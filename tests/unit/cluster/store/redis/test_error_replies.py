@@ -6,7 +6,7 @@ import hiredis
 import pytest
 
 from cluster.errors import Fault, HouseError, Unavailable
-from cluster.store.redis.error_replies import Forgotten, NoGroup, is_life, to_error
+from cluster.store.redis.error_replies import NoGroup, ScriptMissing, error_from_reply, is_server_alive
 
 IN_SCRIPT = "ERR Error running script (call to f_0123): @user_script:7: @user_script: 7: "
 
@@ -24,7 +24,7 @@ IN_SCRIPT = "ERR Error running script (call to f_0123): @user_script:7: @user_sc
         ("MISCONF Errors writing to the AOF file: No space left on device", Unavailable, True),
         ("NOAUTH Authentication required.", Unavailable, True),
         ("WRONGPASS invalid username-password pair", Unavailable, True),
-        ("NOSCRIPT No matching script. Please use EVAL.", Forgotten, True),
+        ("NOSCRIPT No matching script. Please use EVAL.", ScriptMissing, True),
         ("NOGROUP No such key '{a}:intake'", NoGroup, True),
         ("WRONGTYPE Operation against a key holding the wrong kind of value", Fault, True),
         ("ERR unknown command", Fault, True),
@@ -36,12 +36,14 @@ def test_an_error_reply_becomes_the_error_callers_know(
     text: str, kind: type[HouseError], alive: bool
 ) -> None:
     reply = hiredis.ReplyError(text)
-    assert type(to_error(reply)) is kind
-    assert is_life(reply) is alive
+    assert type(error_from_reply(reply)) is kind
+    assert is_server_alive(reply) is alive
 
 
 def test_a_full_disk_and_a_full_memory_say_so() -> None:
-    full = to_error(hiredis.ReplyError(IN_SCRIPT + "-MISCONF Errors writing to the AOF file: No space left"))
+    full = error_from_reply(
+        hiredis.ReplyError(IN_SCRIPT + "-MISCONF Errors writing to the AOF file: No space left")
+    )
     assert "disk" in full.message
     assert full.facts["retry_after_s"] > 0
-    assert "memory" in to_error(hiredis.ReplyError("OOM command not allowed")).message
+    assert "memory" in error_from_reply(hiredis.ReplyError("OOM command not allowed")).message

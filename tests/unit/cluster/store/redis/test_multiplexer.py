@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cluster.errors import Fault, Unavailable
-from cluster.store.redis.multiplexer import SILENCE_S, Watch, Wire, pack
+from cluster.store.redis.multiplexer import SILENCE_S, CommandMultiplexer, ConnectionObserver, pack
 
 
 class Socket(asyncio.Transport):
@@ -17,7 +17,7 @@ class Socket(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.writes: list[bytes] = []
-        self.wire: Wire | None = None
+        self.wire: CommandMultiplexer | None = None
         self.closing = False
 
     def write(self, data: Any) -> None:
@@ -41,20 +41,20 @@ class Line:
 
     def __init__(self) -> None:
         self.heard: list[str] = []
-        watch = Watch(
+        watch = ConnectionObserver(
             answered=lambda: self.heard.append("answered"),
             timed_out=lambda n: self.heard.append(f"{n} timed out"),
             lost=lambda _: self.heard.append("lost"),
         )
         self.loop = asyncio.get_running_loop()
-        self.wire = Wire(self.loop, watch)
+        self.wire = CommandMultiplexer(self.loop, watch)
         self.socket = Socket()
         self.socket.wire = self.wire
         self.wire.connection_made(self.socket)
 
     def ask(self, *words: str, within_s: float = 5.0) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = self.loop.create_future()
-        self.wire.ask(pack(words), future, self.loop.time() + within_s)
+        self.wire.send(pack(words), future, self.loop.time() + within_s)
         return future
 
 
@@ -126,7 +126,7 @@ async def test_a_reply_that_came_during_our_own_stall_is_in_time(line: Line) -> 
 
 async def test_a_loss_fails_everything_in_flight_and_later_commands(line: Line) -> None:
     asked = line.ask("A")
-    line.wire.drop("gone")
+    line.wire.disconnect("gone")
     with pytest.raises(Unavailable, match="gone"):
         await asked
     with pytest.raises(Unavailable, match="gone"):

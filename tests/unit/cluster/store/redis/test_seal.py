@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.store.redis.seal import WIDTH, salt_of, seal, unseal
+from cluster.store.redis.seal import WIDTH, salt_from_key, seal, unseal
 
 
 @given(st.binary(max_size=300), st.binary(max_size=30))
@@ -27,8 +27,8 @@ def test_every_single_flipped_bit_is_noticed(body: bytes) -> None:
 
 
 def test_a_record_under_a_wrong_key_is_broken() -> None:
-    assert unseal(seal(b"{}", salt_of("{a}:user:1")), salt_of("{a}:user:2")) is None
-    assert unseal(seal(b"{}", salt_of("h", "1")), salt_of("h", "2")) is None
+    assert unseal(seal(b"{}", salt_from_key("{a}:user:1")), salt_from_key("{a}:user:2")) is None
+    assert unseal(seal(b"{}", salt_from_key("h", "1")), salt_from_key("h", "2")) is None
 
 
 @given(st.binary(max_size=20))
@@ -42,4 +42,4 @@ def test_truncation_is_noticed_at_every_length() -> None:
 
 
 def test_a_salt_takes_any_text() -> None:
-    assert salt_of("\ud800") != salt_of("\ud801")
+    assert salt_from_key("\ud800") != salt_from_key("\ud801")

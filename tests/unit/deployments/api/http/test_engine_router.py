@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from actors.recommender.messages import ReaderQuery, RecommendationResult
+from actors.recommender.messages import RecommendationResult, UserQuery
 from cluster.errors import NotFound, TooMany, Unavailable
 from cluster.records.engine import Engine
-from deployments.api.http.engine_router import PlacedRecommenders
+from deployments.api.http.engine_router import EngineRouter
 from tests.fakes.request_handler import StillClock
 from tests.fakes.stores.memory import memory_stores
 
@@ -28,7 +28,7 @@ class Named:
         self.name = name
         self.error: Exception | None = None
 
-    async def answer(self, query: ReaderQuery) -> RecommendationResult:
+    async def answer(self, query: UserQuery) -> RecommendationResult:
         if self.error is not None:
             raise self.error
         return RecommendationResult(served_by=self.name)
@@ -42,7 +42,7 @@ class Scene:
         self.engines: Any = memory_stores(self.clock).engines
         self.local, self.remote = Named("local"), Named("remote")
         self.reached: list[tuple[str, str]] = []
-        self.placed = PlacedRecommenders(
+        self.placed = EngineRouter(
             self.engines, self.local, self._reach, self.clock, away=(Gone,), overloaded=(Crowded,)
         )
 
@@ -53,7 +53,7 @@ class Scene:
         return self.remote
 
     async def ask(self, engine_id: str = "default") -> str:
-        query = ReaderQuery(kind="user_to_products", app_id="shop", engine_id=engine_id)
+        query = UserQuery(kind="user_to_products", app_id="shop", engine_id=engine_id)
         return (await self.placed.answer(query)).served_by
 
 
@@ -130,7 +130,7 @@ async def test_an_engine_that_comes_back_is_asked_where_it_was_until_it_is_loade
     loaded = asyncio.Event()
     answer = scene.local.answer
 
-    async def slow(query: ReaderQuery) -> RecommendationResult:
+    async def slow(query: UserQuery) -> RecommendationResult:
         await loaded.wait()
         return await answer(query)
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import structlog
 
-from deployments.api.http.hot import HotPath
-from deployments.api.http.routes import ordinary_way
+from deployments.api.http.hot import HotLayer
+from deployments.api.http.routes import build_application
 from tests.fakes.asgi import call
 from tests.fakes.request_handler import BROWSER, Corner, open_corner
 
@@ -35,7 +35,7 @@ async def corner() -> Corner:
 
 async def test_hot_endpoints_are_answered_in_front_and_the_rest_inside(corner: Corner) -> None:
     inside = Inside()
-    layer = HotPath(inside, lambda: corner.door)
+    layer = HotLayer(inside, lambda: corner.door)
     for method, path, status in (
         ("GET", "/v1/users/x", 404), ("POST", "/v1/interactions", 400),
         ("POST", "/v1/recommendation/user_to_products", 400), ("POST", "/v1/users", 218),
@@ -58,15 +58,15 @@ async def test_a_replica_that_is_to_stop_stays_ready_while_it_takes_requests(
         await send({"type": "http.response.start", "status": 200 if healthy else 503, "headers": []})
         await send({"type": "http.response.body", "body": message})
 
-    answer = await call(HotPath(inside, lambda: corner.door), "GET", "/-/healthz")
+    answer = await call(HotLayer(inside, lambda: corner.door), "GET", "/-/healthz")
     assert (answer.status, answer.body) == (status, message)
     if message == b'"DRAINING"':  # a proxy of Serve is no replica, and says what it is
-        assert (await call(HotPath(inside, lambda: None), "GET", "/-/healthz")).status == 503
+        assert (await call(HotLayer(inside, lambda: None), "GET", "/-/healthz")).status == 503
 
 
 async def test_one_request_id_goes_in_and_one_comes_out(corner: Corner) -> None:
     inside = Inside()
-    layer = HotPath(inside, lambda: corner.door)
+    layer = HotLayer(inside, lambda: corner.door)
     answer = await call(layer, "GET", "/docs", headers={"X-Request-Id": "mine"})
     assert [name.lower() for name in answer.names].count("x-request-id") == 1
     assert answer.headers["x-request-id"] == "mine"
@@ -82,7 +82,7 @@ async def test_without_a_door_everything_goes_inside_and_the_search_ends(corner:
         asked.append(1)
 
     inside = Inside()
-    layer = HotPath(inside, find)
+    layer = HotLayer(inside, find)
     for _ in range(150):
         await call(layer, "GET", "/v1/users/x")
     assert len(inside.scopes) == 150
@@ -95,20 +95,20 @@ async def test_other_scopes_pass_untouched(corner: Corner) -> None:
     async def inside(scope: Any, receive: Any, send: Any) -> None:
         seen.append(scope["type"])
 
-    layer = HotPath(inside, lambda: corner.door)
+    layer = HotLayer(inside, lambda: corner.door)
     await layer({"type": "lifespan"}, None, None)  # type: ignore[arg-type]
     assert seen == ["lifespan"]
 
 
 async def test_hot_requests_over_the_bound_are_refused(corner: Corner) -> None:
-    corner.door.reads.most = 2
+    corner.door.reads.limit = 2
     gate = asyncio.Event()
 
     async def slow(*_: Any) -> None:
         await gate.wait()
 
     corner.stores.records.get = slow  # type: ignore[method-assign, assignment]
-    layer = HotPath(Inside(), lambda: corner.door)
+    layer = HotLayer(Inside(), lambda: corner.door)
     held = [
         asyncio.ensure_future(call(layer, "GET", "/v1/products/x", headers=corner.headers()))
         for _ in range(2)
@@ -124,9 +124,9 @@ async def test_hot_requests_over_the_bound_are_refused(corner: Corner) -> None:
 
 async def test_requests_count_when_their_key_is_known_and_their_body_is_here(corner: Corner) -> None:
     """Finding 2: callers without a key, or with half a body, take nobody's place."""
-    layer = HotPath(ordinary_way(corner.door, version="0"), lambda: corner.door)
+    layer = HotLayer(build_application(corner.door, version="0"), lambda: corner.door)
     for places in (corner.door.reads, corner.door.slow_reads, corner.door.writes):
-        places.most = 1
+        places.limit = 1
     stalled = []
     for method, path, key in (
         ("POST", "/v1/users", corner.secret()), ("POST", "/v1/interactions", corner.publishable()),
@@ -147,7 +147,7 @@ async def test_requests_count_when_their_key_is_known_and_their_body_is_here(cor
 
 
 async def test_a_long_body_that_was_not_read_ends_its_connection(corner: Corner) -> None:
-    layer = HotPath(ordinary_way(corner.door, version="0"), lambda: corner.door)
+    layer = HotLayer(build_application(corner.door, version="0"), lambda: corner.door)
     long = {"content-length": "200000"}
     for path in ("/v1/search/search", "/v1/users", "/oauth/none", "/docs"):
         refused = await call(layer, "POST", path, headers=long)
@@ -163,8 +163,8 @@ async def test_a_long_body_that_was_not_read_ends_its_connection(corner: Corner)
 async def test_half_sent_bodies_of_browsers_fill_neither_memory_nor_the_way_of_servers(
     corner: Corner,
 ) -> None:
-    layer = HotPath(
-        ordinary_way(corner.door, version="0"), lambda: corner.door, most_arriving=(50_000, 200_000)
+    layer = HotLayer(
+        build_application(corner.door, version="0"), lambda: corner.door, most_arriving=(50_000, 200_000)
     )
     held = [
         asyncio.ensure_future(layer(*_stalled("POST", "/v1/interactions", corner.publishable())))
@@ -192,7 +192,7 @@ async def test_websockets_are_refused_without_a_word(corner: Corner) -> None:
         sent.append(message)
 
     for find in (lambda: corner.door, lambda: None):
-        layer = HotPath(inside, find)
+        layer = HotLayer(inside, find)
         with structlog.testing.capture_logs() as lines:
             await layer({"type": "websocket", "path": "/x", "headers": []}, None, send)  # type: ignore[arg-type]
         assert lines == []
@@ -204,7 +204,7 @@ async def test_websockets_are_refused_without_a_word(corner: Corner) -> None:
 async def test_serves_own_paths_are_for_nobody(corner: Corner, path: str) -> None:
     inside = Inside()
     for find in (lambda: corner.door, lambda: None):
-        answer = await call(HotPath(inside, find), "GET", path)
+        answer = await call(HotLayer(inside, find), "GET", path)
         assert (answer.status, answer.json()) == (404, {"message": "not found"})
     assert inside.scopes == []
 
@@ -232,7 +232,7 @@ def _stalled(method: str, path: str, key: str) -> tuple[dict[str, Any], Any, Any
 
 
 async def test_both_ways_in_answer_the_same_bytes(corner: Corner) -> None:
-    ways = (corner.door, ordinary_way(corner.door, version="0"), HotPath(Inside(), lambda: corner.door))
+    ways = (corner.door, build_application(corner.door, version="0"), HotLayer(Inside(), lambda: corner.door))
     for method, path in (
         ("GET", "/v1/users/a%2Fb"), ("GET", "/v1/products/x"), ("GET", "/v1/users/%FF"), ("GET", "/v1/users/a%20b"),
     ):  # fmt: skip

@@ -10,7 +10,7 @@ from cluster.errors import Unavailable
 from cluster.records.access import AppSettings
 from cluster.store.redis.append_plan import MOST_VISITORS
 from deployments.api.http.identity_links import LINKED_FOR_S
-from deployments.edge.signatures import sign_reader
+from deployments.edge.signatures import sign_user_id
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import BROWSER, PLENTY, Corner, open_corner
 from tests.fakes.tokens import token_of
@@ -71,7 +71,7 @@ async def test_a_token_and_an_anonymous_id_are_linked(corner: Corner, path: str,
 
 @pytest.mark.parametrize("path", ["recommendation/user_to_products", "ask/search", "search/search"])
 async def test_a_user_proven_by_hash_is_linked(corner: Corner, path: str) -> None:
-    proof = sign_reader(corner.secret().encode(), "u1")
+    proof = sign_user_id(corner.secret().encode(), "u1")
     body = {**ENDPOINTS[path], "user_id": "u1", "anonymous_id": "a1", "user_hash": proof}
     assert (await post(corner, path, body)).status == 200
     assert await history_of(corner) == 1

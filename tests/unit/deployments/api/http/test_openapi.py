@@ -14,8 +14,8 @@ from pydantic import BaseModel
 
 from deployments.api import wire
 from deployments.api.http import routes
-from deployments.api.http.docs import page
-from deployments.api.http.openapi import describe
+from deployments.api.http.docs import render_docs
+from deployments.api.http.openapi import build_openapi
 from tests.fakes.asgi import call
 from tests.fakes.request_handler import Corner, open_corner
 
@@ -27,7 +27,7 @@ async def corner() -> Corner:
 
 @pytest.fixture
 async def document(corner: Corner) -> dict[str, Any]:
-    return describe(corner.door.endpoints, "1.2.3")
+    return build_openapi(corner.door.endpoints, "1.2.3")
 
 
 async def test_every_endpoint_is_described_with_keys_body_and_replies(
@@ -87,7 +87,7 @@ async def test_optional_parameters_may_be_null_and_required_ones_not(document: d
 
 
 async def test_the_page_stands_alone_and_names_every_path(document: dict[str, Any]) -> None:
-    html = page(document).decode()
+    html = render_docs(document).decode()
     for path in document["paths"]:
         assert path in html
     assert "http://" not in html
@@ -97,7 +97,7 @@ async def test_the_page_stands_alone_and_names_every_path(document: dict[str, An
 
 
 def test_the_page_is_light_and_has_a_command_to_paste_for_every_operation(document: dict[str, Any]) -> None:
-    html = page(document).decode()
+    html = render_docs(document).decode()
     assert len(html) < 250_000
     for path in document["paths"].values():
         for operation in path.values():
@@ -117,10 +117,10 @@ async def test_the_page_is_built_once_and_not_on_the_event_loop(
 
     def build(document: dict[str, Any]) -> bytes:
         threads.append(threading.get_ident())
-        return page(document)
+        return render_docs(document)
 
     monkeypatch.setattr(routes, "page", build)
-    app = routes.ordinary_way(corner.door, version="0")
+    app = routes.build_application(corner.door, version="0")
     answers = await asyncio.gather(*[call(app, "GET", "/docs") for _ in range(3)])
     assert {answer.status for answer in answers} == {200}
     assert len({answer.body for answer in answers}) == 1

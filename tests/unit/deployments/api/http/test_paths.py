@@ -6,24 +6,24 @@ import pytest
 
 from cluster.clock import SystemClock
 from deployments.api.http.endpoint import Endpoint
-from deployments.api.http.endpoints import Means, endpoints
-from deployments.api.http.paths import Paths
-from tests.fakes.request_handler import ToldRecommender
+from deployments.api.http.endpoints import ApiServices, build_endpoints
+from deployments.api.http.paths import PathTable
+from tests.fakes.request_handler import ScriptedRecommender
 from tests.fakes.stores.memory import memory_stores
 
 
 @pytest.fixture(scope="module")
 def table() -> tuple[Endpoint, ...]:
     stores = memory_stores()
-    return endpoints(Means(stores, ToldRecommender(stores), SystemClock()))
+    return build_endpoints(ApiServices(stores, ScriptedRecommender(stores), SystemClock()))
 
 
 @pytest.fixture(scope="module")
-def paths(table: tuple[Endpoint, ...]) -> Paths:
-    return Paths(table)
+def paths(table: tuple[Endpoint, ...]) -> PathTable:
+    return PathTable(table)
 
 
-def found(paths: Paths, method: str, raw: bytes) -> tuple[str, dict[str, str]] | None:
+def found(paths: PathTable, method: str, raw: bytes) -> tuple[str, dict[str, str]] | None:
     match = paths.find(raw)
     endpoint = match.endpoint(method) if match is not None else None
     return None if match is None or endpoint is None else (endpoint.name, dict(match.ids))
@@ -62,7 +62,7 @@ def found(paths: Paths, method: str, raw: bytes) -> tuple[str, dict[str, str]] |
     ],
 )
 def test_a_path_leads_to_its_endpoint(
-    paths: Paths, method: str, raw: bytes, name: str, ids: dict[str, str]
+    paths: PathTable, method: str, raw: bytes, name: str, ids: dict[str, str]
 ) -> None:
     assert found(paths, method, raw) == (name, ids)
 
@@ -75,15 +75,15 @@ def test_a_path_leads_to_its_endpoint(
         b"/v1/recommendation", b"/v1/recommendation/user_to_products//", b"/v1/recommendation/user_to_products/x",
     ],
 )  # fmt: skip
-def test_other_paths_lead_nowhere(paths: Paths, raw: bytes) -> None:
+def test_other_paths_lead_nowhere(paths: PathTable, raw: bytes) -> None:
     assert paths.find(raw) is None
 
 
-def test_a_path_knows_its_methods(paths: Paths) -> None:
+def test_a_path_knows_its_methods(paths: PathTable) -> None:
     def allowed(raw: bytes) -> Iterable[str]:
         match = paths.find(raw)
         assert match is not None
-        return match.place.allowed
+        return match.entry.allowed
 
     assert allowed(b"/v1/users") == ("OPTIONS", "POST")
     assert allowed(b"/v1/users/gina") == ("DELETE", "GET", "HEAD", "OPTIONS")

@@ -8,11 +8,11 @@ from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.meter import SilentMeter
 from cluster.records.access import AppSettings
-from cluster.records.logged_query import LONGEST, UNKNOWN, Searched, pseudonym
+from cluster.records.logged_query import LONGEST, UNKNOWN, LoggedQuery, pseudonym
 from cluster.store.ports.stores import Stores
-from deployments.api.http.query_log_writer import MOST_WAITING, QueryBook
-from deployments.edge.caller import Caller, ReaderToken
-from deployments.edge.request import Arrival
+from deployments.api.http.query_log_writer import MOST_WAITING, QueryLogWriter
+from deployments.edge.caller import Caller, UserToken
+from deployments.edge.request import ApiRequest
 from tests.fakes.asgi import call
 from tests.fakes.request_handler import NOW_MS, PLENTY, Corner, StillClock, open_corner
 
@@ -23,13 +23,13 @@ async def corner() -> Corner:
 
 
 @pytest.fixture
-def book(corner: Corner) -> QueryBook:
-    return QueryBook(corner.stores.queries, corner.clock)
+def book(corner: Corner) -> QueryLogWriter:
+    return QueryLogWriter(corner.stores.queries, corner.clock)
 
 
 def request_of(
-    corner: Corner, payload: Any = None, *, app: str = "shop", token: ReaderToken | None = None
-) -> Arrival:
+    corner: Corner, payload: Any = None, *, app: str = "shop", token: UserToken | None = None
+) -> ApiRequest:
     async def receive() -> Any:
         raise AssertionError("nothing to receive")
 
@@ -38,21 +38,21 @@ def request_of(
         "headers": [(b"user-agent", b"Browser")],
         "client": ("198.51.100.7", 1),
     }
-    request = Arrival(scope, receive, corner.clock)
+    request = ApiRequest(scope, receive, corner.clock)
     credential = corner.keyring.find(corner.secret(app))
     assert credential is not None
     request.caller, request.payload = Caller(credential, token), payload
     return request
 
 
-async def logged(stores: Stores, app: str = "shop") -> list[Searched]:
+async def logged(stores: Stores, app: str = "shop") -> list[LoggedQuery]:
     return [query for lot in await stores.queries.read(app, "0", count=1_000) for query in lot.queries]
 
 
-async def test_a_note_says_what_was_asked_and_found(corner: Corner, book: QueryBook) -> None:
+async def test_a_note_says_what_was_asked_and_found(corner: Corner, book: QueryLogWriter) -> None:
     request = request_of(corner, {"user_id": "gina-7"})
     corner.clock.pass_ms(4)
-    book.note(
+    book.record(
         request, "search", "  Café\u0000  AU lait ", total=3, language="fr", served_by="search", engine_id="e"
     )
     await book.write()
@@ -69,7 +69,7 @@ async def test_a_note_says_what_was_asked_and_found(corner: Corner, book: QueryB
     [
         ({"user_id": "gina-7", "anonymous_id": "anon-51"}, None, "u:gina-7"),
         ({"anonymous_id": "anon-51"}, None, "a:anon-51"),
-        ({"anonymous_id": "anon-51"}, ReaderToken(user_id="mara"), "u:mara"),
+        ({"anonymous_id": "anon-51"}, UserToken(user_id="mara"), "u:mara"),
         ({"user_id": 7}, None, ""),
         ({}, None, ""),
         ([1], None, ""),
@@ -77,39 +77,39 @@ async def test_a_note_says_what_was_asked_and_found(corner: Corner, book: QueryB
     ],
 )
 async def test_readers_are_pseudonyms_and_only_when_somebody_said_who_asks(
-    corner: Corner, book: QueryBook, payload: Any, token: ReaderToken | None, reader_id: str
+    corner: Corner, book: QueryLogWriter, payload: Any, token: UserToken | None, reader_id: str
 ) -> None:
-    book.note(request_of(corner, payload, token=token), "search", "hoe", total=1)
+    book.record(request_of(corner, payload, token=token), "search", "hoe", total=1)
     await book.write()
     [query] = await logged(corner.stores)
     salt = await corner.stores.queries.salt("shop")
     assert query.reader == (pseudonym(salt, reader_id) if reader_id else "")
-    told = str(query.told())
+    told = str(query.to_dict())
     for secret in ("gina-7", "anon-51", "mara", "198.51.100.7", "Browser"):
         assert secret not in told
 
 
-async def test_an_app_may_log_without_readers_or_not_at_all(corner: Corner, book: QueryBook) -> None:
+async def test_an_app_may_log_without_readers_or_not_at_all(corner: Corner, book: QueryLogWriter) -> None:
     for rule in ("anonymous", "off"):
         await corner.open_app("shop", settings=AppSettings(limits=PLENTY, query_log=rule))
-        book.note(request_of(corner, {"user_id": "gina-7"}), "search", rule, total=1)
+        book.record(request_of(corner, {"user_id": "gina-7"}), "search", rule, total=1)
     await book.write()
     [query] = await logged(corner.stores)
     assert (query.text, query.reader) == ("anonymous", "")
 
 
 async def test_nothing_asked_is_nothing_noted_and_pasted_books_are_cut(
-    corner: Corner, book: QueryBook
+    corner: Corner, book: QueryLogWriter
 ) -> None:
     for text in ("", "   ", "x" * 10_000):
-        book.note(request_of(corner), "autocomplete", text, total=0)
+        book.record(request_of(corner), "autocomplete", text, total=0)
     await book.write()
     assert [query.text for query in await logged(corner.stores)] == ["x" * LONGEST]
 
 
-async def test_apps_have_logs_of_their_own(corner: Corner, book: QueryBook) -> None:
+async def test_apps_have_logs_of_their_own(corner: Corner, book: QueryLogWriter) -> None:
     for app in ("shop", "other", "shop"):
-        book.note(request_of(corner, app=app), "search", app, total=1)
+        book.record(request_of(corner, app=app), "search", app, total=1)
     await book.write()
     assert [query.text for query in await logged(corner.stores)] == ["shop", "shop"]
     assert [query.text for query in await logged(corner.stores, "other")] == ["other"]
@@ -145,13 +145,13 @@ async def test_an_absent_store_costs_the_oldest_queries_and_no_memory(corner: Co
     away: Any = Away(corner.stores)
     clock: Clock = StillClock()
     meter = Lost()
-    book = QueryBook(away, clock, meter)
+    book = QueryLogWriter(away, clock, meter)
     request = request_of(corner)
     for at in range(MOST_WAITING + 50):
-        book.note(request, "search", f"q{at}", total=1)
+        book.record(request, "search", f"q{at}", total=1)
     await book.write()
     for at in range(10):
-        book.note(request, "search", f"late{at}", total=1)
+        book.record(request, "search", f"late{at}", total=1)
     await book.write()
     away.away = False
     await book.write()
@@ -162,7 +162,7 @@ async def test_an_absent_store_costs_the_oldest_queries_and_no_memory(corner: Co
     assert meter.lost == 60
 
 
-async def test_completions_are_noted_by_their_endpoint(corner: Corner, book: QueryBook) -> None:
+async def test_completions_are_noted_by_their_endpoint(corner: Corner, book: QueryLogWriter) -> None:
     door = await open_corner(query_log=book)
     body = {"data": [{"product_id": "hoe-11", "title": "Draw hoe"}]}
     await call(door.door, "POST", "/v1/products", headers=door.headers(), json=body)
@@ -180,7 +180,7 @@ async def test_completions_are_noted_by_their_endpoint(corner: Corner, book: Que
     assert (query.served_by, query.engine_id) == ("", "default")
 
 
-async def test_questions_are_noted_with_where_they_were_asked(corner: Corner, book: QueryBook) -> None:
+async def test_questions_are_noted_with_where_they_were_asked(corner: Corner, book: QueryLogWriter) -> None:
     door = await open_corner(query_log=book)
     body = {"question": " What is  mulch? ", "anonymous_id": "x", "language": "de"}
     answer = await call(door.door, "POST", "/v1/ask/questions", headers=door.headers(), json=body)
@@ -203,13 +203,13 @@ async def test_questions_are_noted_with_where_they_were_asked(corner: Corner, bo
     ],
 )
 async def test_readers_without_proof_are_noted_with_an_origin(
-    corner: Corner, book: QueryBook, kind: Any, key: str, payload: Any, has_origin: bool
+    corner: Corner, book: QueryLogWriter, kind: Any, key: str, payload: Any, has_origin: bool
 ) -> None:
     request = request_of(corner, payload)
     credential = corner.keyring.find(corner.keys["shop", key])
     assert credential is not None
     request.caller = Caller(credential, None)
-    book.note(request, kind, "Crème  brûlée", total=3)
+    book.record(request, kind, "Crème  brûlée", total=3)
     await book.write()
     [query] = await logged(corner.stores)
     assert bool(query.origin) is has_origin

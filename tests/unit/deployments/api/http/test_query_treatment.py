@@ -34,7 +34,7 @@ async def put(corner: Corner, slug: str, changed: dict[str, Any], **fields: Any)
         {"variant_id": "b", "name": "b", "slug": "b", **changed},
     ]
     version = await corner.stores.experiments.version("shop")
-    assert await corner.stores.experiments.swap(
+    assert await corner.stores.experiments.compare_and_set(
         an_experiment(slug, **{"variants": variants, **fields}), version
     )
 

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from actors.recommender.messages import ReaderQuery, RecommendationResult
+from actors.recommender.messages import RecommendationResult, UserQuery
 from cluster.errors import NotFound, Unavailable
 from cluster.records.access import App
 from cluster.store.ports.stores import Stores
-from deployments.api.http.warmup import LATELY_MS, warm_up, warm_written
+from deployments.api.http.warmup import LATELY_MS, load_busy_engines, load_written_apps
 from tests.fakes.asgi import call
 from tests.fakes.request_handler import StillClock, open_corner
 from tests.fakes.stores.memory import memory_stores
@@ -22,7 +22,7 @@ class Asked:
         self.error: Exception | None = None
         self.silent = False
 
-    async def answer(self, query: ReaderQuery) -> RecommendationResult:
+    async def answer(self, query: UserQuery) -> RecommendationResult:
         self.names.append((query.app_id, query.engine_id))
         if self.silent:
             await asyncio.Event().wait()
@@ -41,21 +41,23 @@ async def stores(clock: StillClock) -> Stores:
     stores = memory_stores(clock)
     for name in ("shop", "news"):
         await stores.access.put_app(App(app_id=name, environment="development", created_at=1))
-    await stores.engine_watch.count("shop", {("door", "default"): 5, ("own", "big"): 50}, clock.now_ms())
-    await stores.engine_watch.count("news", {("door", "default"): 20}, clock.now_ms())
+    await stores.engine_watch.add_requests(
+        "shop", {("door", "default"): 5, ("own", "big"): 50}, clock.now_ms()
+    )
+    await stores.engine_watch.add_requests("news", {("door", "default"): 20}, clock.now_ms())
     return stores
 
 
 async def test_engines_that_are_asked_are_loaded_the_busiest_first(stores: Stores, clock: StillClock) -> None:
     asked = Asked()
-    assert await warm_up(stores, asked, clock) == 3
+    assert await load_busy_engines(stores, asked, clock) == 3
     assert asked.names == [("shop", "big"), ("news", "default"), ("shop", "default")]
 
 
 async def test_what_nobody_asked_lately_is_left_alone(stores: Stores, clock: StillClock) -> None:
     clock.pass_ms(LATELY_MS + 1)
     asked = Asked()
-    assert await warm_up(stores, asked, clock) == 0
+    assert await load_busy_engines(stores, asked, clock) == 0
     assert asked.names == []
 
 
@@ -65,14 +67,14 @@ async def test_an_engine_that_refuses_keeps_no_replica_from_starting(
 ) -> None:
     asked = Asked()
     asked.error = error
-    assert await warm_up(stores, asked, clock) == 0
+    assert await load_busy_engines(stores, asked, clock) == 0
     assert len(asked.names) == 3
 
 
 async def test_a_silent_engine_is_not_waited_for_long(stores: Stores, clock: StillClock) -> None:
     asked = Asked()
     asked.silent = True
-    assert await warm_up(stores, asked, clock, within_s=0.01) == 0
+    assert await load_busy_engines(stores, asked, clock, within_s=0.01) == 0
 
 
 class SlowToLoad:
@@ -82,11 +84,11 @@ class SlowToLoad:
         self.tries = 0
         self._stores, self._clock, self._others = stores, clock, others
 
-    async def answer(self, query: ReaderQuery) -> RecommendationResult:
+    async def answer(self, query: UserQuery) -> RecommendationResult:
         self.tries += 1
         self._clock.pass_ms(20_000)
         if self._others:
-            await self._stores.engine_watch.count(
+            await self._stores.engine_watch.add_requests(
                 query.app_id, {("door", query.engine_id): 1}, self._clock.now_ms()
             )
         if self.tries < 3:
@@ -100,9 +102,9 @@ async def test_a_large_engine_is_waited_for_while_others_answer(
 ) -> None:
     stores = memory_stores(clock)
     await stores.access.put_app(App(app_id="shop", environment="development", created_at=1))
-    await stores.engine_watch.count("shop", {("door", "default"): 5}, clock.now_ms())
+    await stores.engine_watch.add_requests("shop", {("door", "default"): 5}, clock.now_ms())
     slow = SlowToLoad(stores, clock, others)
-    assert await warm_up(stores, slow, clock) == int(others)
+    assert await load_busy_engines(stores, slow, clock) == int(others)
     assert slow.tries == tries
 
 
@@ -110,7 +112,7 @@ async def test_an_app_that_is_written_is_loaded_once_before_somebody_asks() -> N
     corner = await open_corner()
     asked = Asked()
     watching = asyncio.create_task(
-        warm_written(corner.stores, asked, lambda: ("other", "shop"), every_s=0.01)
+        load_written_apps(corner.stores, asked, lambda: ("other", "shop"), every_s=0.01)
     )
     await asyncio.sleep(0.05)
     assert asked.names == []
@@ -127,7 +129,7 @@ async def test_an_app_that_can_not_be_loaded_yet_is_tried_again() -> None:
     corner = await open_corner()
     asked = Asked()
     asked.error = NotFound("engine is not found")
-    watching = asyncio.create_task(warm_written(corner.stores, asked, lambda: ("shop",), every_s=0.01))
+    watching = asyncio.create_task(load_written_apps(corner.stores, asked, lambda: ("shop",), every_s=0.01))
     await asyncio.sleep(0.03)
     products = {"data": [{"product_id": "hoe-11"}]}
     await call(corner.door, "POST", "/v1/products", headers=corner.headers(), json=products)

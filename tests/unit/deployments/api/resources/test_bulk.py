@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from actors.recommender.messages import ReaderQuery, RecommendationResult
+from actors.recommender.messages import RecommendationResult, UserQuery
 from cluster.clock import SystemClock
 from cluster.records.access import AppSettings, Limits
 from deployments.api.resources import bulk
@@ -36,14 +36,14 @@ async def ask(corner: Corner, *requests: dict[str, Any]) -> Answer:
 
 
 def test_every_query_of_the_table_can_be_asked_in_bulk_and_no_write(corner: Corner) -> None:
-    calls = bulk.BulkCalls(corner.door.endpoints)
+    calls = bulk.BulkResource(corner.door.endpoints)
     for endpoint in corner.door.endpoints:
         name = endpoint.path.removeprefix("/v1/")
         if endpoint.method == "POST" and name.startswith(("search/", "recommendation/")):
-            assert name in calls.names
+            assert name in calls.endpoint_names
         if endpoint.rules.writes and not name.startswith("ask/"):
-            assert name not in calls.names
-    assert not any(name.count("/") != 1 or "{" in name for name in calls.names)
+            assert name not in calls.endpoint_names
+    assert not any(name.count("/") != 1 or "{" in name for name in calls.endpoint_names)
 
 
 async def test_an_answer_in_bulk_is_the_answer_alone(corner: Corner) -> None:
@@ -59,7 +59,7 @@ async def test_answers_keep_the_order_of_their_requests_whichever_is_ready_first
     class Slow:
         running = most = 0
 
-        async def answer(self, query: ReaderQuery) -> RecommendationResult:
+        async def answer(self, query: UserQuery) -> RecommendationResult:
             self.running += 1
             self.most = max(self.most, self.running)
             await asyncio.sleep(0.002 if query.rows % 2 else 0)
@@ -78,7 +78,7 @@ async def test_a_request_that_never_ends_leaves_the_others_their_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Stuck:
-        async def answer(self, query: ReaderQuery) -> RecommendationResult:
+        async def answer(self, query: UserQuery) -> RecommendationResult:
             if query.rows == 1:
                 await asyncio.Event().wait()
             return RecommendationResult(products=[])

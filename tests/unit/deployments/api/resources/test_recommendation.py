@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from actors.recommender.messages import Boost, Circle, Kind, ReaderQuery, Spacing
+from actors.recommender.messages import Boost, Circle, DiversityRule, QueryKind, UserQuery
 from cluster.errors import FilterSyntax, Unprocessable
 from cluster.query.language.tree import Phrase, Term
 from deployments.api.resources.recommendation import BODIES
-from deployments.api.wire.faults import unprocessable
+from deployments.api.wire.faults import unprocessable_from
 from deployments.api.wire.recommendation import to_query
 from tests.fakes.request_handler import NOW_MS
 
 
-def query(kind: Kind = "user_to_products", **body: Any) -> ReaderQuery:
+def query(kind: QueryKind = "user_to_products", **body: Any) -> UserQuery:
     model = BODIES[kind].model_validate(body)
     return to_query(model, kind, app_id="shop", user_id=model.user_id or "", now_ms=NOW_MS)
 
@@ -23,20 +23,20 @@ def circle(**other: Any) -> dict[str, Any]:
     return {"filter": [{"lat": 0, "lon": 0, "distance": 1, **other}]}
 
 
-def faults(kind: Kind = "user_to_products", **body: Any) -> list[tuple[list[Any], str]]:
+def faults(kind: QueryKind = "user_to_products", **body: Any) -> list[tuple[list[Any], str]]:
     try:
         query(kind, **body)
     except Unprocessable as error:
         found = error
     except ValidationError as error:
-        found = unprocessable(error)
+        found = unprocessable_from(error)
     else:
         raise AssertionError("nothing was wrong")
     return [(entry["loc"], entry["type"]) for entry in found.facts["detail"]]
 
 
 def test_an_empty_body_has_the_defaults_of_the_specification() -> None:
-    assert query() == ReaderQuery("user_to_products", "shop", "default", rows=5, dedupe=True, dithering=1.0)
+    assert query() == UserQuery("user_to_products", "shop", "default", rows=5, dedupe=True, dithering=1.0)
     assert query("user_to_categories").group_rows == 5
     assert query("user_to_attributes", field="brand").group_rows == 2
     assert query("product_to_products", product_id="a").rows == 5
@@ -59,11 +59,12 @@ def test_every_shared_parameter_arrives() -> None:
              "boost": [{"lat": 0, "lon": 0, "distance": 1, "boost_positions": [0, 2]}]},
         dithering=1.5, pagination_id="s-1", start=10,
     )  # fmt: skip
-    assert made == ReaderQuery(
+    assert made == UserQuery(
         "user_to_products", "shop", "big", user_id="gina-7", anonymous_id="a-1", rows=7, start=10, type="tool",
         dedupe=False, fields=("title", "attributes.x"), exclude=("p1",), filter=Term("brand", "Alder"),
         circles=(Circle(53.8, -1.5, 2.0, "place"),), boost_circles=(Circle(0.0, 0.0, 1.609344, positions=(0, 2)),),
-        spacing=(Spacing("custom_attributes.brand", 2), Spacing("type")), dithering=1.5, pagination_id="s-1",
+        spacing=(DiversityRule("custom_attributes.brand", 2), DiversityRule("type")),
+            dithering=1.5, pagination_id="s-1",
         cohort={"country": "GB", "member": True}, context={"a": None, "b": [1, 2.5], "c": ["x"]},
         boosting_tags=("sale",),
     )  # fmt: skip
@@ -134,7 +135,7 @@ def test_each_endpoint_has_its_own_fields() -> None:
 
 @pytest.mark.parametrize("kind", ["user_to_categories", "user_to_attributes", "user_to_history"])
 @pytest.mark.parametrize("field", ["start", "dithering", "pagination_id"])
-def test_paging_belongs_to_lists_only(kind: Kind, field: str) -> None:
+def test_paging_belongs_to_lists_only(kind: QueryKind, field: str) -> None:
     more = {"field": "brand"} if kind == "user_to_attributes" else {}
     assert (["body", field], "value_error.extra") in faults(kind, **{field: 1}, **more)
 
@@ -216,7 +217,7 @@ def test_a_bad_parameter_is_named_in_the_published_words(
     ],
 )
 def test_own_fields_have_their_own_bounds(
-    kind: Kind, body: dict[str, Any], loc: list[Any], told: str
+    kind: QueryKind, body: dict[str, Any], loc: list[Any], told: str
 ) -> None:
     assert (["body", *loc], told) in faults(kind, **body)
 
@@ -233,7 +234,7 @@ def test_a_field_that_products_may_have_is_taken_even_when_none_has_it(field: st
 def test_faults_repeat_no_value_and_cut_names_short() -> None:
     with pytest.raises(ValidationError) as raised:
         BODIES["user_to_products"].model_validate({"rows": "CANARY", "x" * 5000: 1, "fl": "CANARY"})
-    detail = unprocessable(raised.value).facts["detail"]
+    detail = unprocessable_from(raised.value).facts["detail"]
     assert "CANARY" not in str(detail)
     assert max(len(part) for entry in detail for part in entry["loc"]) == 128
 
@@ -249,6 +250,6 @@ def test_a_body_that_is_no_object_is_told_so() -> None:
     for body in ([], "x", 7):
         with pytest.raises(ValidationError) as raised:
             BODIES["user_to_products"].model_validate(body)
-        assert unprocessable(raised.value).facts["detail"] == [
+        assert unprocessable_from(raised.value).facts["detail"] == [
             {"loc": ["body"], "msg": "value is not a valid dict", "type": "type_error.dict"}
         ]

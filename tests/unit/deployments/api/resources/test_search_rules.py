@@ -6,22 +6,22 @@ from typing import Any
 
 import pytest
 
-from actors.recommender.messages import AnswerQuery, ReaderQuery
-from actors.recommender.rule_matching import with_rules
+from actors.recommender.messages import AnswerQuery, UserQuery
+from actors.recommender.rule_matching import apply_rules
 from actors.retrieval.messages import SearchQuery
 from cluster.errors import Invalid
-from cluster.query.language.boost_rules import ready_in_order
+from cluster.query.language.boost_rules import compile_rules
 from cluster.records.boost_rule import read_rules
 
 
-def asked(text: str = "", **more: Any) -> ReaderQuery:
+def asked(text: str = "", **more: Any) -> UserQuery:
     search = SearchQuery(text=text, original=text, **more)
-    return ReaderQuery(kind="search", app_id="shop", engine_id="default", search=search)
+    return UserQuery(kind="search", app_id="shop", engine_id="default", search=search)
 
 
-def applied(query: ReaderQuery, *rules: dict[str, Any]) -> SearchQuery:
+def applied(query: UserQuery, *rules: dict[str, Any]) -> SearchQuery:
     made = read_rules([{"name": f"r{at}", "boost_fq": "brand:Birk", **one} for at, one in enumerate(rules)])
-    found = with_rules(query, ready_in_order(made, "default")).search
+    found = apply_rules(query, compile_rules(made, "default")).search
     assert found is not None
     return found
 
@@ -72,7 +72,7 @@ def test_a_search_is_told_what_applies_and_gets_the_assets() -> None:
 
 
 def test_a_tag_calls_a_rule_whatever_is_searched_for() -> None:
-    query = ReaderQuery(
+    query = UserQuery(
         kind="search",
         app_id="shop",
         engine_id="default",
@@ -86,8 +86,8 @@ def test_a_rule_that_waits_for_a_text_hears_questions_too() -> None:
     rules = read_rules([{"name": "care", "query": "mulch", "boost_fq": "brand:Birk"}])
 
     def boosts(question: AnswerQuery | None) -> list[str]:
-        query = ReaderQuery(kind="question_answering", app_id="shop", engine_id="default", question=question)
-        return [boost.name for boost in with_rules(query, ready_in_order(rules, "default")).boosts]
+        query = UserQuery(kind="question_answering", app_id="shop", engine_id="default", question=question)
+        return [boost.name for boost in apply_rules(query, compile_rules(rules, "default")).boosts]
 
     assert boosts(AnswerQuery("what is mulch", "What is mulch?", 0.5, 0.5)) == ["care"]
     assert boosts(AnswerQuery("what is soil", "What is soil?", 0.5, 0.5)) == []
@@ -96,8 +96,8 @@ def test_a_rule_that_waits_for_a_text_hears_questions_too() -> None:
 
 def test_a_rule_may_be_for_question_answering_alone() -> None:
     rules = read_rules([{"name": "care", "api_names": ["question_answering"], "boost_fq": "brand:Birk"}])
-    (ready,) = ready_in_order(rules, "default")
+    (ready,) = compile_rules(rules, "default")
     question = AnswerQuery("a", "a", 0.5, 0.5)
-    query = ReaderQuery(kind="question_answering", app_id="shop", engine_id="default", question=question)
-    assert with_rules(query, [ready]).boosts
-    assert not with_rules(asked("a"), [ready]).boosts
+    query = UserQuery(kind="question_answering", app_id="shop", engine_id="default", question=question)
+    assert apply_rules(query, [ready]).boosts
+    assert not apply_rules(asked("a"), [ready]).boosts

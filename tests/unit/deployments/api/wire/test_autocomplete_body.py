@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from actors.recommender.messages import ReaderQuery
+from actors.recommender.messages import UserQuery
 from deployments.api.wire.autocomplete import MOST_TYPED, Autocomplete, to_completion_query
 
 
-def read(**body: Any) -> ReaderQuery:
+def read(**body: Any) -> UserQuery:
     pages = body.pop("pages", False)
     return to_completion_query(
         Autocomplete.model_validate({"q": "tro", **body}),

@@ -7,27 +7,27 @@ from typing import Any
 
 import pytest
 
-from actors.recommender.messages import ReaderQuery
+from actors.recommender.messages import UserQuery
 from actors.retrieval.messages import Anchoring, Facet, FacetFilter, OrderKey, SearchQuery
 from cluster.errors import FilterSyntax, Unprocessable
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import Any as AnyOf
 from cluster.query.language.tree import Range, Term
-from deployments.api.wire.search import MOST_SOUGHT, ManyProducts, Search, to_named_query, to_search_query
+from deployments.api.wire.search import MOST_SOUGHT, ManyProducts, SearchBody, to_named_query, to_search_query
 from tests.fakes.request_handler import NOW_MS
 
 
 def asked(**body: Any) -> SearchQuery:
     query = to_search_query(
-        Search.model_validate({"q": "*", **body}), app_id="shop", user_id="", now_ms=NOW_MS
+        SearchBody.model_validate({"q": "*", **body}), app_id="shop", user_id="", now_ms=NOW_MS
     )
     assert query.search is not None
     return query.search
 
 
 def test_a_body_with_nothing_but_words_has_the_defaults_of_the_specification() -> None:
-    query = to_search_query(Search.model_validate({"q": "red"}), app_id="shop", user_id="", now_ms=NOW_MS)
-    assert query == ReaderQuery(
+    query = to_search_query(SearchBody.model_validate({"q": "red"}), app_id="shop", user_id="", now_ms=NOW_MS)
+    assert query == UserQuery(
         "search", "shop", "default", rows=5, dedupe=True, search=SearchQuery(text="red", original="red")
     )
 
@@ -95,6 +95,6 @@ def test_ranges_of_one_facet_and_queries_of_all_have_a_budget() -> None:
 
 def test_products_are_asked_for_by_id_with_all_their_fields() -> None:
     body = ManyProducts.model_validate({"product_ids": ["b", "a"], "user_id": "x", "rows": 3, "other": {}})
-    assert to_named_query(body, app_id="shop") == ReaderQuery(
+    assert to_named_query(body, app_id="shop") == UserQuery(
         "mget", "shop", "default", anchors=("b", "a"), fields=("*",)
     )

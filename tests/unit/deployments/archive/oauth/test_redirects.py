@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.archive.oauth.redirects import extend, fault_of, fingerprint, shown_target
+from deployments.archive.oauth.redirects import add_answer, describe_target, find_fault, fingerprint
 
 PIECES = st.sampled_from(
     [
@@ -22,7 +22,7 @@ ADDRESSES = st.lists(PIECES, max_size=8).map("".join)
 
 @given(ADDRESSES)
 def test_what_is_taken_leads_where_it_says(uri: str) -> None:
-    if fault_of(uri):
+    if find_fault(uri):
         return
     parts = urlsplit(uri)
     assert "@" not in parts.netloc
@@ -34,12 +34,12 @@ def test_what_is_taken_leads_where_it_says(uri: str) -> None:
     if parts.scheme == "https":
         assert parts.hostname
     assert parts.scheme not in ("javascript", "data")
-    assert shown_target(uri)
+    assert describe_target(uri)
 
 
 @given(ADDRESSES, ADDRESSES)
 def test_two_addresses_match_when_equal_or_alike_but_for_a_loopback_port(first: str, second: str) -> None:
-    if fault_of(first) or fault_of(second):
+    if find_fault(first) or find_fault(second):
         return
     one, two = urlsplit(first), urlsplit(second)
     loopback = first.startswith("http:") and second.startswith("http:")
@@ -59,7 +59,7 @@ def test_an_answer_reads_back_and_what_stood_there_stays(value: str, uri: str) -
         value.encode()
     except UnicodeEncodeError:
         return
-    extended = extend(uri, {"state": value, "iss": "https://h"})
+    extended = add_answer(uri, {"state": value, "iss": "https://h"})
     assert extended.startswith(uri)
     pairs = parse_qsl(urlsplit(extended).query, keep_blank_values=True)
     assert pairs[-2:] == [("state", value), ("iss", "https://h")]
@@ -81,6 +81,6 @@ def test_an_answer_reads_back_and_what_stood_there_stays(value: str, uri: str) -
 def test_ports_of_loopback_are_free_and_nothing_else_is(one: str, two: str, same: bool) -> None:
     if ":*" in one:
         # What a mark is made of can't itself be registered.
-        assert fault_of(one)
+        assert find_fault(one)
         return
     assert (fingerprint(one) == fingerprint(two)) is same

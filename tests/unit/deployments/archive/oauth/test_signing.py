@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.secrecy import Vault
-from deployments.archive.oauth.clients import clean_name, mint_client, read_client, short_id
-from deployments.archive.oauth.pkce import is_challenge, proves
-from deployments.archive.oauth.signing import Signing
+from deployments.archive.oauth.clients import clean_name, issue_client, read_client, short_id
+from deployments.archive.oauth.pkce import is_challenge, is_verifier_of
+from deployments.archive.oauth.signing import OAuthSigner
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=3),
     max_leaves=5,
 )
-ONE, SAME, OTHER = Signing(Vault(b"1" * 32)), Signing(Vault(b"1" * 32)), Signing(Vault(b"2" * 32))
+ONE, SAME, OTHER = OAuthSigner(Vault(b"1" * 32)), OAuthSigner(Vault(b"1" * 32)), OAuthSigner(Vault(b"2" * 32))
 
 
 @given(VALUES)
@@ -38,13 +38,13 @@ def test_nothing_made_up_opens(text: str) -> None:
 
 
 def test_tokens_say_their_grant_and_are_never_the_same_twice() -> None:
-    first, second = ONE.mint_refresh("g1"), ONE.mint_refresh("g1")
+    first, second = ONE.issue_refresh("g1"), ONE.issue_refresh("g1")
     assert first != second
     assert SAME.refresh_grant(first) == "g1"
     assert OTHER.refresh_grant(first) is None
     assert ONE.refresh_grant("g2" + first[2:]) is None
     assert ONE.access_claims(first) is None
-    access = ONE.mint_access({"exp": 1, "sub": "x"})
+    access = ONE.issue_access({"exp": 1, "sub": "x"})
     assert SAME.access_claims(access) == {"exp": 1, "sub": "x"}
     assert ONE.refresh_grant(access) is None
 
@@ -53,8 +53,8 @@ def test_what_we_signed_has_one_spelling() -> None:
     letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
     for text, read in (
         (ONE.clients.seal(["x"]), ONE.clients.open),
-        (ONE.mint_refresh("g1"), ONE.refresh_grant),
-        (ONE.mint_access({"exp": 1}), ONE.access_claims),
+        (ONE.issue_refresh("g1"), ONE.refresh_grant),
+        (ONE.issue_access({"exp": 1}), ONE.access_claims),
     ):
         assert read(text) is not None
         others = [text[:-1] + letter for letter in letters if letter != text[-1]]
@@ -65,9 +65,9 @@ def test_what_we_signed_has_one_spelling() -> None:
 
 def test_a_client_is_its_registration_and_a_secret_belongs_to_one() -> None:
     uris = ["http://localhost:1/cb", "https://host.example/cb"]
-    client = mint_client(ONE, "Näme", "none", uris)
+    client = issue_client(ONE, "Näme", "none", uris)
     assert read_client(SAME, client.client_id) == client
-    again = mint_client(SAME, "Näme", "none", uris[::-1])
+    again = issue_client(SAME, "Näme", "none", uris[::-1])
     assert again.client_id != client.client_id
     assert again.fingerprints == client.fingerprints
     assert client.allows("http://localhost:9/cb")
@@ -94,16 +94,16 @@ def test_names_lose_what_can_not_be_seen(given_name: str, clean: str) -> None:
 
 
 def test_slots_are_few_whatever_the_names() -> None:
-    assert len({ONE.slot(f"name {number}") for number in range(20_000)}) <= 4096
-    assert ONE.slot("ada") == SAME.slot("ada")
+    assert len({ONE.hash_slot(f"name {number}") for number in range(20_000)}) <= 4096
+    assert ONE.hash_slot("ada") == SAME.hash_slot("ada")
 
 
 def test_the_example_of_the_standard_is_proven_and_its_neighbours_are_not() -> None:
     verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
     challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
     assert is_challenge(challenge)
-    assert proves(verifier, challenge)
+    assert is_verifier_of(verifier, challenge)
     for other in ("", verifier[:-1], verifier + "=", verifier.lower(), challenge, verifier * 4, "ü" * 43):
-        assert not proves(other, challenge)
+        assert not is_verifier_of(other, challenge)
     for text in ("", challenge[:-1], challenge + "A", challenge[:-1] + "=", challenge[:-1] + "\n"):
         assert not is_challenge(text)

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from cluster.local.redis_binary import RedisBinary
 from cluster.records.access import App, AppSettings, new_app_settings
 from cluster.records.issued_key import issue_key
-from cluster.runtime.installation_state import State
+from cluster.runtime.installation_state import InstallationState
 from cluster.secrecy import Vault, create_master_key
 from cluster.settings import Settings
 from deployments.cli.__main__ import command_line
@@ -35,12 +35,12 @@ def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installatio
     return Installation()
 
 
-def _state(**changes: Any) -> State:
+def _state(**changes: Any) -> InstallationState:
     usual = {
         "phase": "ready", "pid": 7, "version": "1", "host": "127.0.0.1", "port": 8000, "data_dir": "/d",
         "run_dir": "/r", "logs_dir": "/l", "started_at": 1, "proxy": "haproxy",
     }  # fmt: skip
-    return State.model_validate(usual | changes)
+    return InstallationState.model_validate(usual | changes)
 
 
 def test_a_fresh_machine_is_fine(installation: Installation) -> None:
@@ -66,20 +66,20 @@ def test_a_secret_others_can_read_is_bad(installation: Installation, name: str) 
 
 def test_a_damaged_master_key_is_bad(installation: Installation) -> None:
     create_master_key(installation.places.master_key)
-    assert machine_checks.master_key(installation).level == "ok"
+    assert machine_checks.check_master_key(installation).level == "ok"
     installation.places.master_key.write_text("half a key")
-    found = machine_checks.master_key(installation)
+    found = machine_checks.check_master_key(installation)
     assert (found.level, "backup" in found.advice) == ("bad", True)
 
 
 def test_an_open_data_directory_is_bad(installation: Installation) -> None:
     installation.places.data_dir.chmod(0o755)
-    assert "chmod 700" in machine_checks.data_directory(installation.places.data_dir).advice
+    assert "chmod 700" in machine_checks.check_data_directory(installation.places.data_dir).advice
 
 
 def test_a_full_disk_is_bad_and_a_filling_one_a_warning(tmp_path: Path) -> None:
     def level(limit: float) -> str:
-        return machine_checks.disk(Installation(Settings(data_dir=tmp_path, disk_limit=limit))).level
+        return machine_checks.check_disk(Installation(Settings(data_dir=tmp_path, disk_limit=limit))).level
 
     used = machine_checks.used_share(tmp_path)
     assert level(used * 0.9) == "bad"
@@ -87,17 +87,17 @@ def test_a_full_disk_is_bad_and_a_filling_one_a_warning(tmp_path: Path) -> None:
 
 
 def test_the_slow_proxy_is_bad() -> None:
-    found = machine_checks.haproxy(_state(proxy="slow Python proxy, because of the moon"))
+    found = machine_checks.check_haproxy(_state(proxy="slow Python proxy, because of the moon"))
     assert (found.level, "because of the moon" in found.words) == ("bad", True)
-    assert machine_checks.haproxy(_state()).level == "ok"
+    assert machine_checks.check_haproxy(_state()).level == "ok"
 
 
 def test_a_proxy_that_is_not_trusted_is_warned_of() -> None:
-    assert running_checks.client_addresses(_state(), Settings()).level == "ok"
-    hidden = running_checks.client_addresses(_state(), Settings(public_url="https://shop.example.com"))
+    assert running_checks.check_client_addresses(_state(), Settings()).level == "ok"
+    hidden = running_checks.check_client_addresses(_state(), Settings(public_url="https://shop.example.com"))
     assert (hidden.level, "KIOSK_TRUSTED_PROXIES" in hidden.advice) == ("warning", True)
     trusting = Settings(public_url="https://shop.example.com", trusted_proxies="10.0.0.0/8")
-    assert running_checks.client_addresses(_state(), trusting).level == "ok"
+    assert running_checks.check_client_addresses(_state(), trusting).level == "ok"
 
 
 def test_advice_is_shown_with_its_brackets(
@@ -115,7 +115,7 @@ def test_advice_is_shown_with_its_brackets(
     [("127.0.0.1", "ok"), ("localhost", "ok"), ("0.0.0.0", "warning"), ("10.1.2.3", "warning")],
 )
 def test_doors_open_to_the_network_ask_for_tls(host: str, level: str) -> None:
-    assert running_checks.public_address(_state(host=host)).level == level
+    assert running_checks.check_public_address(_state(host=host)).level == level
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_doors_open_to_the_network_ask_for_tls(host: str, level: str) -> None:
 )
 def test_passwords_over_plain_http_are_named(host: str, url: str, plain: bool, level: str) -> None:
     settings = Settings(public_url=url, plain_sign_in=plain)
-    assert running_checks.sign_in(_state(host=host), settings).level == level
+    assert running_checks.check_sign_in(_state(host=host), settings).level == level
 
 
 @pytest.mark.parametrize(("status", "level"), [(401, "ok"), (403, "ok"), (200, "bad"), (404, "bad")])
@@ -137,14 +137,14 @@ def test_a_dashboard_that_answers_strangers_is_bad(
     monkeypatch: pytest.MonkeyPatch, status: int, level: str
 ) -> None:
     monkeypatch.setattr(running_checks.probe, "ask", lambda *words, **more: (status, b""))
-    (found,) = running_checks.ray_asks_for_token(_state(dashboard_url="http://127.0.0.1:8265"))
+    (found,) = running_checks.check_ray_token(_state(dashboard_url="http://127.0.0.1:8265"))
     assert found.level == level
 
 
 @pytest.mark.parametrize(("off_ms", "level"), [(0, "ok"), (1_500, "ok"), (-3_000, "bad"), (3_600_000, "bad")])
 def test_a_clock_that_is_off_is_bad(off_ms: int, level: str) -> None:
     now_ms = 1_700_000_000_000
-    (found,) = running_checks.clock({"server_time_usec": str((now_ms + off_ms) * 1000)}, now_ms)
+    (found,) = running_checks.check_clock({"server_time_usec": str((now_ms + off_ms) * 1000)}, now_ms)
     assert found.level == level
 
 
@@ -165,7 +165,7 @@ def test_a_clock_that_is_off_is_bad(off_ms: int, level: str) -> None:
 def test_a_running_server_is_named_with_its_published_faults(
     information: dict[str, str], level: str, words: str
 ) -> None:
-    finding = running_checks.redis_server(information)
+    finding = running_checks.check_redis_server(information)
     assert finding.level == level
     assert words in finding.words
     if "6.2.14" in words:
@@ -193,7 +193,7 @@ def test_the_status_names_product_and_version(label: str, server: RedisBinary | 
 def test_a_build_of_a_distribution_may_carry_repairs(monkeypatch: pytest.MonkeyPatch) -> None:
     package = "redis-tools 5:7.0.15-1~deb12u7"
     monkeypatch.setattr(machine_checks, "find_distribution_package", lambda path: package)
-    finding = machine_checks.judge_redis(RedisBinary("/usr/bin/redis-server", "found", (7, 0, 15)))
+    finding = machine_checks.check_redis_version(RedisBinary("/usr/bin/redis-server", "found", (7, 0, 15)))
     assert finding.level == "warning"
     assert finding.advice.startswith(f"{package} is a build of the distribution and may carry repairs")
 
@@ -217,7 +217,7 @@ def test_a_redis_that_may_lose_records_is_bad(told: dict[str, str], check: str) 
         def information(self, section: str) -> dict[str, str]:
             return good | told
 
-    found = {finding.check: finding for finding in running_checks.redis_settings(Informed(Settings()))}
+    found = {finding.check: finding for finding in running_checks.check_redis_settings(Informed(Settings()))}
     assert found.pop(check).level == "bad"
     assert {finding.level for finding in found.values()} == {"ok"}
 
@@ -245,7 +245,7 @@ def test_an_exposed_secret_key_is_named_without_its_text(
 
             return asyncio.run(run())
 
-    found = running_checks.exposed_keys(Administered(Settings()), now_ms)
+    found = running_checks.check_exposed_keys(Administered(Settings()), now_ms)
     assert found.level == level
     assert (issued.record.key_id in found.words) == (level == "warning")
     assert (advised in found.advice) == (level == "warning")
@@ -269,7 +269,7 @@ def test_a_port_open_to_the_network_is_bad_unless_it_is_the_doors(
     monkeypatch.setattr(running_checks, "belonging_to", lambda places: [psutil.Process()])
 
     def found(port: int) -> Finding:
-        return next(iter(running_checks.ports(installation, _state(port=port))))
+        return next(iter(running_checks.check_ports(installation, _state(port=port))))
 
     assert found(listener).level == "ok"
     bad = found(1)
@@ -279,7 +279,7 @@ def test_a_port_open_to_the_network_is_bad_unless_it_is_the_doors(
 def test_every_open_switch_of_an_app_is_named() -> None:
     def said(environment: Any, settings: AppSettings) -> Finding:
         app = App(app_id="shop", environment=environment, settings=settings, created_at=1)
-        (finding,) = access_checks.open_switches([app])
+        (finding,) = access_checks.check_switches([app])
         return finding
 
     before = said("production", AppSettings())
@@ -301,4 +301,4 @@ def test_every_open_switch_of_an_app_is_named() -> None:
         update={"derived_token_key": True, "strict_user_hash": True}
     )
     assert said("production", closed).words == "its switches leave nothing open that can be closed"
-    assert list(access_checks.open_switches([App(app_id="p", environment="playground", created_at=1)])) == []
+    assert list(access_checks.check_switches([App(app_id="p", environment="playground", created_at=1)])) == []

@@ -17,9 +17,9 @@ from cluster.clock import SystemClock
 from cluster.records.account import Account
 from cluster.records.password import hash_password
 from cluster.secrecy import Vault
-from deployments.archive.services import ArchiveConfig, archive_routes, open_archive
+from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
 from deployments.cli.doctor.finding import Finding
-from deployments.cli.doctor.mcp_check import Walk
+from deployments.cli.doctor.mcp_check import McpCheck
 from tests.fakes.archive import SmallArchive, sample_articles
 from tests.fakes.request_handler import MASTER
 from tests.fakes.stores.memory import memory_stores
@@ -66,7 +66,7 @@ def place() -> Iterator[tuple[str, Proxy]]:
     stores = memory_stores(clock)
     archive = SmallArchive(sample_articles())
     means = open_archive(stores, Vault(MASTER), archive, clock, ArchiveConfig(port=port))
-    proxy = Proxy(Starlette(routes=archive_routes(means)))
+    proxy = Proxy(Starlette(routes=build_archive_routes(means)))
     server = uvicorn.Server(uvicorn.Config(proxy, port=port, log_level="critical", lifespan="off"))
 
     async def run() -> None:
@@ -96,7 +96,7 @@ def _honest(place: tuple[str, Proxy]) -> Iterator[None]:
 
 def walk(base: str, password: str = PASSWORD, question: str = "river comet") -> list[Finding]:
     """Go the whole way."""
-    return list(Walk(base, "ada", password, question).findings())
+    return list(McpCheck(base, "ada", password, question).run())
 
 
 def test_a_good_archive_is_walked_to_the_end(place: tuple[str, Proxy]) -> None:

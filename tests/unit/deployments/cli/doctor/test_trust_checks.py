@@ -8,9 +8,9 @@ import pytest
 
 from cluster.admin.allowed_learners import allow_learner
 from cluster.admin.vault import ensure_master_key
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.segments import SegmentShelf
-from cluster.runtime.artifact_access import open_shelf
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore
+from cluster.runtime.artifact_access import open_artifact_store
 from cluster.settings import SECRET_VARIABLES, Settings
 from deployments.cli.doctor import trust_checks
 from deployments.cli.installation import Installation
@@ -28,15 +28,15 @@ def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installatio
 
 
 def test_allowed_learners_are_named(installation: Installation) -> None:
-    assert "only the built-in" in trust_checks.learners(installation).words
+    assert "only the built-in" in trust_checks.check_learners(installation).words
     allow_learner(installation.settings, "shop.markov:Markov")
-    assert "shop.markov:Markov may run, with all rights" in trust_checks.learners(installation).words
+    assert "shop.markov:Markov may run, with all rights" in trust_checks.check_learners(installation).words
 
 
 def test_secrets_in_the_shell_are_told(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [found.level for found in trust_checks.secrets(installation)] == ["ok"]
+    assert [found.level for found in trust_checks.check_secrets(installation)] == ["ok"]
     monkeypatch.setenv("KIOSK_LLM_KEY", "canary")
-    (found,) = trust_checks.secrets(installation)
+    (found,) = trust_checks.check_secrets(installation)
     assert (found.level, "canary" in found.words) == ("warning", False)
     assert "KIOSK_LLM_KEY_FILE" in found.advice
 
@@ -52,23 +52,28 @@ def test_secrets_in_processes_of_the_installation_are_bad(
             return "redis-server"
 
     monkeypatch.setattr(trust_checks, "belonging_to", lambda places: [Leaking()])
-    (found,) = trust_checks.secrets(installation)
+    (found,) = trust_checks.check_secrets(installation)
     assert (found.level, found.words) == ("bad", "KIOSK_MASTER_KEY in redis-server")
 
 
 def test_manifests_that_nobody_signed_are_told(installation: Installation) -> None:
-    shelf_dir = installation.settings.shelf_dir
-    assert trust_checks.artifacts(installation).words == "none yet"
+    shelf_dir = installation.settings.artifact_dir
+    assert trust_checks.check_artifacts(installation).words == "none yet"
     generated_market.settle(
-        SegmentShelf(open_shelf(installation.settings)), generated_market.table(600, 60, 30, topics=3)
+        SegmentStore(open_artifact_store(installation.settings)),
+        generated_market.table(600, 60, 30, topics=3),
     )
-    assert trust_checks.artifacts(installation).words == "all 1 manifests are signed by this installation"
+    assert (
+        trust_checks.check_artifacts(installation).words == "all 1 manifests are signed by this installation"
+    )
     generated_market.settle(
-        SegmentShelf(Shelf.open(shelf_dir)), generated_market.table(600, 60, 30, topics=3), app_id="other"
+        SegmentStore(ArtifactStore.open(shelf_dir)),
+        generated_market.table(600, 60, 30, topics=3),
+        app_id="other",
     )
-    assert "the next `kiosk up` signs them" in trust_checks.artifacts(installation).words
-    installation.places.adopted.write_text("yes")
-    found = trust_checks.artifacts(installation)
+    assert "the next `kiosk up` signs them" in trust_checks.check_artifacts(installation).words
+    installation.places.signing_marker.write_text("yes")
+    found = trust_checks.check_artifacts(installation)
     assert (found.level, "kiosk artifacts sign" in found.advice) == ("bad", True)
     (shelf_dir / "other" / "segments" / "manifest-000000000001.json").write_text("{}")
-    assert "damaged" in trust_checks.artifacts(installation).words
+    assert "damaged" in trust_checks.check_artifacts(installation).words

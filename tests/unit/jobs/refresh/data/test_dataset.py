@@ -9,7 +9,12 @@ import pytest
 
 from cluster.artifacts.tables import LOADED_INTERACTIONS
 from cluster.errors import Invalid
-from jobs.refresh.data.dataset import Columns, from_frame, from_segments, weights_with
+from jobs.refresh.data.dataset import (
+    FrameColumns,
+    event_weigher,
+    interactions_from_frame,
+    interactions_from_segments,
+)
 
 AT_MS = 1_700_000_000_000
 
@@ -25,7 +30,7 @@ def test_rows_stand_by_reader_then_time_whatever_their_order() -> None:
     rows = [("b", "x", 3.0), ("a", "y", 2.0), ("b", "y", 1.0), ("a", "z", 2.0)]
     frame = pl.DataFrame(rows, ["reader", "item", "at"], orient="row")
     for shuffled in (frame, frame[[2, 0, 1, 3]]):
-        data = from_frame(shuffled)
+        data = interactions_from_frame(shuffled)
         assert data.readers.names.to_pylist() == ["a", "b"]
         assert data.items.names.to_pylist() == ["x", "y", "z"]
         assert data.reader.tolist() == [0, 0, 1, 1]
@@ -35,8 +40,8 @@ def test_rows_stand_by_reader_then_time_whatever_their_order() -> None:
 
 
 def test_without_a_clock_places_in_the_sequence_are_the_times() -> None:
-    data = from_frame(
-        pl.DataFrame({"reader": ["b", "a", "b", "a", "b"], "item": list("vwxyz")}), Columns(at=None)
+    data = interactions_from_frame(
+        pl.DataFrame({"reader": ["b", "a", "b", "a", "b"], "item": list("vwxyz")}), FrameColumns(at=None)
     )
     assert not data.clock
     assert data.at_s.tolist() == [0, 1, 0, 1, 2]
@@ -45,17 +50,17 @@ def test_without_a_clock_places_in_the_sequence_are_the_times() -> None:
 
 def test_dates_become_seconds() -> None:
     frame = pl.DataFrame({"reader": ["a"], "item": ["x"], "at": [datetime(2024, 1, 1, tzinfo=timezone.utc)]})
-    assert from_frame(frame).at_s.tolist() == [1_704_067_200.0]
+    assert interactions_from_frame(frame).at_s.tolist() == [1_704_067_200.0]
 
 
-def test_a_time_that_is_no_time_says_so() -> None:
+def test_an_invalid_time_has_a_clear_error() -> None:
     with pytest.raises(Invalid, match="column 'at' holds String"):
-        from_frame(pl.DataFrame({"reader": ["a"], "item": ["x"], "at": ["yesterday"]}))
+        interactions_from_frame(pl.DataFrame({"reader": ["a"], "item": ["x"], "at": ["yesterday"]}))
 
 
 def test_a_missing_column_is_named() -> None:
     with pytest.raises(Invalid, match="columns are missing: at; there are reader, item"):
-        from_frame(pl.DataFrame({"reader": ["a"], "item": ["x"]}))
+        interactions_from_frame(pl.DataFrame({"reader": ["a"], "item": ["x"]}))
 
 
 def test_absurd_rows_are_dropped_and_counted() -> None:
@@ -67,29 +72,33 @@ def test_absurd_rows_are_dropped_and_counted() -> None:
             "weight": [1.0, 1.0, 1.0, 1.0, float("inf")],
         }
     )
-    data = from_frame(frame, Columns(weight="weight"))
+    data = interactions_from_frame(frame, FrameColumns(weight="weight"))
     assert (len(data), data.dropped) == (1, 4)
 
 
 def test_words_where_numbers_belong_cost_their_rows_only() -> None:
     frame = pl.DataFrame({"reader": ["a", "a"], "item": ["x", "y"], "worth": ["0.5", "much"]})
-    data = from_frame(frame, Columns(at=None, weight="worth"))
+    data = interactions_from_frame(frame, FrameColumns(at=None, weight="worth"))
     assert (data.weight.tolist(), data.dropped) == ([0.5], 1)
-    huge = from_frame(frame.with_columns(worth=pl.Series([0.5, 1e300])), Columns(at=None, weight="worth"))
+    huge = interactions_from_frame(
+        frame.with_columns(worth=pl.Series([0.5, 1e300])), FrameColumns(at=None, weight="worth")
+    )
     assert huge.dropped == 1
 
 
 def test_no_rows_at_all_are_fine() -> None:
-    data = from_frame(pl.DataFrame({"reader": [], "item": [], "at": []}, schema_overrides={"at": pl.Float64}))
+    data = interactions_from_frame(
+        pl.DataFrame({"reader": [], "item": [], "at": []}, schema_overrides={"at": pl.Float64})
+    )
     assert (len(data), data.n_readers, data.n_items, data.now_s) == (0, 0, 0, 0.0)
-    assert from_segments(segments([])).n_items == 0
+    assert interactions_from_segments(segments([])).n_items == 0
 
 
 def test_lines_of_a_basket_share_its_number() -> None:
     frame = pl.DataFrame(
         {"reader": ["a"] * 4, "item": list("wxyz"), "at": [1, 1, 2, 2], "invoice": ["p", "p", "q", "q"]}
     )
-    basket = from_frame(frame, Columns(basket="invoice")).basket
+    basket = interactions_from_frame(frame, FrameColumns(basket="invoice")).basket
     assert basket[0] == basket[1] != basket[2] == basket[3]
 
 
@@ -105,7 +114,7 @@ def test_segments_are_spread_over_their_products_and_weighed_by_type() -> None:
             ("a:9", "click", AT_MS, ["p2"], 0.0, offset),
         ]
     )
-    data = from_segments(table)
+    data = interactions_from_segments(table)
     named = [
         (data.readers.name(reader), data.items.name(item), round(float(weight), 2))
         for reader, item, weight in zip(data.reader, data.item, data.weight, strict=True)
@@ -118,19 +127,19 @@ def test_segments_are_spread_over_their_products_and_weighed_by_type() -> None:
 
 def test_events_from_the_future_count_from_when_they_were_written() -> None:
     table = segments([("u:1", "click", AT_MS + 86_400_000_000, ["p"], 0.0, f"{AT_MS}-3")])
-    assert from_segments(table).at_s.tolist() == [AT_MS / 1000]
+    assert interactions_from_segments(table).at_s.tolist() == [AT_MS / 1000]
 
 
 def test_weights_of_types_can_be_changed() -> None:
-    weigh = weights_with({"click": 0.0, "checkout": 0.5})
+    weigh = event_weigher({"click": 0.0, "checkout": 0.5})
     assert weigh("click", 0.0) == 0.0
     assert weigh("checkout", 0.0) == 0.5
     assert weigh("like", 0.0) == 0.6
     with pytest.raises(Invalid, match="no such type of event: clicks"):
-        weights_with({"clicks": 1.0})
+        event_weigher({"clicks": 1.0})
 
 
 def test_content_must_be_about_the_same_items() -> None:
-    data = from_frame(pl.DataFrame({"reader": ["a"], "item": ["x"], "at": [1.0]}))
+    data = interactions_from_frame(pl.DataFrame({"reader": ["a"], "item": ["x"], "at": [1.0]}))
     with pytest.raises(Invalid, match="contents of 2 items, the data has 1"):
-        data.described(np.zeros((2, 3), np.float32))
+        data.with_content(np.zeros((2, 3), np.float32))

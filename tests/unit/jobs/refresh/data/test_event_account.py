@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from cluster.artifacts.tables import LOADED_INTERACTIONS
-from jobs.refresh.data.dataset import from_segments
-from jobs.refresh.data.event_account import account_for
-from jobs.refresh.runs.dry_run import count_waiting
+from jobs.refresh.data.dataset import interactions_from_segments
+from jobs.refresh.data.event_account import build_event_account
+from jobs.refresh.runs.dry_run import count_uncompacted_interactions
 from tests.fakes.stores.memory import memory_stores
 
 
@@ -32,8 +32,8 @@ def test_every_interaction_is_accounted_for() -> None:
         _row("home_page_view"),
     ]
     table = pa.Table.from_pylist(rows, schema=LOADED_INTERACTIONS)
-    data = from_segments(table)
-    account = account_for(table, data)
+    data = interactions_from_segments(table)
+    account = build_event_account(table, data)
     assert (account.settled, account.without_products, account.lines) == (9, 2, 11)
     assert account.unweighted == {"impression": 4}
     assert account.repeats == 2
@@ -49,7 +49,7 @@ def test_every_interaction_is_accounted_for() -> None:
 
 def test_nothing_is_accounted_for_as_nothing() -> None:
     table = LOADED_INTERACTIONS.empty_table()
-    account = account_for(table, from_segments(table))
+    account = build_event_account(table, interactions_from_segments(table))
     assert (account.settled, account.lines, account.repeats, account.unweighted) == (0, 0, 0, {})
 
 
@@ -61,4 +61,4 @@ async def test_interactions_that_wait_are_counted(after: int) -> None:
         "0",
         *[await stores.interactions.append("shop", orjson.dumps([click] * n), []) for n in (2, 3)],
     ]
-    assert await count_waiting(stores.changes, "shop", offsets[after]) == (5, 3)[after]
+    assert await count_uncompacted_interactions(stores.changes, "shop", offsets[after]) == (5, 3)[after]

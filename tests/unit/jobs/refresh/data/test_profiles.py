@@ -8,14 +8,14 @@ import numpy as np
 import orjson
 
 from actors.models.snapshot import Snapshot
-from actors.models.validation import trusted
+from actors.models.validation import validate_snapshot
 from actors.models.vocabulary import Vocabulary
-from jobs.refresh.build.build import build
-from jobs.refresh.build.fit import fit
+from jobs.refresh.build.build import build_snapshot
+from jobs.refresh.build.fit import train_engine
 from jobs.refresh.data.profiles import Profiles
-from jobs.refresh.recipe import parse
-from jobs.refresh.runs.checkpoint import packed, unpacked
-from jobs.refresh.runs.training_source import Source
+from jobs.refresh.recipe import parse_recipe
+from jobs.refresh.runs.checkpoint import bytes_from_source, source_from_bytes
+from jobs.refresh.runs.training_source import TrainingSource
 from tests.fakes.trained_snapshot import RECIPE, ring_data
 
 
@@ -31,7 +31,7 @@ READERS = Vocabulary.of([f"u:u{n}" for n in range(12)] + ["a:visitor"])
 
 
 def test_fields_nobody_filled_and_values_of_very_few_are_left_out() -> None:
-    found = Profiles.of(users(country=lambda n: "AT" if n < 9 else "CH", age=lambda n: 30), READERS)
+    found = Profiles.from_users(users(country=lambda n: "AT" if n < 9 else "CH", age=lambda n: 30), READERS)
     assert found.fields == ("country",)
     assert found.values == (("AT",),)
     assert sorted(found.codes[:, 0].tolist()) == [-1] * 4 + [0] * 9
@@ -39,14 +39,14 @@ def test_fields_nobody_filled_and_values_of_very_few_are_left_out() -> None:
 
 def test_a_recipe_may_name_fields_attributes_included() -> None:
     records = users(custom_attributes=lambda n: {"plan": n % 2 == 0})
-    found = Profiles.of(records, READERS, ("custom_attributes.plan", "attributes.plan"))
+    found = Profiles.from_users(records, READERS, ("custom_attributes.plan", "attributes.plan"))
     assert found.fields == ("custom_attributes.plan",)
     assert found.values == (("false", "true"),)
 
 
 def test_readers_without_a_record_and_records_without_a_reader_do_no_harm() -> None:
-    assert Profiles.of([], READERS).codes.shape == (13, 0)
-    assert Profiles.of(users(country=lambda n: "AT"), Vocabulary.of(["a:x"])).fields == ()
+    assert Profiles.from_users([], READERS).codes.shape == (13, 0)
+    assert Profiles.from_users(users(country=lambda n: "AT"), Vocabulary.of(["a:x"])).fields == ()
 
 
 def test_cohorts_go_into_the_snapshot_and_come_back(tmp_path: Path) -> None:
@@ -55,14 +55,14 @@ def test_cohorts_go_into_the_snapshot_and_come_back(tmp_path: Path) -> None:
         orjson.dumps({"user_id": name.removeprefix("u:"), "country": "AT" if at % 2 else "CH"})
         for at, name in enumerate(data.readers.names.to_pylist())
     ]
-    data = replace(data, profiles=Profiles.of(records, data.readers))
-    again = unpacked(packed(Source(data))).data
+    data = replace(data, profiles=Profiles.from_users(records, data.readers))
+    again = source_from_bytes(bytes_from_source(TrainingSource(data))).data
     assert again.profiles is not None
     np.testing.assert_array_equal(again.profiles.codes, data.profiles.codes)  # type: ignore[union-attr]
     assert (again.profiles.fields, again.profiles.values) == (("country",), (("AT", "CH"),))
-    recipe = parse({**RECIPE, "cohorts": {"prior": 10.0}})
-    manifest = build(fit(recipe, again), tmp_path / "s", written_at_ms=1)
-    learned = trusted(Snapshot.open(tmp_path / "s"), str(manifest.facts["version"]))
+    recipe = parse_recipe({**RECIPE, "cohorts": {"prior": 10.0}})
+    manifest = build_snapshot(train_engine(recipe, again), tmp_path / "s", written_at_ms=1)
+    learned = validate_snapshot(Snapshot.open(tmp_path / "s"), str(manifest.facts["version"]))
     assert learned.cohorts is not None
     assert learned.cohorts.codes({"country": "CH", "gender": "M"}).tolist() == [[1]]
     shares = learned.cohorts.score(learned.cohorts.codes({"country": "CH"}))[0]

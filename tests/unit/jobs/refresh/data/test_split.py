@@ -5,22 +5,24 @@ import polars as pl
 import pytest
 
 from cluster.errors import Invalid
-from jobs.refresh.data.dataset import Columns, Interactions, from_frame
+from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
 from jobs.refresh.data.split import (
-    Trial,
-    by_time,
-    last_day_sessions,
+    EvaluationSplit,
     leave_last_out,
-    next_in_session,
-    rest_of_basket,
+    split_baskets,
+    split_by_time,
+    split_last_sessions,
+    split_next_in_session,
 )
 
 
 def data_of(rows: list[tuple[str, str, float]], **options: str) -> Interactions:
-    return from_frame(pl.DataFrame(rows, ["reader", "item", "at"], orient="row"), Columns(**options))
+    return interactions_from_frame(
+        pl.DataFrame(rows, ["reader", "item", "at"], orient="row"), FrameColumns(**options)
+    )
 
 
-def asked(trial: Trial) -> list[tuple[list[str], list[str]]]:
+def histories_and_targets(trial: EvaluationSplit) -> list[tuple[list[str], list[str]]]:
     """Name history and targets of every reader of a trial."""
     names = trial.train.items.names.to_pylist()
     found = []
@@ -31,11 +33,11 @@ def asked(trial: Trial) -> list[tuple[list[str], list[str]]]:
     return found
 
 
-def test_the_last_item_is_asked_and_the_one_before_validates() -> None:
+def test_the_last_item_is_the_test_and_the_one_before_validates() -> None:
     data = data_of([("a", item, at) for at, item in enumerate("vwxyz")] + [("b", "v", 0), ("b", "w", 1)])
     split = leave_last_out(data, folds=2)
-    assert asked(split.test) == [(["v", "w", "x", "y"], ["z"])]
-    assert [asked(trial) for trial in split.validation] == [
+    assert histories_and_targets(split.test) == [(["v", "w", "x", "y"], ["z"])]
+    assert [histories_and_targets(trial) for trial in split.validation] == [
         [(["v", "w", "x"], ["y"])],
         [(["v", "w"], ["x"])],
     ]
@@ -52,7 +54,7 @@ def test_what_comes_after_the_question_trains_nothing() -> None:
             assert trial.targets.items[at] == data.item[data.reader == reader][-place]
 
 
-def test_a_reader_who_takes_the_last_item_again_is_not_asked() -> None:
+def test_a_user_who_repeats_the_last_item_is_not_evaluated() -> None:
     data = data_of([("a", item, at) for at, item in enumerate("xyx")])
     assert len(leave_last_out(data).test) == 0
 
@@ -67,27 +69,27 @@ def test_one_instant_splits_everybody() -> None:
         ("a", "v", 11),
         ("a", "y", 12),
     ]
-    trial = by_time(data_of(rows), at_s=8.0, seen="allowed").test
+    trial = split_by_time(data_of(rows), at_s=8.0, seen="allowed").test
     assert trial.train.at_s.max() <= 8
-    assert asked(trial) == [(["v", "w"], ["v", "y"]), (["v"], ["x"]), ([], ["v"])]
+    assert histories_and_targets(trial) == [(["v", "w"], ["v", "y"]), (["v"], ["x"]), ([], ["v"])]
 
 
-def test_what_was_seen_is_not_asked_when_it_is_out() -> None:
+def test_seen_items_are_not_targets_when_excluded() -> None:
     rows = [("a", "v", 1), ("b", "v", 2), ("a", "v", 11), ("a", "y", 12), ("b", "v", 13)]
-    trial = by_time(data_of(rows), at_s=8.0, seen="out").test
-    assert asked(trial) == [(["v"], ["y"])]
+    trial = split_by_time(data_of(rows), at_s=8.0, seen="out").test
+    assert histories_and_targets(trial) == [(["v"], ["y"])]
 
 
 def test_validation_trials_end_where_the_next_begins() -> None:
     rng = np.random.default_rng(2)
     data = data_of([(f"r{rng.integers(9)}", f"i{rng.integers(9)}", float(at)) for at in range(500)])
-    split = by_time(data, share=0.2, folds=2, seen="allowed")
+    split = split_by_time(data, share=0.2, folds=2, seen="allowed")
     ends = [trial.train.at_s.max() for trial in (split.test, *split.validation)]
     assert ends == sorted(ends, reverse=True)
     assert [len(trial.train) for trial in (split.test, *split.validation)] == [400, 320, 256]
 
 
-def test_kinds_limit_what_is_asked_but_not_what_is_learned() -> None:
+def test_kinds_limit_the_targets_but_not_the_training_data() -> None:
     frame = pl.DataFrame(
         {
             "reader": ["a"] * 4,
@@ -96,28 +98,30 @@ def test_kinds_limit_what_is_asked_but_not_what_is_learned() -> None:
             "kind": ["view", "buy", "view", "buy"],
         }
     )
-    trial = by_time(from_frame(frame, Columns(kind="kind")), at_s=8.0, kinds=("buy",)).test
-    assert asked(trial) == [(["v", "w"], ["y"])]
+    trial = split_by_time(
+        interactions_from_frame(frame, FrameColumns(kind="kind")), at_s=8.0, kinds=("buy",)
+    ).test
+    assert histories_and_targets(trial) == [(["v", "w"], ["y"])]
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_an_absurd_share_is_refused(share: float) -> None:
     with pytest.raises(Invalid, match="between 0 and"):
-        by_time(data_of([("a", "x", 1), ("a", "y", 2)]), share=share)
+        split_by_time(data_of([("a", "x", 1), ("a", "y", 2)]), share=share)
 
 
 def test_a_split_by_time_needs_times() -> None:
-    data = from_frame(pl.DataFrame({"reader": ["a"], "item": ["x"]}), Columns(at=None))
+    data = interactions_from_frame(pl.DataFrame({"reader": ["a"], "item": ["x"]}), FrameColumns(at=None))
     with pytest.raises(Invalid, match="needs times"):
-        by_time(data)
+        split_by_time(data)
 
 
 def test_events_of_one_moment_can_not_be_split() -> None:
     with pytest.raises(Invalid, match="one side"):
-        by_time(data_of([("a", "x", 5), ("b", "y", 5)]))
+        split_by_time(data_of([("a", "x", 5), ("b", "y", 5)]))
 
 
-def test_every_next_item_of_later_sessions_is_asked() -> None:
+def test_every_next_item_of_later_sessions_is_a_target() -> None:
     rows = [
         ("old", "x", 1),
         ("old", "y", 2),
@@ -127,24 +131,26 @@ def test_every_next_item_of_later_sessions_is_asked() -> None:
         ("new", "y", 11),
     ]
     rows += [("new", "z", 12), ("late", "z", 20)]
-    trial = next_in_session(data_of(rows), 5.0)
-    assert asked(trial) == [(["x"], ["y"]), (["x", "y"], ["z"])]
+    trial = split_next_in_session(data_of(rows), 5.0)
+    assert histories_and_targets(trial) == [(["x"], ["y"]), (["x", "y"], ["z"])]
     assert {trial.train.readers.name(code) for code in trial.train.reader} == {"old"}
 
 
 def test_newest_sessions_are_split_off_for_test_and_validation() -> None:
     rows = [(f"s{at:03d}", item, at * 10.0 + step) for at in range(100) for step, item in enumerate("xyz")]
-    split = last_day_sessions(data_of(rows), 0.1)
+    split = split_last_sessions(data_of(rows), 0.1)
     assert split.validation[0].train.at_s.max() < split.test.train.at_s.max() < 1_000
     assert len(split.test) == 20
 
 
-def test_one_line_of_a_basket_is_given_and_the_rest_asked() -> None:
+def test_one_line_of_a_basket_is_given_and_the_rest_are_targets() -> None:
     rows = [("a", item, 1.0, "p") for item in "xyz"]
     rows += [("b", "x", 9.0, "q"), ("b", "y", 9.0, "q"), ("b", "x", 9.0, "q"), ("c", "z", 9.0, "r")]
     frame = pl.DataFrame(rows, ["reader", "item", "at", "basket"], orient="row")
-    trial = rest_of_basket(from_frame(frame, Columns(basket="basket")), 5.0, np.random.default_rng(1))
-    [(given, rest)] = asked(trial)
+    trial = split_baskets(
+        interactions_from_frame(frame, FrameColumns(basket="basket")), 5.0, np.random.default_rng(1)
+    )
+    [(given, rest)] = histories_and_targets(trial)
     assert sorted(given + rest) == ["x", "y"]
 
 

@@ -11,25 +11,29 @@ import polars as pl
 import pytest
 
 from actors.language.embedder import HashingEmbedder
-from actors.models.features import ALWAYS, feature_matrix, features_of
-from actors.models.registry import CONTENT, learned_of
+from actors.models.features import ALWAYS, build_feature_matrix, features_from_product
+from actors.models.registry import CONTENT, load_snapshot_models
 from actors.models.snapshot import Snapshot
-from actors.models.user_histories import Histories
-from actors.models.validation import trusted
-from actors.recommender.messages import ReaderQuery
+from actors.models.user_histories import UserHistories
+from actors.models.validation import validate_snapshot
+from actors.recommender.messages import UserQuery
 from actors.recommender.ranking.score import explain_rows
-from actors.recommender.ranking.user_profile import taste_of, traces_of, unpack
+from actors.recommender.ranking.user_profile import (
+    build_user_profile,
+    find_interaction_rows,
+    parse_recent_events,
+)
 from actors.recommender.recommender import Recommender
-from actors.recommender.state.serving_model import Champion
+from actors.recommender.state.serving_model import ServingModel
 from cluster.errors import Fault
 from cluster.query.language.parser import parse as parse_filter
 from cluster.records.recent_event import RecentEvent
-from jobs.refresh.build.build import build
-from jobs.refresh.build.content_weights import content_of
-from jobs.refresh.build.fit import Engine, fit
-from jobs.refresh.data.dataset import Interactions, from_frame
+from jobs.refresh.build.build import build_snapshot
+from jobs.refresh.build.content_weights import build_content_weights
+from jobs.refresh.build.fit import TrainedEngine, train_engine
+from jobs.refresh.data.dataset import Interactions, interactions_from_frame
 from jobs.refresh.learners.content_regression import ContentRecipe
-from jobs.refresh.recipe import parse
+from jobs.refresh.recipe import parse_recipe
 from tests.fakes.corner_shop import NOW_MS
 
 KINDS = 4
@@ -62,7 +66,7 @@ def walks(readers: int = 240) -> Interactions:
             if rng.random() < 0.9:
                 number = number // KINDS * KINDS + reader % KINDS
             rows.append((f"u:r{reader:03d}", f"p{number:03d}", 1_000.0 + step))
-    return from_frame(pl.DataFrame(rows, ["reader", "item", "at"], orient="row"))
+    return interactions_from_frame(pl.DataFrame(rows, ["reader", "item", "at"], orient="row"))
 
 
 def records(count: int = PRODUCTS) -> list[bytes]:
@@ -70,31 +74,31 @@ def records(count: int = PRODUCTS) -> list[bytes]:
 
 
 @pytest.fixture(scope="module")
-def engine() -> Engine:
-    return fit(parse(RECIPE), walks())
+def engine() -> TrainedEngine:
+    return train_engine(parse_recipe(RECIPE), walks())
 
 
-def extras_of(engine: Engine) -> Any:
+def extras_of(engine: TrainedEngine) -> Any:
     learners = {name: part.learner for name, part in engine.recipe.parts.items()}
     assert engine.recipe.content is not None
-    return content_of(engine.recipe.content, records(), walks(), learners, engine.blend)
+    return build_content_weights(engine.recipe.content, records(), walks(), learners, engine.blend)
 
 
-def serving(folder: Path, engine: Engine, extras: Any) -> Recommender:
+def serving(folder: Path, engine: TrainedEngine, extras: Any) -> Recommender:
     """Let a snapshot serve, with products it never saw beside those it knows."""
-    manifest = build(engine, folder / "one", written_at_ms=1, extras=extras)
-    learned = trusted(Snapshot.open(folder / "one"), str(manifest.facts["version"]))
+    manifest = build_snapshot(engine, folder / "one", written_at_ms=1, extras=extras)
+    learned = validate_snapshot(Snapshot.open(folder / "one"), str(manifest.facts["version"]))
     shop = Recommender(HashingEmbedder())
     shop.overlay.put_products(
         [{**product(number), "price": float(number >= PRODUCTS)} for number in range(PRODUCTS + 40)], None
     )
-    shop.adopt("default", Champion(learned, shop.overlay.catalog.product_ids), NOW_MS)
+    shop.set_serving_model("default", ServingModel(learned, shop.overlay.catalog.product_ids), NOW_MS)
     return shop
 
 
-def share_of_own_kind(shop: Recommender) -> float:
+def share_of_preferred_kind(shop: Recommender) -> float:
     """Ask readers of every kind for new products; tell which share is of their kind."""
-    query = ReaderQuery(
+    query = UserQuery(
         "user_to_products", "a", "default", user_id="r", rows=5, filter=parse_filter("price:[1 TO *]")
     )
     hits = []
@@ -108,58 +112,64 @@ def share_of_own_kind(shop: Recommender) -> float:
     return float(np.mean(hits))
 
 
-def test_new_products_of_the_kind_a_reader_takes_come_first(tmp_path: Path, engine: Engine) -> None:
-    assert share_of_own_kind(serving(tmp_path, engine, extras_of(engine))) >= 0.9
+def test_new_products_of_the_kind_a_reader_takes_come_first(tmp_path: Path, engine: TrainedEngine) -> None:
+    assert share_of_preferred_kind(serving(tmp_path, engine, extras_of(engine))) >= 0.9
 
 
-def test_scores_of_new_products_are_explained_and_sum_up(tmp_path: Path, engine: Engine) -> None:
+def test_scores_of_new_products_are_explained_and_sum_up(tmp_path: Path, engine: TrainedEngine) -> None:
     shop = serving(tmp_path, engine, extras_of(engine))
     recent = [RecentEvent("checkout", ("p000",), NOW_MS).pack()]
-    holdings, standing = shop.holdings, shop.holdings.standing(NOW_MS)
-    taste = taste_of(traces_of(unpack(recent), shop.overlay.catalog), shop.overlay.index)
+    holdings, standing = shop.default_engine_state, shop.default_engine_state.get_item_priors(NOW_MS)
+    taste = build_user_profile(
+        find_interaction_rows(parse_recent_events(recent), shop.overlay.catalog), shop.overlay.index
+    )
     own, other = (PRODUCTS + extra for extra in (4, 5))
     found = explain_rows([own, other], taste, holdings, standing)
     assert found[0]["new:content"] > 0 > found[1]["new:content"]
 
 
-def test_what_products_are_like_is_learned_alike_from_the_same_data(engine: Engine) -> None:
+def test_what_products_are_like_is_learned_alike_from_the_same_data(engine: TrainedEngine) -> None:
     first, second = extras_of(engine)[CONTENT], extras_of(engine)[CONTENT]
     assert first.facts == second.facts
     for name, array in first.arrays.items():
         assert array.tobytes() == second.arrays[name].tobytes()
 
 
-def test_one_reader_is_scored_as_many_are(tmp_path: Path, engine: Engine) -> None:
-    build(engine, tmp_path / "one", written_at_ms=1, extras=extras_of(engine))
-    content = learned_of(Snapshot.open(tmp_path / "one")).content
+def test_one_reader_is_scored_as_many_are(tmp_path: Path, engine: TrainedEngine) -> None:
+    build_snapshot(engine, tmp_path / "one", written_at_ms=1, extras=extras_of(engine))
+    content = load_snapshot_models(Snapshot.open(tmp_path / "one")).content
     assert content is not None
-    products = feature_matrix([features_of(product(number)) for number in range(80)], content.features)
-    histories = Histories.of_lists([[0, 4, 8]], len(engine.items))
-    from actors.models.user_history import Past
+    products = build_feature_matrix(
+        [features_from_product(product(number)) for number in range(80)], content.features
+    )
+    histories = UserHistories.of_lists([[0, 4, 8]], len(engine.items))
+    from actors.models.user_history import UserHistory
 
-    past = Past.of([8, 4, 0], [2.0, 1.0, 0.0], [1.0] * 3, 3.0)
+    past = UserHistory.of([8, 4, 0], [2.0, 1.0, 0.0], [1.0] * 3, 3.0)
     one, many = content.score_past(past, products), content.score(histories, products)[0]
     assert np.corrcoef(one, many)[0, 1] == pytest.approx(1.0, abs=1e-5)
-    empty = Past.of([], [], [], 0.0)
+    empty = UserHistory.of([], [], [], 0.0)
     assert not content.score_past(empty, products).any()
 
 
-def test_damaged_content_does_not_serve(tmp_path: Path, engine: Engine) -> None:
+def test_damaged_content_does_not_serve(tmp_path: Path, engine: TrainedEngine) -> None:
     parts = extras_of(engine)[CONTENT]
     broken = {**parts.arrays, "columns": parts.arrays["columns"] + 10_000}
     extras = {CONTENT: type(parts)(broken, parts.facts)}
-    manifest = build(engine, tmp_path / "one", written_at_ms=1, extras=extras)
+    manifest = build_snapshot(engine, tmp_path / "one", written_at_ms=1, extras=extras)
     with pytest.raises(Fault, match="content: it names numbers outside"):
-        trusted(Snapshot.open(tmp_path / "one"), str(manifest.facts["version"]))
+        validate_snapshot(Snapshot.open(tmp_path / "one"), str(manifest.facts["version"]))
 
 
-def test_products_without_features_teach_nothing(engine: Engine) -> None:
+def test_products_without_features_teach_nothing(engine: TrainedEngine) -> None:
     learners = {name: part.learner for name, part in engine.recipe.parts.items()}
-    assert not content_of(ContentRecipe(), [b'{"product_id":"p000"}'], walks(), learners, engine.blend)
+    assert not build_content_weights(
+        ContentRecipe(), [b'{"product_id":"p000"}'], walks(), learners, engine.blend
+    )
 
 
 def test_features_are_words_and_values_each_once() -> None:
-    found = features_of(
+    found = features_from_product(
         {
             "title": "Red red shoe",
             "brand": "Ember",
@@ -170,7 +180,7 @@ def test_features_are_words_and_values_each_once() -> None:
     )
     assert len(found) == len(set(found)) == 8
     assert found[0] == ALWAYS
-    assert features_of({"brand": "EMBER"})[1] in found
+    assert features_from_product({"brand": "EMBER"})[1] in found
 
 
 def test_a_recipe_of_an_earlier_release_is_still_read() -> None:

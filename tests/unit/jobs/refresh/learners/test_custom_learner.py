@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from actors.models.model import Parts
-from actors.models.user_histories import Histories
-from jobs.refresh.build.fit import fit
-from jobs.refresh.cli import conformance_lines
-from jobs.refresh.evaluation.evaluate import examine
-from jobs.refresh.learners.conformance import Check, conform
-from jobs.refresh.recipe import load
+from actors.models.model import ModelState
+from actors.models.user_histories import UserHistories
+from jobs.refresh.build.fit import train_engine
+from jobs.refresh.cli import render_conformance
+from jobs.refresh.evaluation.evaluate import evaluate
+from jobs.refresh.learners.conformance import ConformanceCheck, check_conformance
+from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.tuning.plan import make_plan
-from jobs.refresh.tuning.split_protocol import split_of
+from jobs.refresh.tuning.split_protocol import split_for_recipe
 from tests.unit.jobs.refresh.test_training import circles
 
 EXAMPLES = Path(__file__).parents[4] / "docs" / "examples"
@@ -31,14 +31,14 @@ def examples(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     sys.modules.pop("my_learner", None)
 
 
-def broken(learner: str) -> dict[str, Check]:
-    return {check.promise: check for check in conform(f"{__name__}:{learner}") if not check.kept}
+def broken(learner: str) -> dict[str, ConformanceCheck]:
+    return {check.promise: check for check in check_conformance(f"{__name__}:{learner}") if not check.kept}
 
 
 def test_the_example_to_copy_keeps_every_promise(examples: None) -> None:
-    found = conform("my_learner:NextItem", {"window": 2})
+    found = check_conformance("my_learner:NextItem", {"window": 2})
     assert [check.promise for check in found if not check.kept] == []
-    lines, fits = conformance_lines(found)
+    lines, fits = render_conformance(found)
     assert fits
     assert lines[-1] == "13 of 13 promises are kept"
 
@@ -47,12 +47,12 @@ def test_the_example_trains_by_its_recipe_and_beats_popularity(
     examples: None, allow_learners: Callable[..., None]
 ) -> None:
     allow_learners("my_learner:NextItem")
-    recipe, data = load(EXAMPLES / "my_recipe.toml"), circles()
-    split = split_of(recipe, data)
+    recipe, data = load_recipe_file(EXAMPLES / "my_recipe.toml"), circles()
+    split = split_for_recipe(recipe, data)
     plan = make_plan(recipe, split.validation)
     assert isinstance(plan.recipe.blend.weights, dict)
     assert plan.recipe.blend.weights["next_item"] > 0
-    found = examine(fit(plan.recipe, split.test.train), split.test).figures["ndcg@10"].mean()
+    found = evaluate(train_engine(plan.recipe, split.test.train), split.test).figures["ndcg@10"].mean()
     assert found > 0.5
 
 
@@ -65,14 +65,14 @@ class Popular:
     def train(self, data: Any, rng: np.random.Generator) -> Popular:
         return Popular(np.bincount(data.item, minlength=data.n_items).astype(np.float32))
 
-    def load(self, parts: Parts) -> Popular:
+    def load(self, parts: ModelState) -> Popular:
         return Popular(parts.array("counts"))
 
-    def score(self, histories: Histories) -> Any:
+    def score(self, histories: UserHistories) -> Any:
         return np.tile(self.counts, (len(histories), 1))
 
     def save(self) -> Any:
-        return Parts({"counts": self.counts})
+        return ModelState({"counts": self.counts})
 
 
 class DictPopular(Popular):
@@ -87,7 +87,7 @@ class FlatPopular(Popular):
     def train(self, data: Any, rng: np.random.Generator) -> Any:
         return FlatPopular(super().train(data, rng).counts)
 
-    def score(self, histories: Histories) -> Any:
+    def score(self, histories: UserHistories) -> Any:
         return self.counts
 
 
@@ -107,13 +107,13 @@ class Facts(Popular):
         return Facts(super().train(data, rng).counts)
 
     def save(self) -> Any:
-        return Parts({"counts": self.counts}, {"seen": {1, 2}})
+        return ModelState({"counts": self.counts}, {"seen": {1, 2}})
 
 
 def test_a_plain_popularity_model_passes_with_advice_only() -> None:
-    found = conform(f"{__name__}:Popular")
+    found = check_conformance(f"{__name__}:Popular")
     assert [check.promise for check in found if check.forbids_use] == []
-    lines, fits = conformance_lines(found)
+    lines, fits = render_conformance(found)
     assert fits, "the exit code is 0"
     said = "\n".join(lines)
     assert "advice an empty history gets a row without preferences of its own" in said
@@ -122,7 +122,7 @@ def test_a_plain_popularity_model_passes_with_advice_only() -> None:
     assert lines[-1] == "only advice is left: it can be trained, published and served as it is"
 
 
-def test_a_dict_from_save_is_told_in_words() -> None:
+def test_a_dict_from_save_has_a_clear_error() -> None:
     reasons = {check.reason for check in broken("DictPopular").values() if check.forbids_use}
     assert reasons == {
         "save() must return actors.models.model.Parts, got dict; "
@@ -151,6 +151,6 @@ def test_failures_name_the_method_and_the_cure(learner: str, promise: str, said:
     found = broken(learner)[promise]
     assert said in found.reason
     assert found.forbids_use
-    lines, fits = conformance_lines(list(broken(learner).values()))
+    lines, fits = render_conformance(list(broken(learner).values()))
     assert not fits
     assert "it can't be used yet" in lines[-1]

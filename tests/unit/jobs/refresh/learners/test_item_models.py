@@ -8,17 +8,17 @@ import numpy as np
 import polars as pl
 import pytest
 
-from actors.models.user_histories import DAY_S, Fading, Histories
+from actors.models.user_histories import DAY_S, TimeDecay, UserHistories
 from cluster.errors import Invalid
-from jobs.refresh.data.dataset import Columns, Interactions, from_frame
-from jobs.refresh.learners.baskets import Baskets, BasketsRecipe
-from jobs.refresh.learners.content_knn import ContentKnn, ContentKnnRecipe
-from jobs.refresh.learners.ease import Ease, EaseRecipe
-from jobs.refresh.learners.interaction_matrix import newest_per_reader, reader_item
-from jobs.refresh.learners.item_knn import ItemKnn, ItemKnnRecipe
+from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
+from jobs.refresh.learners.baskets import BasketsLearner, BasketsRecipe
+from jobs.refresh.learners.content_knn import ContentKnnLearner, ContentKnnRecipe
+from jobs.refresh.learners.ease import EaseLearner, EaseRecipe
+from jobs.refresh.learners.interaction_matrix import build_user_item_matrix, select_newest_per_user
+from jobs.refresh.learners.item_knn import ItemKnnLearner, ItemKnnRecipe
 from jobs.refresh.learners.protocol import Learner
-from jobs.refresh.learners.sequential_rules import Rules, RulesRecipe
-from jobs.refresh.learners.sparse_weights import pruned, strongest
+from jobs.refresh.learners.sequential_rules import RulesRecipe, SequentialRulesLearner
+from jobs.refresh.learners.sparse_weights import prune_rows, select_strongest
 
 
 def sequences(*items: str, **fields: list[float] | list[str]) -> Interactions:
@@ -31,13 +31,13 @@ def sequences(*items: str, **fields: list[float] | list[str]) -> Interactions:
     frame = pl.DataFrame(rows, ["reader", "item", "at"], orient="row").with_columns(
         *[pl.Series(name, values) for name, values in fields.items()]
     )
-    return from_frame(frame, Columns(**{name: name for name in fields}))
+    return interactions_from_frame(frame, FrameColumns(**{name: name for name in fields}))
 
 
 def matrix_of(learner: Learner, data: Interactions) -> np.ndarray:
     """Ask for every single item as a history: the weights of a model."""
     model = learner.train(data, np.random.default_rng(0))
-    return model.score(Histories.of_lists([[item] for item in range(data.n_items)], data.n_items))
+    return model.score(UserHistories.of_lists([[item] for item in range(data.n_items)], data.n_items))
 
 
 def random_data(readers: int = 30, items: int = 15) -> Interactions:
@@ -47,23 +47,23 @@ def random_data(readers: int = 30, items: int = 15) -> Interactions:
         for reader in range(readers)
         for at, item in enumerate(rng.choice(items, 5, replace=False))
     ]
-    return from_frame(pl.DataFrame(rows, ["reader", "item", "at"], orient="row"))
+    return interactions_from_frame(pl.DataFrame(rows, ["reader", "item", "at"], orient="row"))
 
 
 def test_ease_is_the_closed_form() -> None:
     data = random_data()
-    dense = reader_item(data).toarray().astype(np.float64)
+    dense = build_user_item_matrix(data).toarray().astype(np.float64)
     inverse = np.linalg.inv(dense.T @ dense + 2.0 * np.eye(data.n_items))
     expected = -inverse / np.diag(inverse)
     np.fill_diagonal(expected, 0)
-    found = matrix_of(Ease(EaseRecipe(regularisation=2.0)), data)
+    found = matrix_of(EaseLearner(EaseRecipe(regularisation=2.0)), data)
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5)
 
 
 def test_ease_keeps_the_weights_of_largest_size_of_either_sign() -> None:
     data = random_data()
-    whole = matrix_of(Ease(EaseRecipe(regularisation=2.0)), data)
-    kept = matrix_of(Ease(EaseRecipe(regularisation=2.0, keep=3)), data)
+    whole = matrix_of(EaseLearner(EaseRecipe(regularisation=2.0)), data)
+    kept = matrix_of(EaseLearner(EaseRecipe(regularisation=2.0, keep=3)), data)
     for row, few in zip(whole, kept, strict=True):
         largest = np.argsort(-np.abs(row))[:3]
         assert sorted(np.flatnonzero(few)) == sorted(largest)
@@ -72,21 +72,22 @@ def test_ease_keeps_the_weights_of_largest_size_of_either_sign() -> None:
 
 def test_ease_of_the_most_frequent_items_leaves_the_others_out() -> None:
     data = sequences("ab", "ab", "abc", "d")
-    found = matrix_of(Ease(EaseRecipe(regularisation=1.0, items=2)), data)
+    found = matrix_of(EaseLearner(EaseRecipe(regularisation=1.0, items=2)), data)
     assert found[0, 1] > 0
     assert not found[2:].any()
     assert not found[:, 2:].any()
 
 
-def test_ease_that_can_not_be_solved_says_what_to_change() -> None:
+def test_unsolvable_ease_names_the_parameter_to_change() -> None:
     data = replace(random_data(), weight=np.full(150, 1e30, np.float32))
     with pytest.raises(Invalid, match="regularisation 1e-30"):
-        Ease(EaseRecipe(regularisation=1e-30)).train(data, np.random.default_rng(0))
+        EaseLearner(EaseRecipe(regularisation=1e-30)).train(data, np.random.default_rng(0))
 
 
 def test_rules_count_what_follows_the_nearer_the_more() -> None:
     found = matrix_of(
-        Rules(RulesRecipe(window=2, damping=0, back=0, distance_power=1)), sequences("abc", "ab")
+        SequentialRulesLearner(RulesRecipe(window=2, damping=0, back=0, distance_power=1)),
+        sequences("abc", "ab"),
     )
     np.testing.assert_allclose(found, [[0, 2, 0.5], [0, 0, 1], [0, 0, 0]])
 
@@ -94,42 +95,44 @@ def test_rules_count_what_follows_the_nearer_the_more() -> None:
 def test_rules_damp_frequent_followers_and_count_the_way_back() -> None:
     recipe = RulesRecipe(window=1, damping=0.5, back=0.25)
     np.testing.assert_allclose(
-        matrix_of(Rules(recipe), sequences("ab", "ab", "b")),
+        matrix_of(SequentialRulesLearner(recipe), sequences("ab", "ab", "b")),
         [[0, 2 / 3**0.5], [0.25 * 2 / 2**0.5, 0]],
         rtol=1e-6,
     )
 
 
 def test_rules_fade_with_the_age_of_the_pair() -> None:
-    found = matrix_of(Rules(RulesRecipe(window=1, damping=0, back=0, half_life_days=1)), sequences("abc"))
+    found = matrix_of(
+        SequentialRulesLearner(RulesRecipe(window=1, damping=0, back=0, half_life_days=1)), sequences("abc")
+    )
     np.testing.assert_allclose(found, [[0, 0.5, 0], [0, 0, 1], [0, 0, 0]])
 
 
 def test_rules_end_where_a_reader_pauses() -> None:
     recipe = RulesRecipe(window=1, damping=0, back=0, gap_minutes=60)
-    assert not matrix_of(Rules(recipe), sequences("abc")).any()
+    assert not matrix_of(SequentialRulesLearner(recipe), sequences("abc")).any()
 
 
 def test_repeating_an_item_is_one_step() -> None:
     recipe = RulesRecipe(window=1, damping=0, back=0)
-    assert matrix_of(Rules(recipe), sequences("aaab")).tolist() == [[0, 1], [0, 0]]
+    assert matrix_of(SequentialRulesLearner(recipe), sequences("aaab")).tolist() == [[0, 1], [0, 0]]
 
 
 def test_rules_in_blocks_equal_rules_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     data = random_data()
-    whole = matrix_of(Rules(), data)
+    whole = matrix_of(SequentialRulesLearner(), data)
     monkeypatch.setattr("jobs.refresh.learners.sequential_rules._BLOCK_PAIRS", 500)
-    np.testing.assert_array_equal(matrix_of(Rules(), data), whole)
+    np.testing.assert_array_equal(matrix_of(SequentialRulesLearner(), data), whole)
 
 
 def test_item_knn_is_the_shrunken_cosine_in_blocks_too(monkeypatch: pytest.MonkeyPatch) -> None:
     data = random_data()
-    dense = reader_item(data).toarray().astype(np.float64)
+    dense = build_user_item_matrix(data).toarray().astype(np.float64)
     products = dense.T @ dense
     lengths = np.sqrt(np.diag(products))
     expected = products / (np.outer(lengths, lengths) + 3.0)
     np.fill_diagonal(expected, 0)
-    learner = ItemKnn(ItemKnnRecipe(shrinkage=3.0))
+    learner = ItemKnnLearner(ItemKnnRecipe(shrinkage=3.0))
     np.testing.assert_allclose(matrix_of(learner, data), expected, rtol=1e-5)
     monkeypatch.setattr("jobs.refresh.learners.interaction_matrix._BLOCK_PAIRS", 60)
     np.testing.assert_allclose(matrix_of(learner, data), expected, rtol=1e-5)
@@ -137,38 +140,38 @@ def test_item_knn_is_the_shrunken_cosine_in_blocks_too(monkeypatch: pytest.Monke
 
 def test_content_neighbours_are_the_most_alike() -> None:
     content = np.array([[1, 0], [0.8, 0.6], [0, 1]], np.float32)
-    data = sequences("abc").described(content)
-    found = matrix_of(ContentKnn(ContentKnnRecipe(power=2, neighbours=1)), data)
+    data = sequences("abc").with_content(content)
+    found = matrix_of(ContentKnnLearner(ContentKnnRecipe(power=2, neighbours=1)), data)
     np.testing.assert_allclose(found, [[0, 0.64, 0], [0.64, 0, 0], [0, 0.36, 0]], rtol=1e-5)
 
 
 def test_baskets_divide_by_the_frequency_of_the_other_item() -> None:
     data = sequences("ab", "ab", "bc", basket=["p", "p", "q", "q", "r", "r"])
-    found = matrix_of(Baskets(BasketsRecipe(damping=0.5)), data)
+    found = matrix_of(BasketsLearner(BasketsRecipe(damping=0.5)), data)
     np.testing.assert_allclose(found, [[0, 2 / 3**0.5, 0], [2 / 2**0.5, 0, 1], [0, 1 / 3**0.5, 0]], rtol=1e-6)
 
 
 def test_wholesale_baskets_are_left_out() -> None:
     data = sequences("abc", "ab", basket=["p", "p", "p", "q", "q"])
-    found = matrix_of(Baskets(BasketsRecipe(damping=0, longest=2)), data)
+    found = matrix_of(BasketsLearner(BasketsRecipe(damping=0, longest=2)), data)
     assert found.tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
 
 
 def test_only_purchases_make_baskets_when_there_are_any() -> None:
     basket, kind = ["p", "p", "q", "q"], ["click", "click", "checkout", "checkout"]
     data = sequences("abcd", basket=basket, kind=kind)
-    found = matrix_of(Baskets(BasketsRecipe(damping=0)), data)
+    found = matrix_of(BasketsLearner(BasketsRecipe(damping=0)), data)
     assert found.nonzero()[0].tolist() == [2, 3]
 
 
 def test_the_strongest_event_counts_and_dislikes_subtract() -> None:
     data = sequences("aabb", weight=[0.3, 1.0, 0.5, -1.0])
-    assert reader_item(data).toarray().tolist() == [[1.0, 0.0]]
+    assert build_user_item_matrix(data).toarray().tolist() == [[1.0, 0.0]]
 
 
 def test_a_robot_is_learned_from_by_its_newest_events_only() -> None:
     data = sequences("abcabcabc", "ab")
-    few = newest_per_reader(data, 4)
+    few = select_newest_per_user(data, 4)
     assert [data.items.name(code) for code in few.item] == list("cabc" + "ab")
 
 
@@ -176,18 +179,18 @@ def test_pruning_takes_the_smaller_column_of_equals() -> None:
     rows = np.array([[3, 1, 1, 1], [0, 2, 0, 0]], np.float64)
     import scipy.sparse as sp
 
-    assert pruned(sp.csr_matrix(rows), 2).toarray().tolist() == [[3, 1, 0, 0], [0, 2, 0, 0]]
+    assert prune_rows(sp.csr_matrix(rows), 2).toarray().tolist() == [[3, 1, 0, 0], [0, 2, 0, 0]]
 
 
 def test_the_strongest_of_a_block_stand_in_their_columns() -> None:
     block = np.array([[1, -3, 2]], np.float32)
-    assert strongest(block, 2, np.array([1, 4, 5]), 6).toarray().tolist() == [[0, 0, 0, 0, -3, 2]]
+    assert select_strongest(block, 2, np.array([1, 4, 5]), 6).toarray().tolist() == [[0, 0, 0, 0, -3, 2]]
 
 
 def test_fading_can_be_changed_without_training() -> None:
     data = random_data()
-    model = Rules().train(data, np.random.default_rng(0))
-    fading = Fading(half_life_items=None)
-    again = Rules(RulesRecipe(fading=fading)).train(data, np.random.default_rng(0))
-    histories = Histories.of_lists([[1, 2, 3]], data.n_items)
+    model = SequentialRulesLearner().train(data, np.random.default_rng(0))
+    fading = TimeDecay(half_life_items=None)
+    again = SequentialRulesLearner(RulesRecipe(fading=fading)).train(data, np.random.default_rng(0))
+    histories = UserHistories.of_lists([[1, 2, 3]], data.n_items)
     np.testing.assert_array_equal(model.fading_as(fading).score(histories), again.score(histories))

@@ -9,57 +9,59 @@ import orjson
 import polars as pl
 import pytest
 
-from actors.models.cohorts import Cohorts
-from actors.models.factors import solved
-from actors.models.model import Parts
-from actors.models.user_histories import DAY_S, Fading, Histories
+from actors.models.cohorts import CohortModel
+from actors.models.factors import solve
+from actors.models.model import ModelState
+from actors.models.user_histories import DAY_S, TimeDecay, UserHistories
 from cluster.errors import Fault, Invalid
-from jobs.refresh.data.dataset import Columns, Interactions, from_frame, sessions_of
+from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame, number_sessions
 from jobs.refresh.data.profiles import Profiles
-from jobs.refresh.learners.als import Als, AlsRecipe
-from jobs.refresh.learners.cohorts import CohortRecipe, cohorts_of, train_cohorts
-from jobs.refresh.learners.interaction_matrix import reader_item
-from jobs.refresh.learners.popularity import decayed_counts
-from jobs.refresh.learners.session_knn import SessionKnn, SessionKnnRecipe
+from jobs.refresh.learners.als import AlsLearner, AlsRecipe
+from jobs.refresh.learners.cohorts import CohortRecipe, build_cohorts, train_cohorts
+from jobs.refresh.learners.interaction_matrix import build_user_item_matrix
+from jobs.refresh.learners.popularity import compute_decayed_counts
+from jobs.refresh.learners.session_knn import SessionKnnLearner, SessionKnnRecipe
 
 
 def events(*rows: tuple[str, str, float], weight: list[float] | None = None) -> Interactions:
     """Make events; times are in days."""
     frame = pl.DataFrame(rows, ["reader", "item", "at"], orient="row").with_columns(pl.col("at") * DAY_S)
     if weight is None:
-        return from_frame(frame)
-    return from_frame(frame.with_columns(weight=pl.Series(weight)), Columns(weight="weight"))
+        return interactions_from_frame(frame)
+    return interactions_from_frame(
+        frame.with_columns(weight=pl.Series(weight)), FrameColumns(weight="weight")
+    )
 
 
 def test_counts_halve_with_age() -> None:
     data = events(("a", "x", 0.0), ("b", "x", 2.0), ("c", "y", 1.0))
-    assert decayed_counts(data, 1.0, data.now_s).tolist() == [1.25, 0.5]
-    assert decayed_counts(data, None, data.now_s).tolist() == [2.0, 1.0]
+    assert compute_decayed_counts(data, 1.0, data.now_s).tolist() == [1.25, 0.5]
+    assert compute_decayed_counts(data, None, data.now_s).tolist() == [2.0, 1.0]
 
 
 def test_a_reader_has_one_say_per_item_and_day_the_strongest() -> None:
     data = events(
         ("a", "x", 0.1), ("a", "x", 0.2), ("a", "x", 0.3), ("a", "x", 1.1), weight=[0.3, 1.0, 0.3, 0.3]
     )
-    np.testing.assert_allclose(decayed_counts(data, None, data.now_s), [1.3], rtol=1e-6)
+    np.testing.assert_allclose(compute_decayed_counts(data, None, data.now_s), [1.3], rtol=1e-6)
 
 
 def test_a_single_reader_can_not_make_a_trend() -> None:
     robot = [("robot", "x", 1 + at / 10_000) for at in range(500)]
     data = events(*robot, ("a", "y", 1.0), ("b", "y", 1.0))
-    assert decayed_counts(data, 7.0, data.now_s).argmax() == 1
+    assert compute_decayed_counts(data, 7.0, data.now_s).argmax() == 1
 
 
 def test_sessions_end_with_the_reader_and_with_a_pause() -> None:
     data = events(("a", "x", 0.0), ("a", "y", 0.01), ("a", "z", 3.0), ("b", "x", 3.0))
-    assert sessions_of(data, 60).tolist() == [0, 0, 1, 2]
-    assert sessions_of(data, None).tolist() == [0, 0, 0, 1]
+    assert number_sessions(data, 60).tolist() == [0, 0, 1, 2]
+    assert number_sessions(data, None).tolist() == [0, 0, 0, 1]
 
 
 def test_session_neighbours_recommend_what_they_hold() -> None:
     data = events(("a", "x", 1), ("a", "y", 2), ("b", "x", 3), ("b", "z", 4), ("c", "w", 5), ("c", "v", 6))
-    model = SessionKnn(SessionKnnRecipe(idf=0.0)).train(data, np.random.default_rng(0))
-    row = dict(zip("vwxyz", model.score(Histories.of_lists([[2]], 5))[0].tolist(), strict=True))
+    model = SessionKnnLearner(SessionKnnRecipe(idf=0.0)).train(data, np.random.default_rng(0))
+    row = dict(zip("vwxyz", model.score(UserHistories.of_lists([[2]], 5))[0].tolist(), strict=True))
     assert row["y"] == row["z"] == row["x"] / 2 > 0
     assert row["v"] == row["w"] == 0
 
@@ -69,16 +71,16 @@ def test_newer_sessions_win_when_there_are_too_many() -> None:
         (f"s{at}", f"y{at}", at + 0.5) for at in range(9)
     ]
     data = events(*rows)
-    model = SessionKnn(SessionKnnRecipe(candidates=3)).train(data, np.random.default_rng(0))
-    scores = model.score(Histories.of_lists([[0]], 10))[0]
+    model = SessionKnnLearner(SessionKnnRecipe(candidates=3)).train(data, np.random.default_rng(0))
+    scores = model.score(UserHistories.of_lists([[0]], 10))[0]
     assert np.flatnonzero(scores[1:]).tolist() == [6, 7, 8]
 
 
-def test_the_later_item_of_a_session_says_more() -> None:
+def test_the_later_item_of_a_session_weighs_more() -> None:
     data = events(("a", "x", 1), ("a", "p", 2), ("b", "y", 3), ("b", "q", 4))
-    model = SessionKnn().train(data, np.random.default_rng(0))
+    model = SessionKnnLearner().train(data, np.random.default_rng(0))
     p, q, x, y = range(4)
-    scores = model.score(Histories.of_lists([[x, y], [y, x]], 4))
+    scores = model.score(UserHistories.of_lists([[x, y], [y, x]], 4))
     assert scores[0, q] > scores[0, p] > 0
     assert scores[1, p] > scores[1, q] > 0
 
@@ -90,7 +92,7 @@ def test_conjugate_gradients_reach_the_exact_solution() -> None:
     recipe = AlsRecipe(factors=4, regularisation=0.5, confidence=7.0, steps=40)
     import scipy.sparse as sp
 
-    found = solved(sp.csr_matrix(dense), others, np.zeros((6, 4), np.float32), recipe)
+    found = solve(sp.csr_matrix(dense), others, np.zeros((6, 4), np.float32), recipe)
     for row, vector in zip(dense, found, strict=True):
         confidence = np.diag(1 + 7.0 * row)
         left = others.T @ confidence @ others + 0.5 * np.eye(4)
@@ -98,20 +100,24 @@ def test_conjugate_gradients_reach_the_exact_solution() -> None:
         np.testing.assert_allclose(vector, exact, rtol=1e-3, atol=1e-4)
 
 
-def test_als_lowers_its_own_loss_with_every_round() -> None:
+def test_als_lowers_its_loss_with_every_round() -> None:
     rng = np.random.default_rng(3)
     rows = [
         (f"r{reader}", f"i{item}", float(item)) for reader in range(30) for item in rng.choice(12, 4, False)
     ]
     data = events(*rows)
-    matrix = reader_item(data).toarray()
+    matrix = build_user_item_matrix(data).toarray()
 
     def loss(rounds: int) -> float:
         recipe = AlsRecipe(
-            factors=3, rounds=rounds, regularisation=0.1, confidence=5.0, fading=Fading(half_life_items=None)
+            factors=3,
+            rounds=rounds,
+            regularisation=0.1,
+            confidence=5.0,
+            fading=TimeDecay(half_life_items=None),
         )
-        model = Als(recipe).train(data, np.random.default_rng(1))
-        vectors = model.readers(Histories.of(data, np.arange(30)))
+        model = AlsLearner(recipe).train(data, np.random.default_rng(1))
+        vectors = model.compute_user_vectors(UserHistories.of(data, np.arange(30)))
         errors = (1 + 5.0 * matrix) * (matrix - vectors @ model.items.T) ** 2
         return float(errors.sum() + 0.1 * ((vectors**2).sum() + (model.items**2).sum()))
 
@@ -119,7 +125,7 @@ def test_als_lowers_its_own_loss_with_every_round() -> None:
     assert losses == sorted(losses, reverse=True)
 
 
-def test_a_cohort_follows_the_crowd_the_smaller_it_is() -> None:
+def test_a_smaller_cohort_is_closer_to_overall_popularity() -> None:
     rows = [(f"m{at:03d}", "x", 1.0) for at in range(90)] + [("w0", "y", 1.0)]
     data = events(*rows)
     profiles = np.array([[0]] * 90 + [[1]], np.int32)
@@ -136,7 +142,7 @@ def test_several_profile_fields_are_averaged() -> None:
     cohorts = train_cohorts(CohortRecipe(prior=0, half_life_days=None), data, profiles)
     scores = cohorts.score(np.array([[0, 0], [0, -1], [-1, 0]], np.int32))
     np.testing.assert_allclose(scores, [[0.5, 0.5], [1, 0], [0, 1]])
-    again = Cohorts.load(cohorts.save())
+    again = CohortModel.load(cohorts.save())
     np.testing.assert_array_equal(again.score(profiles), cohorts.score(profiles))
 
 
@@ -147,7 +153,7 @@ def test_profiles_must_be_of_the_same_readers() -> None:
 
 def test_a_missing_array_is_named() -> None:
     with pytest.raises(Fault, match="no array 'weights'; it has items"):
-        Parts({"items": np.zeros(1)}).array("weights")
+        ModelState({"items": np.zeros(1)}).array("weights")
 
 
 def year_of_kinds(kinds: int = 3, readers: int = 450) -> tuple[Interactions, list[bytes]]:
@@ -172,10 +178,10 @@ def year_of_kinds(kinds: int = 3, readers: int = 450) -> tuple[Interactions, lis
 
 def test_validation_finds_the_attribute_the_half_life_and_the_prior_of_cohorts() -> None:
     data, users = year_of_kinds()
-    profiles = Profiles.of(users, data.readers)
+    profiles = Profiles.from_users(users, data.readers)
     assert profiles.fields == ("country", "custom_attributes.plan")
     data = replace(data, profiles=profiles)
-    cohorts = cohorts_of(CohortRecipe(), data, np.random.default_rng(1))
+    cohorts = build_cohorts(CohortRecipe(), data, np.random.default_rng(1))
     assert cohorts is not None
     assert "custom_attributes.plan" in cohorts.fields
     names = data.items.names.to_pylist()
@@ -185,11 +191,11 @@ def test_validation_finds_the_attribute_the_half_life_and_the_prior_of_cohorts()
         assert sum(name.startswith(f"k{kind}-") for name in best) >= 5, best
 
 
-def test_what_a_recipe_says_of_cohorts_is_not_chosen() -> None:
+def test_cohort_parameters_of_a_recipe_are_not_chosen() -> None:
     data, users = year_of_kinds()
-    data = replace(data, profiles=Profiles.of(users, data.readers, ["country"]))
+    data = replace(data, profiles=Profiles.from_users(users, data.readers, ["country"]))
     recipe = CohortRecipe(fields=("country",), prior=50.0, half_life_days=None)
-    cohorts = cohorts_of(recipe, data, np.random.default_rng(1))
+    cohorts = build_cohorts(recipe, data, np.random.default_rng(1))
     assert cohorts is not None
     assert cohorts.fields == ("country",)
     assert data.profiles is not None

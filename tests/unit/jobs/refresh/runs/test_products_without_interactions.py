@@ -9,36 +9,36 @@ import pytest
 
 from actors.language.embedder import HashingEmbedder
 from actors.models.snapshot import Snapshot
-from actors.models.validation import trusted
-from actors.recommender.messages import ReaderQuery
+from actors.models.validation import validate_snapshot
+from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender
-from actors.recommender.state.serving_model import Champion
+from actors.recommender.state.serving_model import ServingModel
 from actors.retrieval.autocomplete.snapshot_format import COMPLETIONS
 from actors.retrieval.snapshot_format import SEARCH
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import Invalid
 from cluster.records.recent_event import RecentEvent
 from cluster.records.run import Run
-from jobs.refresh.evaluation.gate import judge
-from jobs.refresh.evaluation.report_store import Reports
-from jobs.refresh.recipe import load
-from jobs.refresh.runs.training import Bench, Training
+from jobs.refresh.evaluation.gate import check_gate
+from jobs.refresh.evaluation.report_store import ReportStore
+from jobs.refresh.recipe import load_recipe_file
+from jobs.refresh.runs.training import Training, TrainingContext
 from tests.fakes import generated_market
 from tests.fakes.corner_shop import NOW_MS, interaction_change, view
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    shelf = Shelf.open(tmp_path / "shelf")
-    segments = SegmentShelf(shelf)
+def bench(tmp_path: Path) -> TrainingContext:
+    shelf = ArtifactStore.open(tmp_path / "shelf")
+    segments = SegmentStore(shelf)
     generated_market.settle_products(segments, generated_market.products(40, 128))
-    return Bench(shelf, segments, tmp_path / "scratch", "release")
+    return TrainingContext(shelf, segments, tmp_path / "scratch", "release")
 
 
-def trained(bench: Bench, serving: dict[str, Any] | None = None) -> Training:
-    recipe = load("default").model_dump(mode="json")
+def trained(bench: TrainingContext, serving: dict[str, Any] | None = None) -> Training:
+    recipe = load_recipe_file("default").model_dump(mode="json")
     run = Run(app_id=generated_market.APP, engine_id="default", run_id="one", recipe=recipe, created_at=5)
     training = Training(run, bench, lambda what, share: None, serving, None)
     for _, stage in training.stages():
@@ -46,32 +46,36 @@ def trained(bench: Bench, serving: dict[str, Any] | None = None) -> Training:
     return training
 
 
-def test_search_and_completions_are_built_and_the_rest_is_named(bench: Bench, tmp_path: Path) -> None:
+def test_search_and_completions_are_built_and_the_rest_is_named(
+    bench: TrainingContext, tmp_path: Path
+) -> None:
     outcome = trained(bench).outcome()
-    folder, _ = SnapshotShelf(bench.shelf).fetch(
+    folder, _ = SnapshotStore(bench.shelf).fetch(
         generated_market.APP, "default", outcome["version"], tmp_path / "cache"
     )
     snapshot = Snapshot.open(folder)
     assert {COMPLETIONS, SEARCH} <= set(snapshot.parts)
     assert "built search and meaning and completions" in outcome["verdict"]
     assert "left out recommendations" in outcome["verdict"]
-    report = Reports(bench.shelf).get(generated_market.APP, "default", outcome["version"])
+    report = ReportStore(bench.shelf).get(generated_market.APP, "default", outcome["version"])
     assert report is not None
-    assert judge(report).allowed
+    assert check_gate(report).allowed
 
 
-def test_it_serves_searches_and_leaves_ranking_to_what_happens(bench: Bench, tmp_path: Path) -> None:
+def test_it_serves_searches_and_leaves_ranking_to_what_happens(
+    bench: TrainingContext, tmp_path: Path
+) -> None:
     version = trained(bench).outcome()["version"]
-    folder, _ = SnapshotShelf(bench.shelf).fetch(generated_market.APP, "default", version, tmp_path / "cache")
+    folder, _ = SnapshotStore(bench.shelf).fetch(generated_market.APP, "default", version, tmp_path / "cache")
     products = [{"product_id": f"p{number}", "title": f"Thing {number}"} for number in range(40)]
     shops = [Recommender(HashingEmbedder()), Recommender(HashingEmbedder())]
     for shop in shops:
         shop.overlay.put_products(products, None)
-    learned = trusted(Snapshot.open(folder), version)
-    shops[0].adopt("default", Champion(learned, shops[0].overlay.catalog.product_ids), NOW_MS)
-    assert shops[0].holdings.serving == version
+    learned = validate_snapshot(Snapshot.open(folder), version)
+    shops[0].set_serving_model("default", ServingModel(learned, shops[0].overlay.catalog.product_ids), NOW_MS)
+    assert shops[0].default_engine_state.serving_version == version
     clicks = [view(f"u{n}", f"p{n % 7}", ago_ms=1_000 * n) for n in range(60)]
-    query = ReaderQuery("user_to_products", "a", "default", user_id="r", rows=10)
+    query = UserQuery("user_to_products", "a", "default", user_id="r", rows=10)
     recent = [RecentEvent("click", ("p3",), NOW_MS - 5).pack()]
     lists = []
     for shop in shops:
@@ -81,12 +85,12 @@ def test_it_serves_searches_and_leaves_ranking_to_what_happens(bench: Bench, tmp
     assert len(lists[0]) == 10
 
 
-def test_it_takes_the_place_of_nothing_that_learned_from_readers(bench: Bench) -> None:
+def test_it_takes_the_place_of_nothing_that_learned_from_readers(bench: TrainingContext) -> None:
     with pytest.raises(Invalid, match="nothing to learn from"):
         trained(bench, {"version": "old", "recipe": {"blend": {"weights": {"ease": 1.0}}}})
 
 
-def test_an_app_without_products_still_says_what_to_do(tmp_path: Path) -> None:
-    shelf = Shelf.open(tmp_path / "none")
+def test_an_app_without_products_has_a_remedy(tmp_path: Path) -> None:
+    shelf = ArtifactStore.open(tmp_path / "none")
     with pytest.raises(Invalid, match="upload interactions"):
-        trained(Bench(shelf, SegmentShelf(shelf), tmp_path / "scratch", "release"))
+        trained(TrainingContext(shelf, SegmentStore(shelf), tmp_path / "scratch", "release"))

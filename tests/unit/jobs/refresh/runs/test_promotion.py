@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 
 from actors.models.snapshot import Snapshot
-from cluster.artifacts.artifact_store import Shelf
-from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import Conflict, Fault, NotFound, Unavailable
 from cluster.store.ports.stores import Stores
-from jobs.refresh.build.build import Origin, build
-from jobs.refresh.build.fit import fit
-from jobs.refresh.data.dataset import from_segments
-from jobs.refresh.evaluation.evaluate import Examination
-from jobs.refresh.evaluation.gate import POPULARITY, SERVING, judge
-from jobs.refresh.evaluation.report_store import Reports
-from jobs.refresh.evaluation.reports import beside, told
-from jobs.refresh.recipe import load
-from jobs.refresh.runs.promotion import is_compared, promote, rollback
-from jobs.refresh.tuning.plan import plan_for
+from jobs.refresh.build.build import SnapshotOrigin, build_snapshot
+from jobs.refresh.build.fit import train_engine
+from jobs.refresh.data.dataset import interactions_from_segments
+from jobs.refresh.evaluation.evaluate import EvaluationResult
+from jobs.refresh.evaluation.gate import POPULARITY, SERVING, check_gate
+from jobs.refresh.evaluation.report_store import ReportStore
+from jobs.refresh.evaluation.reports import comparison_to_dict, evaluation_to_dict
+from jobs.refresh.recipe import load_recipe_file
+from jobs.refresh.runs.promotion import is_compared, promote_version, roll_back_version
+from jobs.refresh.tuning.plan import plan_on_newest
 from tests.fakes import generated_market
 from tests.fakes.bucket import Bucket
 from tests.fakes.stores.memory import memory_stores
@@ -33,12 +33,14 @@ APP, ENGINE = generated_market.APP, "default"
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Three snapshots by version, as folders."""
-    data = from_segments(generated_market.table(600, 60, 30, topics=3))
+    data = interactions_from_segments(generated_market.table(600, 60, 30, topics=3))
     folders = {}
     for seed in (1, 2, 3):
-        recipe = load("fast").changed({"seed": seed})
+        recipe = load_recipe_file("fast").with_changes({"seed": seed})
         folder = tmp_path_factory.mktemp("built") / "snapshot"
-        manifest = build(fit(plan_for(recipe, data).recipe, data), folder, written_at_ms=seed)
+        manifest = build_snapshot(
+            train_engine(plan_on_newest(recipe, data).recipe, data), folder, written_at_ms=seed
+        )
         folders[str(manifest.facts["version"])] = folder
     return folders
 
@@ -51,24 +53,27 @@ async def stores() -> Stores:
 
 
 @pytest.fixture
-def shelf(tmp_path: Path, built: dict[str, Path]) -> Shelf:
-    shelf = Shelf.open(tmp_path / "shelf")
+def shelf(tmp_path: Path, built: dict[str, Path]) -> ArtifactStore:
+    shelf = ArtifactStore.open(tmp_path / "shelf")
     for folder in built.values():
-        SnapshotShelf(shelf).publish(APP, ENGINE, folder)
+        SnapshotStore(shelf).publish(APP, ENGINE, folder)
     return shelf
 
 
-def examination(values: list[float]) -> Examination:
+def examination(values: list[float]) -> EvaluationResult:
     figures = {"ndcg@10": np.array(values)}
     shown = np.ones(4, np.bool_)
-    return Examination("by time", 10, figures, np.arange(len(values)), shown, 4)
+    return EvaluationResult("by time", 10, figures, np.arange(len(values)), shown, 4)
 
 
 def a_report(change: float, against: str = SERVING, version: str = "old") -> dict[str, Any]:
     rng = np.random.default_rng(1)
     before = rng.random(200) * 0.5
     ours, other = examination((before + change).tolist()), examination(before.tolist())
-    return {**told(ours, rng), "beside": {against: beside(other, ours, "ndcg@10", rng, version=version)}}
+    return {
+        **evaluation_to_dict(ours, rng),
+        "beside": {against: comparison_to_dict(other, ours, "ndcg@10", rng, version=version)},
+    }
 
 
 async def serving(stores: Stores) -> str:
@@ -78,29 +83,29 @@ async def serving(stores: Stores) -> str:
 
 
 def test_only_what_is_certainly_worse_is_refused() -> None:
-    assert not judge(a_report(-0.05)).allowed
-    assert "certainly worse" in judge(a_report(-0.05)).sentence
-    assert judge(a_report(0.05)).sentence.startswith("certainly better")
-    assert judge(a_report(0.0)).sentence.startswith("not certainly worse")
-    assert not judge(a_report(-0.05, POPULARITY)).allowed
-    assert judge({"beside": {}}).allowed
+    assert not check_gate(a_report(-0.05)).allowed
+    assert "certainly worse" in check_gate(a_report(-0.05)).sentence
+    assert check_gate(a_report(0.05)).sentence.startswith("certainly better")
+    assert check_gate(a_report(0.0)).sentence.startswith("not certainly worse")
+    assert not check_gate(a_report(-0.05, POPULARITY)).allowed
+    assert check_gate({"beside": {}}).allowed
 
 
 def test_what_serves_decides_before_popularity() -> None:
     worse, better = a_report(-0.05, SERVING), a_report(0.05, POPULARITY)
-    assert not judge({"beside": {**better["beside"], **worse["beside"]}}).allowed
+    assert not check_gate({"beside": {**better["beside"], **worse["beside"]}}).allowed
 
 
 async def test_a_worse_snapshot_is_refused_unless_somebody_gives_a_reason(
-    stores: Stores, shelf: Shelf, built: dict[str, Path]
+    stores: Stores, shelf: ArtifactStore, built: dict[str, Path]
 ) -> None:
     one, other, _ = built
-    await promote(stores, shelf, APP, ENGINE, one, now_ms=1, by="ada")
-    Reports(shelf).put(APP, ENGINE, other, {**a_report(-0.05, version=one), "run_id": "r7"})
+    await promote_version(stores, shelf, APP, ENGINE, one, now_ms=1, by="ada")
+    ReportStore(shelf).put(APP, ENGINE, other, {**a_report(-0.05, version=one), "run_id": "r7"})
     with pytest.raises(Conflict, match=r"was not promoted, it is certainly worse.*--force"):
-        await promote(stores, shelf, APP, ENGINE, other, now_ms=2, by="ada")
+        await promote_version(stores, shelf, APP, ENGINE, other, now_ms=2, by="ada")
     assert await serving(stores) == one
-    entry = await promote(stores, shelf, APP, ENGINE, other, now_ms=3, by="ada", force="autumn range")
+    entry = await promote_version(stores, shelf, APP, ENGINE, other, now_ms=3, by="ada", force="autumn range")
     assert (entry.forced, entry.reason, entry.run_id, entry.before) == (True, "autumn range", "r7", one)
     assert await serving(stores) == other
     history = await stores.promotions.history(APP, ENGINE)
@@ -108,44 +113,46 @@ async def test_a_worse_snapshot_is_refused_unless_somebody_gives_a_reason(
 
 
 async def test_what_is_not_there_or_serves_already_is_not_promoted(
-    stores: Stores, shelf: Shelf, built: dict[str, Path]
+    stores: Stores, shelf: ArtifactStore, built: dict[str, Path]
 ) -> None:
     one = next(iter(built))
     with pytest.raises(NotFound, match="has no snapshot nope"):
-        await promote(stores, shelf, APP, ENGINE, "nope", now_ms=1, by="")
+        await promote_version(stores, shelf, APP, ENGINE, "nope", now_ms=1, by="")
     with pytest.raises(NotFound, match="has no engine gone"):
-        await promote(stores, shelf, APP, "gone", one, now_ms=1, by="")
-    await promote(stores, shelf, APP, ENGINE, one, now_ms=1, by="")
+        await promote_version(stores, shelf, APP, "gone", one, now_ms=1, by="")
+    await promote_version(stores, shelf, APP, ENGINE, one, now_ms=1, by="")
     with pytest.raises(Conflict, match=r"serves .* already"):
-        await promote(stores, shelf, APP, ENGINE, one, now_ms=1, by="")
+        await promote_version(stores, shelf, APP, ENGINE, one, now_ms=1, by="")
 
 
 async def test_rolling_back_goes_back_step_by_step(
-    stores: Stores, shelf: Shelf, built: dict[str, Path]
+    stores: Stores, shelf: ArtifactStore, built: dict[str, Path]
 ) -> None:
     one, other, third = built
     for at, version in enumerate((one, other, third)):
-        await promote(stores, shelf, APP, ENGINE, version, now_ms=at, by="")
-    entry = await rollback(stores, shelf, APP, ENGINE, now_ms=5, by="ada")
+        await promote_version(stores, shelf, APP, ENGINE, version, now_ms=at, by="")
+    entry = await roll_back_version(stores, shelf, APP, ENGINE, now_ms=5, by="ada")
     assert (entry.version, entry.before, entry.kind) == (other, third, "rolled_back")
-    assert (await rollback(stores, shelf, APP, ENGINE, now_ms=6, by="ada")).version == one
-    assert (await rollback(stores, shelf, APP, ENGINE, now_ms=7, by="ada")).version == ""
+    assert (await roll_back_version(stores, shelf, APP, ENGINE, now_ms=6, by="ada")).version == one
+    assert (await roll_back_version(stores, shelf, APP, ENGINE, now_ms=7, by="ada")).version == ""
     with pytest.raises(Conflict, match="nothing to go back to"):
-        await rollback(stores, shelf, APP, ENGINE, now_ms=8, by="ada")
-    assert (await rollback(stores, shelf, APP, ENGINE, now_ms=9, by="ada", to=third)).version == third
+        await roll_back_version(stores, shelf, APP, ENGINE, now_ms=8, by="ada")
+    assert (
+        await roll_back_version(stores, shelf, APP, ENGINE, now_ms=9, by="ada", to=third)
+    ).version == third
     assert len(await stores.promotions.history(APP, ENGINE)) == 7
 
 
 async def test_what_is_gone_from_the_shelf_is_passed_over(
-    stores: Stores, shelf: Shelf, built: dict[str, Path]
+    stores: Stores, shelf: ArtifactStore, built: dict[str, Path]
 ) -> None:
     one, other, third = built
     for at, version in enumerate((one, other, third)):
-        await promote(stores, shelf, APP, ENGINE, version, now_ms=at, by="")
-    SnapshotShelf(shelf).remove(APP, ENGINE, other)
-    assert (await rollback(stores, shelf, APP, ENGINE, now_ms=5, by="")).version == one
+        await promote_version(stores, shelf, APP, ENGINE, version, now_ms=at, by="")
+    SnapshotStore(shelf).remove(APP, ENGINE, other)
+    assert (await roll_back_version(stores, shelf, APP, ENGINE, now_ms=5, by="")).version == one
     with pytest.raises(NotFound, match="no snapshot"):
-        await rollback(stores, shelf, APP, ENGINE, now_ms=6, by="", to=other)
+        await roll_back_version(stores, shelf, APP, ENGINE, now_ms=6, by="", to=other)
 
 
 def test_a_comparison_counts_as_long_as_the_same_serves() -> None:
@@ -155,8 +162,8 @@ def test_a_comparison_counts_as_long_as_the_same_serves() -> None:
     assert is_compared(a_report(0.1, POPULARITY), "")
 
 
-def test_published_twice_is_published_once(shelf: Shelf, built: dict[str, Path]) -> None:
-    snapshots = SnapshotShelf(shelf)
+def test_published_twice_is_published_once(shelf: ArtifactStore, built: dict[str, Path]) -> None:
+    snapshots = SnapshotStore(shelf)
     before = snapshots.versions(APP, ENGINE)
     for folder in built.values():
         snapshots.publish(APP, ENGINE, folder)
@@ -164,8 +171,8 @@ def test_published_twice_is_published_once(shelf: Shelf, built: dict[str, Path])
     assert {one.version for one in before} == set(built)
 
 
-def test_a_version_is_found_by_its_start(shelf: Shelf, built: dict[str, Path]) -> None:
-    snapshots = SnapshotShelf(shelf)
+def test_a_version_is_resolved_by_its_prefix(shelf: ArtifactStore, built: dict[str, Path]) -> None:
+    snapshots = SnapshotStore(shelf)
     for folder in built.values():
         snapshots.publish(APP, ENGINE, folder)
     for version in built:
@@ -187,7 +194,7 @@ def test_a_folder_that_was_damaged_is_not_published(tmp_path: Path, built: dict[
     data = bytearray(victim.read_bytes())
     data[-1] ^= 1
     victim.write_bytes(bytes(data))
-    snapshots = SnapshotShelf(Shelf.open(tmp_path / "shelf"))
+    snapshots = SnapshotStore(ArtifactStore.open(tmp_path / "shelf"))
     with pytest.raises(Fault, match="built snapshot is damaged"):
         snapshots.publish(APP, ENGINE, copy)
     assert not snapshots.has(APP, ENGINE, version)
@@ -197,7 +204,7 @@ def test_from_an_object_store_a_version_is_fetched_once_and_whole(
     tmp_path: Path, built: dict[str, Path]
 ) -> None:
     bucket = Bucket()
-    snapshots = SnapshotShelf(Shelf(bucket.filesystem(), "kiosk", local=False, sleep=lambda _: None))
+    snapshots = SnapshotStore(ArtifactStore(bucket.filesystem(), "kiosk", local=False, sleep=lambda _: None))
     version, folder = next(iter(built.items()))
     assert snapshots.publish(APP, ENGINE, folder) == version
     reads: list[str] = []
@@ -212,7 +219,9 @@ def test_from_an_object_store_a_version_is_fetched_once_and_whole(
 
 
 def test_a_machine_keeps_the_newest_few_versions_it_fetched(tmp_path: Path, built: dict[str, Path]) -> None:
-    snapshots = SnapshotShelf(Shelf(Bucket().filesystem(), "kiosk", local=False, sleep=lambda _: None))
+    snapshots = SnapshotStore(
+        ArtifactStore(Bucket().filesystem(), "kiosk", local=False, sleep=lambda _: None)
+    )
     version, folder = next(iter(built.items()))
     snapshots.publish(APP, ENGINE, folder)
     here = tmp_path / "cache" / APP / ENGINE
@@ -227,8 +236,10 @@ def test_a_machine_keeps_the_newest_few_versions_it_fetched(tmp_path: Path, buil
     assert snapshots.fetch(APP, ENGINE, version, tmp_path / "cache")[0].stat().st_mtime > now_s - 60
 
 
-def test_a_machine_that_can_not_keep_a_version_says_so(tmp_path: Path, built: dict[str, Path]) -> None:
-    snapshots = SnapshotShelf(Shelf(Bucket().filesystem(), "kiosk", local=False, sleep=lambda _: None))
+def test_a_failure_to_store_a_version_is_reported(tmp_path: Path, built: dict[str, Path]) -> None:
+    snapshots = SnapshotStore(
+        ArtifactStore(Bucket().filesystem(), "kiosk", local=False, sleep=lambda _: None)
+    )
     version, folder = next(iter(built.items()))
     snapshots.publish(APP, ENGINE, folder)
     (tmp_path / "cache").write_text("a file where a folder should be")
@@ -236,8 +247,8 @@ def test_a_machine_that_can_not_keep_a_version_says_so(tmp_path: Path, built: di
         snapshots.fetch(APP, ENGINE, version, tmp_path / "cache")
 
 
-def test_old_versions_go_and_those_to_keep_stay(shelf: Shelf, built: dict[str, Path]) -> None:
-    snapshots = SnapshotShelf(shelf)
+def test_old_versions_go_and_those_to_keep_stay(shelf: ArtifactStore, built: dict[str, Path]) -> None:
+    snapshots = SnapshotStore(shelf)
     oldest, *_ = snapshots.versions(APP, ENGINE)
     shelf.write(f"snapshots/{APP}/{ENGINE}/unfinished/x.npy", b"x")
     gone = snapshots.tidy(APP, ENGINE, keep=[oldest.version], newest=1, older_than_ms=2**62)
@@ -252,13 +263,15 @@ async def test_what_learned_with_shipped_code_is_not_promoted_without_a_reason(
     stores: Stores, tmp_path: Path
 ) -> None:
     """The processes that serve can't import that code: the engine would go on with what it served before."""
-    data = from_segments(generated_market.table(600, 60, 30, topics=3))
-    engine = fit(plan_for(load("fast"), data).recipe, data)
-    manifest = build(engine, tmp_path / "one", written_at_ms=1, origin=Origin(code="a" * 64))
-    shelf, version = Shelf.open(tmp_path / "shelf"), str(manifest.facts["version"])
-    SnapshotShelf(shelf).publish(APP, ENGINE, tmp_path / "one")
+    data = interactions_from_segments(generated_market.table(600, 60, 30, topics=3))
+    engine = train_engine(plan_on_newest(load_recipe_file("fast"), data).recipe, data)
+    manifest = build_snapshot(engine, tmp_path / "one", written_at_ms=1, origin=SnapshotOrigin(code="a" * 64))
+    shelf, version = ArtifactStore.open(tmp_path / "shelf"), str(manifest.facts["version"])
+    SnapshotStore(shelf).publish(APP, ENGINE, tmp_path / "one")
     with pytest.raises(Conflict, match=r"--working-dir shipped .* train again without --working-dir"):
-        await promote(stores, shelf, APP, ENGINE, version, now_ms=1, by="a test")
+        await promote_version(stores, shelf, APP, ENGINE, version, now_ms=1, by="a test")
     assert await serving(stores) == ""
-    entry = await promote(stores, shelf, APP, ENGINE, version, now_ms=1, by="a test", force="it is installed")
+    entry = await promote_version(
+        stores, shelf, APP, ENGINE, version, now_ms=1, by="a test", force="it is installed"
+    )
     assert (entry.forced, entry.reason) == (True, "it is installed")

@@ -12,52 +12,52 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from cluster.artifacts.artifact_store import Shelf, checksum
-from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.artifact_store import ArtifactStore, checksum
+from cluster.artifacts.segments import SegmentStore
 from cluster.errors import Invalid
-from jobs.refresh.evaluation.gate import judge
-from jobs.refresh.evaluation.plots import Bar, bars, pictures
-from jobs.refresh.evaluation.reports import as_markdown as report_as_markdown
-from jobs.refresh.recipe import Recipe, load, parse
+from jobs.refresh.evaluation.gate import check_gate
+from jobs.refresh.evaluation.plots import PlotBar, render_bars_svg, render_reports_svg
+from jobs.refresh.evaluation.reports import markdown_from_reports as report_as_markdown
+from jobs.refresh.recipe import Recipe, load_recipe_file, parse_recipe
 from jobs.refresh.runs import checkpoint
-from jobs.refresh.runs.checkpoint import Checkpoints, packed, unpacked
-from jobs.refresh.runs.dry_run import rehearse
-from jobs.refresh.runs.estimate import Size, refuse_too_large
-from jobs.refresh.runs.stages import plan_facts, plan_of, planned, splitted
+from jobs.refresh.runs.checkpoint import CheckpointStore, bytes_from_source, source_from_bytes
+from jobs.refresh.runs.dry_run import estimate_training
+from jobs.refresh.runs.estimate import DataSize, check_memory
+from jobs.refresh.runs.stages import plan_from_dict, plan_to_dict, plan_training, split_data
 from jobs.refresh.runs.sweep import (
-    Variant,
-    as_csv,
-    as_markdown,
-    assignments,
-    examine_variant,
-    rows,
+    SweepVariant,
+    build_variants,
+    csv_from_rows,
+    evaluate_saved_variant,
+    markdown_from_rows,
+    parse_assignments,
+    result_rows,
     sweep_id,
-    variants,
 )
-from jobs.refresh.runs.sweep_runner import attempted, let_go, write_comparison
-from jobs.refresh.runs.training_source import Source, read_source
-from jobs.refresh.runs.version_comparison import evaluated
-from jobs.refresh.tuning.plan import plan_for
+from jobs.refresh.runs.sweep_runner import delete_sweep_data, try_variant, write_comparison
+from jobs.refresh.runs.training_source import TrainingSource, read_training_source
+from jobs.refresh.runs.version_comparison import evaluate_recipe
+from jobs.refresh.tuning.plan import plan_on_newest
 from tests.fakes import generated_market
 
 ARRAYS = ("reader", "item", "at_s", "weight", "basket", "kind")
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
-    shelf = Shelf.open(tmp_path / "shelf")
-    segments = SegmentShelf(shelf)
+def shelf(tmp_path: Path) -> ArtifactStore:
+    shelf = ArtifactStore.open(tmp_path / "shelf")
+    segments = SegmentStore(shelf)
     generated_market.settle(segments, generated_market.table(600, 60, 30, topics=3))
     generated_market.settle_products(segments, generated_market.products(40, 8))
     return shelf
 
 
 @pytest.fixture
-def source(shelf: Shelf) -> Source:
-    return read_source(SegmentShelf(shelf), generated_market.APP, load("default"))
+def source(shelf: ArtifactStore) -> TrainingSource:
+    return read_training_source(SegmentStore(shelf), generated_market.APP, load_recipe_file("default"))
 
 
-def test_a_source_is_events_offsets_and_what_products_are_like(source: Source) -> None:
+def test_a_source_is_events_offsets_and_what_products_are_like(source: TrainingSource) -> None:
     assert (len(source.data), source.products, source.embedder) == (600, 40, "made-up")
     assert source.offsets["interaction"].endswith("-600")
     content = source.data.content
@@ -65,21 +65,23 @@ def test_a_source_is_events_offsets_and_what_products_are_like(source: Source) -
     np.testing.assert_allclose(np.linalg.norm(content, axis=1), 1.0, rtol=1e-5)
 
 
-def test_content_is_read_only_where_a_part_looks_at_it(shelf: Shelf) -> None:
-    source = read_source(SegmentShelf(shelf), generated_market.APP, load("fast"))
+def test_content_is_read_only_where_a_part_looks_at_it(shelf: ArtifactStore) -> None:
+    source = read_training_source(SegmentStore(shelf), generated_market.APP, load_recipe_file("fast"))
     assert source.data.content is None
     assert source.embedder == ""
 
 
-def test_an_app_without_interactions_says_what_to_do(shelf: Shelf) -> None:
+def test_an_app_without_interactions_has_a_remedy(shelf: ArtifactStore) -> None:
     with pytest.raises(
         Invalid, match=r"nothing to learn from: 0 interactions have settled.*upload interactions"
     ):
-        read_source(SegmentShelf(shelf), "empty", load("fast"))
+        read_training_source(SegmentStore(shelf), "empty", load_recipe_file("fast"))
 
 
-def test_a_kept_source_reads_back_as_every_attempt_sees_it(shelf: Shelf, source: Source) -> None:
-    kept = Checkpoints(shelf, generated_market.APP, "r")
+def test_a_kept_source_reads_back_as_every_attempt_sees_it(
+    shelf: ArtifactStore, source: TrainingSource
+) -> None:
+    kept = CheckpointStore(shelf, generated_market.APP, "r")
     first = kept.put_source(source)
     again = kept.source()
     assert again is not None
@@ -93,11 +95,11 @@ def test_a_kept_source_reads_back_as_every_attempt_sees_it(shelf: Shelf, source:
         source.embedder,
         source.products,
     )
-    assert packed(unpacked(packed(first))) == packed(first)
+    assert bytes_from_source(source_from_bytes(bytes_from_source(first))) == bytes_from_source(first)
 
 
-def test_a_damaged_checkpoint_counts_as_none(shelf: Shelf, source: Source) -> None:
-    kept = Checkpoints(shelf, generated_market.APP, "r")
+def test_a_damaged_checkpoint_counts_as_none(shelf: ArtifactStore, source: TrainingSource) -> None:
+    kept = CheckpointStore(shelf, generated_market.APP, "r")
     kept.put("plan", {"b": 1, "a": [1.5, None]})
     assert list(kept.get("plan") or {}) == ["b", "a"]
     data = bytearray(shelf.read("runs/market/r/plan.json"))
@@ -109,78 +111,83 @@ def test_a_damaged_checkpoint_counts_as_none(shelf: Shelf, source: Source) -> No
     assert kept.get("plan") is None
 
 
-def test_a_plan_reads_back_as_it_was(source: Source) -> None:
-    plan = plan_for(load("fast"), source.data)
-    again = plan_of(plan_facts(plan))
+def test_a_plan_reads_back_as_it_was(source: TrainingSource) -> None:
+    plan = plan_on_newest(load_recipe_file("fast"), source.data)
+    again = plan_from_dict(plan_to_dict(plan))
     assert again == plan
     assert list(again.recipe.parts) == list(plan.recipe.parts)
 
 
-def test_the_test_is_newer_than_what_weights_are_chosen_by(source: Source) -> None:
-    split = splitted(load("fast"), source.data, "by_time")
+def test_the_test_is_newer_than_what_weights_are_chosen_by(source: TrainingSource) -> None:
+    split = split_data(load_recipe_file("fast"), source.data, "by_time")
     assert all(trial.train.now_s < split.test.train.now_s for trial in split.validation)
-    plan = planned(load("fast"), source.data, split)
+    plan = plan_training(load_recipe_file("fast"), source.data, split)
     assert "validation" in plan.protocol
 
 
-def test_too_little_data_to_choose_by_says_what_to_change(source: Source) -> None:
+def test_too_little_data_to_choose_weights_has_a_remedy(source: TrainingSource) -> None:
     few = source.data.pick(np.arange(len(source.data)) % 300 == 0)
     with pytest.raises(Invalid, match=r"too little data to choose weights by.*settle the recipe"):
-        planned(load("fast"), few, splitted(load("fast"), few))
+        plan_training(load_recipe_file("fast"), few, split_data(load_recipe_file("fast"), few))
 
 
-def test_an_evaluation_holds_segments_intervals_and_what_stands_beside(source: Source) -> None:
-    report = evaluated(source.data, load("fast"), "leave_last_out", readers=50)
+def test_an_evaluation_holds_segments_intervals_and_what_stands_beside(source: TrainingSource) -> None:
+    report = evaluate_recipe(source.data, load_recipe_file("fast"), "leave_last_out", readers=50)
     everybody = report["segments"][0]
     assert everybody["name"] == "all"
     assert everybody["readers"] == report["readers_asked"] <= 50
     figure = everybody["figures"]["ndcg@10"]
     assert figure["low"] <= figure["mean"] <= figure["high"]
     assert set(report["beside"]) == {"popularity"}
-    assert report["verdict"]["sentence"] == judge(report).sentence
-    again = evaluated(source.data, load("fast"), "leave_last_out", readers=50)
+    assert report["verdict"]["sentence"] == check_gate(report).sentence
+    again = evaluate_recipe(source.data, load_recipe_file("fast"), "leave_last_out", readers=50)
     assert again == report
     assert "| popularity |" in report_as_markdown([report], "market/default")
 
 
-def test_what_serves_is_trained_again_on_the_same_past(source: Source) -> None:
-    settled = plan_for(load("fast"), source.data).recipe.model_dump(mode="json")
-    report = evaluated(source.data, load("fast"), serving={"version": "v1", "recipe": settled})
+def test_what_serves_is_trained_again_on_the_same_past(source: TrainingSource) -> None:
+    settled = plan_on_newest(load_recipe_file("fast"), source.data).recipe.model_dump(mode="json")
+    report = evaluate_recipe(
+        source.data, load_recipe_file("fast"), serving={"version": "v1", "recipe": settled}
+    )
     assert report["beside"]["serving"]["version"] == "v1"
     gone = {**settled, "parts": {"mine": {"learner": "gone.away:Thing"}}, "blend": {}}
-    report = evaluated(source.data, load("fast"), serving={"version": "v1", "recipe": gone})
+    report = evaluate_recipe(source.data, load_recipe_file("fast"), serving={"version": "v1", "recipe": gone})
     assert "can't be trained again" in report["not_compared"]
     assert "serving" not in report["beside"]
 
 
-def test_a_rehearsal_tells_rows_memory_and_time(source: Source) -> None:
-    found = rehearse(load("default"), source, free_memory_mb=100_000)
-    told = found.told()
+def test_a_rehearsal_tells_rows_memory_and_time(source: TrainingSource) -> None:
+    found = estimate_training(load_recipe_file("default"), source, free_memory_mb=100_000)
+    told = found.to_dict()
     assert (told["events"], told["items"], told["fits"]) == (600, source.data.n_items, True)
     assert told["seconds"] >= 0
-    assert {part["part"] for part in told["parts"]} == set(load("default").parts) - {"graph_filter"}
-    assert not rehearse(load("default"), source, free_memory_mb=10).fits
+    assert {part["part"] for part in told["parts"]} == set(load_recipe_file("default").parts) - {
+        "graph_filter"
+    }
+    assert not estimate_training(load_recipe_file("default"), source, free_memory_mb=10).fits
 
 
-def test_a_recipe_that_can_not_fit_says_which_part_and_what_to_change() -> None:
-    large = Size(events=5_000_000, readers=500_000, items=200_000)
-    greedy = load("default").changed({"parts.ease.items": 60_000})
+def test_a_recipe_too_large_for_memory_names_the_part_and_the_remedy() -> None:
+    large = DataSize(events=5_000_000, readers=500_000, items=200_000)
+    greedy = load_recipe_file("default").with_changes({"parts.ease.items": 60_000})
     with pytest.raises(
         Invalid, match=r"limits.memory_mb allows 4,096; most of it is part ease .*lower its `items`"
     ):
-        refuse_too_large(greedy, large)
+        check_memory(greedy, large)
     with pytest.raises(Invalid, match="this machine has left 300"):
-        refuse_too_large(load("default"), large, memory_mb=300)
+        check_memory(load_recipe_file("default"), large, memory_mb=300)
 
 
 def test_a_checkpoint_of_another_release_is_made_anew(
-    shelf: Shelf, source: Source, monkeypatch: pytest.MonkeyPatch
+    shelf: ArtifactStore, source: TrainingSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = Checkpoints(shelf, generated_market.APP, "older")
+    kept = CheckpointStore(shelf, generated_market.APP, "older")
     monkeypatch.setattr(checkpoint, "_COLUMNS", ("reader", "item"))
     kept.put("plan", {"any": 1})
     shelf.write(
-        f"runs/{generated_market.APP}/older/data.arrow", checksum(packed(source)).encode() + packed(source)
+        f"runs/{generated_market.APP}/older/data.arrow",
+        checksum(bytes_from_source(source)).encode() + bytes_from_source(source),
     )
     monkeypatch.undo()
     assert (kept.source(), kept.get("plan")) == (None, {"any": 1})
@@ -190,7 +197,7 @@ def test_a_checkpoint_of_another_release_is_made_anew(
 
 
 def test_a_sweep_is_every_combination() -> None:
-    found = variants(load("fast"), ["parts.rules.window=5,10", "blend.k=10,20", "name=a"])
+    found = build_variants(load_recipe_file("fast"), ["parts.rules.window=5,10", "blend.k=10,20", "name=a"])
     assert [dict(variant.changes) for variant in found] == [
         {"parts.rules.window": window, "blend.k": k, "name": "a"} for window in (5, 10) for k in (10, 20)
     ]
@@ -199,9 +206,11 @@ def test_a_sweep_is_every_combination() -> None:
 
 
 def test_a_field_that_is_swept_is_not_tuned_as_well() -> None:
-    (variant, _) = variants(load("fast"), ['parts.rules.fading={"half_life_items":2},{"half_life_items":9}'])
+    (variant, _) = build_variants(
+        load_recipe_file("fast"), ['parts.rules.fading={"half_life_items":2},{"half_life_items":9}']
+    )
     assert "fading" not in variant.recipe.parts["rules"].tune
-    assert load("fast").parts["rules"].tune["fading"]
+    assert load_recipe_file("fast").parts["rules"].tune["fading"]
 
 
 @pytest.mark.parametrize(
@@ -215,32 +224,37 @@ def test_a_field_that_is_swept_is_not_tuned_as_well() -> None:
         ('events.weights={"click":1},{"click":0.1}', "can't be swept"),
     ],
 )
-def test_a_sweep_that_makes_no_sense_says_why(text: str, words: str) -> None:
+def test_an_invalid_sweep_has_a_reason(text: str, words: str) -> None:
     with pytest.raises(Invalid, match=words):
-        variants(load("fast"), [text])
+        build_variants(load_recipe_file("fast"), [text])
 
 
 def test_assignments_are_values_or_texts() -> None:
-    assert assignments(["a.b=3", "c=x y", 'd={"e":1}', "f=true"]) == {
+    assert parse_assignments(["a.b=3", "c=x y", 'd={"e":1}', "f=true"]) == {
         "a.b": 3,
         "c": "x y",
         "d": {"e": 1},
         "f": True,
     }
     with pytest.raises(Invalid, match="is no FIELD=VALUE"):
-        assignments(["a"])
+        parse_assignments(["a"])
 
 
 def test_a_sweep_goes_on_where_it_was_and_writes_its_comparison(
-    shelf: Shelf, source: Source, tmp_path: Path
+    shelf: ArtifactStore, source: TrainingSource, tmp_path: Path
 ) -> None:
-    kept = Checkpoints(shelf, generated_market.APP, "s", folder="sweeps")
+    kept = CheckpointStore(shelf, generated_market.APP, "s", folder="sweeps")
     kept.put_source(source)
-    found = variants(load("fast"), ["parts.rules.window=2,10"])
-    results = [(variant, attempted(variant, kept)) for variant in found]
-    kept.put(found[0].name, {**examine_variant(found[0], kept), "recipe": "remembered"})
-    assert examine_variant(found[0], kept)["recipe"] == "remembered"
-    table = rows([*results, (Variant((("parts.rules.window", 99),), load("fast")), {"error": "no, thanks"})])
+    found = build_variants(load_recipe_file("fast"), ["parts.rules.window=2,10"])
+    results = [(variant, try_variant(variant, kept)) for variant in found]
+    kept.put(found[0].name, {**evaluate_saved_variant(found[0], kept), "recipe": "remembered"})
+    assert evaluate_saved_variant(found[0], kept)["recipe"] == "remembered"
+    table = result_rows(
+        [
+            *results,
+            (SweepVariant((("parts.rules.window", 99),), load_recipe_file("fast")), {"error": "no, thanks"}),
+        ]
+    )
     assert [row["parts.rules.window"] for row in table][-1] == 99
     assert table[0]["ndcg@10"] >= table[1]["ndcg@10"]
     places = write_comparison(shelf, generated_market.APP, "s", table, "fast", tmp_path / "out")
@@ -248,23 +262,26 @@ def test_a_sweep_goes_on_where_it_was_and_writes_its_comparison(
     (first, *_) = csv.DictReader(io.StringIO((tmp_path / "out" / "comparison.csv").read_text()))
     assert float(first["ndcg@10"]) == table[0]["ndcg@10"]
     assert "| no, thanks |" in (tmp_path / "out" / "comparison.md").read_text()
-    assert as_csv([]) == "\n"
-    assert as_markdown([], "x").startswith("# x")
+    assert csv_from_rows([]) == "\n"
+    assert markdown_from_rows([], "x").startswith("# x")
 
 
-def test_what_goes_wrong_in_a_variant_is_its_result(shelf: Shelf) -> None:
-    kept = Checkpoints(shelf, generated_market.APP, "gone", folder="sweeps")
-    (variant,) = variants(load("fast"), ["seed=1"])
-    assert "data of this sweep is gone" in attempted(variant, kept)["error"]
+def test_what_goes_wrong_in_a_variant_is_its_result(shelf: ArtifactStore) -> None:
+    kept = CheckpointStore(shelf, generated_market.APP, "gone", folder="sweeps")
+    (variant,) = build_variants(load_recipe_file("fast"), ["seed=1"])
+    assert "data of this sweep is gone" in try_variant(variant, kept)["error"]
 
 
 def test_variants_with_lists_of_other_lengths_are_compared_at_one_length(
-    shelf: Shelf, source: Source
+    shelf: ArtifactStore, source: TrainingSource
 ) -> None:
-    kept = Checkpoints(shelf, generated_market.APP, "lengths", folder="sweeps")
+    kept = CheckpointStore(shelf, generated_market.APP, "lengths", folder="sweeps")
     kept.put_source(source)
-    results = [(variant, attempted(variant, kept)) for variant in variants(load("fast"), ["blend.k=5,10,20"])]
-    table = rows(results)
+    results = [
+        (variant, try_variant(variant, kept))
+        for variant in build_variants(load_recipe_file("fast"), ["blend.k=5,10,20"])
+    ]
+    table = result_rows(results)
     assert [row["error"] for row in table] == ["", "", ""]
     assert all(0 < row["ndcg@10"] <= row["high"] for row in table)
     assert [row["ndcg@10"] for row in table] == sorted((row["ndcg@10"] for row in table), reverse=True)
@@ -281,32 +298,34 @@ class Explosive:
 
 
 def test_a_learner_that_raises_anything_ends_its_variant_only(
-    shelf: Shelf, source: Source, allow_learners: Callable[..., None]
+    shelf: ArtifactStore, source: TrainingSource, allow_learners: Callable[..., None]
 ) -> None:
     allow_learners(f"{__name__}:Explosive")
-    kept = Checkpoints(shelf, generated_market.APP, "explosive", folder="sweeps")
+    kept = CheckpointStore(shelf, generated_market.APP, "explosive", folder="sweeps")
     kept.put_source(source)
     parts = {"x": {"learner": f"{__name__}:Explosive"}}
-    recipe = parse({"parts": parts, "blend": {"weights": {"x": 1}, "weights_new": {}}})
-    (variant,) = variants(recipe, ["seed=3"])
-    found = attempted(variant, kept)
+    recipe = parse_recipe({"parts": parts, "blend": {"weights": {"x": 1}, "weights_new": {}}})
+    (variant,) = build_variants(recipe, ["seed=3"])
+    found = try_variant(variant, kept)
     assert found["error"] == "RuntimeError: two\nlines"
-    assert "| RuntimeError: two lines |" in as_markdown(rows([(variant, found)]), "x")
+    assert "| RuntimeError: two lines |" in markdown_from_rows(result_rows([(variant, found)]), "x")
 
 
-def test_a_complete_sweep_lets_go_of_its_data_and_needs_it_no_more(shelf: Shelf, source: Source) -> None:
-    kept = Checkpoints(shelf, generated_market.APP, "complete", folder="sweeps")
+def test_a_complete_sweep_lets_go_of_its_data_and_needs_it_no_more(
+    shelf: ArtifactStore, source: TrainingSource
+) -> None:
+    kept = CheckpointStore(shelf, generated_market.APP, "complete", folder="sweeps")
     kept.put_source(source)
-    (variant,) = variants(load("fast"), ["parts.rules.window=2"])
-    let_go(kept, [(variant, {"error": "its worker died"})])
+    (variant,) = build_variants(load_recipe_file("fast"), ["parts.rules.window=2"])
+    delete_sweep_data(kept, [(variant, {"error": "its worker died"})])
     assert kept.source() is not None
-    let_go(kept, [(variant, attempted(variant, kept))])
+    delete_sweep_data(kept, [(variant, try_variant(variant, kept))])
     assert kept.source() is None
-    assert "error" not in attempted(variant, kept)
+    assert "error" not in try_variant(variant, kept)
 
 
 def test_newer_data_is_another_sweep() -> None:
-    found = variants(load("fast"), ["seed=1,2"])
+    found = build_variants(load_recipe_file("fast"), ["seed=1,2"])
     assert sweep_id(found, {"interaction": "5-0"}) == sweep_id(
         found, {"interaction": "5-0", "product": "9-0"}
     )
@@ -316,14 +335,16 @@ def test_newer_data_is_another_sweep() -> None:
 # --- pictures -----------------------------------------------------------------------------------------------------
 
 
-def test_pictures_are_well_formed_whatever_names_stand_in_them(source: Source) -> None:
-    drawn = bars("a < b & c", {"<g>": {"x": Bar(0.5, 0.4, 0.6), '"y"': Bar(0.0)}, "h": {"x": Bar(0.2)}})
+def test_pictures_are_well_formed_whatever_names_stand_in_them(source: TrainingSource) -> None:
+    drawn = render_bars_svg(
+        "a < b & c", {"<g>": {"x": PlotBar(0.5, 0.4, 0.6), '"y"': PlotBar(0.0)}, "h": {"x": PlotBar(0.2)}}
+    )
     root = ElementTree.fromstring(drawn)
     texts = {element.text for element in root.iter() if element.text}
     assert {"a < b & c", "<g>", '"y"'} <= texts
-    assert bars("nothing", {}).startswith("<svg")
-    report = evaluated(source.data, load("fast"), "leave_last_out")
-    files = pictures([report, {"protocol": "by_time", "error": "too little"}])
+    assert render_bars_svg("nothing", {}).startswith("<svg")
+    report = evaluate_recipe(source.data, load_recipe_file("fast"), "leave_last_out")
+    files = render_reports_svg([report, {"protocol": "by_time", "error": "too little"}])
     assert set(files) == {"leave_last_out-figures.svg", "leave_last_out-segments.svg"}
     for text in files.values():
         ElementTree.fromstring(text)
@@ -331,4 +352,4 @@ def test_pictures_are_well_formed_whatever_names_stand_in_them(source: Source) -
 
 def test_the_recipe_of_every_preset_is_sound() -> None:
     for name in ("default", "fast", "sequence", "shop", "session"):
-        assert isinstance(load(name), Recipe)
+        assert isinstance(load_recipe_file(name), Recipe)

@@ -7,11 +7,11 @@ import pytest
 
 from cluster.errors import Conflict, NotFound, ReadOnly, Unavailable
 from cluster.records.access import App
-from cluster.records.run import LEASE_MS, Run, claimed
+from cluster.records.run import LEASE_MS, Run, claim_run
 from cluster.records.schedule import DAY_MS, Schedule
 from cluster.store.ports.stores import Stores
-from jobs.refresh.runs.run_commands import cancel, order, refuse_promotion, run_named, step
-from jobs.refresh.runs.scheduler import Errand, Foreman
+from jobs.refresh.runs.run_commands import cancel_training, check_promotable, create_run, get_run, update_run
+from jobs.refresh.runs.scheduler import RunAssignment, RunScheduler
 from tests.fakes import generated_market
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.manual_clock import ManualClock
@@ -20,15 +20,15 @@ RECIPE = {"name": "any"}
 
 
 @dataclass
-class Crew:
-    places: int = 1
-    sent: list[Errand] = field(default_factory=list)
-    ended: list[Errand] = field(default_factory=list)
+class FakeWorkerPool:
+    capacity: int = 1
+    sent: list[RunAssignment] = field(default_factory=list)
+    ended: list[RunAssignment] = field(default_factory=list)
 
-    def send(self, errand: Errand) -> None:
+    def start(self, errand: RunAssignment) -> None:
         self.sent.append(errand)
 
-    def gone(self) -> list[Errand]:
+    def collect_finished(self) -> list[RunAssignment]:
         ended, self.ended = self.ended, []
         return ended
 
@@ -50,23 +50,27 @@ class AwayRuns:
 class Office:
     stores: Stores
     clock: ManualClock
-    crew: Crew
-    foreman: Foreman
+    crew: FakeWorkerPool
+    foreman: RunScheduler
 
     def another(self) -> Office:
-        crew = Crew()
-        return Office(self.stores, self.clock, crew, Foreman(self.stores, crew, self.clock, owner="second"))
+        crew = FakeWorkerPool()
+        return Office(
+            self.stores, self.clock, crew, RunScheduler(self.stores, crew, self.clock, owner="second")
+        )
 
     async def order(self, run_id: str = "") -> Run:
         now_ms = self.clock.now_ms()
-        return await order(
+        return await create_run(
             self.stores, generated_market.APP, "default", RECIPE, now_ms=now_ms, by="a test", run_id=run_id
         )
 
-    async def begin(self, errand: Errand) -> Run:
+    async def begin(self, errand: RunAssignment) -> Run:
         """Do what a worker does first."""
-        run = await run_named(self.stores, errand.app_id, errand.run_id)
-        taken = await step(self.stores, run, lambda now: claimed(now, errand.owner, self.clock.now_ms()))
+        run = await get_run(self.stores, errand.app_id, errand.run_id)
+        taken = await update_run(
+            self.stores, run, lambda now: claim_run(now, errand.owner, self.clock.now_ms())
+        )
         assert taken is not None
         return taken
 
@@ -76,66 +80,66 @@ async def office() -> Office:
     clock = ManualClock()
     stores = memory_stores(clock)
     await generated_market.open_market(stores)
-    crew = Crew()
-    return Office(stores, clock, crew, Foreman(stores, crew, clock, owner="first"))
+    crew = FakeWorkerPool()
+    return Office(stores, clock, crew, RunScheduler(stores, crew, clock, owner="first"))
 
 
 async def test_an_ordered_run_gets_one_worker(office: Office) -> None:
     run = await office.order()
-    assert [await office.foreman.round() for _ in range(3)] == [1, 0, 0]
+    assert [await office.foreman.run_once() for _ in range(3)] == [1, 0, 0]
     (errand,) = office.crew.sent
     assert (errand.app_id, errand.run_id) == (generated_market.APP, run.run_id)
 
 
 async def test_no_more_workers_are_sent_than_there_are_places(office: Office) -> None:
     first, second = await office.order("a"), await office.order("b")
-    await office.foreman.round()
+    await office.foreman.run_once()
     assert [errand.run_id for errand in office.crew.sent] == [first.run_id]
-    await cancel(office.stores, generated_market.APP, first.run_id, office.clock.now_ms())
+    await cancel_training(office.stores, generated_market.APP, first.run_id, office.clock.now_ms())
     office.crew.ended = office.crew.sent[:]
-    await office.foreman.round()
+    await office.foreman.run_once()
     assert [errand.run_id for errand in office.crew.sent] == [first.run_id, second.run_id]
 
 
-async def test_a_worker_that_is_known_to_be_gone_is_replaced_at_once(office: Office) -> None:
+async def test_a_finished_worker_is_replaced_at_once(office: Office) -> None:
     await office.order()
-    await office.foreman.round()
+    await office.foreman.run_once()
     await office.begin(office.crew.sent[0])
     office.crew.ended = office.crew.sent[:]
-    assert await office.foreman.round() == 1
+    assert await office.foreman.run_once() == 1
     assert (await office.begin(office.crew.sent[1])).attempt == 2
 
 
 async def test_a_worker_nobody_knows_of_is_replaced_when_its_lease_has_ended(office: Office) -> None:
     await office.order()
-    await office.foreman.round()
+    await office.foreman.run_once()
     await office.begin(office.crew.sent[0])
     other = office.another()
-    await office.foreman.end()
-    assert await other.foreman.round() == 0
+    await office.foreman.release()
+    assert await other.foreman.run_once() == 0
     office.clock.advance(LEASE_MS)
-    assert await other.foreman.round() == 1
+    assert await other.foreman.run_once() == 1
 
 
 async def test_of_two_foremen_one_works(office: Office) -> None:
     other = office.another()
-    assert await office.foreman.round() == 0
+    assert await office.foreman.run_once() == 0
     await office.order()
-    assert await other.foreman.round() == 0
-    assert await office.foreman.round() == 1
+    assert await other.foreman.run_once() == 0
+    assert await office.foreman.run_once() == 1
     await office.order("another")
     office.clock.advance(60_000)
-    assert await other.foreman.round() >= 1
+    assert await other.foreman.run_once() >= 1
 
 
 async def test_a_run_whose_workers_die_every_time_is_given_up(office: Office) -> None:
     run = await office.order()
     for _ in range(run.most_attempts):
-        assert await office.foreman.round() == 1
+        assert await office.foreman.run_once() == 1
         await office.begin(office.crew.sent[-1])
         office.crew.ended = office.crew.sent[-1:]
-    assert await office.foreman.round() == 0
-    now = await run_named(office.stores, generated_market.APP, run.run_id)
+    assert await office.foreman.run_once() == 0
+    now = await get_run(office.stores, generated_market.APP, run.run_id)
     assert now.status == "failed"
     assert "its worker died 5 times" in now.error
 
@@ -151,17 +155,17 @@ async def test_a_schedule_fires_once_a_slot_whoever_looks_and_however_often(offi
         created_at=now_ms,
     )
     await office.stores.schedules.put(nightly)
-    await office.foreman.round()
+    await office.foreman.run_once()
     assert await office.stores.runs.newest(generated_market.APP) == []
     office.clock.advance(3 * DAY_MS)
-    await office.foreman.round()
-    await office.foreman.round()
+    await office.foreman.run_once()
+    await office.foreman.run_once()
     await office.stores.schedules.put(nightly)  # as if a foreman had died before it could mark the slot
-    await office.foreman.round()
+    await office.foreman.run_once()
     (run,) = await office.stores.runs.newest(generated_market.APP)
     assert (run.by, run.promote, run.recipe) == ("schedule nightly", True, RECIPE)
     office.clock.advance(DAY_MS)
-    await office.foreman.round()
+    await office.foreman.run_once()
     assert len(await office.stores.runs.newest(generated_market.APP)) == 2
 
 
@@ -169,24 +173,24 @@ async def test_a_schedule_of_an_engine_that_is_gone_stops_nothing(office: Office
     gone = Schedule(app_id=generated_market.APP, name="gone", engine_id="gone", when="every 1h", created_at=1)
     await office.stores.schedules.put(gone)
     await office.order()
-    assert await office.foreman.round() == 1
+    assert await office.foreman.run_once() == 1
     assert len(await office.stores.runs.newest(generated_market.APP)) == 1
 
 
 async def test_orders_name_apps_and_engines_that_exist(office: Office) -> None:
     stores, now_ms = office.stores, office.clock.now_ms()
     with pytest.raises(NotFound, match="no app named nowhere; there are: market"):
-        await order(stores, "nowhere", "default", RECIPE, now_ms=now_ms, by="")
+        await create_run(stores, "nowhere", "default", RECIPE, now_ms=now_ms, by="")
     with pytest.raises(NotFound, match="no engine nope; there are: default"):
-        await order(stores, generated_market.APP, "nope", RECIPE, now_ms=now_ms, by="")
+        await create_run(stores, generated_market.APP, "nope", RECIPE, now_ms=now_ms, by="")
 
 
 async def test_nothing_is_promoted_on_a_read_only_app(office: Office) -> None:
     await office.stores.access.put_app(App(app_id="playground", environment="playground", created_at=0))
     with pytest.raises(ReadOnly, match=r"read-only\. Name another app, or leave out --promote"):
-        await refuse_promotion(office.stores, "playground")
-    await refuse_promotion(office.stores, generated_market.APP)
-    await refuse_promotion(office.stores, "nowhere")
+        await check_promotable(office.stores, "playground")
+    await check_promotable(office.stores, generated_market.APP)
+    await check_promotable(office.stores, "nowhere")
 
 
 async def test_the_same_order_twice_is_one_run(office: Office) -> None:
@@ -196,26 +200,26 @@ async def test_the_same_order_twice_is_one_run(office: Office) -> None:
 
 async def test_a_run_is_cancelled_once(office: Office) -> None:
     run = await office.order()
-    assert (await cancel(office.stores, generated_market.APP, run.run_id, 1)).status == "cancelled"
+    assert (await cancel_training(office.stores, generated_market.APP, run.run_id, 1)).status == "cancelled"
     with pytest.raises(Conflict, match="has ended already: cancelled"):
-        await cancel(office.stores, generated_market.APP, run.run_id, 2)
+        await cancel_training(office.stores, generated_market.APP, run.run_id, 2)
     with pytest.raises(NotFound, match="kiosk runs list market"):
-        await cancel(office.stores, generated_market.APP, "nope", 2)
+        await cancel_training(office.stores, generated_market.APP, "nope", 2)
 
 
 async def test_a_store_that_is_away_when_workers_end_leaves_their_places_free(office: Office) -> None:
-    office.crew.places = 2
+    office.crew.capacity = 2
     await office.order("a")
     await office.order("b")
     away = AwayRuns(office.stores.runs)
-    foreman = Foreman(replace(office.stores, runs=away), office.crew, office.clock, owner="first")
-    assert await foreman.round() == 2
+    foreman = RunScheduler(replace(office.stores, runs=away), office.crew, office.clock, owner="first")
+    assert await foreman.run_once() == 2
     for errand in office.crew.sent:
         await office.begin(errand)
     office.crew.ended = office.crew.sent[:]
     away.is_away = True
     with pytest.raises(Unavailable):
-        await foreman.round()
+        await foreman.run_once()
     away.is_away = False
     office.clock.advance(LEASE_MS)
-    assert await foreman.round() == 2
+    assert await foreman.run_once() == 2

@@ -6,17 +6,17 @@ import numpy as np
 import polars as pl
 import pytest
 
-from actors.models.blend import Blend, Part
-from actors.models.model import Batch, Model, Parts
-from actors.models.user_histories import Histories
-from jobs.refresh.data.dataset import Columns, Interactions, from_frame
-from jobs.refresh.data.split import Trial, leave_last_out
-from jobs.refresh.evaluation.evaluate import examine
-from jobs.refresh.learners.item_knn import ItemKnn
-from jobs.refresh.learners.popularity import Popularity, PopularityRecipe
-from jobs.refresh.learners.sequential_rules import Rules, RulesRecipe
-from jobs.refresh.tuning.blend_weights import choose_weights, worth
-from jobs.refresh.tuning.candidates import Candidates, gather
+from actors.models.blend import Blend, BlendPart
+from actors.models.model import Batch, Model, ModelState
+from actors.models.user_histories import UserHistories
+from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
+from jobs.refresh.data.split import EvaluationSplit, leave_last_out
+from jobs.refresh.evaluation.evaluate import evaluate
+from jobs.refresh.learners.item_knn import ItemKnnLearner
+from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe
+from jobs.refresh.learners.sequential_rules import RulesRecipe, SequentialRulesLearner
+from jobs.refresh.tuning.blend_weights import choose_weights, significant_gain
+from jobs.refresh.tuning.candidates import TuningCandidates, collect_candidates
 from jobs.refresh.tuning.parameter_search import tune_part
 
 
@@ -26,12 +26,12 @@ class Dense:
     def __init__(self, scores: list[float]) -> None:
         self._scores = np.array(scores, np.float32)
 
-    def score(self, histories: Histories) -> Batch:
+    def score(self, histories: UserHistories) -> Batch:
         noise = np.add.outer(np.arange(len(histories)), np.arange(len(self._scores))) % 3
         return (self._scores + 0.1 * noise).astype(np.float32)
 
-    def save(self) -> Parts:
-        return Parts({"scores": self._scores})
+    def save(self) -> ModelState:
+        return ModelState({"scores": self._scores})
 
 
 def walks(readers: int = 60, items: int = 12) -> Interactions:
@@ -41,7 +41,9 @@ def walks(readers: int = 60, items: int = 12) -> Interactions:
     for reader in range(readers):
         first, steps = int(rng.integers(items)), int(rng.integers(4, 8))
         rows += [(f"r{reader:02d}", f"i{(first + step) % items:02d}") for step in range(steps)]
-    return from_frame(pl.DataFrame(rows, ["reader", "item"], orient="row"), Columns(at=None))
+    return interactions_from_frame(
+        pl.DataFrame(rows, ["reader", "item"], orient="row"), FrameColumns(at=None)
+    )
 
 
 def wanderers(readers: int = 80, items: int = 30) -> Interactions:
@@ -52,21 +54,23 @@ def wanderers(readers: int = 80, items: int = 30) -> Interactions:
         first = int(rng.integers(items))
         taken = [*rng.integers(0, items, 3).tolist(), *((first + step) % items for step in range(3))]
         rows += [(f"r{reader:02d}", f"i{item:02d}") for item in taken]
-    return from_frame(pl.DataFrame(rows, ["reader", "item"], orient="row"), Columns(at=None))
+    return interactions_from_frame(
+        pl.DataFrame(rows, ["reader", "item"], orient="row"), FrameColumns(at=None)
+    )
 
 
 @pytest.fixture
-def trial() -> Trial:
+def trial() -> EvaluationSplit:
     return leave_last_out(walks()).test
 
 
 @pytest.fixture
-def models(trial: Trial) -> list[Model]:
+def models(trial: EvaluationSplit) -> list[Model]:
     rng = np.random.default_rng(0)
     return [
-        Rules().train(trial.train, rng),
-        ItemKnn().train(trial.train, rng),
-        Popularity(PopularityRecipe(half_life_days=None)).train(trial.train, rng),
+        SequentialRulesLearner().train(trial.train, rng),
+        ItemKnnLearner().train(trial.train, rng),
+        PopularityLearner(PopularityRecipe(half_life_days=None)).train(trial.train, rng),
         Dense(np.linspace(1, 0, trial.train.n_items).tolist()),
     ]
 
@@ -74,15 +78,16 @@ def models(trial: Trial) -> list[Model]:
 @pytest.mark.parametrize("seen", ["out", "allowed"])
 @pytest.mark.parametrize("weights", [(1, 0, 0, 0), (0, 1, 0.3, 0), (0, 0, 1, 0.01), (0.2, 0.5, 0.1, 1)])
 def test_candidates_give_the_figure_of_the_whole_catalog(
-    trial: Trial, models: list[Model], seen: str, weights: tuple[float, ...]
+    trial: EvaluationSplit, models: list[Model], seen: str, weights: tuple[float, ...]
 ) -> None:
-    trial = Trial(trial.name, trial.train, trial.histories, trial.targets, seen)  # type: ignore[arg-type]
-    candidates = gather(models, trial, k=3, depth=12)
+    trial = EvaluationSplit(trial.name, trial.train, trial.histories, trial.targets, seen)  # type: ignore[arg-type]
+    candidates = collect_candidates(models, trial, k=3, depth=12)
     parts = [
-        Part(str(at), model, weight) for at, (model, weight) in enumerate(zip(models, weights, strict=True))
+        BlendPart(str(at), model, weight)
+        for at, (model, weight) in enumerate(zip(models, weights, strict=True))
     ]
-    whole = examine(Blend(parts), trial, k=3).figures["ndcg@3"]
-    found = candidates.figures(candidates.total(np.array(weights, float)))
+    whole = evaluate(Blend(parts), trial, k=3).figures["ndcg@3"]
+    found = candidates.compute_ndcg(candidates.blend_scores(np.array(weights, float)))
     # ties are broken by row in a list and against the target among candidates
     assert (found <= whole + 1e-9).all()
     assert found.mean() == pytest.approx(whole.mean(), abs=0.03)
@@ -91,58 +96,67 @@ def test_candidates_give_the_figure_of_the_whole_catalog(
 def test_short_lists_hold_the_first_places() -> None:
     trial = leave_last_out(walks(400, 80)).test
     rng = np.random.default_rng(0)
-    models: list[Model] = [Rules().train(trial.train, rng), ItemKnn().train(trial.train, rng)]
+    models: list[Model] = [
+        SequentialRulesLearner().train(trial.train, rng),
+        ItemKnnLearner().train(trial.train, rng),
+    ]
     models.append(Dense(np.linspace(1, 0, 80).tolist()))
-    few, whole = gather(models, trial, depth=15), gather(models, trial, depth=80)
+    few, whole = collect_candidates(models, trial, depth=15), collect_candidates(models, trial, depth=80)
     assert few.relevant.shape[1] < 50 < whole.relevant.shape[1]
     for weights in np.eye(3), np.array([[1.0, 0.5, 0.3], [0.2, 1.0, 0.1]]):
         for row in weights:
-            np.testing.assert_array_equal(few.figures(few.total(row)), whole.figures(whole.total(row)))
+            np.testing.assert_array_equal(
+                few.compute_ndcg(few.blend_scores(row)), whole.compute_ndcg(whole.blend_scores(row))
+            )
 
 
-def test_readers_of_several_trials_are_joined(trial: Trial, models: list[Model]) -> None:
+def test_readers_of_several_trials_are_joined(trial: EvaluationSplit, models: list[Model]) -> None:
     first, second = trial.pick(np.arange(7)), trial.pick(np.arange(7, len(trial)))
     weights = np.array([1.0, 0.2, 0.0, 0.5])
-    whole = gather(models, trial)
-    joined = Candidates.joined([gather(models, first), gather(models, second)])
-    np.testing.assert_allclose(joined.figures(joined.total(weights)), whole.figures(whole.total(weights)))
+    whole = collect_candidates(models, trial)
+    joined = TuningCandidates.concatenate(
+        [collect_candidates(models, first), collect_candidates(models, second)]
+    )
+    np.testing.assert_allclose(
+        joined.compute_ndcg(joined.blend_scores(weights)), whole.compute_ndcg(whole.blend_scores(weights))
+    )
 
 
-def test_the_better_part_gets_the_weight(trial: Trial, models: list[Model]) -> None:
-    candidates = gather(models, trial)
+def test_the_better_part_gets_the_weight(trial: EvaluationSplit, models: list[Model]) -> None:
+    candidates = collect_candidates(models, trial)
     choice = choose_weights(candidates, np.array([0.0, 0.0, 0.0, 1.0]), ["rules", "knn", "pop", "dense"])
     assert choice.figure > choice.single[3] + 0.2
     assert choice.weights[0] > 0
 
 
-def test_only_one_variant_of_a_family_has_weight(trial: Trial, models: list[Model]) -> None:
-    candidates = gather(models, trial)
+def test_only_one_variant_of_a_family_has_weight(trial: EvaluationSplit, models: list[Model]) -> None:
+    candidates = collect_candidates(models, trial)
     choice = choose_weights(candidates, np.array([0.0, 1.0, 0.0, 0.0]), ["a", "a", "a", "a"])
     assert choice.weights.tolist() == [1.0, 0.0, 0.0, 0.0]
 
 
-def test_no_more_parts_are_taken_than_allowed(trial: Trial, models: list[Model]) -> None:
-    choice = choose_weights(gather(models, trial), np.zeros(4), list("abcd"), most_parts=1)
+def test_no_more_parts_are_taken_than_allowed(trial: EvaluationSplit, models: list[Model]) -> None:
+    choice = choose_weights(collect_candidates(models, trial), np.zeros(4), list("abcd"), most_parts=1)
     assert np.count_nonzero(choice.weights) == 1
 
 
-def test_choosing_can_be_switched_off(trial: Trial, models: list[Model]) -> None:
+def test_choosing_can_be_switched_off(trial: EvaluationSplit, models: list[Model]) -> None:
     start = np.array([0.0, 0.3, 0.0, 1.0])
-    choice = choose_weights(gather(models, trial), start, list("abcd"), rounds=0)
+    choice = choose_weights(collect_candidates(models, trial), start, list("abcd"), rounds=0)
     np.testing.assert_array_equal(choice.weights, start)
 
 
-def test_a_gain_within_its_own_uncertainty_is_worth_nothing() -> None:
+def test_a_gain_within_its_uncertainty_is_worth_nothing() -> None:
     now = np.full(100, 0.1)
     noise = np.random.default_rng(0).normal(0, 1, 100)
     noise -= noise.mean()
-    assert worth(noise + 0.01, now) == 0
-    assert worth(noise + 0.2, now) == pytest.approx(0.2)
-    assert worth(np.full(100, 1e-5), now) == 0
-    assert worth(np.array([0.5]), np.array([0.1])) == 0
+    assert significant_gain(noise + 0.01, now) == 0
+    assert significant_gain(noise + 0.2, now) == pytest.approx(0.2)
+    assert significant_gain(np.full(100, 1e-5), now) == 0
+    assert significant_gain(np.array([0.5]), np.array([0.1])) == 0
 
 
-def test_tuning_finds_the_clearly_better_value(trial: Trial) -> None:
+def test_tuning_finds_the_clearly_better_value(trial: EvaluationSplit) -> None:
     # a window of 1 and no way back is all there is to a walk in one direction
     part = RulesRecipe(
         window=8, back=1.0, fading={"half_life_items": None}, tune={"window": (4, 1), "back": (0.0,)}
@@ -162,19 +176,19 @@ def test_fadings_stay_in_question_best_first() -> None:
     assert [fading.half_life_items for fading in tuned.fadings] == [0.2, 50.0, None]
 
 
-def test_tuning_without_anybody_to_ask_changes_nothing(trial: Trial) -> None:
+def test_tuning_without_anybody_to_ask_changes_nothing(trial: EvaluationSplit) -> None:
     part = RulesRecipe(tune={"window": (1, 2)})
     tuned = tune_part(part, [trial.pick(np.zeros(0, np.int64))], np.random.default_rng(0), 5_000)
     assert tuned.part == RulesRecipe()
 
 
-def test_a_blend_never_loses_to_its_own_best_part() -> None:
+def test_a_blend_never_loses_to_its_best_part() -> None:
     """The start agrees with itself on what is wrong, and no step of the ladder is large enough to turn it."""
     readers, width = 40, 12
     relevant = np.zeros((readers, width), np.bool_)
     relevant[:, 0] = True
     wrong = np.tile(np.linspace(-5, 5, width, dtype=np.float32), (readers, 1))
     right = np.where(relevant, np.float32(0.5), np.float32(0.0))
-    candidates = Candidates(np.stack((wrong, wrong, right)), relevant, np.ones(readers), 3)
+    candidates = TuningCandidates(np.stack((wrong, wrong, right)), relevant, np.ones(readers), 3)
     choice = choose_weights(candidates, np.array([1.0, 1.0, 0.0]), ["ease", "rules", "trend"])
     assert choice.figure >= choice.single.max() == 1.0

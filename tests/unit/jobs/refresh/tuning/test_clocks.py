@@ -9,20 +9,20 @@ import polars as pl
 import pytest
 
 from actors.models.user_histories import DAY_S
-from jobs.refresh.build.fit import fit
-from jobs.refresh.data.dataset import Columns, Interactions, from_frame
+from jobs.refresh.build.fit import train_engine
+from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
 from jobs.refresh.data.split import leave_last_out
-from jobs.refresh.evaluation.evaluate import examine
-from jobs.refresh.recipe import Recipe, parse
+from jobs.refresh.evaluation.evaluate import evaluate
+from jobs.refresh.recipe import Recipe, parse_recipe
 from jobs.refresh.tuning.plan import make_plan
-from jobs.refresh.tuning.split_protocol import is_coarse, split_of
+from jobs.refresh.tuning.split_protocol import is_coarse_clock, split_for_recipe
 
 ITEMS = 120
 BEGIN_S = 1.6e9
 
 
 def recipe_of() -> Recipe:
-    return parse(
+    return parse_recipe(
         {
             "parts": {
                 "rules": {
@@ -75,14 +75,14 @@ def log(clock: str) -> Interactions:
             "at": at,
         }
     )
-    return from_frame(frame, Columns(at=None if clock == "none" else "at"))
+    return interactions_from_frame(frame, FrameColumns(at=None if clock == "none" else "at"))
 
 
 def figure_of(data: Interactions) -> float:
     """Choose on everything but each reader's last item, and ask for that."""
     test = leave_last_out(data).test
-    plan = make_plan(recipe_of(), split_of(recipe_of(), test.train).validation)
-    return float(examine(fit(plan.recipe, test.train), test).figures["ndcg@10"].mean())
+    plan = make_plan(recipe_of(), split_for_recipe(recipe_of(), test.train).validation)
+    return float(evaluate(train_engine(plan.recipe, test.train), test).figures["ndcg@10"].mean())
 
 
 @pytest.fixture(scope="module")
@@ -93,15 +93,17 @@ def without_clock() -> float:
 @pytest.mark.parametrize(
     "clock", ["same minute", "one sitting a year", "five events a second", "one instant", "shuffled"]
 )
-def test_a_clock_that_says_little_costs_nothing(clock: str, without_clock: float) -> None:
+def test_a_coarse_clock_costs_nothing(clock: str, without_clock: float) -> None:
     """With ties taken for equally recent, nobody knew the last step of a walk."""
     assert figure_of(log(clock)) >= 0.97 * without_clock
 
 
 def test_a_clock_is_coarse_where_separate_events_share_their_moment() -> None:
-    assert is_coarse(log("five events a second"))
-    assert not is_coarse(log("one sitting a year"))
-    assert not is_coarse(log("none"))
+    assert is_coarse_clock(log("five events a second"))
+    assert not is_coarse_clock(log("one sitting a year"))
+    assert not is_coarse_clock(log("none"))
     data = log("five events a second")
     moments = np.unique(np.stack((data.reader, data.at_s.astype(np.int64))), axis=1, return_inverse=True)[1]
-    assert not is_coarse(replace(data, basket=moments)), "lines of one basket are meant to be equally recent"
+    assert not is_coarse_clock(replace(data, basket=moments)), (
+        "lines of one basket are meant to be equally recent"
+    )

@@ -8,16 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from actors.models.blend import Part
-from actors.models.model import Batch, Parts
-from actors.models.user_histories import Histories
-from jobs.refresh.build.fit import fit
-from jobs.refresh.recipe import Recipe, parse
-from jobs.refresh.runs.stages import confirmed, examined, plan_facts, plan_of, planned
-from jobs.refresh.tuning.confirmation import confirm
-from jobs.refresh.tuning.outcomes import sentence_of
+from actors.models.blend import BlendPart
+from actors.models.model import Batch, ModelState
+from actors.models.user_histories import UserHistories
+from jobs.refresh.build.fit import train_engine
+from jobs.refresh.recipe import Recipe, parse_recipe
+from jobs.refresh.runs.stages import (
+    apply_confirmation,
+    evaluate_plan,
+    plan_from_dict,
+    plan_to_dict,
+    plan_training,
+)
+from jobs.refresh.tuning.confirmation import confirm_blend
+from jobs.refresh.tuning.outcomes import summarize_outcomes
 from jobs.refresh.tuning.plan import make_plan
-from jobs.refresh.tuning.split_protocol import split_of
+from jobs.refresh.tuning.split_protocol import split_for_recipe
 from tests.unit.jobs.refresh.test_training import circles
 
 COUNTS = f"{__name__}:Counts"
@@ -29,11 +35,11 @@ class Scores:
     def __init__(self, row: np.ndarray) -> None:
         self._row = row.astype(np.float32)
 
-    def score(self, histories: Histories) -> Batch:
+    def score(self, histories: UserHistories) -> Batch:
         return np.tile(self._row, (len(histories), 1))
 
-    def save(self) -> Parts:
-        return Parts({"row": self._row})
+    def save(self) -> ModelState:
+        return ModelState({"row": self._row})
 
 
 class Counts:
@@ -42,12 +48,12 @@ class Counts:
     def train(self, data: Any, rng: np.random.Generator) -> Scores:
         return Scores(np.bincount(data.item, minlength=data.n_items))
 
-    def load(self, parts: Parts) -> Scores:
+    def load(self, parts: ModelState) -> Scores:
         return Scores(parts.array("row"))
 
 
 def recipe_of(**fields: Any) -> Recipe:
-    return parse(
+    return parse_recipe(
         {
             "parts": {
                 "rules": {"learner": "rules", "window": 1, "fading": {"half_life_items": 0.5}},
@@ -66,9 +72,9 @@ def _allowed(allow_learners: Any) -> None:
     allow_learners(COUNTS)
 
 
-def test_a_plan_says_what_came_of_each_part() -> None:
+def test_a_plan_lists_the_outcome_of_each_part() -> None:
     data = circles()
-    plan = make_plan(recipe_of(), split_of(recipe_of(), data).validation)
+    plan = make_plan(recipe_of(), split_for_recipe(recipe_of(), data).validation)
     found = {one.part: one for one in plan.outcomes}
     assert found["rules"].outcome == "chosen"
     assert found["counts"].outcome == "adds_nothing"
@@ -76,28 +82,28 @@ def test_a_plan_says_what_came_of_each_part() -> None:
     assert "NDCG@10 alone" in found["counts"].reason
     assert found["trend"].outcome == "new_users"
     assert found["large"].reason == "is meant for catalogs of at least 1,000 items, this one has 15"
-    said = sentence_of(plan.outcomes)
+    said = summarize_outcomes(plan.outcomes)
     assert said.startswith("chosen: rules 1")
     assert "counts adds nothing and is left out" in said
     assert "for users without a history: trend 1" in said
-    assert plan_of(plan_facts(plan)) == plan, "a checkpoint keeps it"
+    assert plan_from_dict(plan_to_dict(plan)) == plan, "a checkpoint keeps it"
 
 
 def test_the_report_of_a_training_holds_it() -> None:
     data = circles()
-    split = split_of(recipe_of(), data)
-    report = examined(planned(recipe_of(), data, split), split.test)
+    split = split_for_recipe(recipe_of(), data)
+    report = evaluate_plan(plan_training(recipe_of(), data, split), split.test)
     assert "counts adds nothing and is left out" in report["chosen"]
     assert {one["part"] for one in report["parts"]} == {"rules", "counts", "large", "trend"}
 
 
-def test_weights_that_were_given_stay_and_are_told() -> None:
+def test_given_weights_stay_and_are_reported() -> None:
     blend = {"weights": {"rules": 1.0, "counts": 5.0}, "weights_new": {"trend": 1.0}}
     recipe = recipe_of(blend=blend)
     data = circles()
-    split = split_of(recipe, data)
-    plan = planned(recipe, data, split)
-    report = examined(plan, split.test)
+    split = split_for_recipe(recipe, data)
+    plan = plan_training(recipe, data, split)
+    report = evaluate_plan(plan, split.test)
     assert report["dropped"] == {}
     assert report["chosen"].startswith("chosen: rules 1, counts 5")
 
@@ -106,7 +112,7 @@ def test_a_part_that_misleads_is_dropped_before_it_serves() -> None:
     """Counts were chosen on events unlike those that came after: the blend lost to its own rules."""
     data = circles()
     recipe = recipe_of()
-    split = split_of(recipe, data)
+    split = split_for_recipe(recipe, data)
     plan = make_plan(recipe, split.validation)
     misled = recipe_of(blend={"weights": {"rules": 1.0, "counts": 2.0}, "weights_new": {"trend": 1.0}})
     settled = plan.recipe.model_copy(update={"blend": misled.blend, "parts": dict(misled.parts)})
@@ -114,23 +120,23 @@ def test_a_part_that_misleads_is_dropped_before_it_serves() -> None:
         replace(one, weight=2.0, outcome="chosen") if one.part == "counts" else one for one in plan.outcomes
     )
     wrong = replace(plan, recipe=settled, outcomes=outcomes)
-    report = examined(wrong, split.test)
+    report = evaluate_plan(wrong, split.test)
     assert list(report["dropped"]) == ["counts"]
     assert "counts misleads and is left out" in report["chosen"]
     assert "without it" in next(one["reason"] for one in report["parts"] if one["part"] == "counts")
-    assert confirmed(wrong, report).recipe.blend.weights == {"rules": 1.0}
-    kept = examined(replace(wrong, chooses=False), split.test)
+    assert apply_confirmation(wrong, report).recipe.blend.weights == {"rules": 1.0}
+    kept = evaluate_plan(replace(wrong, chooses=False), split.test)
     assert report["figures"]["ndcg@10"] > kept["figures"]["ndcg@10"] + 0.05
 
 
 def test_a_part_that_helps_stays_and_few_readers_decide_nothing() -> None:
     data = circles()
-    split = split_of(recipe_of(), data)
+    split = split_for_recipe(recipe_of(), data)
     rules = make_plan(recipe_of(), split.validation)
-    parts = fit(rules.recipe, split.test.train).blend.parts
-    noise = Part("noise", Scores(np.arange(data.n_items)[::-1]), 3.0)
+    parts = train_engine(rules.recipe, split.test.train).blend.parts
+    noise = BlendPart("noise", Scores(np.arange(data.n_items)[::-1]), 3.0)
     rng = np.random.default_rng(1)
-    assert list(confirm([*parts, noise], split.test, 10, rng).dropped) == ["noise"]
-    assert confirm(parts, split.test, 10, rng).dropped == {}
+    assert list(confirm_blend([*parts, noise], split.test, 10, rng).dropped) == ["noise"]
+    assert confirm_blend(parts, split.test, 10, rng).dropped == {}
     few = split.test.pick(np.arange(5))
-    assert confirm([*parts, noise], few, 10, rng).dropped == {}
+    assert confirm_blend([*parts, noise], few, 10, rng).dropped == {}

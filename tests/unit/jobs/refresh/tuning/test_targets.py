@@ -8,14 +8,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from jobs.refresh.build.fit import fit
-from jobs.refresh.data.dataset import Columns, Interactions, from_frame
+from jobs.refresh.build.fit import train_engine
+from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
 from jobs.refresh.data.split import leave_last_out
-from jobs.refresh.evaluation.evaluate import examine
-from jobs.refresh.recipe import Recipe, parse
-from jobs.refresh.recipe import load as load_recipe
+from jobs.refresh.evaluation.evaluate import evaluate
+from jobs.refresh.recipe import Recipe, parse_recipe
+from jobs.refresh.recipe import load_recipe_file as load_recipe
 from jobs.refresh.tuning.plan import make_plan
-from jobs.refresh.tuning.split_protocol import split_of
+from jobs.refresh.tuning.split_protocol import split_for_recipe
 
 ITEMS = 60
 
@@ -36,11 +36,11 @@ def shop(*, carted: float, bought_again: float = 0.0, readers: int = 300) -> Int
         rows += [(f"r{reader:03d}", f"i{item:02d}", 0.7, "add_to_cart") for item in cart]
         rows += [(f"r{reader:03d}", f"i{item:02d}", 1.0, "checkout") for item in bought]
     frame = pl.DataFrame(rows, ["reader", "item", "weight", "kind"], orient="row")
-    return from_frame(frame, Columns(at=None, weight="weight", kind="kind"))
+    return interactions_from_frame(frame, FrameColumns(at=None, weight="weight", kind="kind"))
 
 
 def recipe_of() -> Recipe:
-    return parse(
+    return parse_recipe(
         {
             "parts": {"rules": {"learner": "rules"}, "repeats": {"learner": "repeats"}},
             "blend": {"start": {"rules": 1.0}},
@@ -53,9 +53,9 @@ def names_of(data: Interactions, items: np.ndarray) -> list[str]:
     return [names[item] for item in items.tolist()]
 
 
-def test_the_last_purchase_is_asked_for_though_it_lay_in_the_cart() -> None:
+def test_the_last_purchase_is_a_target_though_it_was_in_the_cart() -> None:
     """Plain leave-last-out asked for the last event of any kind, and never for what the reader had met."""
-    trial = split_of(load_recipe("default"), shop(carted=0.6)).validation[0]
+    trial = split_for_recipe(load_recipe("default"), shop(carted=0.6)).validation[0]
     assert (trial.kinds, trial.seen) == (("checkout",), "other_kinds")
     assert len(trial) == 300
     seen = trial.histories.seen()
@@ -65,50 +65,54 @@ def test_the_last_purchase_is_asked_for_though_it_lay_in_the_cart() -> None:
 
 def test_only_what_was_bought_is_hidden() -> None:
     data = shop(carted=0.6)
-    trial = split_of(load_recipe("default"), data).test
+    trial = split_for_recipe(load_recipe("default"), data).test
     bought = data.of_kinds(("checkout",))
-    hidden = trial.hidden()
+    hidden = trial.hidden_items()
     first = [hidden.starts[0], hidden.starts[1]]
     assert names_of(data, hidden.items[slice(*first)]) == sorted(names_of(data, bought.item[:2]))
     assert not np.isin(trial.targets.items[:1], hidden.items[slice(*first)])
 
 
-def test_the_plan_finds_the_cart_and_its_recipe_says_so_to_serving() -> None:
+def test_the_plan_detects_the_cart_and_its_recipe_informs_serving() -> None:
     """The recipe of a snapshot decides what serving leaves out, so what was found must stand in it."""
-    split = split_of(recipe_of(), shop(carted=0.8))
+    split = split_for_recipe(recipe_of(), shop(carted=0.8))
     plan = make_plan(recipe_of(), split.validation)
     assert isinstance(plan.recipe.blend.weights, dict)
     assert plan.recipe.blend.weights["repeats"] > 0
     assert (plan.recipe.validation.seen, plan.recipe.validation.kinds) == ("other_kinds", ("checkout",))
-    found = examine(fit(plan.recipe, split.test.train), split.test).figures
+    found = evaluate(train_engine(plan.recipe, split.test.train), split.test).figures
     assert found["hit_rate@10"].mean() > 0.7
-    assert split_of(plan.recipe, shop(carted=0.8)).test.seen == "other_kinds", "asked again, it stays so"
+    assert split_for_recipe(plan.recipe, shop(carted=0.8)).test.seen == "other_kinds", (
+        "asked again, it stays so"
+    )
 
 
 def test_carts_that_lead_nowhere_stay_hidden() -> None:
-    split = split_of(load_recipe("default"), shop(carted=0.0))
+    split = split_for_recipe(load_recipe("default"), shop(carted=0.0))
     assert (split.test.kinds, split.test.seen) == (("checkout",), "out")
 
 
 def test_what_is_bought_again_and_again_may_be_answered() -> None:
-    assert split_of(load_recipe("default"), shop(carted=0.3, bought_again=0.5)).test.seen == "allowed"
+    assert split_for_recipe(load_recipe("default"), shop(carted=0.3, bought_again=0.5)).test.seen == "allowed"
 
 
 def test_few_buyers_or_one_kind_of_event_change_nothing() -> None:
-    few = split_of(load_recipe("default"), shop(carted=0.6, readers=150))
+    few = split_for_recipe(load_recipe("default"), shop(carted=0.6, readers=150))
     assert (few.test.kinds, few.test.seen) == ((), "out")
     data = shop(carted=0.6)
     alone = data.of_kinds(("checkout",))
-    plain, now = leave_last_out(alone).test, split_of(load_recipe("default"), alone).test
+    plain, now = leave_last_out(alone).test, split_for_recipe(load_recipe("default"), alone).test
     assert now.seen == "out"
     assert np.array_equal(plain.targets.items, now.targets.items)
 
 
 def test_kinds_of_the_recipe_are_obeyed_where_the_last_item_is_left_out() -> None:
     """They were read by the split by time only."""
-    recipe = load_recipe("default").changed({"validation.kinds": ["add_to_cart"], "validation.seen": "out"})
+    recipe = load_recipe("default").with_changes(
+        {"validation.kinds": ["add_to_cart"], "validation.seen": "out"}
+    )
     data = shop(carted=0.6)
-    trial = split_of(recipe, data).test
+    trial = split_for_recipe(recipe, data).test
     carts = data.of_kinds(("add_to_cart",))
     lasts = carts.item[carts.starts()[1:] - 1]
     assert names_of(data, trial.targets.items) == names_of(data, lasts)
@@ -116,9 +120,9 @@ def test_kinds_of_the_recipe_are_obeyed_where_the_last_item_is_left_out() -> Non
 
 
 def test_a_sample_of_readers_keeps_what_each_of_them_bought() -> None:
-    trial = split_of(load_recipe("default"), shop(carted=0.6)).test
+    trial = split_for_recipe(load_recipe("default"), shop(carted=0.6)).test
     few = trial.pick(np.array([7, 11]))
-    hidden, every = few.hidden(), trial.hidden()
+    hidden, every = few.hidden_items(), trial.hidden_items()
     assert np.array_equal(hidden.items[: hidden.starts[1]], every.items[every.starts[7] : every.starts[8]])
     everything = replace(few, seen="out", taken=None)
-    assert len(everything.hidden().items) > len(hidden.items)
+    assert len(everything.hidden_items().items) > len(hidden.items)
