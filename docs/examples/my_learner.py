@@ -4,7 +4,7 @@
     kiosk learners allow my_learner:NextItem
     kiosk train APP --recipe ./my_recipe.toml --working-dir .
 
-`docs/learners.md` explains every word of it.
+`docs/guides/learners.md` explains every word of it.
 """
 
 from __future__ import annotations
