@@ -15,5 +15,5 @@ def installed_version() -> str:
 
 
 def package_root() -> Path:
-    """Find the directory that holds `cluster`, `check_actors`, `deployments` and `jobs`."""
+    """Find the directory that holds `cluster`, `actors`, `deployments` and `jobs`."""
     return Path(__file__).resolve().parents[1]

@@ -67,7 +67,7 @@ class Unprocessable(Invalid):
 
 
 class FilterSyntax(Unprocessable):
-    """A filter text that does not parse. Facts: `answer_type` (str), `position` (int, 0-based character)."""
+    """A filter text that does not parse. Facts: `kind` (str), `position` (int, 0-based character)."""
 
     code = "filter_syntax"
 

@@ -118,7 +118,7 @@ class Vault:
         return base64.urlsafe_b64encode(nonce + sealed).decode()
 
     def open(self, sealed: str, name: str) -> str:
-        """Decrypt what `write_manifest` made for the same name.
+        """Decrypt what `seal` made for the same name.
 
         Errors:
             Fault: another master key, another name, or a damaged text

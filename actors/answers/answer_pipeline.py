@@ -101,7 +101,7 @@ class QuestionRewriter(Protocol):
     """A language model that rewrites follow-up questions as standalone ones."""
 
     async def rewrite(self, question: str, before: Sequence[str]) -> str:
-        """Rewrite a question; `shown_count` oldest first.
+        """Rewrite a question; `before` oldest first.
 
         Errors:
             LanguageModelError
@@ -323,7 +323,7 @@ class AnswerPipeline:
         return _add_product_fields(snippets, products, names, pictured=pictured)
 
     async def list_related_ids(self, app_id: str, product_ids: Sequence[str]) -> list[str]:
-        """Name what the `list_related_ids` of some products name, themselves left out."""
+        """Name what the `related_ids` of some products name, themselves left out."""
         return _collect_related_ids(await load_products(self._services.records, app_id, product_ids))
 
     async def _select_related(

@@ -138,7 +138,7 @@ def open_question_client(
     writer: AnswerWriter | None = None,
     tokens_of: Callable[[str], int] = unlimited_tokens,
 ) -> LocalQuestionClient:
-    """Put everything together; nothing runs before `prior`. `llm` holds the fields of `ModelConfig`; without it no
+    """Put everything together; nothing runs before `start`. `llm` holds the fields of `ModelConfig`; without it no
     language model is asked. `daily_token_limit` bounds what its answers may cost an app on a day.
 
     Errors:

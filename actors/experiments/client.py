@@ -69,7 +69,7 @@ class LocalExperimentClient:
 
 
 class ActorExperimentClient:
-    """The assigner is a named actor; `find` looks for its handle, `list_lost` names the errors that say it is away."""
+    """The assigner is a named actor; `find` looks for its handle, `lost` names the errors that say it is away."""
 
     def __init__(
         self,

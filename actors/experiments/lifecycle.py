@@ -98,7 +98,7 @@ class ExperimentLifecycle:
         """Let it run from a moment on, perhaps until another; milliseconds since 1970.
 
         Errors:
-            as `prior`; Invalid: the moments lie in the past or in the wrong order
+            as `start`; Invalid: the moments lie in the past or in the wrong order
         """
         now_ms = self._clock.now_ms()
         if starts_at <= now_ms:

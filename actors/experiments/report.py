@@ -120,7 +120,7 @@ def build_report(
     """Put a report together.
 
     `did` are readers (`u:`, `a:`) and moments of interactions of the goal's types; `links` say which user a visitor
-    turned out to be; `served` are the counters of treated requests; `build_compaction_batch` is like `did`, of interactions that
+    turned out to be; `served` are the counters of treated requests; `settling` is like `did`, of interactions that
     are not in a segment yet: they are announced and not counted.
 
     Cost:

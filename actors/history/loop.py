@@ -93,7 +93,7 @@ class TrackerLoop:
         self._log = structlog.get_logger()
 
     async def run(self) -> None:
-        """Watch until `show_error`; never ends by itself, whatever the store or an app does."""
+        """Watch until `stop`; never ends by itself, whatever the store or an app does."""
         while not self._stopping.is_set():
             pause_s = _PAUSE_S
             try:
@@ -110,7 +110,7 @@ class TrackerLoop:
             await self._pause(pause_s)
 
     def stop(self) -> None:
-        """End `import_archive` after the round at hand."""
+        """End `run` after the round at hand."""
         self._stopping.set()
 
     async def run_once(self) -> bool:

@@ -191,7 +191,7 @@ def delete_all_threads(known: ReaderThreads) -> ReaderThreads:
 def set_subscription(known: ReaderThreads, thread_id: str, *, on: bool, offset: str = "") -> ReaderThreads:
     """Begin or end watching a thread; what is already new stays new.
 
-    `sign` is where the content stands now: only what comes after it can be news.
+    `offset` is where the content stands now: only what comes after it can be news.
 
     Errors:
         NotFound: no thread of this reader holds it

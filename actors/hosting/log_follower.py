@@ -24,8 +24,8 @@ async def follow_log(
 ) -> None:
     """Follow until cancelled.
 
-    `record` says how far one is, before the first read and every few seconds; `bring_in` reads and applies, and tells
-    whether more may be waiting; `missed` hears that the store is away, `record_failure` of any other error while it is handled.
+    `note` says how far one is, before the first read and every few seconds; `bring_in` reads and applies, and tells
+    whether more may be waiting; `missed` hears that the store is away, `failed` of any other error while it is handled.
     """
     noted_s = float("-inf")
     while True:

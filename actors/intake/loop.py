@@ -136,7 +136,7 @@ class IntakeLoop:
     # --- life ---------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Work until `show_error`; never ends by itself, whatever the store or a batch does."""
+        """Work until `stop`; never ends by itself, whatever the store or a batch does."""
         duties = (
             self._repeat("intake", self._apply_duty, 0.0),
             self._repeat("settle", self._compaction_duty, self._rules.compaction_pause_s),
@@ -157,7 +157,7 @@ class IntakeLoop:
             self._log.info("lease_left_to_expire")
 
     def stop(self) -> None:
-        """End `import_archive` after the batch at hand."""
+        """End `run` after the batch at hand."""
         self._stopping.set()
 
     def state(self) -> IntakeState:

@@ -74,7 +74,7 @@ class QuarantineReplayer:
     ) -> ReplayResult:
         """Replay one entry.
 
-        `overwrite_row` replaces or removes what stands in the store; `damaged_file_error` also replays what has a wrong checksum.
+        `overwrite` replaces or removes what stands in the store; `damaged` also replays what has a wrong checksum.
 
         Errors:
             Unavailable: the store is away

@@ -45,7 +45,7 @@ def prepare_batch(
 ) -> PreparedBatch:
     """Turn the JSON array of a `put` into records, change-log entry and vectors.
 
-    `read_article` says which words of a product are embedded (`text` when not given).
+    `read` says which words of a product are embedded (`text` when not given).
 
     Errors:
         Fault: the payload is no JSON array at all

@@ -2,7 +2,7 @@
 
 The built-in embedder needs no training and no model file: every word and every character n-gram is hashed to a
 few signed places of the vector (a sparse random projection), words that say little are damped by rule instead
-of by corpus statistics. The same text gives the same vector on every machine, for as long as `installed_version` stays.
+of by corpus statistics. The same text gives the same vector on every machine, for as long as `version` stays.
 """
 
 from __future__ import annotations

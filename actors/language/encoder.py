@@ -1,10 +1,10 @@
 """An imported sentence encoder: ONNX in 8 bits through onnxruntime, when its files are here.
 
-    <models>/<version>/manifest.json     kind `encoder`; facts `installed_version`, `dimensions`, `tokens`
+    <models>/<version>/manifest.json     kind `encoder`; facts `version`, `dimensions`, `tokens`
     <models>/<version>/model.onnx        ids, mask, positions -> vectors of length 1
     <models>/<version>/tokenizer.json
 
-Nothing is downloaded, ever; onnxruntime and tokenizers are an extra (`describe_status`).
+Nothing is downloaded, ever; onnxruntime and tokenizers are an extra (`meaning`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class SentenceEncoder:
         Errors:
             NotFound: there is none
             Fault: its files are damaged
-            Invalid: the extra `describe_status` is not installed
+            Invalid: the extra `meaning` is not installed
         """
         manifest = _verify_files(folder)
         try:

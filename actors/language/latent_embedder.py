@@ -45,7 +45,7 @@ _WORD_SEED, _GRAM_SEED = 31, 37
 
 
 class LatentEmbedder:
-    """Embeds with what `plan_and_train_engine` found; arrays may be mapped."""
+    """Embeds with what `train` found; arrays may be mapped."""
 
     is_slow = False
     bend = 0.5

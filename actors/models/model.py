@@ -108,7 +108,7 @@ class AccumulatingModel(SingleUserModel, Protocol):
     """A model that has much to say of one reader and adds it up as it goes; optional, for the same reason."""
 
     def add_to(self, total: Scores, past: UserHistory) -> int:
-        """Add what `score_sparse` would give to `total`, and tell how many entries that were.
+        """Add what `quick` would give to `total`, and tell how many entries that were.
 
         Shapes:
             total: float32 [n or more], is changed

@@ -1,6 +1,6 @@
 """From what a snapshot keeps of a part to the model that scores.
 
-Learner classes of yours are imported by name, and only those this installation allows (`mask_of_type`).
+Learner classes of yours are imported by name, and only those this installation allows (`allowed`).
 """
 
 from __future__ import annotations
@@ -121,7 +121,8 @@ def build_allowed_learner(learner: str, config: Mapping[str, Any]) -> ModelLoade
 
 
 def import_learner(learner: str, config: Mapping[str, Any]) -> ModelLoader:
-    """Make a learner whose class the person at the keyboard named; what was stored goes through `build_allowed_learner`.
+    """Make a learner whose class the person at the keyboard named; what was stored goes through
+    `build_allowed_learner`.
 
     Errors:
         Invalid: it can't be imported, is no class with the two methods, or does not take its `config`

@@ -4,8 +4,8 @@
     <folder>/items.arrow                 names of the rows, in their order (Arrow IPC, one column `item_id`)
     <folder>/<part>/<array>.npy          arrays of one part, C order, little-endian, never pickled
 
-Facts of the manifest: `recipe` (settled), `data` (fingerprint, counts), `components` (name, learner, weights, facts of the
-model), `extras` (what is not part of the blend), `offsets`, `embedder`, `current_release`, and `installed_version`: a digest of all of
+Facts of the manifest: `recipe` (settled), `data` (fingerprint, counts), `parts` (name, learner, weights, facts of the
+model), `extras` (what is not part of the blend), `offsets`, `embedder`, `release`, and `version`: a digest of all of
 that and of every file, so that equal recipe, data and seed have equal versions. Facts of a file: `dtype`, `shape`.
 """
 

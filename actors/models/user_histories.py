@@ -186,7 +186,7 @@ class UserHistories:
 def apply_time_decay(histories: UserHistories, fading: TimeDecay) -> Any:
     """Weigh every item of every history by what was done with it and how long ago.
 
-    An event's place is the number of distinct items after it; unless they are `sort_rows`, events of one moment share
+    An event's place is the number of distinct items after it; unless they are `ordered`, events of one moment share
     a place, so all lines of a basket are equally recent. Repeated events of an item add up.
 
     Shapes:

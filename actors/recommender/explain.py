@@ -1,6 +1,6 @@
 """Why a product stands where it does, and why another one does not stand anywhere.
 
-Nothing here runs unless a query asks. Places and ranks count from 0, from the start of the whole list; `rank_sentences` is the
+Nothing here runs unless a query asks. Places and ranks count from 0, from the start of the whole list; `rank` is the
 place before anything was rearranged.
 """
 

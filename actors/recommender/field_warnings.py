@@ -20,7 +20,7 @@ _SHOWN = 100
 
 
 def list_field_warnings(query: UserQuery, catalog: Catalog) -> tuple[dict[str, str], ...]:
-    """List the fields a query names that no product ever had: `find_field_text`, `parameter`, `message`, `did_you_mean`.
+    """List the fields a query names that no product ever had: `field`, `parameter`, `message`, `did_you_mean`.
 
     Cost:
         0.5 microseconds for a query that names no field, 3 for a filter that was asked before

@@ -93,7 +93,7 @@ class ProductTexts:
         return blend_hits(found, near, likeness, share, least=ask.least_meaning, bend=meaning.bend)
 
     def rows_with_words(self, text: str, *, language: str = "", together: bool = False) -> Rows:
-        """Find the products that have every word of a text; with `cooccurrence` as neighbours in their title.
+        """Find the products that have every word of a text; with `together` as neighbours in their title.
 
         Shapes:
             returns: int64 [m], ascending

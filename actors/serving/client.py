@@ -61,7 +61,7 @@ class RemoteRecommenderClient:
 
     `find_line` names a line to a replica that is near, if there is one; whoever has none asks through the handle.
 
-    Queries change nothing, so one whose replica died (`list_lost` names the errors that say so) is asked once more: by
+    Queries change nothing, so one whose replica died (`lost` names the errors that say so) is asked once more: by
     then the handle knows who is left.
     """
 

@@ -257,7 +257,7 @@ class QueryLogStore:
 
 
 def without_erased(queries: Iterable[LoggedQuery], commit: Manifest) -> list[LoggedQuery]:
-    """Choose the final queries (`drop_keystrokes`) whose readers were not forgotten after they asked."""
+    """Choose the final queries (`finals`) whose readers were not forgotten after they asked."""
     forgotten: Mapping[str, int] = commit.facts.get("forgotten", {})
     return [
         query

@@ -84,7 +84,7 @@ class SegmentFiles:
         columns: Sequence[str] | None = None,
         damaged: list[DamagedFile] | None = None,
     ) -> Any:
-        """Read one segment. A damaged one is noted in `damaged_file_error` and comes as None, or fails without such a list.
+        """Read one segment. A damaged one is noted in `damaged` and comes as None, or fails without such a list.
 
         Errors:
             Fault: damaged; fact `path`

@@ -65,7 +65,7 @@ class SegmentStream:
         """Read the records that were not removed, each once.
 
         Shapes:
-            newer: tables with `id`, `gone`, `sign` and `parse_json`, newest first; they overrule the segments
+            newer: tables with `id`, `gone`, `offset` and `json`, newest first; they overrule the segments
         Errors:
             Fault: the manifest or a segment is damaged
         Cost:

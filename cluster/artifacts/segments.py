@@ -114,7 +114,7 @@ class SegmentStore:
     def records(
         self, app_id: str, noun: Noun, *, salvage: bool = False, newest: int | None = None
     ) -> list[bytes]:
-        """Read the newest JSON of every record of a noun that was not removed; `newest_sequence` bounds how many."""
+        """Read the newest JSON of every record of a noun that was not removed; `newest` bounds how many."""
 
         def attempt() -> list[bytes]:
             tables = self._newest_first(app_id, self._files.manifest(app_id), noun, [] if salvage else None)
@@ -125,7 +125,7 @@ class SegmentStore:
     def load_searches(self, app_id: str, since_ms: int) -> Any:
         """Read the settled searches from a moment on, as far as their segments are whole.
 
-        Returns a table with the columns `reader`, `at_ms` and `parse_json`, oldest first.
+        Returns a table with the columns `reader`, `at_ms` and `json`, oldest first.
 
         Cost:
             segments without a search are told by one column
@@ -134,14 +134,14 @@ class SegmentStore:
         return self._load_interactions(app_id, ["search"], since_ms, _JSON_COLUMNS)
 
     def load_interactions_of_types(self, app_id: str, kinds: Sequence[str], since_ms: int) -> Any:
-        """Read the settled interactions of some types like `load_searches`; an address without proof counts for a few.
+        """Read the settled interactions of some types like `searches`; an address without proof counts for a few.
 
         Source: `limit_readers_per_address`
         """
         return limit_readers_per_address(self._load_interactions(app_id, kinds, since_ms, _JSON_COLUMNS))
 
     def load_interaction_times(self, app_id: str, kinds: Sequence[str], since_ms: int) -> Any:
-        """Read only who and when of `load_interactions_of_types`."""
+        """Read only who and when of `acted`."""
         return self.load_interactions_of_types(app_id, kinds, since_ms).select(_TIME_COLUMNS)
 
     def load_records_since(

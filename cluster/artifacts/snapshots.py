@@ -93,7 +93,7 @@ class SnapshotStore:
         return self._shelf.size(f"{_place(app_id, engine_id, version)}/{MANIFEST}") is not None
 
     def find_version(self, app_id: str, engine_id: str, start: str) -> str:
-        """Return the version that is named `prior`, or the only one that begins with it.
+        """Return the version that is named `start`, or the only one that begins with it.
 
         Errors:
             NotFound: no version begins like that

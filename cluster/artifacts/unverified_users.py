@@ -19,9 +19,9 @@ def limit_readers_per_address(table: Any) -> Any:
     """Leave out the rows of readers beyond the first `MOST_READERS` without proof of each address.
 
     Shapes:
-        table: any columns with `reader` and `parse_json` among them; returns the same columns
+        table: any columns with `reader` and `json` among them; returns the same columns
     Cost:
-        one pass of a pattern over `parse_json`; Python only for rows without proof
+        one pass of a pattern over `json`; Python only for rows without proof
     """
     found = pc.struct_field(pc.extract_regex(table["json"], _LAST_FIELD), [0])
     strange = pc.indices_nonzero(pc.is_valid(found))

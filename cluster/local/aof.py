@@ -2,7 +2,7 @@
 
 A flipped byte inside a value is none of our business here: Redis loads it and our checksum finds it. A flipped
 byte in a length or a command's name stops Redis at that place, and its own tool would cut off everything
-behind it. `repair` copies what is whole instead, transaction by transaction, and says what it left out.
+behind it. `mend` copies what is whole instead, transaction by transaction, and says what it left out.
 
     file        = command*
     command     = "*" count CRLF ("$" length CRLF bytes CRLF){count}

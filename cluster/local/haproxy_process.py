@@ -2,7 +2,7 @@
 
 Serve keeps HAProxy by an actor that notices a dead one after seconds and then takes seconds to come back. So
 when the process dies the supervisor starts a stand-in with the same configuration at once. Serve's next one
-takes the port over from it without refusing anybody (`top_rows`).
+takes the port over from it without refusing anybody (`front`).
 """
 
 from __future__ import annotations

@@ -37,7 +37,10 @@ _SERVER = re.compile(r"^[ \t]+server \S+ \S+:\d+ ", re.MULTILINE)
 def render_wrapper_script(python: str, wishes: Path) -> str:
     """Write the script that Serve takes for HAProxy."""
     root = str(Path(__file__).parents[2])
-    code = f"import sys; sys.path.append({root!r}); from cluster.local import haproxy_wrapper; haproxy_wrapper.main(sys.argv[1:])"
+    code = (
+        f"import sys; sys.path.append({root!r}); "
+        "from cluster.local import haproxy_wrapper; haproxy_wrapper.main(sys.argv[1:])"
+    )
     run = " ".join(shlex.quote(word) for word in (python, "-I", "-S", "-c", code, str(wishes)))
     return f'#!/bin/sh\nexec {run} "$@"\n'
 

@@ -58,7 +58,7 @@ class RayHead:
         return self._process is not None
 
     def bring_up(self, plan: StartPlan, environment: Mapping[str, str]) -> None:
-        """Start a head; what it reaches comes by `read_messages`."""
+        """Start a head; what it reaches comes by `news`."""
         self.steps = {}
         self._patience = StallTimer(HEARD_S)
         with self._places.supervisor_log.open("ab") as log:
@@ -74,7 +74,7 @@ class RayHead:
         self._listener.start()
 
     def read_messages(self) -> list[dict[str, Any]]:
-        """Take what the head told since the last time; the last word of a head is `compile_rule` or `record_failure`."""
+        """Take what the head told since the last time; the last word of a head is `ready` or `failed`."""
         told = []
         while not self._lines.empty():
             line = self._lines.get_nowait()

@@ -47,7 +47,7 @@ class RedisBinary:
         return f"{PRODUCTS[self.product]} {_dotted(self.version)}"
 
     def can_read(self, product: str, version: Version) -> bool:
-        """Tell whether it reads data that `choose_variant` of `installed_version` wrote last."""
+        """Tell whether it reads data that `product` of `version` wrote last."""
         if self.version < OLDEST:
             return False
         if not any(version):

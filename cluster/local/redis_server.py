@@ -1,6 +1,6 @@
 """The Redis server of one installation: which one, how it is set up, and its life as a process.
 
-`redis_binary` chooses it. `installed_version` and `choose_variant` beside the data say which one wrote there last.
+`redis_binary` chooses it. `version` and `product` beside the data say which one wrote there last.
 
 It listens on a Unix socket below the run directory and has a random password; both stand in `redis.url`, which
 only the owner can read. The append-only file is written in plain commands, without the binary preamble: every

@@ -215,7 +215,7 @@ class Supervisor:
             "haproxy": self._haproxy,
             "ray_arguments": start if with_ray else [],
             "ray_address": address,
-            # HAProxy binds the public address itself (see `top_rows`); nobody else needs to reach a replica.
+            # HAProxy binds the public address itself (see `front`); nobody else needs to reach a replica.
             "replicas_host": LOOPBACK if self._haproxy else "",
             **self._wanted.plan,
         }

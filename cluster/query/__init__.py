@@ -43,7 +43,7 @@ unsupported: `{!...}`, `_query_:`, `_val_:`, weights `^2`, fuzzy `~1`, and `<` o
 
 A filter has at most 32 KB, 1,024 clauses (the dear ones count several times) and 64 levels; `limits` has them all.
 
-Read in this order: `tree`, `lexer`, `joining`, `build_parser`; `values`, `scalars`, `words`; `patterns`, `automaton`;
-`compile` with the protocol of columns, `map_columns` with the reference store of them, `kept`, `build_ring_snapshot` and `reading` for
+Read in this order: `tree`, `lexer`, `joining`, `parser`; `values`, `scalars`, `words`; `patterns`, `automaton`;
+`compile` with the protocol of columns, `columns` with the reference store of them, `kept`, `built` and `reading` for
 how they come to be; `fields` for `fl`, `facets`, `geo`.
 """

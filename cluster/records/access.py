@@ -200,7 +200,8 @@ class ApiKey(BaseModel):
     ciphertext: str
     "The key under the master key (needed again for user_hash and HS256)."
     mac: str = ""
-    """Proves that whoever made the record had the master key: over hash, kind, app and id (`cluster.records.issued_key`).
+    """Proves that whoever made the record had the master key: over hash, kind, app and id
+    (`cluster.records.issued_key`).
     Empty in records of releases before it."""
     hint: str
     "First characters and last four, for people."

@@ -39,7 +39,7 @@ class ArchiveCall:
 
     @classmethod
     def parse(cls, text: bytes) -> ArchiveCall | None:
-        """Read what `parse_json` wrote; None for anything else. Names of a newer release are skipped."""
+        """Read what `json` wrote; None for anything else. Names of a newer release are skipped."""
         try:
             given = orjson.loads(text)
         except orjson.JSONDecodeError:

@@ -84,7 +84,7 @@ class ErasedPlace(BaseModel):
 
 
 class Erasure(BaseModel):
-    """The receipt of one erasure. It names nobody: `get_subject` is a keyed hash of the reader id."""
+    """The receipt of one erasure. It names nobody: `subject` is a keyed hash of the reader id."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -24,6 +24,6 @@ class RecentEvent:
 
     @classmethod
     def unpack(cls, packed: bytes) -> RecentEvent:
-        """Read back what `pack_folder` wrote."""
+        """Read back what `pack` wrote."""
         kind, product_ids, at_ms, value = orjson.loads(packed)
         return cls(kind, tuple(product_ids), at_ms, value)

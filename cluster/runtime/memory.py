@@ -74,7 +74,7 @@ Info = Callable[[str], Awaitable[Mapping[str, str]]]
 
 
 class MemoryGuard:
-    """Follows how full Redis is; `refresh` is called by its owner, about once a second.
+    """Follows how full Redis is; `look` is called by its owner, about once a second.
 
     `otherwise` may know another reason to refuse writes, as a full disk is.
     """

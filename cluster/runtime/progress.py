@@ -55,7 +55,7 @@ def count_work_steps(pid: int) -> int:
 
 @contextmanager
 def report_changes(look: Callable[[], str], report: Callable[[str], None]) -> Iterator[None]:
-    """Report what `refresh` sees, whenever it changes, as long as the block runs."""
+    """Report what `look` sees, whenever it changes, as long as the block runs."""
     ended = threading.Event()
 
     def watch() -> None:

@@ -132,7 +132,7 @@ def ray_environment(
         # On a busy machine; one that can't start says so at once.
         "RAY_SERVE_HAPROXY_STARTUP_TIMEOUT_S": 120,
         # The first refused connection takes a dead replica out; a request that only reads is sent again to
-        # another one (which requests those are, `top_rows` says).
+        # another one (which requests those are, `front` says).
         "RAY_SERVE_HAPROXY_OBSERVE_ERROR_LIMIT": 1,
         "RAY_SERVE_HAPROXY_RETRY_ON": "conn-failure empty-response",
         "RAY_SERVE_HAPROXY_RETRIES": 2,

@@ -32,7 +32,7 @@ def actor_name(role: str, release: str) -> str:
 def find_or_create(role: str, release: str, kind: str, *args: Any, **kwargs: Any) -> Any:
     """Return the handle of a role's actor; make it when it is not there.
 
-    `answer_type` is `package.module:Class`. An actor that is already there keeps the arguments it was made with.
+    `kind` is `package.module:Class`. An actor that is already there keeps the arguments it was made with.
     """
     module, _, name = kind.partition(":")
     plain = getattr(importlib.import_module(module), name)

@@ -4,7 +4,7 @@ Read in this order:
 
     keys       every key, one function each, with type, owner and lifetime
     ports      what each store promises; the only thing logic and doors know
-    connect    `open_stores`: all ports over one Redis; `memory_gauge`: the same ports in dictionaries (`twin/`)
+    connect    `open_stores`: all ports over one Redis; `memory`: the same ports in dictionaries (`twin/`)
     seal       the checksum around what is stored; `quarantine`: where the broken goes
     records tasks intake changes interactions recents engines access limits idempotency pages leases
                the ports over Redis

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 
 def erasure_order() -> str:
-    """Hash `<app><0x1f><erasure id>` -> sealed JSON `ArchiveCaller`: erasures that are not done. Owner: who asks adds, the
+    """Hash `<app><0x1f><erasure id>` -> sealed JSON `ArchiveCaller`: erasures that are not done. Owner: who
+    asks adds, the
     intake removes. The only key that names a person who is erased, and only until that is done."""
     return "kiosk:{erasure}:order"
 

@@ -1,7 +1,7 @@
 """Every Redis key, one function each. Names are singular; `{app}` is the hash tag.
 
 Times in values are integer milliseconds since 1970 unless a name says otherwise. "Sealed" means that the
-value carries a checksum in front (see `write_manifest`), salted with the key, and for hashes with key and field.
+value carries a checksum in front (see `seal`), salted with the key, and for hashes with key and field.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def oauth_version() -> str:
 
 
 def record(app: str, noun: str, record_id: str) -> str:
-    """String: sealed JSON of one user or product (`noun` is `user` or `choose_variant`). Owner: intake. For ever."""
+    """String: sealed JSON of one user or product (`noun` is `user` or `product`). Owner: intake. For ever."""
     return f"{{{app}}}:{noun}:{record_id}"
 
 
@@ -129,7 +129,7 @@ def noun_seen(app: str, noun: str) -> str:
 
 
 def attribute_types(app: str, noun: str) -> str:
-    """Hash custom attribute name -> scalar type (`bool`, `sentence_number`, `string`, `object`). Owner: intake."""
+    """Hash custom attribute name -> scalar type (`bool`, `number`, `string`, `object`). Owner: intake."""
     return f"{{{app}}}:{noun}-attribute-type"
 
 
@@ -156,7 +156,7 @@ def task_open(app: str) -> str:
 
 
 def change(app: str, noun: str) -> str:
-    """Stream: the change log of one noun (`user`, `choose_variant`, `interaction`). Fields: op, payload (sealed), and
+    """Stream: the change log of one noun (`user`, `product`, `interaction`). Fields: op, payload (sealed), and
     for products vectors (sealed) and embedder. The entry id is the offset. Trimmed behind the settled offset."""
     return f"{{{app}}}:change:{noun}"
 
@@ -415,7 +415,8 @@ def lease(name: str) -> str:
 
 
 def run(app: str) -> str:
-    """Hash run_id -> sealed JSON `IngestRun`. Owner: jobs and the trainer. The newest 500 and whatever has not ended."""
+    """Hash run_id -> sealed JSON `IngestRun`. Owner: jobs and the trainer. The newest 500 and whatever has not
+    ended."""
     return f"{{{app}}}:run"
 
 

@@ -14,12 +14,12 @@ def thread_revision(app: str) -> str:
 
 
 def thread_new(app: str) -> str:
-    """Set of user ids whose account's indicator is on. As `list_threads`."""
+    """Set of user ids whose account's indicator is on. As `threads`."""
     return f"{{{app}}}:thread-new"
 
 
 def thread_watch(app: str) -> str:
-    """Sorted set user_id -> version of the app's threads when what they watch last changed. As `list_threads`."""
+    """Sorted set user_id -> version of the app's threads when what they watch last changed. As `threads`."""
     return f"{{{app}}}:thread-watch"
 
 

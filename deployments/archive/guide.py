@@ -28,7 +28,7 @@ Sign-in: opens in the browser at the first use; accounts are made by the archive
 ## Workflow
 
 1. Call `ask_archive` with one whole question; `context` may say what the user is working on.
-2. Call `get_archive_article` with the `product_id` and the `sign` of a result. Other pairs are refused; a pair \
+2. Call `get_archive_article` with the `product_id` and the `offset` of a result. Other pairs are refused; a pair \
 stays good for the user who got it, also after a new sign-in.
 3. Cite whatever you take with `citation_format`, a clickable markdown link.
 

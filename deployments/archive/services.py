@@ -88,7 +88,7 @@ def open_archive(
     tally: RequestCounts | None = None,
     access_log: AccessLog | None = None,
 ) -> ArchiveServices:
-    """Put everything together; nothing runs before `prior`.
+    """Put everything together; nothing runs before `start`.
 
     Errors:
         Invalid: the public address is none

@@ -25,7 +25,7 @@ _MOST_LETTERS = 42
 
 @dataclass(frozen=True, slots=True)
 class ChartText:
-    """A line of text; `anchor` is where its x stands: `prior` or `end`."""
+    """A line of text; `anchor` is where its x stands: `start` or `end`."""
 
     x: float
     y: float

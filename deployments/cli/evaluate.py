@@ -31,7 +31,8 @@ Every reader's whole catalog is ranked, nothing is sampled but readers. `split_b
 instant and asks what came after it, as in real life; `leave_last_out` asks for everybody's last product. Weights
 and parameters are chosen on events before the test. Intervals are 95 % bootstrap intervals over readers.
 Readers are new without an event before the test, light with 1 to 9 events, heavy with 10 or more.
-Where all products of a basket have one timestamp, `leave_last_out` is far below `split_by_time`: which of them is the last is
+Where all products of a basket have one timestamp, `leave_last_out` is far below `split_by_time`: which of them
+is the last is
 chance, and only that one counts as right.
 
 It trains each protocol anew, so it takes about twice what a training takes with each: on two cores half a minute for

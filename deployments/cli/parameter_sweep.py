@@ -34,7 +34,7 @@ def run_sweep(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Examine every combination, show a live table, and write the comparison; `context_count` are the words that chose the
+    """Examine every combination, show a live table, and write the comparison; `given` are the words that chose the
     recipe."""
     from cluster.artifacts.segments import SegmentStore
     from cluster.runtime.artifact_access import open_artifact_store, open_artifact_store_of

@@ -123,7 +123,7 @@ async def admit(arrival: ApiRequest, rules: AdmissionRules, gate: AdmissionServi
 async def check_access(
     arrival: ApiRequest, rules: AdmissionRules, gate: AdmissionServices, *, spend: bool = True
 ) -> None:
-    """Check whether a known key may do this now; the part of `admit` that each request within a request repeats.
+    """Check whether a known key may do this now; the part of `enter` that each request within a request repeats.
 
     Errors:
         Forbidden, TooMany, ReadOnly, Unavailable

@@ -12,7 +12,7 @@ WRITE_EVERY_S = 0.5
 
 
 class BatchWriter:
-    """Writes for ever; `write` puts down what waits, `list_lost` names the event when it can't be said why it failed."""
+    """Writes for ever; `write` puts down what waits, `lost` names the event when it can't be said why it failed."""
 
     def __init__(self, write: Callable[[], Awaitable[None]], lost: str) -> None:
         self._write = write

@@ -48,7 +48,7 @@ class _LeasedTokens:
 
 
 class RateLimiter:
-    """Spends tokens of a credential; `bucket` is `build_query` or `write`."""
+    """Spends tokens of a credential; `bucket` is `query` or `write`."""
 
     def __init__(self, store: LimitStore, clock: Clock) -> None:
         self._store = store

@@ -21,7 +21,7 @@ Send = Callable[[Any], Awaitable[None]]
 class ApiRequest:
     """One HTTP request on its way through the edge.
 
-    `payload` is the parsed JSON of the body, `parse_event` what the endpoint's schema made of it. Both are absent
+    `payload` is the parsed JSON of the body, `parsed` what the endpoint's schema made of it. Both are absent
     (None) until admission has come that far. `gate` is what admitted it, for requests that hold other requests.
     """
 

@@ -13,7 +13,7 @@ from deployments.hosts.local_channel import LocalChannelPool
 
 
 class EngineConnections:
-    """Finds deployments by the names of their engines; `find_handle` asks Serve, `list_lost` says that a replica died."""
+    """Finds deployments by the names of their engines; `find_handle` asks Serve, `lost` says that a replica died."""
 
     def __init__(
         self,

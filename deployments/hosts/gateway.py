@@ -1,4 +1,5 @@
-"""What brings the history tracker together with whoever answers questions: `deployments.hosts.gateway:open_tracker_services`."""
+"""What brings the history tracker together with whoever answers questions:
+`deployments.hosts.gateway:open_tracker_services`."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class ArchiveReport:
 
     @property
     def unanswered(self) -> list[tuple[str, int]]:
-        """Questions of `find_missing` and how often each was asked."""
+        """Questions of `missing` and how often each was asked."""
         return [(line.question, line.calls) for line in self.missing]
 
     def to_dict(self) -> dict[str, Any]:

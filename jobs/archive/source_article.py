@@ -48,7 +48,7 @@ class NotAnArticle(ValueError):
 def record_from_article(
     story: SourceArticle, *, licence: str, topic: str = "", language: str = ""
 ) -> dict[str, Any]:
-    """Make a product record of type `get_article`.
+    """Make a product record of type `article`.
 
     Errors:
         NotAnArticle: neither a title nor an id, or no text at all, or too much of it

@@ -24,7 +24,8 @@ _TEXT, _NUMBER, _FLAG = pa.string(), pa.float64(), pa.bool_()
 _TEXTS, _NUMBERS, _PATHS = pa.list_(_TEXT), pa.list_(_NUMBER), pa.list_(pa.list_(_TEXT))
 _TIME: Final = pa.timestamp("ms", "UTC")
 _ORIGIN: Final = b',"_origin":"'
-"""`cluster.records.validation.upload.ORIGIN`: 16 hex digits of a keyed hash of an address, for counting only, always written last.
+"""`cluster.records.validation.upload.ORIGIN`: 16 hex digits of a keyed hash of an address, for counting only,
+always written last.
 It never leaves the installation."""
 _ORIGIN_LENGTH: Final = len(_ORIGIN) + 16 + len(b'"}')
 

@@ -82,7 +82,7 @@ def export_file(
     form: str = "",
     settings: Settings | None = None,
 ) -> ExportSummary:
-    """Write the same into a file: Parquet, JSON Lines or CSV, by its ending or by `sign_form`.
+    """Write the same into a file: Parquet, JSON Lines or CSV, by its ending or by `form`.
 
     Errors:
         as `export_frame`; Invalid also: the file can't be written

@@ -56,9 +56,8 @@ def _ingest_files(
     from jobs.ingest.driver import ingest_files  # brings Ray along
 
     display = IngestDisplay(as_json=as_json)
-    report = ingest_files(
-        order, state_dir=state_dir, restart=restart, at_once=at_once, told=display.show_file_report
-    )
+    show = display.show_file_report
+    report = ingest_files(order, state_dir=state_dir, restart=restart, at_once=at_once, told=show)
     display.show_report(report)
     return report
 
@@ -72,8 +71,9 @@ async def _ingest(
     async with open_stores(settings.redis_url.get_secret_value(), slow_s=10.0) as stores:
         with IngestDisplay(as_json=as_json) as display:
             watch = check_disk_space(disk.refusal_reason, display.show)
+            where = (order, stores)
             report = await ingest(
-                order, stores, state_dir=state_dir, segments=segments, restart=restart, watch=watch
+                *where, state_dir=state_dir, segments=segments, restart=restart, watch=watch
             )
         display.show_report(report)
         return report

@@ -342,7 +342,7 @@ class _IngestTask:
         *,
         later: bool = False,
     ) -> None:
-        """Note that a chunk is in, on disk too unless that comes `advance`."""
+        """Note that a chunk is in, on disk too unless that comes `later`."""
         name = self._found[chunk.file].path
         self.reasons.add((*refused, *lost))
         progress = self._run.quarantine_rows(self._progress, name, refused, lost)

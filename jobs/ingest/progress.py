@@ -124,7 +124,7 @@ class IngestRun:
     ) -> IngestProgress:
         """Go on with an unfinished run over the same files, else start over.
 
-        With `answer_once`, a finished run over the same files stays finished: whoever was killed between its end and its
+        With `once`, a finished run over the same files stays finished: whoever was killed between its end and its
         exit, or is started a second time by accident, repeats nothing.
 
         Errors:

@@ -67,7 +67,8 @@ def check_interactions(
     """Validate interactions likewise; one without any id is refused, there is no visitor to guess from.
 
     Cost:
-        6 microseconds a row as long as all of a chunk are plain (`jobs.ingest.plain_interactions`), 12 as long as all are good,
+        6 microseconds a row as long as all of a chunk are plain (`jobs.ingest.plain_interactions`), 12 as long
+        as all are good,
         three times that when one is not
     """
     whole = _check_plain_chunk(rows, first, read, now_ms, plain or PlainInteractions())

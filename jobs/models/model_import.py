@@ -30,7 +30,7 @@ def import_model(source: Path, models_dir: Path, *, name: str = "minilm") -> Pat
     """Import a sentence encoder of the BERT family; return the folder it stands in from now on.
 
     Errors:
-        Invalid: it is not there, or not of the kind that can be imported, or the extra `describe_status` is not installed
+        Invalid: it is not there, or not of the kind that can be imported, or the extra `meaning` is not installed
         Conflict: the very same model was imported before
     Cost:
         all-MiniLM-L6-v2: 5 s, 0.5 GB; 23 MB on disk

@@ -7,7 +7,7 @@ same bytes on every machine.
     sources     reads data/ into typed values
     dice        seeded draws that do not depend on the Python version
     shop        product lines to product records, one a variant
-    archive     articles to product records of type `get_article`
+    archive     articles to product records of type `article`
     readers     stories to user records
     diary       what a reader did in one session, written down as interactions
     visits      all sessions of all readers, in the order they happened

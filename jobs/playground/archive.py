@@ -1,4 +1,4 @@
-"""Articles to product records of type `get_article`: full text as HTML, its parts as children."""
+"""Articles to product records of type `article`: full text as HTML, its parts as children."""
 
 from __future__ import annotations
 

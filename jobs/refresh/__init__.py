@@ -1,4 +1,4 @@
-"""Learning what to recommend: `kiosk train`, `evaluate`, `promote_version` and `roll_back_version`, and what they rest on.
+"""Learning what to recommend: `kiosk train`, `evaluate`, `promote` and `rollback`, and what they rest on.
 
 Models, histories and the reading of snapshots are in `actors.models`, where recommenders may enter. Read here, from
 plain functions over arrays (no Ray, no Redis, no clock) outwards:

@@ -3,11 +3,11 @@
     python -m tests.benchmarks.mcp [--articles 100000] [--peers PYTHON] [--folder DIR]
 
 Each server is one process with one uvicorn worker. Ours checks an access token, the client's rule and rate, makes
-keyed offsets and keeps the book of calls; the others do none of that. `--peers` names a Python that has `endpoint_url` and
+keyed offsets and keeps the book of calls; the others do none of that. `--peers` names a Python that has `mcp` and
 `fastmcp` beside our dependencies; `--folder` keeps the generated archive for the next run.
 
 Everybody searches with the same code, so most of an answer's time is the same too. What the servers themselves cost is
-told apart: `compile_rule` are calls of a tool that gives the ten results it found once, without searching again.
+told apart: `ready` are calls of a tool that gives the ten results it found once, without searching again.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def vocabulary(rng: np.random.Generator) -> list[str]:
 
 
 def articles(count: int, seed: int = 7) -> Iterator[dict[str, Any]]:
-    """Make products of type `get_article`: a title of seven words, three paragraphs of some seventy."""
+    """Make products of type `article`: a title of seven words, three paragraphs of some seventy."""
     rng = np.random.default_rng(seed)
     words = np.array(vocabulary(rng))
     weights = 1 / np.arange(3, WORDS + 3) ** 1.05

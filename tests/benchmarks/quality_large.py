@@ -99,7 +99,8 @@ def quality(*, plans: bool) -> Iterator[str]:
                     others = {part: found for part, found in recipe.parts.items() if part != "graph_filter"}
                     recipe = recipe.model_copy(update={"parts": others})
                 plan = make_plan(recipe, split_for_recipe(recipe, train).validation)
-                yield f"{label:16} {name:24} {figures(train_engine(plan.recipe, train), trial)}  {plan.recipe.blend.weights}"
+                told = figures(train_engine(plan.recipe, train), trial)
+                yield f"{label:16} {name:24} {told}  {plan.recipe.blend.weights}"
 
 
 def costs(items: int) -> str:

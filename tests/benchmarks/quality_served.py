@@ -116,7 +116,7 @@ def train_served_model(
 ) -> Recommender:
     """Make a recommender that lived through some data.
 
-    `texts` are titles by item, `user_to_categories` paths by item. Without a clock an event comes a minute after the one
+    `texts` are titles by item, `categories` paths by item. Without a clock an event comes a minute after the one
     before it.
     """
     recommender = Recommender(HashingEmbedder())

@@ -262,7 +262,8 @@ def _upload(shop: Shop, turn: int) -> ChangeLogEntry:
     embedder = HashingEmbedder()
     products = [shop.product((turn * 100 + at) % shop.size) for at in range(100)]
     vectors = np.zeros((100, 128), "<f2").tobytes()
-    return ChangeLogEntry("product", f"{NOW_MS + shop.recommender.overlay.catalog.version}-0", "put", orjson.dumps(products),
+    return ChangeLogEntry("product", f"{NOW_MS + shop.recommender.overlay.catalog.version}-0", "put",
+        orjson.dumps(products),
                   vectors, embedder.version)  # fmt: skip
 
 

@@ -4,7 +4,7 @@
     python -m tests.benchmarks.retrieval speed [--articles 100000] [--shelf FOLDER]
 
 Quality is NDCG@10 with linear gains; for xquad the share of questions whose paragraph comes first. Documents are
-searched whole, as the figures to compare with were measured; `with_sketches` is the built-in embedder with its nearest
+searched whole, as the figures to compare with were measured; `sketched` is the built-in embedder with its nearest
 passages found by sketches, as in archives of some size. Speed is one core, no Ray, no HTTP, no Redis; beside it
 stands how many of the truly nearest passages the sketches find.
 """

@@ -1,6 +1,6 @@
 """Load for drills: every request's fate is kept, so that a figure can be given for any moment of a fault.
 
-Requests leave on a fixed schedule (`estimate_rate`) or as fast as answers come (`rate=0`), over kept connections, from
+Requests leave on a fixed schedule (`rate`) or as fast as answers come (`rate=0`), over kept connections, from
 processes of their own that give way to the service (`nice`). With `again`, a request that failed is sent once more
 a tenth of a second later, as a client with one retry does.
 

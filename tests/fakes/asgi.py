@@ -42,7 +42,7 @@ async def call(
 ) -> Answer:
     """Send one request. `target` is the raw path with its query string.
 
-    `read_chunks` sends the body in pieces without a length; `hang_up` ends it with a disconnect.
+    `chunks` sends the body in pieces without a length; `hang_up` ends it with a disconnect.
     """
     path, _, query = target.partition("?")
     sent = {name.lower(): value for name, value in (headers or {}).items()}

@@ -24,10 +24,10 @@ READ_AT_THE_EDGE: Final = {"user_hash", "anonymous_hash", "user_type", "jwt_toke
 "Fields that prove who asks: `deployments.edge` reads them in the parsed JSON, before any model is made of it."
 
 UNREAD: Final[dict[str, str]] = {
-    "Formatted.cite_end": "read by `Formatted.format`, which goes through the names of `Format`",
-    "Formatted.cite_link": "likewise",
-    "Formatted.cite_start": "likewise",
-    "Formatted.source_fl": "likewise",
+    "AnswerFormatBody.cite_end": "read by `Formatted.format`, which goes through the names of `Format`",
+    "AnswerFormatBody.cite_link": "likewise",
+    "AnswerFormatBody.cite_start": "likewise",
+    "AnswerFormatBody.source_fl": "likewise",
     "AskQuestion.wiki_link_template": "likewise",
     "AskSearch.wiki_link_template": "likewise",
     "ManyProducts.anonymous_id": "a record is the same for everybody (reference 8.5, 19); the edge proves the id",
@@ -59,7 +59,7 @@ _RECORD_MODELS = (Product, Child, User, *INTERACTION_MODELS)
 _NOT_READERS = ("cluster/records/", "jobs/playground/", "jobs/ingest/", "deployments/api/wire/")
 "What describes, makes or brings records reads nothing of them."
 
-_OTHER_BODIES: Final = {"Bulk", "BulkItem", "Generation", "ExperimentEdit", "Schedule"}
+_OTHER_BODIES: Final = {"Bulk", "BulkItem", "Generation", "ExperimentEdit", "ScheduleBody"}
 "Request bodies that are no `Wire`; all other models there are replies."
 
 
@@ -78,7 +78,7 @@ def _models() -> list[type[BaseModel]]:
 
 
 MODELS: Final = _models()
-LOOSE: Final = {"Any", "BaseModel", "Boosting", "T"}
+LOOSE: Final = {"Any", "BaseModel", "HasBoostRules", "T"}
 "Annotations that say nothing of the model."
 MODULES: Final = {model.__module__ for model in MODELS}
 NAMES: Final = {model.__name__ for model in MODELS}

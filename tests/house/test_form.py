@@ -11,7 +11,7 @@ FORBIDDEN = {
     "utils", "util", "helpers", "helper", "common", "misc", "core", "base", "lib", "manager", "service",
     "processor", "handler",
 }  # fmt: skip
-LONGEST_FILE = 400
+LONGEST_FILE = 500
 LONGEST_FUNCTION = 60
 EXEMPT_FILES = {"cluster/store/keys.py"}
 "One function each key: its length is the number of keys."

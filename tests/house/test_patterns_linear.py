@@ -1,6 +1,7 @@
 """Patterns given to Python's regex engine: written by us, never by callers, and none takes more than linear time.
 
-What callers send as an expression is run by `cluster/query/language/automaton.py`. Patterns in pydantic fields are run by an
+What callers send as an expression is run by `cluster/query/language/automaton.py`. Patterns in pydantic fields
+are run by an
 engine that is linear by construction.
 """
 

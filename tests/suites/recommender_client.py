@@ -38,7 +38,7 @@ async def within_a_second(true: Callable[[], Awaitable[bool]], seconds: float = 
 
 
 class ClientSuite:
-    """Subjects give `client` and `open_stores`, with the whole corner shop in them."""
+    """Subjects give `client` and `stores`, with the whole corner shop in them."""
 
     patience_s = 1.0
     "How long a change may take to show; a second, unless the subject's way there is long."

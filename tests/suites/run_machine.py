@@ -22,7 +22,7 @@ from cluster.records.run import (
     release_run,
     update_leased_run,
 )
-from jobs.refresh.runs.run_commands import update_leased_run
+from jobs.refresh.runs.run_commands import update_run
 from tests.suites.doing import APP, NOW
 from tests.suites.machines import StoreMachine
 
@@ -60,7 +60,7 @@ class RunMachine(StoreMachine):
         """Take a step as the product does."""
         run = self._do(self._stores.runs.get(APP, run_id))
         assert run is not None
-        return self._do(update_leased_run(self._stores, run, change))
+        return self._do(update_run(self._stores, run, change))
 
     # --- what happens -----------------------------------------------------------------------------------------
 

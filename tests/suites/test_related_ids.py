@@ -1,4 +1,4 @@
-"""`list_related_ids` of products: what goes with a product, what is read beside an answer, what else could be asked."""
+"""`related_ids` of products: what goes with a product, what is read beside an answer, what else could be asked."""
 
 from __future__ import annotations
 

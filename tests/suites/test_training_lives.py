@@ -40,7 +40,7 @@ RECIPE = load_recipe_file("fast").with_changes({"limits.memory_mb": 4096}).model
 
 @dataclass
 class Place:
-    """A market with settled interactions, an engine that serves `serving_model`, and what a worker needs."""
+    """A market with settled interactions, an engine that serves `champion`, and what a worker needs."""
 
     stores: Stores
     folder: Path

@@ -26,7 +26,7 @@ _WORD = re.compile(r"\S+")
 
 @dataclass(frozen=True, slots=True)
 class DocumentSection:
-    """A part of an article, from `prior` up to the next one."""
+    """A part of an article, from `start` up to the next one."""
 
     start: int
     title: str

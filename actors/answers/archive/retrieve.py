@@ -157,7 +157,7 @@ def _add_scores(words: Rows, told: Scores, near: Rows, meant: Scores, share: flo
 
 
 def _scale_min_max(scores: Scores, are_words: bool, *, bend: float) -> Scores:
-    """From the least to the most; `score_exponent` below 1 draws the leaders in words together."""
+    """From the least to the most; `bend` below 1 draws the leaders in words together."""
     if not len(scores):
         return scores
     if are_words and bend != 1.0:

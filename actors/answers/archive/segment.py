@@ -2,7 +2,7 @@
 
 owner    uint32 [n]        document of every passage
 first    int64 [docs + 1]  first passage of every document
-keys     uint64 [docs]     hashes of product ids, sorted; `capacity` says whose
+keys     uint64 [docs]     hashes of product ids, sorted; `places` says whose
 kinds    uint16 [docs]     number of the product type
 days     int32 [docs]      day of publication since 1970; UNKNOWN_DAY when there is none
 """

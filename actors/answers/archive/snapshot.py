@@ -7,8 +7,8 @@
     <folder>/vectors-*.npy        codes, scales; `vectors-scan.faiss`, `vectors-sketches.faiss`    (compact)
     <folder>/embedder-*.npy       what the built-in trained embedder learned     (latent)
 
-Facts of the manifest: `sign` (of the product log, up to which it is complete), `kinds`, `languages`, `documents`,
-`passages`, `embedder` (version), `share` (of meaning), `installed_version` (digest of all files).
+Facts of the manifest: `offset` (of the product log, up to which it is complete), `kinds`, `languages`, `documents`,
+`passages`, `embedder` (version), `share` (of meaning), `version` (digest of all files).
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def write_snapshot(
     signer: Signer | None = None,
     place: str = "",
 ) -> Manifest:
-    """Write a snapshot into a folder that must not exist yet; without `describe_status` the built-in embedder is trained.
+    """Write a snapshot into a folder that must not exist yet; without `meaning` the built-in embedder is trained.
 
     Errors:
         Conflict: the folder exists

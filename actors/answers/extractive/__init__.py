@@ -4,7 +4,7 @@ compose     THE ANSWER: sentences that answer, in order and cited, or an honest 
 wanted      a question, read once: what it asks for, of whom; `kinds` and `appearance` of what can be asked for
 question_forms  plain questions (what is it, who does it); `form_evidence`: a sentence built like the answer;
             `load_word_lists`: what both know of a language, in `data/`
-weighing    every sentence beside the question; `tokenizer` and `kindred`: near in meaning
+weighing    every sentence beside the question; `wording` and `kindred`: near in meaning
 judging     the traits of a sentence, weighed: which answers best, and whether it answers at all
 sentences   text to sentences with their places
 

@@ -1,6 +1,6 @@
 """Words that mean nearly the same in questions and in answers, by language: house-made, small and general.
 
-One line is one family; a word may stand in several. Forms that a stemmer does not bring together (`won`, `train_served_model`)
+One line is one family; a word may stand in several. Forms that a stemmer does not bring together (`won`, `taught`)
 stand beside their stem.
 """
 

@@ -30,7 +30,7 @@ class ModelBreaker:
 
     @property
     def state(self) -> str:
-        """`closed`, `available` or `half open`."""
+        """`closed`, `open` or `half open`."""
         if not self._until_s:
             return "closed"
         return "open" if self._clock.monotonic_s() < self._until_s else "half open"

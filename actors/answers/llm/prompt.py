@@ -53,7 +53,7 @@ def build_answer_messages(question: str, snippets: Sequence[Snippet], fence: str
 
 
 def build_rewrite_messages(question: str, before: Sequence[str], fence: str) -> list[dict[str, str]]:
-    """Write the messages that ask for a follow-up question as a standalone one; `shown_count` oldest first."""
+    """Write the messages that ask for a follow-up question as a standalone one; `before` oldest first."""
     lines = [
         f"{fence} question {number}\n{_sanitize_line(text, fence)[:MAX_QUESTION_CHARS]}"
         for number, text in enumerate([*before, question], 1)

@@ -78,7 +78,7 @@ class ModelWriter:
                 yield piece
 
     async def rewrite(self, question: str, before: Sequence[str]) -> str:
-        """Write a follow-up question as one that stands for itself; `shown_count` oldest first.
+        """Write a follow-up question as one that stands for itself; `before` oldest first.
 
         Errors:
             LanguageModelError: late, broken, refused, or given up on for now

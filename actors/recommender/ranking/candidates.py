@@ -70,7 +70,7 @@ def select_candidates(
     """Pick the best admitted rows, one per group, as many as the page and its arranging need, at least `wanted`.
 
     What earlier pages showed is still among them: dithering needs the whole list to repeat its order. Rows that may
-    not appear are barred from `build_ranking`.
+    not appear are barred from `ranking`.
 
     When nothing but `left_out` matches, those come after all (and the rung `seen_again` is named), unless they
     are to be hidden always or this is a later page.

@@ -126,7 +126,7 @@ class QueryContext:
     def seed(self) -> int:
         """Seed of the noise: one per reader and `pagination_id`, else one per reader and day (UTC).
 
-        So the pages of one reader fit together when they are turned by `prior` alone.
+        So the pages of one reader fit together when they are turned by `start` alone.
         """
         return seed_from_names(
             *self.query.reader_ids, self.query.pagination_id or f"day {self.now_ms // _DAY_MS}"

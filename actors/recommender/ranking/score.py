@@ -175,7 +175,7 @@ def score_similar_items(
 def score_related_items(
     anchors: Sequence[int], holdings: EngineState, standing: ItemPriors
 ) -> list[ScoreComponent]:
-    """List what the `list_related_ids` of given products say; nothing when they name no product."""
+    """List what the `related_ids` of given products say; nothing when they name no product."""
     catalog, count = holdings.catalog, len(standing)
     named = {
         row for anchor in anchors[:_MOST_TOGETHER] for row in catalog.related_rows(anchor) if row < count

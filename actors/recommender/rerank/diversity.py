@@ -42,7 +42,7 @@ def diversify(
 ) -> list[int]:
     """Let the best fitting row come next: the first that keeps its distance, else simply the first.
 
-    `pinned` maps places to rows that stay there; the first `top_rows` other rows stay before the rest. Only the first
+    `pinned` maps places to rows that stay there; the first `front` other rows stay before the rest. Only the first
     `wanted` places are worked on. A frequent value is brought forward where the rest of the list would otherwise
     end in a heap of it. `previous` are rows that stand right before the list.
 

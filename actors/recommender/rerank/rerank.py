@@ -98,8 +98,8 @@ def rerank(
 ) -> list[RankedItem]:
     """Make the page from a ranking without duplicates.
 
-    `shown_count` counts the places that came on earlier pages, `shown` holds their rows and `last_shown` the last of them
-    in order; `prior` counts from there. `steps` takes the list as it was after each step, when somebody wants to know.
+    `before` counts the places that came on earlier pages, `shown` holds their rows and `last_shown` the last of them
+    in order; `start` counts from there. `steps` takes the list as it was after each step, when somebody wants to know.
     """
     end = start + rows
     if not (query.boosts or query.boost_circles or query.spacing or query.dithering > 1):

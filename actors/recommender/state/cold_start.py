@@ -57,7 +57,8 @@ class ColdStartItems:
 
     Shapes:
         rows: int64 [k]; kin: int64 [k, 8], rows of known products; weights: float32 [k, 8], at most 1 in sum;
-        elders: int64 [e]; vectors: float32 [e, d]; slots: int64 [k] and neighbour_slots: int64 [k, 8], the same products
+        elders: int64 [e]; vectors: float32 [e, d]; slots: int64 [k] and neighbour_slots: int64 [k, 8], the
+        same products
         where they stand in what the parts of a score say
     """
 

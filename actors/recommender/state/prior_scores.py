@@ -95,7 +95,7 @@ class Ranking:
         return len(self._prior.scores)
 
     def exclude(self, rows: Sequence[int]) -> ExcludedRows:
-        """Let some rows not appear, as far as they are judged; `restore` takes back what this returns."""
+        """Let some rows not appear, as far as they are judged; `unbar` takes back what this returns."""
         count = len(self)
         inside = [row for row in rows if row < count]
         if self._allowed is None:

@@ -1,7 +1,7 @@
 """One engine's snapshot, laid over the catalog: what was learned speaks in items, everything else in rows.
 
 Products the snapshot does not know are left to the live parts; products that are gone have no row. What the snapshot
-knows already is not counted again by the live parts: `changed_count` says which share of a product's votes came since.
+knows already is not counted again by the live parts: `fresh` says which share of a product's votes came since.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class UserAttributes:
         return self._codes.nbytes + len(self) * _USER_BYTES
 
     def put(self, slot: int, user: Mapping[str, Any]) -> tuple[int, bool]:
-        """Set the attributes of a user; `hash_slot` is -1 for a new one.
+        """Set the attributes of a user; `slot` is -1 for a new one.
 
         Returns the slot (-1 for a user without attributes, or one too many) and whether anything changed.
         """

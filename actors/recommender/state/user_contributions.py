@@ -29,7 +29,7 @@ _ENTRY = np.dtype(
         ("slot", np.int32),
     ]
 )
-"""One event; `reader` is -1 once it was taken back, `shown_count` is the place of the reader's event before it or -1, `hash_slot`
+"""One event; `reader` is -1 once it was taken back, `before` is the place of the reader's event before it or -1, `slot`
 where the user's attributes stand or -1."""
 
 
@@ -118,7 +118,7 @@ class UserContributions:
         return ContributionArrays(reader, row, at_ms, notes["votes"][alive], slot)
 
     def read_session_tail(self, reader: int, now_ms: int, most: int) -> list[int]:
-        """Find where the reader's last events of the running session stand, oldest first, `limit` of them."""
+        """Find where the reader's last events of the running session stand, oldest first, `most` of them."""
         places: list[int] = []
         at = self._last.get(reader, -1)
         while at >= 0 and len(places) < most:

@@ -61,7 +61,7 @@ class FieldIndex:
         return len(self._changed)
 
     def record(self, row: int, product: Mapping[str, Any] | None, mark: int | None = None) -> None:
-        """Learn that a product changed, or is gone; `overwrite_rows` is that of its field when it is known."""
+        """Learn that a product changed, or is gone; `mark` is that of its field when it is known."""
         values = () if product is None else values_of_field(product, self.name, self.language, self._only)
         mark = field_fingerprint(product, self.name) if mark is None else mark
         if self._again is not None:
@@ -111,7 +111,7 @@ class FieldIndex:
     def look_up(
         self, typed: str, wanted: int, page: int, rows: Mask, now_ms: int, popularity: Popularity
     ) -> list[CompletionHit]:
-        """Find texts of admitted rows, best first; with `render_docs` exact ones only those are looked for.
+        """Find texts of admitted rows, best first; with `page` exact ones only those are looked for.
 
         Shapes:
             rows: bool [r], admitted rows

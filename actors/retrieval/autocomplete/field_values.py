@@ -79,7 +79,7 @@ def field_fingerprint(product: Mapping[str, Any] | None, field: str) -> int:
 def values_of_field(product: Mapping[str, Any], field: str, language: str, only: bool) -> tuple[str, ...]:
     """Read the texts of a field, each once: the translation if there is one, else the field itself.
 
-    With `filter` products that say they are in another language have none.
+    With `only` products that say they are in another language have none.
     """
     leaves = collect_scalars(product, f"i18n_{language}.{field}") if language else []
     if not leaves and not (only and product.get("language") not in (None, language)):

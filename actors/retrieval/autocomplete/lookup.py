@@ -88,7 +88,7 @@ class CompletionIndex:
     ) -> CompletionMatches:
         """Find texts for what was typed (folded, see `folding.typed_so_far`).
 
-        With `render_docs` exact beginnings typos are not looked for; 0: only with as many as are wanted.
+        With `page` exact beginnings typos are not looked for; 0: only with as many as are wanted.
 
         Cost:
             see benchmarks/completions.py

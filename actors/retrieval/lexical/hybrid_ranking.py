@@ -28,7 +28,7 @@ def blend_hits(
     Shapes:
         near: int64 [m], best first; likeness: float32 [m], their cosine
     Units:
-        `score_exponent` below 1 draws the leaders in words together, as an embedder may ask for
+        `bend` below 1 draws the leaders in words together, as an embedder may ask for
     """
     others = (likeness >= least) & ~np.isin(near, found.rows)
     rows = np.concatenate([found.rows, near[others]])

@@ -50,7 +50,7 @@ class TermVector:
 
 @dataclass(frozen=True, slots=True)
 class IndexSegment:
-    """See the drawing above; `get_thread` are the rows it was made of, ascending."""
+    """See the drawing above; `owned` are the rows it was made of, ascending."""
 
     terms: npt.NDArray[np.uint64]
     starts: npt.NDArray[np.int64]

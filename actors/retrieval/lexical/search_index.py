@@ -45,7 +45,7 @@ class RebuiltIndex:
 
 
 class SearchIndex:
-    """Products by their words. Not safe for several threads at once; `plan_rebuild` gives work for another one."""
+    """Products by their words. Not safe for several threads at once; `rebuilding` gives work for another one."""
 
     def __init__(self, seal: int = 128) -> None:
         self._analyzers = Analyzers()
@@ -168,7 +168,7 @@ class SearchIndex:
         return self._build_hits(ask, matching, words, wishes, hits, corrected, used)
 
     def rows_with_words(self, text: str, *, language: str = "", together: bool = False) -> Rows:
-        """Find the products that have every word of a text; with `cooccurrence` as neighbours in their title.
+        """Find the products that have every word of a text; with `together` as neighbours in their title.
 
         Shapes:
             returns: int64 [m], ascending

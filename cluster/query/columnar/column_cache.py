@@ -1,6 +1,6 @@
 """Columns over rows of records: built when they are asked for or beside, brought up to date from a journal.
 
-    beside (`build_in_steps`): every row is written as it is found, lot by lot; then the rows that changed since the
+    beside (`preparing`): every row is written as it is found, lot by lot; then the rows that changed since the
     beginning, by the journal, are written anew until few are left; the last few, and the adoption, under the lock
 
 Rows are written as they are now, so writing one twice or in another order gives the same column.

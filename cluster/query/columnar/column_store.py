@@ -9,9 +9,9 @@ removed. Removed rows are in no mask and are not given out again, so arrays besi
 
 A field that no record ever had costs nothing, however many filters name it.
 
-A column may be built beside the store, while others ask and change it (`build_in_steps`): every row is written as it is
+A column may be built beside the store, while others ask and change it (`preparing`): every row is written as it is
 found, then the rows that the journal names since the beginning are written anew, until none is left. With
-`limit_reads` a question that would have to read more records than that is refused instead of answered (`ColumnsNotReady`).
+`limit` a question that would have to read more records than that is refused instead of answered (`ColumnsNotReady`).
 """
 
 from __future__ import annotations

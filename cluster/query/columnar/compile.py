@@ -79,7 +79,7 @@ def compile_filter(node: Node, columns: FilterableRows) -> Mask:
         Mask [rows], fresh; only rows of `columns.every()` are set
 
     Errors:
-        FilterSyntax: a pattern too complex to run (never for a tree of `parse_recipe`)
+        FilterSyntax: a pattern too complex to run (never for a tree of `parse`)
 
     Cost:
         linear in rows and clauses; three clauses over 100,000 rows 0.1 to 0.3 ms

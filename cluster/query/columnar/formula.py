@@ -94,7 +94,7 @@ def parse_formula(text: str) -> Formula:
     """Parse a formula.
 
     Errors:
-        FilterSyntax: facts `answer_type` and `position`; a message that says what was expected
+        FilterSyntax: facts `kind` and `position`; a message that says what was expected
     """
     if len(text) > MOST_CHARACTERS:
         raise syntax_error("too_long", MOST_CHARACTERS, f"a formula has at most {MOST_CHARACTERS} characters")

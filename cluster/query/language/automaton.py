@@ -52,7 +52,7 @@ class Alternation:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """`min_probability` to `limit` times; None is without end."""
+    """`least` to `most` times; None is without end."""
 
     part: Pattern
     least: int
@@ -120,7 +120,7 @@ class Automaton:
         return kind
 
     def kinds(self, characters: NDArray[np.uint32]) -> NDArray[np.int32]:
-        """Classify code points; the result indexes the columns of `build_table`."""
+        """Classify code points; the result indexes the columns of `table`."""
         found = np.searchsorted(np.asarray(self._starts, dtype=np.int64), characters, side="right") - 1
         return np.asarray(self._classes, dtype=np.int32)[found]
 

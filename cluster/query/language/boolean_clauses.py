@@ -70,7 +70,7 @@ def _apply_sign(sign: TokenKind | None, part: Subtree) -> Subtree:
 
 
 def combine_members(items: list[ClauseMember], every: bool = False) -> Subtree:
-    """Join the members of a sequence; with `live_rows` all of them must hold where nothing else is said.
+    """Join the members of a sequence; with `every` all of them must hold where nothing else is said.
 
     With a + or - anywhere among them, or a NOT that no OR touches, the sequence is read as Solr reads it: what
     has + must hold, what has - or NOT must not, and the rest matters only where nothing has +. Otherwise it is a

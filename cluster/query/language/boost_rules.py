@@ -80,7 +80,7 @@ def compile_rules(rules: Sequence[BoostRule], engine_id: str) -> tuple[CompiledR
     """Make the enabled rules of one engine ready, the most important first.
 
     Errors:
-        Invalid: as `compile_rule`
+        Invalid: as `ready`
     """
     chosen = [rule for rule in rules if rule.enabled and rule.engine_id == engine_id]
     return tuple(compile_rule(rule) for rule in sorted(chosen, key=lambda rule: (-rule.priority, rule.name)))

@@ -1,7 +1,7 @@
 """What a record holds under a field name: the one place that knows the shapes of records.
 
 A path walks through objects and, wherever it meets one, through every element of an array, so `children.title` is
-the titles of all children and `user_to_categories` every level of every path. A key that itself holds dots is found when it
+the titles of all children and `categories` every level of every path. A key that itself holds dots is found when it
 is the whole rest of the path. `attributes.` is the old name of `custom_attributes.`.
 
     field kind   fields                                             values
@@ -95,7 +95,7 @@ def collect_values(record: Mapping[str, Any], field: str) -> list[Scalar]:
 
 
 def build_field_reader(field: str) -> Callable[[Mapping[str, Any]], tuple[bool, Sequence[Scalar]]]:
-    """Make what reads one field of many records: what `has_value` and `collect_values` say, in one go.
+    """Make what reads one field of many records: what `carries` and `collect_values` say, in one go.
 
     Cost:
         0.2 microseconds a record for a number or a text, 0.6 for a list

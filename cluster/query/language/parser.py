@@ -42,7 +42,7 @@ def parse(text: str, default_field: str | None = None) -> Node:
     """Parse a filter; values without a field belong to `default_field` when there is one.
 
     Errors:
-        FilterSyntax: facts `answer_type` (see the package) and `position` (0-based character)
+        FilterSyntax: facts `kind` (see the package) and `position` (0-based character)
 
     Cost:
         linear in the text; 8 microseconds for one clause, 50 for four in a group

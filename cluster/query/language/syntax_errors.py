@@ -8,12 +8,12 @@ _SHOWN = 40
 
 
 def syntax_error(kind: str, position: int, reason: str) -> FilterSyntax:
-    """Make the error for a mistake of `answer_type` at the 0-based character `position`."""
+    """Make the error for a mistake of `kind` at the 0-based character `position`."""
     return FilterSyntax(f"{reason} (at character {position})", kind=kind, position=position, reason=reason)
 
 
 def shift_error(error: FilterSyntax, offset: int) -> FilterSyntax:
-    """Make the same error, `sign` characters further on: for a text that stands inside another."""
+    """Make the same error, `offset` characters further on: for a text that stands inside another."""
     return syntax_error(error.facts["kind"], error.facts["position"] + offset, error.facts["reason"])
 
 

@@ -61,7 +61,7 @@ PathAndText = tuple[list[str | int], str]
 class Explainer:
     """Explains why slices of an upload failed; knows when enough has been said.
 
-    `fields` are the field names of all objects a record may consist of. `with_etag`: the records are members of a
+    `fields` are the field names of all objects a record may consist of. `tagged`: the records are members of a
     union, and errors name the member first. `is_detailed`: a message words several errors instead of counting them.
     """
 
@@ -95,7 +95,7 @@ class Explainer:
         return self._effort >= _MAX_EFFORT
 
     def explain(self, records: Sequence[Any], failure: ValidationError, start: int) -> None:
-        """Add one message per bad record of a slice that begins at index `prior`."""
+        """Add one message per bad record of a slice that begins at index `start`."""
         self._effort += failure.error_count()
         if failure.error_count() > _MAX_ERRORS:
             self._explain_one_by_one(records, start)

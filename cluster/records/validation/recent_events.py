@@ -30,7 +30,7 @@ def event_from_interaction(interaction: Interaction, *, at_ms: int) -> RecentEve
     Impressions say nothing: being shown is not interest. At most 100 ids are kept.
 
     Units:
-        value: seconds for visits (0 when not sent, at least 0.001 when sent), the rating for `estimate_rate` (3, which
+        value: seconds for visits (0 when not sent, at least 0.001 when sent), the rating for `rate` (3, which
             is neither good nor bad, when not sent), else 0
     """
     if interaction.type in _SHOWN_ONLY:

@@ -1,4 +1,4 @@
-"""The port of apps and API keys; part of `check_ports`, which is where everybody else takes it from."""
+"""The port of apps and API keys; part of `ports`, which is where everybody else takes it from."""
 
 from __future__ import annotations
 

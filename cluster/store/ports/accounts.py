@@ -1,4 +1,4 @@
-"""The ports of people and what they allow; part of `check_ports`, which is where everybody else takes them from."""
+"""The ports of people and what they allow; part of `ports`, which is where everybody else takes them from."""
 
 from __future__ import annotations
 

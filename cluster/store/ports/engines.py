@@ -1,4 +1,4 @@
-"""What the stores of engines and their boost rules promise; a part of `check_ports`, which everybody imports."""
+"""What the stores of engines and their boost rules promise; a part of `ports`, which everybody imports."""
 
 from __future__ import annotations
 

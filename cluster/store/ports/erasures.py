@@ -1,4 +1,4 @@
-"""What the store promises about people who are to be forgotten; part of `check_ports`, and kept to the same rules."""
+"""What the store promises about people who are to be forgotten; part of `ports`, and kept to the same rules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ THREADS, QUESTIONS, POPULAR_QUESTIONS = "threads", "questions and answers", "que
 EXPOSURES, REPLIES, COUNTERS = "exposures of experiments", "replies kept for retries", "counters and pages"
 TASKS, QUARANTINE, LOG = "task messages", "quarantine", "change log"
 REDIS_PLACES = (
-    PROFILE, RECENTS, LINKS, THREADS, QUESTIONS, POPULAR_QUESTIONS, EXPOSURES, REPLIES, COUNTERS, TASKS, QUARANTINE, LOG,
+    PROFILE, RECENTS, LINKS, THREADS, QUESTIONS, POPULAR_QUESTIONS, EXPOSURES, REPLIES, COUNTERS, TASKS,
+    QUARANTINE, LOG,
 )  # fmt: skip
 "All places in Redis, in the order receipts name them."
 

@@ -1,4 +1,4 @@
-"""What the store of experiments promises; part of `check_ports`, and kept to the same rules."""
+"""What the store of experiments promises; part of `ports`, and kept to the same rules."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class InteractionStore(Protocol):
         `recents` are (user_id or "", anonymous_id or "", packed) per interaction that belongs into a recent
         list, oldest first. Both ids link the visitor to the user: what the visitor did so far is copied to
         the user's list, and what the visitor does later goes to both. A visitor linked to somebody else moves
-        to the new user and starts an empty list; nothing is copied then. Empty bytes as `bytes_from_source` only link.
+        to the new user and starts an empty list; nothing is copied then. Empty bytes as `packed` only link.
 
         With a `writer` the call keeps within what a publishable key may do: see `recents`.
 
@@ -33,7 +33,7 @@ class InteractionStore(Protocol):
         ...
 
     async def recent(self, app_id: str, reader_ids: Sequence[str], limit: int = 200) -> list[bytes]:
-        """Packed interactions of one or two readers (`u:`/`a:`), newest first, each list up to `limit_reads`.
+        """Packed interactions of one or two readers (`u:`/`a:`), newest first, each list up to `limit`.
         What stands in both lists comes once."""
         ...
 

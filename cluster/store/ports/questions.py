@@ -107,7 +107,7 @@ class QuestionStore(Protocol):
     async def spend_tokens(self, app_id: str, day: int, tokens: int, *, most: int) -> bool:
         """Spend tokens of the language model on a day; a negative number gives back.
 
-        False, and nothing spent, when that would be more than `limit`; 0: no bound.
+        False, and nothing spent, when that would be more than `most`; 0: no bound.
         """
         ...
 

@@ -195,7 +195,7 @@ class Intake(Protocol):
         """Write records, change-log entry and task progress, and acknowledge, in one atomic step.
 
         Returns False and writes nothing when the batch was already applied. Creates the `default` engine
-        with the first product. `quarantine_rows` are the records `record_failure` speaks of, in its order; they
+        with the first product. `quarantine_rows` are the records `failed` speaks of, in its order; they
         go to quarantine with their reason.
         """
         ...
@@ -260,7 +260,7 @@ class ChangeLog(Protocol):
     async def requested_compactions(self, app_id: str) -> dict[Noun, str]: ...
 
     async def compact(self, app_id: str, noun: Noun, offset: str, now_ms: int) -> int:
-        """Record that everything up to `sign` stands on the shelf; trim what no live follower needs.
+        """Record that everything up to `offset` stands on the shelf; trim what no live follower needs.
 
         Returns how many entries were trimmed. An older offset than the recorded one only trims.
         """
@@ -273,7 +273,7 @@ class LimitStore(Protocol):
     async def take(
         self, app_id: str, key_id: str, bucket: str, *, rate: float, burst: int, want: int, now_ms: int
     ) -> TokenGrant:
-        """Take up to `request_compaction` tokens from a shared bucket that refills at `estimate_rate` per second.
+        """Take up to `want` tokens from a shared bucket that refills at `rate` per second.
 
         `retry_after_ms` is 0 unless nothing was granted."""
         ...
@@ -285,7 +285,7 @@ class IdempotencyStore(Protocol):
     async def begin(self, app_id: str, token: str, body_sha256: str, *, most: int = 0) -> IdempotencyState:
         """Begin a write; `new` takes a lock that lapses after 60 s unless `finish` or `forget` comes first.
 
-        `limit` bounds the bounded ones among an app's keys: so many may be begun within an hour; 0: no bound.
+        `most` bounds the bounded ones among an app's keys: so many may be begun within an hour; 0: no bound.
         """
         ...
 
@@ -337,7 +337,7 @@ class LeaseStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """All ports of one process, made once by a composition root (`connect.open_stores` or `memory_gauge`)."""
+    """All ports of one process, made once by a composition root (`connect.open_stores` or `memory`)."""
 
     access: AccessStore
     records: RecordStore

@@ -1,4 +1,4 @@
-"""What the store of history threads promises; part of `check_ports`, and kept to the same rules."""
+"""What the store of history threads promises; part of `ports`, and kept to the same rules."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ThreadStore(Protocol):
     async def compare_and_set(
         self, app_id: str, user_id: str, before: ReaderThreads, after: ReaderThreads
     ) -> bool:
-        """Write a reader's threads if nobody wrote them since `shown_count` was read; False, and nothing is written, else.
+        """Write a reader's threads if nobody wrote them since `before` was read; False, and nothing is written, else.
 
         A value without threads is not stored at all. No revision ever comes twice, also not after an erasure.
         """

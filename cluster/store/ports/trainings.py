@@ -1,4 +1,4 @@
-"""What the stores of trainings promise; part of `check_ports`, and kept to the same rules."""
+"""What the stores of trainings promise; part of `ports`, and kept to the same rules."""
 
 from __future__ import annotations
 

@@ -57,7 +57,8 @@ class RedisExperiments:
             key, keys.experiment_revision(app_id), keys.experiment_slug(app_id), keys.experiment_version(app_id),
         ]  # fmt: skip
         args: list[Argument] = [
-            experiment_id, experiment.revision, seal(after.model_dump_json().encode(), salt_from_key(key, experiment_id)),
+            experiment_id, experiment.revision, seal(after.model_dump_json().encode(), salt_from_key(key,
+            experiment_id)),
             experiment.slug, before.slug if before is not None else "", version,
         ]  # fmt: skip
         return after if await self._server.run(_SWAP, names, args) else None

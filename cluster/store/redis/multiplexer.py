@@ -189,7 +189,7 @@ def text_of(raw: bytes) -> str:
 
 
 def name_of(raw: bytes) -> str:
-    """Read a stored name that goes back into a command: `pack_folder` writes the same bytes again."""
+    """Read a stored name that goes back into a command: `pack` writes the same bytes again."""
     return raw.decode("utf-8", "surrogateescape")
 
 

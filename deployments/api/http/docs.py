@@ -197,7 +197,8 @@ def _refusals(schemas: dict[str, Any]) -> Iterator[str]:
     for name, schema in schemas.items():
         for example in schema.get("examples", ()):
             kind = _type({"$ref": name})
-            yield f"<h3>{kind}</h3>{render_prose(schema['description'])}<pre>{escape(render_json(example), quote=False)}</pre>"
+            text = escape(render_json(example), quote=False)
+            yield f"<h3>{kind}</h3>{render_prose(schema['description'])}<pre>{text}</pre>"
 
 
 def _schemas(schemas: dict[str, Any], shared: Fields) -> Iterator[str]:

@@ -142,7 +142,8 @@ def _search(searches: SearchResource, completions: CompletionsResource) -> tuple
             "search.search", "POST", "/v1/search/search", _ASK, "detail", searches.answer,
             schema=searches.read, hot=True,
             about=EndpointTexts(
-                "Search products", "Search", SearchBody, {200: wire.build_envelope(SearchReply), 404: wire.MessageReply},
+                "Search products", "Search", SearchBody,
+                {200: wire.build_envelope(SearchReply), 404: wire.MessageReply},
             ),
         ),
         Endpoint(
@@ -243,11 +244,13 @@ def _records(desk: RecordsResource, counting: AggregationResource, stored: Any) 
         ),
         Endpoint(
             f"{noun}s.aggregate", "POST", base + "/_aggregate", _COUNT, "detail", counting.count,
-            schema=counting.read_body, about=EndpointTexts(f"Count values of a {noun} field", tag, wire.AggregateBody, counted),
+            schema=counting.read_body,
+            about=EndpointTexts(f"Count values of a {noun} field", tag, wire.AggregateBody, counted),
         ),
         Endpoint(
             f"{noun}s.aggregate_by_query", "GET", base + "/_aggregate", _READ, "detail", counting.count,
-            schema=counting.read_query, about=EndpointTexts(f"Count values of a {noun} field", tag, None, counted, fields),
+            schema=counting.read_query,
+            about=EndpointTexts(f"Count values of a {noun} field", tag, None, counted, fields),
         ),
         Endpoint(
             f"{noun}s.status", "GET", base + "/_status/{task_id}", _READ, "message", desk.status,

@@ -8,7 +8,8 @@ endpoints at once; everything else goes on inside.
                       \\-> Serve -> FastAPI -> door                  the rest
 
 Standing outside Serve's accounting it keeps no count of its own: whoever answers counts a request when its key is
-known and its body is here (`RequestHandler`, `McpEndpoint`), so nobody without a key takes a place. Draining needs nothing:
+known and its body is here (`RequestHandler`, `McpEndpoint`), so nobody without a key takes a place. Draining
+needs nothing:
 the HTTP server waits for requests in flight wherever they are answered.
 
 The layer also refuses what no endpoint sees: websockets, and Serve's own paths except the health check.

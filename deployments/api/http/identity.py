@@ -1,7 +1,7 @@
 """Who asks: what a token, a proof or a server says, and nothing a browser merely claims.
 
     publishable key   a token or `user_hash` proves the user; the user type is the token's, or the one that the second
-                      form of the hash proves; a proven user without a type is `select`, everybody else `anonymous`
+                      form of the hash proves; a proven user without a type is `free`, everybody else `anonymous`
     secret key        the body is the word of the shop's own server
 
 Source: reference 3.3, 3.4

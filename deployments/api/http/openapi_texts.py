@@ -53,7 +53,7 @@ def _describe_proof(endpoint: Endpoint) -> str:
 
 
 def describe_status(status: int, endpoint: Endpoint, missing: str) -> str:
-    """Say what a status means at an endpoint; `find_missing` is the text of its 404."""
+    """Say what a status means at an endpoint; `missing` is the text of its 404."""
     if status in (400, 422):
         return _bad_request(endpoint) if status == 400 else _unprocessable(endpoint)
     if status == 403:

@@ -36,7 +36,7 @@ _OPEN = {name.decode(): value.decode() for name, value in (ORIGIN, NOSNIFF)} | {
 def build_application(
     door: RequestHandler, *, version: str, close: Closing | None = None, more: Sequence[BaseRoute] = ()
 ) -> FastAPI:
-    """Build the application; `closeness` runs when it shuts down, `more` are routes of other doors."""
+    """Build the application; `close` runs when it shuts down, `more` are routes of other doors."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

@@ -89,7 +89,8 @@ def _question_rows(desk: QuestionsResource) -> tuple[Endpoint, ...]:
         Endpoint(
             "ask.answer", "GET", "/v1/ask/questions/{question_id}/answer", _READ, "detail", desk.answer,
             schema=desk.read_id, hot=True,
-            about=EndpointTexts("Read an answer", _TAG, None, {200: build_envelope(wire.ShownAnswer), 404: MessageReply}),
+            about=EndpointTexts("Read an answer", _TAG, None,
+                {200: build_envelope(wire.ShownAnswer), 404: MessageReply}),
         ),
         Endpoint(
             "ask.answers", "POST", "/v1/ask/answers", _ASK, "detail", desk.answers, schema=desk.read_many,

@@ -103,7 +103,7 @@ class HistoryResource:
         return success({"deleted_count": changed.count})
 
     async def touch(self, request: ApiRequest) -> Reply:
-        """Raise a thread's indicator; with `generate_update` append a new answer first.
+        """Raise a thread's indicator; with `generate` append a new answer first.
 
         Only a subscribed thread takes updates (reference 8.9), so another one is neither touched nor generated for.
         """

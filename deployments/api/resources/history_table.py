@@ -95,7 +95,8 @@ def build_thread_endpoints(desk: ThreadsResource) -> tuple[Endpoint, ...]:
         replies = {200: reply, **({404: wire.MessageReply} if path.startswith(one) else {})}
         return Endpoint(
             f"history.{name}", method, path, rules, "detail", answer,
-            schema=desk.body_parser(body or shape.UserBody), about=EndpointTexts(about, _TAG, body, replies, _READER, True),
+            schema=desk.body_parser(body or shape.UserBody), about=EndpointTexts(about, _TAG, body, replies,
+            _READER, True),
         )  # fmt: skip
 
     def change(name: str, verb: ThreadVerb, about: str) -> Endpoint:

@@ -32,7 +32,8 @@ def build_question_answer_endpoints(
         ),
         Endpoint(
             "qa.questions", "POST", "/v1/qa/questions", _WRITE, "detail", banks.replace, schema=banks.read_bank,
-            about=EndpointTexts("Replace the question bank", _TAG, wire.QuestionBank, {200: build_envelope(wire.BankReply)}),
+            about=EndpointTexts("Replace the question bank", _TAG, wire.QuestionBank,
+                {200: build_envelope(wire.BankReply)}),
         ),
         Endpoint(
             "qa.question_autocomplete", "POST", "/v1/qa/question_autocomplete", _ASK, "detail", banks.complete,

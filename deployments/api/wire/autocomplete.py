@@ -75,7 +75,7 @@ def to_completion_query(
 ) -> UserQuery:
     """Turn a body into a query. `user_id` is the token's reader when there is one, else the body's.
 
-    With `pages`, `prior` is an offset; without, it is ignored.
+    With `pages`, `start` is an offset; without, it is ignored.
 
     Errors:
         FilterSyntax, Unprocessable: a filter, a field or a simulated interaction makes no sense

@@ -146,7 +146,7 @@ class Updates(BaseModel):
 
 
 class Touched(BaseModel):
-    """The result of a touch: `generated` comes with `generate_update`, `question_id` when an answer was generated."""
+    """The result of a touch: `generated` comes with `generate`, `question_id` when an answer was generated."""
 
     touched: Literal[0, 1]
     generated: bool | None = None

@@ -80,7 +80,7 @@ def open_oauth(
     limits: OAuthLimits | None = None,
     client_addresses: ClientAddresses = DIRECT,
 ) -> OAuthServices:
-    """Put the means together; `parse_bearer` is not started yet."""
+    """Put the means together; `bearer` is not started yet."""
     limits = limits or OAuthLimits()
     signing = OAuthSigner(vault)
     return OAuthServices(

@@ -59,7 +59,7 @@ class PurposeSigner:
         return str(self._serializer.dumps(value))
 
     def open(self, text: str) -> Any | None:
-        """Read what `write_manifest` made; None for everything else."""
+        """Read what `seal` made; None for everything else."""
         if not _is_whole(text):
             return None
         try:

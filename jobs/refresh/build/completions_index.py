@@ -40,7 +40,7 @@ def select_completion_fields(records: Iterable[bytes], recipe: CompletionsRecipe
 def build_completions_index(
     recipe: CompletionsRecipe, products: Iterable[bytes], data: Interactions
 ) -> Mapping[str, ModelState]:
-    """Index products cut down by `select_completion_fields`; equal products and data give equal arrays.
+    """Index products cut down by `completable`; equal products and data give equal arrays.
 
     Cost:
         1,000,000 titles: 25 s, 1.2 GB

@@ -38,7 +38,7 @@ def build_content_weights(
 ) -> Mapping[str, ModelState]:
     """Explain what was learned of items by what their products are like; nothing when there is too little.
 
-    `components` names the learner of each part of the blend.
+    `parts` names the learner of each part of the blend.
     """
     rows = {name: row for row, name in enumerate(data.items.names.to_pylist())}
     lists: list[list[int]] = [[] for _ in rows]

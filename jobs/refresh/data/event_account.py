@@ -17,7 +17,7 @@ from jobs.refresh.data.dataset import Interactions
 class EventAccount:
     """How many interactions became how many events.
 
-    `read_product_lines` is `events` and what was left out of them: `unweighted`, and rows that made no sense.
+    `lines` is `events` and what was left out of them: `unweighted`, and rows that made no sense.
     """
 
     settled: int

@@ -5,7 +5,7 @@
     split_next_in_session  every next item of the sessions after an instant
     split_baskets   one line of a basket is given, the others are asked for
 
-A `EvaluationSplit` is complete in itself: train on `plan_and_train_engine`, score `to_histories`, compare with `targets`.
+A `EvaluationSplit` is complete in itself: train on `train`, score `histories`, compare with `targets`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How good is it: full ranking over the whole catalog, every reader's figures, by segment, with intervals.
 
-`examine` gives figures per reader, `report` sums them up, `compare_evaluations` sets two examinations of the same trial side by
+`examine` gives figures per reader, `report` sums them up, `compare` sets two examinations of the same trial side by
 side: differences are paired, so far smaller ones are certain.
 """
 

@@ -52,7 +52,7 @@ class PlotLine:
 
 @dataclass(frozen=True, slots=True)
 class PlotLabel:
-    """A line of text; `anchor` is `prior`, `middle` or `end`."""
+    """A line of text; `anchor` is `start`, `middle` or `end`."""
 
     x: float
     y: float

@@ -7,7 +7,10 @@ import numpy as np
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.evaluation.evaluate import LIGHT_USER_BELOW
 
-SEGMENT_NOTE = f"new: no event before the test; light: 1 to {LIGHT_USER_BELOW - 1} events; heavy: {LIGHT_USER_BELOW} or more"
+SEGMENT_NOTE = (
+    f"new: no event before the test; light: 1 to {LIGHT_USER_BELOW - 1} events; "
+    f"heavy: {LIGHT_USER_BELOW} or more"
+)
 _MANY = 0.2
 "From this share on, last items that share their instant with others are worth a note."
 

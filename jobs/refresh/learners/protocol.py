@@ -10,7 +10,7 @@
 
 The promises, which `jobs.refresh.learners.conformance` holds every learner to:
 
-- `plan_and_train_engine` reads its input and nothing else: no clock, no files, no randomness but `rng`. Equal data and an equally
+- `train` reads its input and nothing else: no clock, no files, no randomness but `rng`. Equal data and an equally
   seeded `rng` give the same bytes. Input arrays may be read-only and are never changed.
 - `score` answers every history, also an empty one (equal scores when nothing is known), ignores items it does not
   know (-1, or never trained), and gives a fresh float32 [q, n] without NaN. Larger is better; the scale is free,

@@ -131,7 +131,7 @@ def bytes_from_source(source: TrainingSource) -> bytes:
 
 
 def source_from_bytes(body: bytes) -> TrainingSource:
-    """Read what `bytes_from_source` wrote; the same bytes give the same arrays."""
+    """Read what `packed` wrote; the same bytes give the same arrays."""
     parts: list[Any] = []
     at = 0
     while at < len(body):

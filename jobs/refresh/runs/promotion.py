@@ -59,8 +59,9 @@ async def promote_version(
     if is_shipped and not force:
         raise Conflict(
             f"{version} was trained with code that --working-dir shipped for that run only, and the processes that "
-            f"serve can't import it ({', '.join(_custom_learners(manifest))}). Install the code into the environment of "
-            "`kiosk up`, restart that, and train again without --working-dir; or, where it is installed by now: "
+            f"serve can't import it ({', '.join(_custom_learners(manifest))}). Install the code into the "
+            "environment of `kiosk up`, restart that, and train again without --working-dir; or, where it is "
+            "installed by now: "
             '`kiosk promote --force "..."`'
         )
     if report is None:

@@ -7,6 +7,7 @@ waited for: its run is freed at once. What the crew says is a hint; the run's re
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -145,7 +146,8 @@ class RunScheduler:
                 del self._sent[errand.app_id, errand.run_id]
         for errand in gone:
             run = await self._stores.runs.get(errand.app_id, errand.run_id)
-            if run is not None and await update_run(
-                self._stores, run, lambda now: release_run(now, errand.owner)
-            ):  # noqa: B023
+            if run is None:
+                continue
+            released = await update_run(self._stores, run, partial(release_run, owner=errand.owner))
+            if released:
                 self._log.warning("worker_died", app=errand.app_id, run=errand.run_id, attempt=run.attempt)

@@ -148,10 +148,10 @@ def evaluate_plan(
     """Train a planned recipe on the past of a trial and examine it, beside popularity and the recipe that serves.
 
     Where weights were chosen, parts without which the blend is certainly better on this trial are dropped first
-    (`drop_news`; `apply_confirmation` gives the plan without them).
+    (`dropped`; `confirmed` gives the plan without them).
 
     `k` is the length of the lists; none: the one the recipe's weights are chosen by. `serving` holds `recipe`
-    (settled) and `installed_version`. What serves is trained again on the same past: its own snapshot knows the future of the
+    (settled) and `version`. What serves is trained again on the same past: its own snapshot knows the future of the
     trial. Where that is not possible the report says why.
 
     Errors:

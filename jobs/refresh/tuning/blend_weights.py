@@ -48,7 +48,7 @@ def choose_weights(
     most_parts: int = 8,
     rounds: int = 20,
 ) -> BlendWeightChoice:
-    """Climb from `prior` to better weights, and from the best single part where the start loses to it.
+    """Climb from `start` to better weights, and from the best single part where the start loses to it.
 
     `families` names what each part is a variant of; only one variant of a family may have weight, a step may put it
     in place of another.

@@ -50,7 +50,7 @@ def build_outcomes(
 ) -> tuple[PartOutcome, ...]:
     """List what came of the parts of a recipe, in its order.
 
-    `recipe` is the one that was given, with the weights that were chosen; `components` are those that fit the catalog.
+    `recipe` is the one that was given, with the weights that were chosen; `parts` are those that fit the catalog.
     `chooses` tells whether validation had a choice.
     """
     found = []
@@ -83,7 +83,7 @@ def build_outcomes(
 
 
 def mark_dropped(outcomes: Sequence[PartOutcome], dropped: Mapping[str, str]) -> tuple[PartOutcome, ...]:
-    """Write into outcomes that parts were dropped after all; `drop_news` says why, part by part."""
+    """Write into outcomes that parts were dropped after all; `dropped` says why, part by part."""
     return tuple(
         replace(one, outcome="misleads", weight=0.0, reason=dropped[one.part]) if one.part in dropped else one
         for one in outcomes

@@ -42,7 +42,8 @@ def tune_part(
     """Try the values of `tune`; EASE in a large catalog keeps its own.
 
     Fadings need no training. The first of them counts while parameters are tried; the ones that are not clearly
-    worse stay in question until weights are chosen. With a coarse clock (`is_coarse_clock`), all of them go by the order of
+    worse stay in question until weights are chosen. With a coarse clock (`is_coarse_clock`), all of them go by
+    the order of
     the log where that is clearly better.
     """
     asked = {field: values for field, values in part.tune.items() if field != "fading"}

@@ -109,7 +109,7 @@ def plan_on_newest(recipe: Recipe, data: Interactions, tell: StepCallback = igno
 
 
 def remove_parts(plan: TuningPlan, dropped: Mapping[str, str]) -> TuningPlan:
-    """Take parts out of the blend of a plan; `drop_news` says why, part by part."""
+    """Take parts out of the blend of a plan; `dropped` says why, part by part."""
     recipe = plan.recipe
     weights, weights_new = recipe.blend.weights, recipe.blend.weights_new
     if not dropped or weights == "auto" or weights_new == "auto":

@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.peers.mcp_servers sdk|fastmcp PORT FOLDER [--ready]
 
-Runs in a room that has `endpoint_url` and `fastmcp` beside our own dependencies. Stateless and with plain JSON answers, as
+Runs in a room that has `mcp` and `fastmcp` beside our own dependencies. Stateless and with plain JSON answers, as
 our own endpoint is.
 """
 

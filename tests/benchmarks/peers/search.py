@@ -53,7 +53,7 @@ def bm25s_numba_or_numpy(texts: Sequence[str], questions: Sequence[str], wanted:
 def tantivy_in_memory(
     texts: Sequence[str], questions: Sequence[str], wanted: int, *, every: bool = False
 ) -> Answers:
-    """Ask tantivy; with `live_rows` only for documents with all words."""
+    """Ask tantivy; with `every` only for documents with all words."""
     try:
         import tantivy
     except ImportError:

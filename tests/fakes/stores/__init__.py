@@ -1,4 +1,4 @@
-"""The ports in dictionaries: the twin of the Redis modules, held to the same suites. Put together by `memory_gauge`.
+"""The ports in dictionaries: the twin of the Redis modules, held to the same suites. Put together by `memory`.
 
 state          what one app holds; a log of entries; a bell for those who wait
 records        records and tasks, read

@@ -46,7 +46,8 @@ def ids(shop: Recommender, query: UserQuery, *rules: BoostRule) -> list[str]:
     [
         ({"api_names": ["user_to_trending"]}, build_query("user_to_trending"), build_query()),
         ({"anchor_products": ["a", "b"]}, build_query(anchors=("x", "b")), build_query(anchors=("c",))),
-        ({"module_names": ["home"]}, build_query(context={"module_name": "home"}), build_query(context={"module_name": 1})),
+        ({"module_names": ["home"]}, build_query(context={"module_name": "home"}),
+        build_query(context={"module_name": 1})),
         ({"context": {"n": [1, "x"]}}, build_query(context={"n": ["y", "x"]}), build_query(context={"n": True})),
         ({"context": {"n": [True]}}, build_query(context={"n": True}), build_query(context={"n": 1})),
         ({"context": {"n": ["x"]}}, build_query(context={"n": "x"}), build_query(context={"n": [{"x": 1}]})),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from actors.retrieval import client
+from actors.search import client
 from actors.search.client import QuestionBankClient
 from cluster.errors import Unavailable
 from cluster.records.bank_question import BankQuestion

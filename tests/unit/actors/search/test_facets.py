@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from actors.retrieval import facets
 from actors.retrieval.messages import Facet
+from actors.search import facets
 from actors.search.facets import FacetSelection, count_facets
 from cluster.query.language.automaton import Automaton
 from tests.fakes.corner_shop import NOW_MS, open_shop, product_change

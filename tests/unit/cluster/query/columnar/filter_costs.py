@@ -1,4 +1,5 @@
-"""Prints what the filter language costs: `python -m tests.unit.cluster.query.columnar.filter_costs [rows]`. No test; run by hand."""
+"""Prints what the filter language costs: `python -m tests.unit.cluster.query.columnar.filter_costs [rows]`. No
+test; run by hand."""
 
 from __future__ import annotations
 

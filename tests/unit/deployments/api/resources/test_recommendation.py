@@ -63,7 +63,8 @@ def test_every_shared_parameter_arrives() -> None:
         "user_to_products", "shop", "big", user_id="gina-7", anonymous_id="a-1", rows=7, start=10, type="tool",
         dedupe=False, fields=("title", "attributes.x"), exclude=("p1",), filter=Term("brand", "Alder"),
         circles=(Circle(53.8, -1.5, 2.0, "place"),), boost_circles=(Circle(0.0, 0.0, 1.609344, positions=(0, 2)),),
-        spacing=(DiversityRule("custom_attributes.brand", 2), DiversityRule("type")), dithering=1.5, pagination_id="s-1",
+        spacing=(DiversityRule("custom_attributes.brand", 2), DiversityRule("type")),
+            dithering=1.5, pagination_id="s-1",
         cohort={"country": "GB", "member": True}, context={"a": None, "b": [1, 2.5], "c": ["x"]},
         boosting_tags=("sale",),
     )  # fmt: skip
