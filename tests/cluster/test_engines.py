@@ -55,7 +55,7 @@ def test_what_is_missing_comes_back_and_what_is_refused_says_why(installation: S
     say(installation, "engines", "create", APP, "large", "--own")
     large = application_name(APP, "large")
     assert call(installation, "POST", ASK, {"user_id": "u1", "engine_id": "large"}).status == 200
-    (keeper,) = processes(installation, "EngineKeeper")
+    (keeper,) = processes(installation, "EngineOperator")
     keeper.kill()
     (replica,) = replicas(installation, large)
     replica.kill()

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.contract.example_player import ExamplePlayer
-from tests.contract.page_player import PagePlayer, marked_pages, parse_commands, read_blocks, read_pages_before
+from tests.contract.page_player import (
+    PagePlayer,
+    marked_pages,
+    parse_commands,
+    read_blocks,
+    read_pages_before,
+)
 from tests.house.tree import ROOT
 
 

@@ -60,8 +60,8 @@ def test_only_one_holds_the_lock_and_says_who_it_is(tmp_path: Path) -> None:
         [
             sys.executable,
             "-c",
-            "import sys, pathlib\nfrom cluster.runtime.installation_state import Lock\n"
-            "print(Lock(pathlib.Path(sys.argv[1])).take(), flush=True) or sys.stdin.read()",
+            "import sys, pathlib\nfrom cluster.runtime.installation_state import InstallationLock\n"
+            "print(InstallationLock(pathlib.Path(sys.argv[1])).acquire(), flush=True) or sys.stdin.read()",
             str(places.lock),
         ],
         stdin=subprocess.PIPE,
