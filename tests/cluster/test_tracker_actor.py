@@ -26,7 +26,7 @@ from tests.suites.waiting import until
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis]
 KIND = "actors.history.host:TrackerHost"
-MEANS = "tests.fakes.answerer:ready_means"
+MEANS = "tests.fakes.answerer:ready_answer_services"
 STORIES = (
     (
         "sold",
