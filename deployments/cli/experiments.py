@@ -213,7 +213,7 @@ def report_experiment(
     wanted = [form.strip() for form in forms.split(",") if form.strip()]
     files = write_charts(charts, build_charts(found), wanted) if charts is not None else []
     if as_json:
-        screen.print_json({"app_id": name, **found.told(), "charts": [str(path) for path in files]})
+        screen.print_json({"app_id": name, **found.to_dict(), "charts": [str(path) for path in files]})
         return
     show_report(found)
     for path in files:
@@ -225,7 +225,7 @@ def _step(name: str, as_json: bool, work: Callable[[ExperimentLifecycle], Awaita
     if as_json:
         screen.print_json(experiment_to_dict(found, read_clock_ms()))
         return
-    screen.out().print(f"{found.slug} of {name} is {found.standing(read_clock_ms())}")
+    screen.out().print(f"{found.slug} of {name} is {found.status_at(read_clock_ms())}")
 
 
 def _run_use_case(name: str, work: Callable[[ExperimentLifecycle], Awaitable[Any]]) -> Any:
