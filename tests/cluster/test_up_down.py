@@ -130,7 +130,9 @@ def _settled_processes(installed: Installed) -> set[int]:
     return known
 
 
-def test_a_second_start_reports_the_running_installation_and_changes_nothing(installed: Installed, up: dict[str, Any]) -> None:
+def test_a_second_start_reports_the_running_installation_and_changes_nothing(
+    installed: Installed, up: dict[str, Any]
+) -> None:
     before = json.loads(installed.places.state.read_text())
     processes = _settled_processes(installed)
     done = installed.kiosk("up", "--port", "1234", "--json")

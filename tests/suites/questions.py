@@ -144,7 +144,9 @@ class QuestionSuite:
         assert await narrow.questions.ask(blocked, done, b"no", holder="one", until_ms=NOW)
         assert await narrow.questions.count_waiting(APP) == 3
 
-    async def test_a_finished_answer_is_listed_by_its_citations_and_revised_once(self, stores: Stores) -> None:
+    async def test_a_finished_answer_is_listed_by_its_citations_and_revised_once(
+        self, stores: Stores
+    ) -> None:
         question, store = a_question(), stores.questions
         await self.asked(stores, question)
         assert not await store.revise(question, citing(2, "a"), b"2", since=1)
