@@ -57,7 +57,9 @@ def test_commands_that_write_refuse_as_the_installation_does(running: Installati
     assert "writes are refused" in result.exception.message
 
 
-def test_a_shell_with_other_settings_is_reported(running: InstallationPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shell_with_other_settings_is_reported(
+    running: InstallationPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KIOSK_DISK_LIMIT", "0.99")
     monkeypatch.setenv("KIOSK_PORT", "8160")
     assert Installation().in_vain == ["KIOSK_DISK_LIMIT=0.99"]

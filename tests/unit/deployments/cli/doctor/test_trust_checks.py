@@ -33,7 +33,9 @@ def test_allowed_learners_are_named(installation: Installation) -> None:
     assert "shop.markov:Markov may run, with all rights" in trust_checks.check_learners(installation).words
 
 
-def test_secrets_in_the_shell_are_reported(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_in_the_shell_are_reported(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert [found.level for found in trust_checks.check_secrets(installation)] == ["ok"]
     monkeypatch.setenv("KIOSK_LLM_KEY", "canary")
     (found,) = trust_checks.check_secrets(installation)
