@@ -67,7 +67,7 @@ def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
 def drop_key_variables() -> None:
     """Forget where the master key and the provider's key are, in a process that is to run somebody's model class.
 
-    That process still reads every file of its user: see `docs/artifacts-and-secrets.md`.
+    That process still reads every file of its user: see `docs/guides/artifacts-and-secrets.md`.
     """
     for name in ("KIOSK_MASTER_KEY", "KIOSK_LLM_KEY"):
         os.environ.pop(name, None)

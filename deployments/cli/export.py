@@ -28,7 +28,7 @@ EPILOG = """
 
 The file has everything that was accepted before the command: segments, and what has not settled yet. Deletions and
 erasures are applied. It is written beside its place with mode 600 and renamed when it is whole.
-Parquet has lists as lists; CSV has them as JSON. See docs/data-out.md for the columns and for Python.
+Parquet has lists as lists; CSV has them as JSON. See docs/guides/data-out.md for the columns and for Python.
 Exit codes: 1 failed, or accepted uploads are not applied yet; 2 wrong use; 3 the store can't be reached.
 """
 WAIT_S = 10.0

@@ -64,7 +64,7 @@ def run_sweep(
         _render_table(found, results, on_ray), console=screen.err(), refresh_per_second=4, transient=True
     ) as live:
 
-        def show_result(variant: SweepVariant, report: dict[str, Any]) -> None:
+        def show(variant: SweepVariant, report: dict[str, Any]) -> None:
             results.append((variant, report))
             live.update(_render_table(found, results, on_ray))
 
@@ -76,10 +76,10 @@ def run_sweep(
                 partial(open_artifact_store_of, str(installation.settings.data_dir)),
                 app,
                 name,
-                show_result,
+                show,
             )
         else:
-            run_sweep(found, checkpoints, show_result)
+            run_sweep(found, checkpoints, show)
     delete_sweep_data(checkpoints, results)
     table = result_rows(results)
     places = write_comparison(shelf, app, name, table, f"{recipe.name} on {app}/{engine}", out)

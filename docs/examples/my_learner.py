@@ -4,7 +4,7 @@
     kiosk learners allow my_learner:NextItem
     kiosk train APP --recipe ./my_recipe.toml --working-dir .
 
-`docs/learners.md` explains every word of it.
+`docs/guides/learners.md` explains every word of it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from actors.models.model import Batch, ModelState
+from actors.models.model import Batch
 from actors.models.user_histories import TimeDecay, UserHistories, apply_time_decay
+from actors.vectors.snapshot_arrays import ModelState
 from jobs.refresh.data.dataset import Interactions
 
 

@@ -106,7 +106,7 @@ def render_conformance(found: Sequence[ConformanceCheck]) -> tuple[list[str], bo
     lines.append(f"{kept} of {len(found)} promises are kept")
     if needed:
         lines.append(
-            f"{needed} that are needed are broken: it can't be used yet. docs/learners.md explains them"
+            f"{needed} that are needed are broken: it can't be used yet. docs/guides/learners.md explains them"
         )
     elif kept < len(found):
         lines.append("only advice is left: it can be trained, published and served as it is")

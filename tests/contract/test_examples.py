@@ -55,6 +55,9 @@ def test_every_field_operation_tag_and_parameter_is_described(document: dict[str
     assert silent == []
     assert {tag["name"] for tag in document["tags"]} == {one["tags"][0] for one in operations(document)}
     assert document["servers"]
+    schemes = document["components"]["securitySchemes"]
+    assert set(schemes) == {"SecretKey", "PublishableKey", "ReaderToken"}
+    assert all(len(scheme["description"]) > 40 for scheme in schemes.values())
 
 
 def test_no_text_describes_what_is_not_there(corner: Corner, document: dict[str, Any]) -> None:
@@ -63,6 +66,7 @@ def test_no_text_describes_what_is_not_there(corner: Corner, document: dict[str,
     assert set(texts.operations) == names
     assert set(texts.tags) == {tag["name"] for tag in document["tags"]}
     parts = {"like", "any", "path", "query", "header"}
+    assert set(texts.fields["like"]) | set(texts.fields["like"].values()) <= set(schemas)
     assert set(texts.fields) - parts - set(schemas) - names == set()
     everywhere = {name for schema in schemas.values() for name in schema.get("properties", {})}
     assert set(texts.fields["any"]) - everywhere - {"user_ids"} == set()
@@ -100,7 +104,7 @@ def test_limits_of_callers_are_described(document: dict[str, Any]) -> None:
         return found
 
     assert "1,000" in text("ManyProducts", "product_ids")
-    assert "10,000" in text("Search", "exclude")
+    assert "10,000" in text("SearchBody", "exclude")
     assert "32 KiB" in text("UserToProducts", "fq")
     writing = document["paths"]["/v1/products"]["post"]
     assert any("255" in one["description"] for one in writing["parameters"] if one["in"] == "header")

@@ -197,7 +197,7 @@ def test_every_field_of_a_record_has_a_column() -> None:
 
 
 def test_every_column_is_documented() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "data-out.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "data-out.md").read_text("utf-8")
     for subject, schema in SCHEMAS.items():
         paragraph = page.split(f"**{subject}**: ")[1].split("\n\n")[0]
         assert {name for name in schema.names if f"`{name}`" not in paragraph} == set()

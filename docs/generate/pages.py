@@ -1,0 +1,21 @@
+"""All generated pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from docs.generate import commands, errors, metrics, rest, settings
+
+FOLDER = Path(__file__).parents[1] / "reference"
+_BUILDERS = {
+    "settings.md": settings.build_page,
+    "commands.md": commands.build_page,
+    "errors.md": errors.build_page,
+    "metrics.md": metrics.build_page,
+    "rest.md": rest.build_page,
+}
+
+
+def build_pages() -> dict[str, str]:
+    """Build every page of `docs/reference`: name of the file and its text."""
+    return {name: build() for name, build in _BUILDERS.items()}
