@@ -16,12 +16,13 @@ from actors.models.blend import Blend, BlendPart
 from actors.models.cohorts import CohortModel
 from actors.models.content import ContentWeights
 from actors.models.factors import FactorModel
-from actors.models.model import Model, ModelLoader, ModelState
+from actors.models.model import Model, ModelLoader
 from actors.models.neighbours import NeighbourModel
 from actors.models.popularity import PopularityModel
 from actors.models.repeat import RepeatModel
 from actors.models.sessions import SessionModel
 from actors.models.snapshot import Snapshot
+from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Fault, Invalid
 
 BASKETS = "extra-baskets"

@@ -22,15 +22,15 @@ from actors.recommender.ranking.score import (
     score_related_items,
     score_similar_items,
 )
-from actors.recommender.ranking.user_profile import (
-    interactions_from_anchors,
-    join_interactions,
-    profile_from_weights,
-    select_session,
-)
+from actors.recommender.ranking.user_profile import profile_from_weights
 from actors.recommender.rerank.exploration import add_exploration
 from actors.recommender.rerank.rerank import RerankStep, rerank
 from actors.recommender.result_fields import render_products
+from actors.recommender.state.interaction_rows import (
+    interactions_from_anchors,
+    join_interactions,
+    select_session,
+)
 from actors.recommender.state.prior_scores import PriorScores, Ranking
 from actors.vectors.types import Scores
 

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from actors.models.model import Batch, ModelState
+from actors.models.model import Batch
 from actors.models.user_histories import TimeDecay, UserHistories, apply_time_decay
+from actors.vectors.snapshot_arrays import ModelState
 from jobs.refresh.data.dataset import Interactions
 
 

@@ -275,7 +275,7 @@ def test_a_request_and_its_answer_pass_unchanged(serving: Proxy, replica: Replic
     assert replica.asked == [("POST", "/v1/users", b'{"data": []}')]
 
 
-def test_strangers_can_not_use_serves_own_headers(serving: Proxy, replica: Replica) -> None:
+def test_clients_can_not_use_the_headers_of_serve(serving: Proxy, replica: Replica) -> None:
     head = "".join(
         f"{name}: 1\r\n"
         for name in (

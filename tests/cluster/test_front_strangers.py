@@ -96,7 +96,7 @@ WELL = {
 
 @pytest.mark.parametrize("spread", [1, 50])
 @pytest.mark.parametrize("row", ROWS)
-def test_held_requests_of_strangers_take_nobodys_place(
+def test_slow_requests_of_strangers_block_no_other_client(
     front: Front, edge: Edge, row: str, spread: int
 ) -> None:
     raw = hostile_requests(edge.corner.publishable())[row]
@@ -204,7 +204,7 @@ def test_replicas_see_the_address_of_the_peer_whatever_it_writes() -> None:
         replica.stop()
 
 
-def test_registrations_are_bounded_whatever_the_header_says(front: Front) -> None:
+def test_registrations_are_bounded_for_any_forwarded_header(front: Front) -> None:
     """Finding 3: 60 of 60 registrations with invented addresses were accepted."""
     body = json.dumps({"redirect_uris": ["https://a.example/cb"]}).encode()
     statuses = []

@@ -99,7 +99,7 @@ def up(installed: Installed, shared_before: set[str]) -> dict[str, Any]:
     return told
 
 
-def test_ready_means_that_every_part_runs(installed: Installed, up: dict[str, Any]) -> None:
+def test_status_is_ready_once_every_part_runs(installed: Installed, up: dict[str, Any]) -> None:
     """Asked right after the start; finding E5."""
     told = installed.told("status")
     assert [part for part in told["parts"] if not part["ok"]] == []
@@ -130,7 +130,7 @@ def _settled_processes(installed: Installed) -> set[int]:
     return known
 
 
-def test_starting_again_says_so_and_changes_nothing(installed: Installed, up: dict[str, Any]) -> None:
+def test_a_second_start_reports_the_running_installation_and_changes_nothing(installed: Installed, up: dict[str, Any]) -> None:
     before = json.loads(installed.places.state.read_text())
     processes = _settled_processes(installed)
     done = installed.kiosk("up", "--port", "1234", "--json")
@@ -352,7 +352,7 @@ def test_a_rotated_key_is_refused_within_a_second(installed: Installed, up: dict
     assert _ask_user(up, rotated["secret_key"]) == 404
 
 
-def test_a_killed_supervisor_is_told_and_set_right_by_the_next_start(
+def test_status_reports_a_killed_supervisor_and_the_next_start_repairs_it(
     installed: Installed, up: dict[str, Any]
 ) -> None:
     before = json.loads(installed.places.state.read_text())

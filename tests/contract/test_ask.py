@@ -115,7 +115,7 @@ async def test_what_the_archive_does_not_hold_is_an_honest_success_without_sourc
     assert (record["finish_reason"], record["sources"]) == ("success", [])
 
 
-async def test_citations_wear_the_marks_asked_for(desk: Desk) -> None:
+async def test_citations_carry_the_requested_marks(desk: Desk) -> None:
     record = await desk.finished(await desk.asked(cite_start="(", cite_end=")"))
     assert "(1)" in record["answer"]
     assert "[1]" not in record["answer"]
@@ -130,7 +130,7 @@ async def test_names_become_links_and_faulty_templates_are_refused(desk: Desk) -
         assert answer.json()["detail"][0]["loc"] == ["body", "wiki_link_template"]
 
 
-async def test_answers_come_in_the_order_asked_for_and_in_the_format_asked_for(desk: Desk) -> None:
+async def test_answers_have_the_requested_order_and_format(desk: Desk) -> None:
     one, two = await desk.asked(), await desk.asked("Why was the paper mill closed?")
     await desk.finished(one)
     await desk.finished(two)
@@ -146,7 +146,7 @@ async def test_answers_come_in_the_order_asked_for_and_in_the_format_asked_for(d
     assert (await desk.post("answers", {"question_ids": []})).json()["data"] == []
 
 
-async def test_another_apps_question_is_not_found(desk: Desk) -> None:
+async def test_a_question_of_another_app_answers_404(desk: Desk) -> None:
     question_id = await desk.asked()
     for path in (f"questions/{question_id}/answer", f"questions/{uuid4()}/answer"):
         answer = await desk.get(path, app="other")
@@ -242,7 +242,7 @@ async def test_a_follow_up_knows_what_it_follows(desk: Desk) -> None:
     ]
 
 
-async def test_a_parent_must_be_known_and_not_anothers(desk: Desk) -> None:
+async def test_a_parent_question_exists_and_belongs_to_the_same_user(desk: Desk) -> None:
     unknown = await desk.post("questions", {"question": "x", "parent_question_id": str(uuid4())})
     assert (unknown.status, unknown.json()) == (404, {"message": "not found"})
     ginas = await desk.asked(user_id="gina")
@@ -301,7 +301,7 @@ async def test_a_token_that_names_another_reader_is_refused(desk: Desk) -> None:
     assert (answer.status, answer.json()) == (401, {"message": "Invalid JWT token"})
 
 
-async def test_who_asked_enough_today_is_told_so_in_the_answer(desk: Desk) -> None:
+async def test_the_answer_reports_a_spent_daily_quota(desk: Desk) -> None:
     settings = AppSettings.model_validate({"limits": PLENTY, "questions_per_day": "anonymous:1,free:2"})
     await desk.corner.open_app("shop", settings=settings)
     for _ in range(2):

@@ -63,7 +63,7 @@ async def test_a_search_finds_by_what_passages_say_and_asks(desk: Desk) -> None:
     assert (record["question"], record["metadata"]) == (WATER, {"site": "s"})
 
 
-async def test_without_an_answer_no_question_is_asked(desk: Desk) -> None:
+async def test_no_question_is_generated_without_an_answer(desk: Desk) -> None:
     for answer in (False, 0, "0"):
         assert "question_id" not in await search(desk, {"q": WATER, "answer": answer})
     assert await desk.corner.stores.questions.count_waiting("shop") == 0
@@ -108,7 +108,7 @@ async def test_filters_facets_exclusions_and_fields(desk: Desk) -> None:
     assert ids(narrowed) == ["fluss-vertrag"]
 
 
-async def test_snippets_are_cut_where_asked(desk: Desk) -> None:
+async def test_snippets_have_the_requested_length(desk: Desk) -> None:
     data = await search(desk, {"q": WATER, "answer": False, "snippet_max_chars": 30})
     plain = data["products"][0]["snippet"].replace("<mark>", "").replace("</mark>", "")
     assert len(plain) <= 30 + len("… ") + len(" …")
@@ -117,7 +117,7 @@ async def test_snippets_are_cut_where_asked(desk: Desk) -> None:
     ] == ""
 
 
-async def test_newest_first_when_asked(desk: Desk) -> None:
+async def test_results_are_sorted_by_date_on_request(desk: Desk) -> None:
     by_day = {article["product_id"]: article["published_at"] for article in ARTICLES}
     for order in ("published_at", [{"field": "published_at", "order": "desc"}]):
         body = {"q": "the river the mill the cup", "answer": False, "order_by": order, "rows": 50}

@@ -89,7 +89,7 @@ async def test_what_is_confidential_is_left_out(corner: Corner, path: str, body:
         {"advanced_q": "margin:0.42"},
     ],
 )
-async def test_nothing_is_found_or_counted_by_what_is_confidential(corner: Corner, body: Any) -> None:
+async def test_confidential_fields_neither_match_nor_count(corner: Corner, body: Any) -> None:
     full = body if "advanced_q" in body else {"q": "trowel", **body}
     assert (await ask(corner, "search/search", full, server=True)).status == 200
     refused = await ask(corner, "search/search", full)

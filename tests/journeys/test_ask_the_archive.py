@@ -47,7 +47,7 @@ async def corner() -> AsyncIterator[ArchiveCorner]:
     await host.close()
 
 
-async def test_an_article_is_found_read_and_cited_until_it_is_gone(corner: ArchiveCorner) -> None:
+async def test_search_finds_reads_and_cites_an_article_until_its_removal(corner: ArchiveCorner) -> None:
     await upload(corner.stores, [BRIDGE], app_id=APP)
     asked = "when do trams cross the stone bridge again"
 

@@ -144,7 +144,7 @@ class QuestionSuite:
         assert await narrow.questions.ask(blocked, done, b"no", holder="one", until_ms=NOW)
         assert await narrow.questions.count_waiting(APP) == 3
 
-    async def test_a_finished_answer_is_found_by_what_it_cites_and_revised_once(self, stores: Stores) -> None:
+    async def test_a_finished_answer_is_listed_by_its_citations_and_revised_once(self, stores: Stores) -> None:
         question, store = a_question(), stores.questions
         await self.asked(stores, question)
         assert not await store.revise(question, citing(2, "a"), b"2", since=1)
@@ -172,7 +172,7 @@ class QuestionSuite:
             1,
         )
 
-    async def test_often_asked_needs_different_readers(self, stores: Stores) -> None:
+    async def test_frequent_questions_need_several_users(self, stores: Stores) -> None:
         store = stores.questions
         for reader in ("u:1", "u:2", "u:2", "a:3"):
             await store.record_question(APP, "what is mulch", reader, 7)
@@ -198,7 +198,7 @@ class QuestionSuite:
         assert await store.count_waiting(APP) == 2
         assert await store.erase(APP, ["u:gina"]) == 0
 
-    async def test_erasing_a_person_erases_what_they_asked_and_were_answered(self, stores: Stores) -> None:
+    async def test_erasing_a_user_erases_their_questions_and_answers(self, stores: Stores) -> None:
         own, foreign = a_question(user_id="gina"), a_question(user_id="omar")
         for question in (own, foreign):
             await self.asked(stores, question)

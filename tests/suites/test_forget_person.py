@@ -384,7 +384,7 @@ async def test_after_plain_deletes_the_log_file_is_written_anew_once_an_hour(wor
     assert await is_gone("reader-2")
 
 
-async def test_the_receipt_says_what_the_operator_of_an_external_redis_must_do() -> None:
+async def test_the_receipt_names_the_duty_of_the_operator_of_an_external_redis() -> None:
     async with a_world(owns_redis=False) as world:
         await fill(world, live=True)
         receipt = await world.forgotten(user_id=USER)

@@ -85,13 +85,13 @@ class TestOverRedis(QuestionSuite):
             assert await store.read(APP, question.question_id) is None
             assert await redis_stores.server.execute("XLEN", keys.quarantine(APP)) == 1
 
-    async def test_who_asked_often_is_not_written_down(self, redis_stores: OpenStores) -> None:
+    async def test_the_store_does_not_record_who_repeats_a_question(self, redis_stores: OpenStores) -> None:
         await redis_stores.questions.record_question(APP, "what", "u:gina-holt", 3)
         marks = await redis_stores.server.execute("SMEMBERS", keys.question_asker(APP, 3))
         assert marks
         assert all(b"gina" not in mark for mark in marks)
 
-    async def test_an_answer_survives_its_own_size(self, redis_stores: OpenStores) -> None:
+    async def test_a_large_answer_is_stored_whole(self, redis_stores: OpenStores) -> None:
         question = a_question(metadata={"page": "x" * 100_000})
         await self.asked(redis_stores, question)
         answer = Answer(revision=2, stage="y" * 1_000_000)

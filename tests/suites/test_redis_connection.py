@@ -19,7 +19,7 @@ from tests.suites.redis_process import RedisProcess
 pytestmark = pytest.mark.redis
 
 
-async def test_every_asker_gets_their_own_answer_whatever_is_cancelled(redis_stores: OpenStores) -> None:
+async def test_every_caller_gets_the_right_reply_under_cancellation(redis_stores: OpenStores) -> None:
     chance = random.Random(7)
 
     async def ask(n: int) -> bool:
@@ -75,7 +75,7 @@ async def test_an_error_of_ours_is_a_fault_and_hurts_nobody_else(redis_stores: O
     assert right == 0
 
 
-async def test_a_stall_of_our_own_loop_is_not_taken_for_an_outage(strict_stores: OpenStores) -> None:
+async def test_a_stalled_event_loop_is_no_outage(strict_stores: OpenStores) -> None:
     await strict_stores.access.version()
     for _ in range(5):
         asked = asyncio.ensure_future(strict_stores.access.version())
@@ -96,7 +96,7 @@ async def test_a_cut_connection_is_dialled_again_without_anybody_noticing(
     assert await easy_stores.changes.read(APP, {"product": "0"}, count=1, block_ms=0) == []
 
 
-async def test_a_killed_server_is_reported_at_once_and_found_again(
+async def test_a_killed_server_is_reported_at_once_and_reconnected(
     own_server: RedisProcess, easy_stores: OpenStores
 ) -> None:
     waiting = asyncio.create_task(easy_stores.changes.read(APP, {"product": "0"}, count=1, block_ms=10_000))

@@ -120,7 +120,7 @@ def test_the_bound_comes_from_the_machine_or_its_container(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("used", "most", "level"), [(10, 100, "ok"), (80, 100, "warning"), (90, 100, "bad"), (10, 0, "warning")]
 )
-def test_doctor_says_how_full_it_is(used: int, most: int, level: str) -> None:
+def test_doctor_reports_the_fill_level(used: int, most: int, level: str) -> None:
     memory = {"used_memory": str(used << 20), "maxmemory": str(most << 20)}
     assert running_checks._redis_memory(memory).level == level
     assert used_memory_share(memory) == (used / most if most else 0)

@@ -126,7 +126,7 @@ async def test_the_server_may_be_reached_by_port_and_database() -> None:
 
 
 @pytest.mark.parametrize("way", ["get", "recent", "take", "accept", "append", "claim", "read"])
-async def test_every_way_in_says_unavailable_and_nothing_else(own_server: RedisProcess, way: str) -> None:
+async def test_every_entry_point_raises_only_unavailable(own_server: RedisProcess, way: str) -> None:
     async with open_stores(own_server.url) as stores:
         own_server.kill()
         calls: dict[str, Any] = {

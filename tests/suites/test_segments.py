@@ -229,7 +229,7 @@ def test_a_removal_outlives_a_merge_that_leaves_older_segments_alone(segments: S
     assert jsons(segments) == before
 
 
-def test_many_small_segments_become_few_without_being_asked_twice(
+def test_compaction_merges_many_small_segments_into_few(
     segments: SegmentStore, shelf: ArtifactStore
 ) -> None:
     for step in range(1, 41):

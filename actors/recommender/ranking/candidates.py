@@ -5,17 +5,25 @@ Exact before approximate (decision S7): with every product scored, any filter ha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
+
+import numpy as np
 
 from actors.recommender.messages import UserQuery
 from actors.recommender.ranking.query_context import QueryContext
 from actors.recommender.ranking.user_profile import list_recent_rows
-from actors.recommender.rerank.rerank import deduplicate_groups, expected_depth, required_depth
 from actors.recommender.state.catalog import Catalog
 from actors.recommender.state.cooccurrence import SESSION_GAP_MS
 from actors.recommender.state.prior_scores import Ranking
 from actors.vectors.types import Mask, Rows
+
+BLOCK_SIZE = 1000
+"So many neighbours of the ranking may change places: as many as the longest page has rows."
+
+_GROUP_BLOCK_SIZE = 200
+_ALL = 1 << 40
+_FEW = 1_000
 
 
 def filter_rows(query: UserQuery, catalog: Catalog) -> Mask | None:
@@ -124,6 +132,51 @@ def select_distinct(
         if len(pool) >= known or len(rows) < depth:
             return pool
         depth *= 4
+
+
+def required_depth(query: UserQuery, wanted: int) -> int:
+    """Say how many of the best must be known to find the first `wanted`: whole lots, where products may move."""
+    if query.explain_missing:
+        return _ALL
+    if query.boosts or query.boost_circles or query.spacing or query.dithering > 1:
+        return max(boost_depth(query), wanted if query.group_rows else -(-wanted // BLOCK_SIZE) * BLOCK_SIZE)
+    return wanted
+
+
+def expected_depth(known: int) -> int:
+    """Say how many ranked rows usually hold so many different products."""
+    return known + min(known, BLOCK_SIZE) + 14
+
+
+def deduplicate_groups(rows: Sequence[int], catalog: Catalog) -> list[int]:
+    """Keep the first variant of every product; rows must be ranked, so that is the likeliest one."""
+    if catalog.has_single_variants(rows):
+        return list(rows)
+    ranked = np.asarray(rows, np.int64)
+    groups = catalog.groups[ranked]
+    if len(ranked) <= _FEW:
+        # a set is quicker than sorting as long as they are few
+        firsts: dict[int, int] = {}
+        for row, group in zip(rows, groups.tolist(), strict=True):
+            firsts.setdefault(group, row)
+        return list(firsts.values())
+    _, first = np.unique(groups, return_index=True)
+    every: list[int] = ranked[np.sort(first)].tolist()
+    return every
+
+
+def boost_depth(query: UserQuery) -> int:
+    """Say from how many of the best boosts choose: whole lots, up to the last position that is asked for.
+
+    The products of a category or a value have no later pages, and so few are shown that a smaller lot will do.
+    """
+    wanted = [boost.positions for boost in query.boosts] + [
+        circle.positions for circle in query.boost_circles
+    ]
+    last = max((place for places in wanted for place in places or ()), default=0)
+    if query.group_rows:
+        return max(last + 1, min(BLOCK_SIZE, max(_GROUP_BLOCK_SIZE, 20 * query.group_rows)))
+    return (last // BLOCK_SIZE + 1) * BLOCK_SIZE
 
 
 def _select_distinct_page(request: QueryContext, ranking: Ranking, wanted: int) -> list[int]:

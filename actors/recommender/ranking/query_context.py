@@ -5,25 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import mmh3
+
 from actors.recommender.messages import UserQuery
 from actors.recommender.ranking.score import personal_scores
 from actors.recommender.ranking.session_context import apply_session_context
-from actors.recommender.ranking.user_profile import (
-    InteractionRows,
-    RecentEventTuple,
-    UserProfile,
-    build_user_profile,
-    find_interaction_rows,
-)
-from actors.recommender.rerank.dither import seed_from_names
+from actors.recommender.ranking.user_profile import UserProfile, build_user_profile, find_interaction_rows
 from actors.recommender.state.catalog import Catalog
 from actors.recommender.state.engine_state import CohortScores, EngineState, ItemPriors
+from actors.recommender.state.interaction_rows import InteractionRows, RecentEventTuple
 from actors.recommender.state.prior_scores import PriorScores, Ranking
 from actors.recommender.state.score_components import PersonalScores
 from cluster.records.validation.recent_events import GROUP
 
 _DAY_MS = 86_400_000
 _LOOK_BACK = 200
+
+
+def seed_from_names(*parts: str) -> int:
+    """Derive a seed from names."""
+    return mmh3.hash64("\x00".join(parts), signed=False)[0]
 
 
 @dataclass(frozen=True)

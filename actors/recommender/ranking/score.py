@@ -16,9 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from actors.models.user_history import UserHistory, compute_sparse_scale
-from actors.recommender.ranking.user_profile import UserProfile, WeightedInteractions
+from actors.recommender.ranking.user_profile import UserProfile
 from actors.recommender.state.cooccurrence import CooccurrenceTable
 from actors.recommender.state.engine_state import CohortScores, EngineState, ItemPriors
+from actors.recommender.state.interaction_rows import WeightedInteractions
 from actors.recommender.state.prior_scores import PriorScores
 from actors.recommender.state.score_components import (
     PersonalScores,

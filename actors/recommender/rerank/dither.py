@@ -7,17 +7,11 @@ from __future__ import annotations
 
 import math
 
-import mmh3
 import numpy as np
 
 from actors.vectors.types import Floats, Rows
 
 _STEP = 1 / 8
-
-
-def seed_from_names(*parts: str) -> int:
-    """Derive a seed from names."""
-    return mmh3.hash64("\x00".join(parts), signed=False)[0]
 
 
 def dither(rows: list[int], dithering: float, seed: int, first: int = 0) -> list[int]:

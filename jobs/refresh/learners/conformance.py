@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from actors.models.model import Batch, Model, ModelState, SharedScoresModel, SparseModel
+from actors.models.model import Batch, Model, SharedScoresModel, SparseModel
 from actors.models.registry import import_learner
 from actors.models.user_histories import UserHistories
-from actors.models.vocabulary import Vocabulary
+from actors.vectors.snapshot_arrays import ModelState
+from actors.vectors.vocabulary import Vocabulary
 from cluster.errors import Invalid
 from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
 from jobs.refresh.learners.protocol import Learner

@@ -32,7 +32,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from actors.models.model import Model, ModelState
+from actors.models.model import Model
+from actors.vectors.snapshot_arrays import ModelState
 from jobs.refresh.data.dataset import Interactions
 
 STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

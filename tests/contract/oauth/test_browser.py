@@ -71,7 +71,7 @@ async def means(memory_stores: Stores) -> OAuthServices:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-async def test_a_person_connects_a_client_on_their_own_machine(
+async def test_a_person_connects_a_client_on_the_same_machine(
     means: OAuthServices, width: str, tmp_path: Path
 ) -> None:
     wide, high, scheme = WIDTHS[width]

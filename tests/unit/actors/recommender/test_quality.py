@@ -31,6 +31,7 @@ from actors.recommender.recommender import Recommender
 from actors.recommender.state.events import EventArrays
 from actors.recommender.state.serving_model import ServingModel
 from actors.recommender.state.trending import DAY_MS
+from actors.serving import dispatch
 from cluster.records.recent_event import RecentEvent
 from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import train_engine
@@ -100,7 +101,7 @@ class Split:
     def list_of(self, kind: QueryKind, reader: str) -> list[int]:
         """Rows of ten recommendations."""
         query = UserQuery(kind=kind, app_id="a", engine_id="default", user_id=reader, rows=10)
-        found = self.recommender.answer(query, self.recents(reader), (), self.now_ms)
+        found = dispatch.answer(self.recommender, query, self.recents(reader), (), self.now_ms)
         return self.recommender.overlay.catalog.rows_of([product["product_id"] for product in found.products])
 
 

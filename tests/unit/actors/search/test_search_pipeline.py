@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender
+from actors.serving import dispatch
 from cluster.query.columnar.compile import matches
 from cluster.query.language.parser import parse
 from cluster.store.ports.stores import ChangeLogEntry
@@ -59,7 +60,7 @@ def test_a_product_has_the_score_it_has_on_recommendations(
     scores = {
         one["product_id"]: one["_personalization_score"]
         for query in (asked, replace(asked, kind="user_to_trending"), replace(asked, kind="user_to_history"))
-        for one in shop.answer(query, recents(reader), (), NOW_MS).products
+        for one in dispatch.answer(shop, query, recents(reader), (), NOW_MS).products
     }
     for product in found.products:
         assert matches(parse(clause), BY_ID[product["product_id"]])
@@ -153,7 +154,7 @@ def test_products_are_matched_counted_and_returned_as_stored_now(own_shop: Recom
     asked = UserQuery(
         kind="mget", app_id=APP, engine_id="default", anchors=("bucket", "hand-fork"), fields=("*",)
     )
-    gone, there = own_shop.answer(asked, [], (), NOW_MS + 4).products
+    gone, there = dispatch.answer(own_shop, asked, [], (), NOW_MS + 4).products
     assert gone == {"_found": False, "product_id": "bucket"}
     assert there == {"_found": True, **BY_ID["hand-fork"]}
 
@@ -245,7 +246,7 @@ def test_what_a_caller_can_make_heavy_leaves_the_event_loop() -> None:
 
     def is_light(**more: Any) -> bool:
         body = SearchBody.model_validate({**plain, **more})
-        return shop.is_light(to_search_query(body, app_id=APP, user_id="", now_ms=NOW_MS))
+        return dispatch.is_light(shop, to_search_query(body, app_id=APP, user_id="", now_ms=NOW_MS))
 
     assert is_light()
     assert is_light(q="*")
@@ -264,7 +265,7 @@ def test_what_a_caller_can_make_heavy_leaves_the_event_loop() -> None:
 
     def is_light_to_give(count: int, *fl: str) -> bool:
         body = ManyProducts(product_ids=list(map(str, range(count))), fl=list(fl))
-        return shop.is_light(to_named_query(body, app_id=APP))
+        return dispatch.is_light(shop, to_named_query(body, app_id=APP))
 
     assert is_light_to_give(100, "*")
     assert is_light_to_give(20, "title", "url", "price")

@@ -65,7 +65,7 @@ def test_queries_stand_by_day_and_read_back_by_time(shelf: QueryLogStore, tmp_pa
     }  # fmt: skip
 
 
-def test_a_lot_without_queries_moves_the_offset(shelf: QueryLogStore, tmp_path: Path) -> None:
+def test_a_batch_without_queries_moves_the_offset(shelf: QueryLogStore, tmp_path: Path) -> None:
     shelf.append(APP, [], "3-0")
     assert shelf.last_offset(APP) == "3-0"
     assert files(tmp_path) == []

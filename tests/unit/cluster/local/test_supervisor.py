@@ -123,7 +123,7 @@ def test_a_second_supervisor_steps_back(house: _House) -> None:
     assert is_healthy("127.0.0.1", house.port).is_good
 
 
-def test_a_start_that_fails_says_why_and_leaves_only_the_reason(house: _House) -> None:
+def test_a_failed_start_leaves_only_its_reason(house: _House) -> None:
     child = house.start(fail="the moon is in the way")
     assert child.wait(20) == 1
     state = load_state(house.places)

@@ -51,7 +51,7 @@ def test_other_values_are_schema_errors(value: Any) -> None:
     assert message.startswith("data.0.custom_attributes.a")
 
 
-def test_a_nested_fault_is_found_by_its_path() -> None:
+def test_a_nested_fault_has_its_path() -> None:
     assert faults("user", {"user_id": "u", "custom_attributes": {"a": [{"b": 1}, {"c": []}]}}) == [
         "data.0.custom_attributes.a.1.c is invalid. "
         "The attribute expected to be of type 'boolean, number, string or null'."

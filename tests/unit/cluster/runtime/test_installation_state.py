@@ -53,7 +53,7 @@ def test_the_url_can_be_called_whatever_the_doors_listen_on(host: str, url: str)
     assert _state(host=host).api_url == url
 
 
-def test_only_one_holds_the_lock_and_says_who_it_is(tmp_path: Path) -> None:
+def test_one_process_holds_the_lock_and_records_its_name(tmp_path: Path) -> None:
     places = InstallationPaths.from_data_dir(tmp_path)
     assert find_lock_holder(places) == 0
     holder = subprocess.Popen(

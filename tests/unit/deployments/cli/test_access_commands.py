@@ -90,7 +90,7 @@ def test_keys_are_listed_revealed_rotated_and_revoked(places: InstallationPaths)
     assert [entry["kind"] for entry in _told("keys", "list")["keys"]] == ["secret"]
 
 
-def test_people_get_a_table_and_keys_on_lines_of_their_own(places: InstallationPaths) -> None:
+def test_people_get_a_table_and_keys_on_separate_lines(places: InstallationPaths) -> None:
     made = _run("apps", "create", "bookshop")
     assert "App bookshop is made." in made.stdout
     assert sum(recognise_key(line.split()[-1]) is not None for line in made.stdout.splitlines()[1:]) == 2

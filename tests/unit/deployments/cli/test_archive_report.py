@@ -44,7 +44,7 @@ CALLS = [
 ]
 
 
-def test_sums_say_who_asked_for_what() -> None:
+def test_sums_group_calls_by_client_and_tool() -> None:
     report = build_archive_report(CALLS, since=DAY, until=3 * DAY)
     assert report.calls == 5
     assert [(one.name, one.client_ids, one.asks, one.reads, one.refused) for one in report.clients] == [
@@ -60,7 +60,7 @@ def test_sums_say_who_asked_for_what() -> None:
     assert json.loads(json.dumps(report.to_dict()))["calls"] == 5
 
 
-def test_what_was_hardly_found_is_unanswered_most_frequent_first_then_newest() -> None:
+def test_calls_with_low_coverage_are_unanswered_most_frequent_first_then_newest() -> None:
     calls = [
         call(DAY, "comet", ("a",), coverage=0.2),
         call(DAY + 1, "mulch", ("a",), coverage=0.1),
@@ -90,7 +90,7 @@ def test_the_time_calls_took_is_summed_up_by_quantiles() -> None:
     assert build_archive_report([call(DAY, "q")], since=0, until=DAY).to_dict()["took_ms"] == {}
 
 
-def test_lists_end_where_they_are_told_to() -> None:
+def test_lists_have_the_requested_length() -> None:
     calls = [call(DAY, f"question {at}") for at in range(50)]
     assert len(build_archive_report(calls, since=0, until=DAY, top=7).questions) == 7
 

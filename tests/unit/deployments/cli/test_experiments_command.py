@@ -99,7 +99,7 @@ def test_an_experiment_is_made_started_reported_and_put_away(home: Path) -> None
     shutil.rmtree(home / "data")
 
 
-def test_what_is_wrong_with_words_and_files_is_said_before_anything_is_opened(home: Path) -> None:
+def test_faults_of_options_and_files_are_reported_before_anything_is_opened(home: Path) -> None:
     for text, words in (
         ("[", "is not what JSON should be"),
         ("[]", "there are no experiments in the file"),
@@ -194,7 +194,7 @@ def test_a_report_is_drawn_as_svg_with_its_intervals() -> None:
     assert len(build_charts(_found(10))["difference"].bars) == 1
 
 
-def test_a_report_says_what_is_better_worse_and_broken(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_lists_better_worse_and_broken_results(capsys: pytest.CaptureFixture[str]) -> None:
     show_report(_found())
     shown = capsys.readouterr().out
     assert "better" in shown

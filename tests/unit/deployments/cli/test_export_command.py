@@ -110,7 +110,7 @@ def test_a_reader_that_has_enough_ends_the_export_quietly(folder: Path) -> None:
     assert (done.returncode, json.loads(done.stdout), done.stderr) == (1, CLICK, "")
 
 
-def test_uploads_that_wait_are_told(folder: Path) -> None:
+def test_waiting_uploads_are_reported(folder: Path) -> None:
     async def accept(keeping: KeyAdmin, stores: OpenStores) -> None:
         body = orjson.dumps([{"user_id": "late"}])
         await stores.intake.accept(
@@ -180,7 +180,7 @@ def test_a_date_is_a_day_a_moment_or_a_span() -> None:
     assert abs(read_clock_ms() - parse_since("2h") - 7_200_000) < 5_000
 
 
-def test_a_notebook_is_told_where_to_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_learns_which_setting_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from jobs.export.driver import export_frame
     from jobs.scoring.driver import recommend
 

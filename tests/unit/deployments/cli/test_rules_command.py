@@ -66,7 +66,7 @@ def test_rules_are_stored_listed_and_deleted(home: Path) -> None:
     shutil.rmtree(home / "data")
 
 
-def test_what_is_wrong_with_a_file_is_said_before_anything_is_opened(home: Path) -> None:
+def test_faults_of_a_file_are_reported_before_anything_is_opened(home: Path) -> None:
     for text, words in (
         ("[", "is not what JSON should be"),
         ("[]", "there are no rules in the file"),

@@ -39,7 +39,7 @@ def report_of(
     return build_search_report(shelf.read("shop", 0), waiting, **{"since": 0, "until": 10 * DAY, **more})
 
 
-def test_sums_say_what_was_asked_and_what_found_nothing(tmp_path: Path) -> None:
+def test_sums_count_queries_and_those_without_results(tmp_path: Path) -> None:
     settled = [
         asked("tulip", 4, reader="a", took_ms=1.0), asked("tulip", 0, reader="b", took_ms=3.0),
         asked("tulip", 5, reader="b"), asked("moss", 0, at=2 * DAY), asked("moss", 0, at=2 * DAY, language="de"),
@@ -69,7 +69,7 @@ def test_sums_say_what_was_asked_and_what_found_nothing(tmp_path: Path) -> None:
     assert json.loads(json.dumps(report.to_dict()))["days"][1]["unfound_share"] == 1.0
 
 
-def test_questions_count_by_their_source_and_never_as_found_nothing(tmp_path: Path) -> None:
+def test_questions_count_by_source_and_never_as_without_results(tmp_path: Path) -> None:
     settled = [
         asked("what is mulch", UNKNOWN, kind="ask", served_by="ask_questions"),
         asked("what is mulch", UNKNOWN, kind="ask", served_by="ask_questions"),
@@ -102,7 +102,7 @@ def test_keystrokes_on_their_way_count_once(tmp_path: Path) -> None:
     assert [line.text for line in report_of(tmp_path, [], typed).top] == ["tu"]
 
 
-def test_lists_end_where_they_are_told_to(tmp_path: Path) -> None:
+def test_lists_have_the_requested_length(tmp_path: Path) -> None:
     report = report_of(tmp_path, [asked(f"query {at}", 0) for at in range(50)], [], top=7)
     assert (len(report.top), len(report.missing)) == (7, 7)
 

@@ -53,7 +53,7 @@ def test_a_password_from_standard_input_is_not_repeated() -> None:
     assert "administrator" in _run("list").output
 
 
-def test_what_can_not_be_done_is_said() -> None:
+def test_impossible_commands_raise_errors() -> None:
     assert isinstance(_run("create", "no spaces").exception, Invalid)
     assert isinstance(_run("create", "ada", "--role", "king").exception, Invalid)
     assert isinstance(_run("create", "ada", "--password-stdin", typed="").exception, Invalid)

@@ -41,7 +41,7 @@ def test_behind_trusted_proxies_the_last_entry_that_is_not_one_of_them_counts() 
     assert found(addresses, "10.0.0.1", "203.0.113.9, junk") == "?"
 
 
-def test_behind_haproxy_its_own_entry_counts() -> None:
+def test_behind_haproxy_the_entry_of_haproxy_counts() -> None:
     addresses = ClientAddresses(behind_haproxy=True)
     assert found(addresses, "127.0.0.1", "203.0.113.9") == "203.0.113.9"
     assert found(addresses, "127.0.0.1", None) == "127.0.0.1"

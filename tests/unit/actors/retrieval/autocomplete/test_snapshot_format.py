@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 from actors.language.embedder import HashingEmbedder
-from actors.models.model import ModelState
 from actors.models.snapshot import Snapshot
 from actors.models.validation import validate_snapshot
 from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.serving_model import ServingModel
 from actors.retrieval.autocomplete.snapshot_format import MOST_LANGUAGES, CompletionSnapshot, save
+from actors.serving import dispatch
+from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Fault
 from cluster.store.ports.stores import ChangeLogEntry
 from jobs.refresh.build.build import build_snapshot
@@ -80,7 +81,7 @@ def texts(
         kind="autocomplete", app_id=APP, engine_id="default", typed=typed, completion_fields=(field,),
         language=language, only_language=only, rows=rows,
     )  # fmt: skip
-    return [entry["text"] for entry in shop.answer(asked, (), (), NOW_MS).completions[field]]
+    return [entry["text"] for entry in dispatch.answer(shop, asked, (), (), NOW_MS).completions[field]]
 
 
 @pytest.fixture(scope="module")

@@ -48,13 +48,13 @@ async def stores(clock: StillClock) -> Stores:
     return stores
 
 
-async def test_engines_that_are_asked_are_loaded_the_busiest_first(stores: Stores, clock: StillClock) -> None:
+async def test_warmup_loads_the_busiest_engines_first(stores: Stores, clock: StillClock) -> None:
     asked = Asked()
     assert await load_busy_engines(stores, asked, clock) == 3
     assert asked.names == [("shop", "big"), ("news", "default"), ("shop", "default")]
 
 
-async def test_what_nobody_asked_lately_is_left_alone(stores: Stores, clock: StillClock) -> None:
+async def test_warmup_skips_engines_without_recent_queries(stores: Stores, clock: StillClock) -> None:
     clock.pass_ms(LATELY_MS + 1)
     asked = Asked()
     assert await load_busy_engines(stores, asked, clock) == 0

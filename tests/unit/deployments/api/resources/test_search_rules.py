@@ -59,7 +59,7 @@ def test_a_pattern_that_does_not_parse_is_refused_when_the_rule_is_made_ready() 
         applied(asked("tea"), {"query": "(tea", "query_option": "regex"})
 
 
-def test_a_search_is_told_what_applies_and_gets_the_assets() -> None:
+def test_a_search_gets_the_names_of_applied_rules_and_their_assets() -> None:
     rules = [
         {"query": "tea", "json_asset": {"banner": 1}, "boost_fq": None},
         {"boost_fq": None, "boost": [{"field": "brand", "query": "Mori", "action": "remove"}]},

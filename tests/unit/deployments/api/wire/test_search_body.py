@@ -93,7 +93,7 @@ def test_ranges_of_one_facet_and_queries_of_all_have_a_budget() -> None:
         asked(order_by=[{"field": "price +" + " " * 900 + "1"}] * 2)
 
 
-def test_products_are_asked_for_by_id_with_all_their_fields() -> None:
+def test_products_are_requested_by_id_with_all_fields() -> None:
     body = ManyProducts.model_validate({"product_ids": ["b", "a"], "user_id": "x", "rows": 3, "other": {}})
     assert to_named_query(body, app_id="shop") == UserQuery(
         "mget", "shop", "default", anchors=("b", "a"), fields=("*",)

@@ -33,7 +33,7 @@ def test_allowed_learners_are_named(installation: Installation) -> None:
     assert "shop.markov:Markov may run, with all rights" in trust_checks.check_learners(installation).words
 
 
-def test_secrets_in_the_shell_are_told(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_in_the_shell_are_reported(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [found.level for found in trust_checks.check_secrets(installation)] == ["ok"]
     monkeypatch.setenv("KIOSK_LLM_KEY", "canary")
     (found,) = trust_checks.check_secrets(installation)
@@ -56,7 +56,7 @@ def test_secrets_in_processes_of_the_installation_are_bad(
     assert (found.level, found.words) == ("bad", "KIOSK_MASTER_KEY in redis-server")
 
 
-def test_manifests_that_nobody_signed_are_told(installation: Installation) -> None:
+def test_unsigned_manifests_are_reported(installation: Installation) -> None:
     shelf_dir = installation.settings.artifact_dir
     assert trust_checks.check_artifacts(installation).words == "none yet"
     generated_market.settle(

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from actors.models.model import ModelState
 from actors.models.user_histories import UserHistories
+from actors.vectors.snapshot_arrays import ModelState
 from jobs.refresh.build.fit import train_engine
 from jobs.refresh.cli import render_conformance
 from jobs.refresh.evaluation.evaluate import evaluate

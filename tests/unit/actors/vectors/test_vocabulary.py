@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from actors.models.vocabulary import Vocabulary
+from actors.vectors.vocabulary import Vocabulary
 
 
 def test_names_are_sorted_and_codes_are_their_places() -> None:
