@@ -193,10 +193,11 @@ def _count_conversions(
     ends_at = experiment.ends_at
     for reader, at_ms in did:
         person = person_of.get(reader)
-        if person is None or at_ms < met[person].at_ms or (ends_at is not None and at_ms >= ends_at):
+        exposure = None if person is None else met.get(person)  # none: a user who met an earlier split only
+        if exposure is None or at_ms < exposure.at_ms or (ends_at is not None and at_ms >= ends_at):
             continue
-        converted.add(person)
-        conversions[person] += 1
+        converted.add(exposure.person)
+        conversions[exposure.person] += 1
     return converted, conversions
 
 

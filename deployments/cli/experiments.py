@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -13,6 +13,7 @@ from actors.experiments.drafts import parse_drafts
 from actors.experiments.experiment_json import experiment_to_dict
 from actors.experiments.lifecycle import ExperimentLifecycle
 from actors.experiments.messages import ExperimentUpdate
+from actors.experiments.report import ExperimentReport
 from cluster.admin.key_admin import KeyAdmin
 from cluster.clock import SystemClock
 from cluster.errors import Invalid, Malformed, NotFound
@@ -24,6 +25,8 @@ from deployments.cli import screen
 from deployments.cli.charts import write_charts
 from deployments.cli.experiment_views import build_charts, show_list, show_one, show_report
 from deployments.cli.installation import Installation, read_clock_ms
+
+T = TypeVar("T")
 
 app = typer.Typer(help="Experiments: which variant works.", no_args_is_help=True)
 
@@ -204,7 +207,7 @@ def report_experiment(
 
     installation = Installation()
 
-    async def read(keeping: KeyAdmin, stores: OpenStores) -> Any:
+    async def read(keeping: KeyAdmin, stores: OpenStores) -> ExperimentReport:
         await _check_app(keeping, name)
         found = await ExperimentLifecycle(stores, SystemClock()).get(name, experiment)
         return await load_report(stores, open_artifact_store(installation.settings), found)
@@ -213,7 +216,7 @@ def report_experiment(
     wanted = [form.strip() for form in forms.split(",") if form.strip()]
     files = write_charts(charts, build_charts(found), wanted) if charts is not None else []
     if as_json:
-        screen.print_json({"app_id": name, **found.told(), "charts": [str(path) for path in files]})
+        screen.print_json({"app_id": name, **found.to_dict(), "charts": [str(path) for path in files]})
         return
     show_report(found)
     for path in files:
@@ -225,11 +228,11 @@ def _step(name: str, as_json: bool, work: Callable[[ExperimentLifecycle], Awaita
     if as_json:
         screen.print_json(experiment_to_dict(found, read_clock_ms()))
         return
-    screen.out().print(f"{found.slug} of {name} is {found.standing(read_clock_ms())}")
+    screen.out().print(f"{found.slug} of {name} is {found.status_at(read_clock_ms())}")
 
 
-def _run_use_case(name: str, work: Callable[[ExperimentLifecycle], Awaitable[Any]]) -> Any:
-    async def run(keeping: KeyAdmin, stores: OpenStores) -> Any:
+def _run_use_case(name: str, work: Callable[[ExperimentLifecycle], Awaitable[T]]) -> T:
+    async def run(keeping: KeyAdmin, stores: OpenStores) -> T:
         await _check_app(keeping, name)
         return await work(ExperimentLifecycle(stores, SystemClock()))
 

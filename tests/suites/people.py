@@ -98,7 +98,7 @@ class GrantSuite(_Suite):
         assert await stores.grants.grant("g1") == grant
         assert (await stores.grants.of_user("usr-ada"))[0].grant == grant
 
-    async def test_a_replay_is_told_so_and_ends_what_the_code_became(self, stores: Stores) -> None:
+    async def test_a_replayed_code_is_refused_and_its_grant_revoked(self, stores: Stores) -> None:
         grant = a_grant()
         await begin(stores, grant)
         version = await stores.grants.version()

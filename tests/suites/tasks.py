@@ -52,7 +52,7 @@ class TaskSuite:
         assert task is not None
         assert list(task.errors) == errors
 
-    async def test_the_watchdog_leaves_waiting_held_and_ended_tasks_alone(self, stores: Stores) -> None:
+    async def test_the_watchdog_ignores_waiting_claimed_and_finished_tasks(self, stores: Stores) -> None:
         await accept(stores, "held")
         await claim_one(stores)
         await accept(stores, "waiting")

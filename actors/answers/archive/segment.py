@@ -23,7 +23,7 @@ from actors.answers.archive.passages import Document, Passage
 from actors.language.analysis import Analyzers
 from actors.language.embedder import Embedder
 from actors.retrieval.lexical.passage_postings import PassagePostings
-from actors.retrieval.lexical.passage_term_counts import (
+from actors.retrieval.lexical.term_counts import (
     build_postings,
     count_terms,
     drop_passages,

@@ -34,7 +34,7 @@ from actors.answers.archive.snapshot import (
 from actors.language import latent_embedder
 from actors.language.analysis import Analyzers
 from actors.language.embedder import Embedder
-from actors.retrieval.lexical.passage_term_counts import (
+from actors.retrieval.lexical.term_counts import (
     PassageTermCounts,
     build_postings,
     concatenate_counts,

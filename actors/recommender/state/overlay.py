@@ -50,6 +50,7 @@ class Overlay:
         self.catalog = Catalog()
         self.index = VectorIndex(embedder.dimensions)
         self.texts = ProductTexts(self.catalog, self.index, embedder)
+        self.catalog.subscribe(self.texts.record)
         self.counts = DecayedCounts()
         self.votes = PlainCounts()
         self.cooccurrence = CooccurrenceTable()

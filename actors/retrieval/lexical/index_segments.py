@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from actors.retrieval.lexical.postings import (
+from actors.retrieval.lexical.product_postings import (
     IndexSegment,
     TermVector,
     build_segment,

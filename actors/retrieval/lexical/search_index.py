@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.language.analysis import Analyzers
-from actors.retrieval.lexical.bm25 import K1, B, TermGroup, TermHits, TermMatcher, best_first
 from actors.retrieval.lexical.index_segments import IndexSegments, MergedSegment
 from actors.retrieval.lexical.product_fields import GROUPS, WEIGHTS
 from actors.retrieval.lexical.product_terms import AnalyzedProduct, bigram_code, fingerprint
@@ -22,6 +21,7 @@ from actors.retrieval.lexical.query_terms import QueryWord, analyze_query
 from actors.retrieval.lexical.snapshot_format import SavedIndex
 from actors.retrieval.lexical.spell_correction import CorrectedQuery, SpellCorrector
 from actors.retrieval.lexical.spell_dictionary import DictionaryBuild, ProductVocabulary
+from actors.retrieval.lexical.term_matcher import K1, B, TermGroup, TermHits, TermMatcher, best_first
 from actors.retrieval.lexical.text_query import FIELDS, Names, TextHits, TextQuery
 from actors.vectors.types import Mask, Rows, ensure_capacity
 

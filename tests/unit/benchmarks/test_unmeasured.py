@@ -82,7 +82,7 @@ def test_missing_sets_are_rows_with_a_reason(
     assert {row["value"] for row in rows} == {None}
 
 
-def test_a_size_that_does_not_fit_is_told_and_the_others_measured(
+def test_a_size_beyond_memory_is_reported_and_the_others_measured(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def costs(size: int) -> Iterator[tuple[str, float]]:

@@ -61,6 +61,17 @@ def test_forced_people_are_counted_and_left_out() -> None:
     assert not found.split.mismatch
 
 
+def test_people_who_met_a_split_before_its_weights_changed_are_left_out() -> None:
+    exposures = [met("u:a", "v1", at_ms=AT - 5), met("u:b", "v1"), met("a:x", "v0", at_ms=AT - 5)]
+    conversions = [("u:a", AT + 1), ("u:b", AT + 1), ("u:ada", AT + 1)]
+    found = build_report(
+        experiment(weights_at=AT), exposures, conversions,
+        links={"x": "ada"}, served={}, settling=[("u:a", AT + 2), ("u:b", AT + 2)],
+    )  # fmt: skip
+    assert [(line.people, line.converted, line.conversions) for line in found.lines] == [(0, 0, 0), (1, 1, 1)]
+    assert found.settling == 1
+
+
 def test_a_clear_difference_is_decided_and_a_slight_one_is_not() -> None:
     exposures = [met(f"u:{n}", f"v{n % 2}") for n in range(8_000)]
     clear = [(f"u:{n}", AT + 1) for n in range(8_000) if n % 20 == 0 or n % 10 == 1]

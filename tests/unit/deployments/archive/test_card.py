@@ -68,7 +68,7 @@ async def test_the_guide_names_every_address_tool_and_the_licence(corner: Archiv
 
 
 @pytest.mark.parametrize("path", [CARD, GUIDE])
-async def test_what_did_not_change_is_not_sent_again(corner: ArchiveCorner, path: str) -> None:
+async def test_an_unchanged_list_is_not_sent_again(corner: ArchiveCorner, path: str) -> None:
     tag = (await fetch(corner, path)).headers["etag"]
     again = await fetch(corner, path, if_none_match=f'W/"x", W/{tag}')
     assert (again.status, again.body) == (304, b"")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.retrieval.lexical.passage_postings import K1, B, PassagePostings, compute_idf
-from actors.retrieval.lexical.passage_term_counts import (
+from actors.retrieval.lexical.term_counts import (
     build_postings,
     concatenate_counts,
     count_terms,

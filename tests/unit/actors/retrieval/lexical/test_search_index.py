@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.language.analysis import Analyzer
-from actors.retrieval.lexical.bm25 import best_first
 from actors.retrieval.lexical.search_index import SearchIndex
+from actors.retrieval.lexical.term_matcher import best_first
 from actors.retrieval.lexical.text_query import TextQuery
 
 SHELF: list[dict[str, Any]] = [

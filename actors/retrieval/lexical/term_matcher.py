@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.retrieval.lexical.index_segments import ActiveSegment, IndexSegments
-from actors.retrieval.lexical.postings import IndexSegment
+from actors.retrieval.lexical.product_postings import IndexSegment
 from actors.retrieval.lexical.query_terms import TermAlternatives
 from actors.vectors.types import Floats, Mask, Rows
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.retrieval.lexical.postings import (
+from actors.retrieval.lexical.product_postings import (
     IndexSegment,
     TermVector,
     build_segment,
