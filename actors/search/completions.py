@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from actors.language.folding import fold_text, fold_typed
 from actors.recommender.messages import QUERY_SOURCES, RecommendationResult
 from actors.recommender.ranking.candidates import filter_rows
 from actors.recommender.ranking.query_context import QueryContext
@@ -23,7 +24,6 @@ from actors.recommender.rerank.rerank import rerank
 from actors.recommender.result_fields import render_products
 from actors.retrieval.autocomplete.highlighting import highlight, match_typed_words
 from actors.retrieval.autocomplete.text_index import CompletionHit
-from actors.retrieval.text import fold_text, fold_typed
 from actors.vectors.types import Floats, Mask
 from cluster.query.language.field_values import canonical
 

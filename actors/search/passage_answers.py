@@ -18,8 +18,8 @@ from actors.recommender.ranking.query_context import QueryContext
 from actors.recommender.rerank.dither import dithering_seed
 from actors.recommender.rerank.rerank import RankedItem, rerank
 from actors.recommender.state.catalog import Catalog
-from actors.retrieval.answer_messages import AnswerQuery, AnswerResult
 from actors.retrieval.lexical.text_query import TextHits, TextQuery
+from actors.retrieval.messages import AnswerQuery, AnswerResult
 from actors.retrieval.paragraphs.paragraph_renderer import render_paragraph
 from actors.retrieval.paragraphs.paragraph_scorer import score_paragraphs
 from actors.search.result_records import build_spelling_result
