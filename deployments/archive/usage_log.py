@@ -16,7 +16,7 @@ import structlog
 from cluster.clock import Clock
 from cluster.errors import HouseError
 from cluster.records.archive_call import ArchiveCall, Outcome
-from cluster.store.ports.stores import ArchiveCallStore
+from cluster.store.ports.archive_admin import ArchiveCallStore
 from deployments.archive.caller import ArchiveCaller
 from deployments.edge.batch_writer import BatchWriter
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from actors.search.client import QuestionBankClient
 from cluster.ids import ServiceId
-from cluster.store.ports.stores import QuestionBankStore
+from cluster.store.ports.question_bank import QuestionBankStore
 from deployments.api.wire.faults import unprocessable_from
 from deployments.api.wire.qa import MOST_COMPLETIONS, QuestionAutocomplete, QuestionBank
 from deployments.edge.envelope import Reply, dumps, result, success

@@ -24,7 +24,7 @@ from cluster.ids import new_question_id
 from cluster.records.links import has_link
 from cluster.records.logged_query import UNKNOWN
 from cluster.records.question import ANSWER_WITHIN_MS, CLAIMS_MARK, Format, Question
-from cluster.store.ports.stores import QuestionStore, StoredQuestion
+from cluster.store.ports.questions import QuestionStore, StoredQuestion
 from deployments.api.http.identity import RequestIdentity, identity_from_request
 from deployments.api.http.query_log import QueryLog
 from deployments.api.resources.browser_questions import check_browser_format, check_browser_question
