@@ -268,21 +268,21 @@ def test_a_port_open_to_the_network_is_bad_unless_it_is_the_doors(
 
     monkeypatch.setattr(running_checks, "list_processes", lambda places: [psutil.Process()])
 
-    def found(port: int) -> Finding:
+    def check_port(port: int) -> Finding:
         return next(iter(running_checks.check_ports(installation, _state(port=port))))
 
-    assert found(listener).level == "ok"
-    bad = found(1)
+    assert check_port(listener).level == "ok"
+    bad = check_port(1)
     assert (bad.level, str(listener) in bad.words) == ("bad", True)
 
 
 def test_every_open_switch_of_an_app_is_named() -> None:
-    def said(environment: Any, settings: AppSettings) -> Finding:
+    def check_switch(environment: Any, settings: AppSettings) -> Finding:
         app = App(app_id="shop", environment=environment, settings=settings, created_at=1)
         (finding,) = access_checks.check_switches([app])
         return finding
 
-    before = said("production", AppSettings())
+    before = check_switch("production", AppSettings())
     assert before.level == "warning"
     for name in (
         "prove_writers",
@@ -293,12 +293,12 @@ def test_every_open_switch_of_an_app_is_named() -> None:
     ):
         assert f"{name}: " in before.words
         assert f"{name}=" in before.advice
-    new = said("production", new_app_settings("production"))
+    new = check_switch("production", new_app_settings("production"))
     assert (new.level, new.advice) == ("ok", "")
     assert "derived_token_key: " in new.words
-    assert said("development", new_app_settings("development")).level == "ok"
+    assert check_switch("development", new_app_settings("development")).level == "ok"
     closed = new_app_settings("production").model_copy(
         update={"derived_token_key": True, "strict_user_hash": True}
     )
-    assert said("production", closed).words == "its switches leave nothing open that can be closed"
+    assert check_switch("production", closed).words == "its switches leave nothing open that can be closed"
     assert list(access_checks.check_switches([App(app_id="p", environment="playground", created_at=1)])) == []
