@@ -31,7 +31,7 @@ class NextItemModel:
 
     def score(self, histories: UserHistories) -> Batch:
         """Score every item for every history: float32 [q, n], larger is better, 0 where nothing is known."""
-        # faded() gives CSR [q, n]: what each user did with each item, the newest event counting most.
+        # apply_time_decay() gives CSR [q, n]: what each user did with each item, the newest event counting most.
         # It leaves out items that the catalog does not know (-1), and gives empty rows to empty histories.
         recent = apply_time_decay(histories, TimeDecay(half_life_items=self.half_life))
         scores: Batch = np.asarray((recent @ self.weights).toarray(), np.float32)
