@@ -41,9 +41,7 @@ async def upload(corner: Corner, app: Any, *products: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/users/_ids", RECOMMEND])
-async def test_a_header_describes_the_fault_of_a_refused_key(
-    corner: Corner, app: Any, path: str
-) -> None:
+async def test_a_header_describes_the_fault_of_a_refused_key(corner: Corner, app: Any, path: str) -> None:
     method = "GET" if path.endswith("_ids") else "POST"
     secret = corner.secret()
     broken = secret[:-1] + ("a" if secret[-1] != "a" else "b")

@@ -203,7 +203,9 @@ class IdempotencySuite(_Suite):
             "done", 200, b'{"message":"success"}\xff'
         )
 
-    async def test_another_body_under_one_key_is_refused_during_and_after_the_first(self, stores: Stores) -> None:
+    async def test_another_body_under_one_key_is_refused_during_and_after_the_first(
+        self, stores: Stores
+    ) -> None:
         await stores.idempotency.begin(APP, "token", "body")
         assert await stores.idempotency.begin(APP, "token", "else") == IdempotencyState("other")
         await stores.idempotency.finish(APP, "token", 422, b"{}")

@@ -150,9 +150,7 @@ async def test_a_model_rewrites_a_follow_up_and_the_rule_does_when_it_fails(
     assert took_s < 2 * TOTAL_S + OVER_S
 
 
-async def test_the_language_model_does_not_rewrite_a_literal_answer(
-    press: Press, provider: Provider
-) -> None:
+async def test_the_language_model_does_not_rewrite_a_literal_answer(press: Press, provider: Provider) -> None:
     recorded, _ = await press.ask(ASKED, before=("How deep is the Hale Dam?",))
     assert recorded.answer.question == ""
     assert all("Rewrite" not in asked["messages"][0]["content"] for asked in provider.requests)

@@ -18,7 +18,8 @@ from cluster.clock import Clock
 from cluster.errors import Malformed
 from cluster.records.validation.json_limits import load_json
 from deployments.api.http.browser_writes import limit_new_users
-from deployments.api.resources.interactions import default_anonymous_id
+from deployments.api.http.identity import default_anonymous_id
+from deployments.api.http.query_treatment import classify_device
 from deployments.api.wire.experiments import ExperimentBody
 from deployments.api.wire.faults import unprocessable_from
 from deployments.edge.envelope import Reply, plain_reply
@@ -88,17 +89,6 @@ def parse_event(body: bytes) -> Any:
     except Malformed as error:
         place = _invalid_json_position(body)
         raise error if place is None else Malformed(error.message, detail=[place]) from None
-
-
-def classify_device(user_agent: str) -> str:
-    """Sort a user agent into one of a few kinds, good enough to see that one of them breaks a split."""
-    if "iPad" in user_agent or "Tablet" in user_agent:
-        return "tablet"
-    if "Mobi" in user_agent:
-        return "phone"
-    if user_agent.startswith("Mozilla/"):
-        return "desktop"
-    return "server" if user_agent else ""
 
 
 def _invalid_json_position(body: bytes) -> dict[str, Any] | None:

@@ -62,7 +62,9 @@ def store(clock: StillClock) -> Watched:
     return Watched(memory_stores(clock).limits)
 
 
-async def test_a_burst_passes_and_the_next_request_waits_the_stated_time(store: Watched, clock: StillClock) -> None:
+async def test_a_burst_passes_and_the_next_request_waits_the_stated_time(
+    store: Watched, clock: StillClock
+) -> None:
     limits, caller = RateLimiter(store, clock), credential(queries_per_s=50, query_burst=100)
     assert await spent(lambda: limits.spend(caller, "query"), 300) == 100
     with pytest.raises(TooMany) as refused:

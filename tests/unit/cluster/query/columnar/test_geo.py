@@ -20,7 +20,9 @@ from cluster.query.columnar.geo import EARTH_RADIUS_KM, PointColumn, distance_km
         ((0, 0), (0, 180), math.pi * EARTH_RADIUS_KM),
     ],
 )
-def test_distances_equal_reference_values(one: tuple[float, float], other: tuple[float, float], km: float) -> None:
+def test_distances_equal_reference_values(
+    one: tuple[float, float], other: tuple[float, float], km: float
+) -> None:
     assert distance_km(*one, *other) == pytest.approx(km, rel=1e-3, abs=1e-6)
 
 
