@@ -27,7 +27,7 @@ BLOCK = re.compile(r"^<!-- (run kiosk|file [\w.]+) -->\n```(\w+)\n(.*?)^```$", r
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Iterator[Installed]:
-    installed = Installed(InstallationPaths.of(tmp_path / "data"), free_ports(1)[0])
+    installed = Installed(InstallationPaths.from_data_dir(tmp_path / "data"), free_ports(1)[0])
     installed.kiosk("up", "--port", str(installed.port))
     yield installed
     installed.kiosk("down")
