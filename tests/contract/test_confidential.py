@@ -134,16 +134,16 @@ async def test_no_browser_learns_what_few_people_searched_for(corner: Corner) ->
     await typed("jute string", 6, "198.51.100.{}")
     asked = {"completion_fields": ["historical_queries"], "min_query_users": 1, "rows": 20}
 
-    async def found(start: str, *, server: bool = False) -> list[str]:
+    async def complete(start: str, *, server: bool = False) -> list[str]:
         answer = await ask(corner, "search/autocomplete", {**asked, "q": start}, server=server)
         return [one["text"] for one in answer.json()["data"]["completions"]["historical_queries"]]
 
     for _ in range(100):
-        if await found("ju"):
+        if await complete("ju"):
             break
         await asyncio.sleep(0.05)
-    assert await found("ju") == ["jute string"]
-    assert await found("private") == []
-    assert await found("jerk") == []
-    assert await found("please") == []
-    assert await found("private", server=True) == ["private disease of victim jane"]
+    assert await complete("ju") == ["jute string"]
+    assert await complete("private") == []
+    assert await complete("jerk") == []
+    assert await complete("please") == []
+    assert await complete("private", server=True) == ["private disease of victim jane"]

@@ -142,12 +142,12 @@ async def test_a_line_that_does_not_answer_in_time_is_given_up(folder: Path) -> 
 async def test_a_question_that_was_given_up_leaves_the_line_in_order(folder: Path) -> None:
     gate = asyncio.Event()
 
-    async def held(question: str) -> str:
+    async def reply_after_gate(question: str) -> str:
         if question == "held":
             await gate.wait()
         return question
 
-    async with _open(folder, held) as (_, lines):
+    async with _open(folder, reply_after_gate) as (_, lines):
         line = await _line(lines)
         given_up = asyncio.ensure_future(line.ask("held", 5))
         await until(lambda: len(line) == 1)

@@ -21,9 +21,9 @@ from cluster.ids import new_task_id
 from cluster.records.access import App
 from cluster.store.connect import OpenStores
 from deployments.cli.__main__ import command_line
-from deployments.cli.exit_codes import exit_code_of
 from deployments.cli.export import parse_since
 from deployments.cli.installation import Installation, read_clock_ms
+from deployments.cli.screen import exit_code_of
 from tests.fakes.corner_shop import PRODUCTS, upload
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
@@ -54,7 +54,7 @@ def _run(*words: str) -> Result:
     return CliRunner().invoke(command_line(), list(words))
 
 
-def _told(*words: str, code: int = 0) -> Any:
+def _run_json(*words: str, code: int = 0) -> Any:
     result = _run(*words, "--json")
     assert result.exit_code == code, (result.output, result.exception)
     return json.loads(result.stdout)
@@ -62,7 +62,7 @@ def _told(*words: str, code: int = 0) -> Any:
 
 def test_a_stopped_shop_is_exported_and_scored(folder: Path) -> None:
     out = folder / "products.parquet"
-    told = _told("export", "shop", "products", "--out", str(out))
+    told = _run_json("export", "shop", "products", "--out", str(out))
     assert (told["rows"], told["from"], told["file"], told["format"]) == (
         len(PRODUCTS),
         None,
@@ -78,12 +78,14 @@ def test_a_stopped_shop_is_exported_and_scored(folder: Path) -> None:
     lines = _run("export", "shop", "interactions", "--out", "-", "--format", "jsonl")
     assert (lines.exit_code, json.loads(lines.stdout)) == (0, CLICK)
     assert "1 rows, sha256:" in lines.stderr
-    later = _told("export", "shop", "interactions", "--since", "2026-03-02", "--out", str(folder / "x.csv"))
+    later = _run_json(
+        "export", "shop", "interactions", "--since", "2026-03-02", "--out", str(folder / "x.csv")
+    )
     assert (later["rows"], later["from"]) == (0, "2026-03-02T00:00:00.000Z")
 
     (folder / "users.txt").write_text("ada\nnobody\n")
     scores = folder / "scores.csv"
-    told = _told("recommend", "shop", "--users", str(folder / "users.txt"), "--rows", "3", "--fq", "brand:Alder",
+    told = _run_json("recommend", "shop", "--users", str(folder / "users.txt"), "--rows", "3", "--fq", "brand:Alder",
                  "--out", str(scores))  # fmt: skip
     assert (told["users"], told["rows"], told["snapshots"]) == (2, 6, [])
     frame = pl.read_csv(scores)

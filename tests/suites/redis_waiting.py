@@ -1,4 +1,4 @@
-"""Shorthand for tests with a Redis server of their own."""
+"""Deadlines and waiting for tests that start a private Redis server."""
 
 from __future__ import annotations
 
