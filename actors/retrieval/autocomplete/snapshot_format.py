@@ -86,8 +86,8 @@ class CompletionSnapshot:
             return cls(version, {}, np.full(len(product_ids), -1, np.int64))
         names = _names(parts)
         fields = {
-            told["name"]: _field(parts, f"f{at}", told, len(names))
-            for at, told in enumerate(parts.facts["fields"])
+            facts["name"]: _field(parts, f"f{at}", facts, len(names))
+            for at, facts in enumerate(parts.facts["fields"])
         }
         return cls(version, fields, names.codes(product_ids))
 
@@ -106,8 +106,8 @@ def save(
     worth = np.array([popularity.get(product["product_id"], 0.0) for product in ordered], np.float64)
     names = SourceTexts.of(str(product["product_id"]) for product in ordered)
     arrays: dict[str, Array] = {"products.blob": names.blob, "products.ends": names.ends}
-    told = [_saved_field(ordered, name, worth, f"f{at}", arrays) for at, name in enumerate(fields)]
-    return ModelState(arrays, {"form": FORM, "fields": told})
+    facts = [_saved_field(ordered, name, worth, f"f{at}", arrays) for at, name in enumerate(fields)]
+    return ModelState(arrays, {"form": FORM, "fields": facts})
 
 
 def _saved_field(
@@ -140,14 +140,14 @@ def _arrays(built: TextIndex) -> Iterator[tuple[str, Array]]:
         yield f"index.{name}", array
 
 
-def _field(parts: ModelState, key: str, told: Mapping[str, Any], products: int) -> SavedFieldIndexes:
+def _field(parts: ModelState, key: str, facts: Mapping[str, Any], products: int) -> SavedFieldIndexes:
     marks = np.asarray(parts.array(f"{key}.marks"))
     _check(marks.dtype == np.uint64 and marks.shape == (products,), f"{key}.marks")
     variants: dict[LanguageVariant, TextIndex] = {}
-    for at, kept in enumerate(told["indexes"]):
+    for at, kept in enumerate(facts["indexes"]):
         built = _load_index(parts, f"{key}.{at}.", marks)
         variants |= {(language, bool(only)): built for language, only in kept["for"]}
-    return SavedFieldIndexes(told["name"], marks, frozenset(told["languages"]), variants)
+    return SavedFieldIndexes(facts["name"], marks, frozenset(facts["languages"]), variants)
 
 
 def _load_index(parts: ModelState, key: str, marks: npt.NDArray[np.uint64]) -> TextIndex:

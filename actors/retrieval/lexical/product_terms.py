@@ -32,7 +32,7 @@ class AnalyzedProduct:
     title: int
     "Fingerprint of the whole title."
     languages: tuple[str, ...]
-    "Its own first."
+    "The language of the product first, then those of translations."
     words: list[str]
     "All words in lower case, with repetitions."
 
@@ -45,13 +45,13 @@ def analyze_product(row: int, product: Mapping[str, Any], analyzers: Analyzers) 
     Cost:
         60 us for 100 words that the analyzer remembers
     """
-    own = list(read_texts(product))
-    language = _language_of(product, own, analyzers)
+    main_texts = list(read_texts(product))
+    language = _language_of(product, main_texts, analyzers)
     texts = _Texts()
-    if own:
-        texts.add(own, analyzers.get(language))
+    if main_texts:
+        texts.add(main_texts, analyzers.get(language))
     title = fingerprint(texts.title)
-    languages = [language] if own else []
+    languages = [language] if main_texts else []
     length = texts.length
     for other, record in read_translations(product):
         texts_of_language = list(read_texts(record))
@@ -124,8 +124,10 @@ class _Texts:
         self._add_codes(PAIR, more)
 
 
-def _language_of(product: Mapping[str, Any], own: Sequence[tuple[int, str]], analyzers: Analyzers) -> str:
+def _language_of(
+    product: Mapping[str, Any], main_texts: Sequence[tuple[int, str]], analyzers: Analyzers
+) -> str:
     stored = product.get("language")
     if isinstance(stored, str) and len(stored) >= 2:
         return stored[:2].lower()
-    return analyzers.detect_language(" ".join(text for _, text in own)[:_GUESSED_FROM])
+    return analyzers.detect_language(" ".join(text for _, text in main_texts)[:_GUESSED_FROM])

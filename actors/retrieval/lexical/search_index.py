@@ -120,8 +120,8 @@ class SearchIndex:
         self._length += float((saved.lengths[codes] - self._lengths[taken]).sum())
         self._lengths[taken], self._titles[taken] = saved.lengths[codes], saved.titles[codes]
         self._row_languages[taken] = self._remap_language_bits(saved, codes)
-        own = np.bincount(saved.main_language[codes], minlength=256).tolist()
-        self._languages.update({name: own[at] for at, name in enumerate(saved.languages) if own[at]})
+        counts = np.bincount(saved.main_language[codes], minlength=256).tolist()
+        self._languages.update({name: counts[at] for at, name in enumerate(saved.languages) if counts[at]})
         if not len(self._vocabulary):
             self._vocabulary.load_counts(saved.vocabulary())
         self._segments.bind_rows(saved.segment, rows)
@@ -247,9 +247,9 @@ class SearchIndex:
         )
 
     def _query_languages(self, language: str) -> list[str]:
-        asked = [language[:2].lower()] if language else []
+        wanted = [language[:2].lower()] if language else []
         most = [name for name, _ in self._languages.most_common(_LANGUAGES)]
-        return list(dict.fromkeys([*asked, *most]))[: _LANGUAGES + 1]
+        return list(dict.fromkeys([*wanted, *most]))[: _LANGUAGES + 1]
 
     def _delete(self, row: int) -> None:
         if self._segments.has(row):
