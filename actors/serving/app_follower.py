@@ -25,7 +25,7 @@ from typing import TypeVar
 
 import structlog
 
-from actors.hosting.log_follower import follow_log
+from actors.hosting.log_follower import LogFollower
 from actors.language.embedder import Embedder
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.recommender.recommender import Recommender
@@ -123,13 +123,13 @@ class AppFollower:
         await self._model_registry.ensure_loaded(DEFAULT_ENGINE)
         await self._index_texts(self._recommender)
         self._following = asyncio.get_running_loop().create_task(
-            follow_log(
+            LogFollower(
                 self._report_offset,
                 self._apply_next,
                 self._clock,
-                missed=self._record_miss,
-                failed=self._record_failure,
-            )
+                on_miss=self._record_miss,
+                on_failure=self._record_failure,
+            ).run()
         )
         self._watching = asyncio.get_running_loop().create_task(self._model_registry.run())
         self._suggesting = asyncio.get_running_loop().create_task(self._query_log.follow())
