@@ -132,7 +132,7 @@ class PersonalScores:
         return rows[inside], self.values[slots[inside]]
 
 
-def sum_components(parts: Iterable[ScoreComponent], layout: SlotMap) -> PersonalScores:
+def sum_components(parts: Iterable[ScoreComponent], slot_map: SlotMap) -> PersonalScores:
     """Add the parts up; the first vector among them becomes the sum, so they are not to be used again."""
     values: Scores | None = None
     likenesses: list[VectorScores] = []
@@ -148,6 +148,6 @@ def sum_components(parts: Iterable[ScoreComponent], layout: SlotMap) -> Personal
             values += part.values
     for said in listed:
         if said.count:
-            values = np.zeros(layout.count, np.float32) if values is None else values
+            values = np.zeros(slot_map.count, np.float32) if values is None else values
             np.add.at(values, said.slots, said.values)
-    return PersonalScores(layout, values, tuple(likenesses))
+    return PersonalScores(slot_map, values, tuple(likenesses))
