@@ -1,12 +1,12 @@
-"""How good each product is for a reader: one number per row, the same on every endpoint.
+"""The score of every product for a user: one number for each row, the same on every endpoint.
 
-    score = base        what the crowd does: the same for everybody, made with the standing
-          + learned     what the engine's snapshot says of the reader's history
-          + live        what goes with the reader's products since, and likeness to their vector where neither knows
-          + new         what a product without events is worth by its features, or inherits from products like it
+    score = prior       the same for all users of a kind: trend, popularity, learned popularity, cohort
+          + learned     the models of the engine's snapshot, from the user's history
+          + live        co-occurrence since the snapshot, and similarity to the profile where neither knows a product
+          + new         cold-start items: scores from features, or inherited from similar products
 
-Every part is scaled to spread 1 before it is weighted (z-scores), which is enough for blending. `score_user` lists
-the parts, `personal_scores` adds them up; everything else looks at that sum.
+Every component is scaled to spread 1 before it is weighted, which is enough for blending. `score_user` lists the
+components and `personal_scores` sums them. docs/concepts/scoring.md defines them, equations 1 to 17.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from actors.recommender.state.prior_scores import PriorScores
 from actors.recommender.state.score_components import (
     PersonalScores,
     ScoreComponent,
+    SlotMap,
     SparseScores,
     VectorScores,
     sum_components,
 )
 from actors.recommender.state.serving_model import ServingModel
-from actors.recommender.state.slot_map import SlotMap
 from actors.vectors.types import Codes, Rows, Scores, Vector
 
 COLD_START = "new:content"

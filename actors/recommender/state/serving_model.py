@@ -19,8 +19,7 @@ from actors.models.registry import LoadedSnapshot, is_builtin
 from actors.models.user_history import UserHistory, compute_dense_scale, compute_sparse_scale
 from actors.recommender.state.events import EVENT_WEIGHTS, offset_time_ms
 from actors.recommender.state.interaction_rows import WeightedInteractions
-from actors.recommender.state.score_components import DenseScores, SparseScores
-from actors.recommender.state.slot_map import SlotMap
+from actors.recommender.state.score_components import DenseScores, SlotMap, SparseScores
 from actors.recommender.state.trending import DAY_MS, DecayedCounts
 from actors.retrieval.autocomplete.snapshot_format import COMPLETIONS, CompletionSnapshot
 from actors.retrieval.snapshot_format import SEARCH, SearchSnapshot
