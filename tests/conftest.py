@@ -21,8 +21,8 @@ from actors.models.allowed_learners import ALLOWED
 from cluster.store.connect import OpenStores, open_stores
 from cluster.store.ports.stores import Stores
 from tests.fakes.stores.memory import memory_stores as make_memory_stores
-from tests.suites.own_redis import EASY
 from tests.suites.redis_process import RedisProcess, redis_binary
+from tests.suites.redis_waiting import EASY
 
 # The same examples in every run, however busy the machine is; `HOUSE_FREE_SEED=1` draws new ones.
 settings.register_profile(
@@ -128,7 +128,7 @@ async def redis_stores(redis_server: RedisProcess) -> AsyncIterator[OpenStores]:
 
 
 @pytest.fixture
-def own_server() -> Iterator[RedisProcess]:
+def private_server() -> Iterator[RedisProcess]:
     """A server this test may hurt."""
     server = RedisProcess()
     try:
@@ -138,9 +138,9 @@ def own_server() -> Iterator[RedisProcess]:
 
 
 @pytest.fixture
-async def easy_stores(own_server: RedisProcess) -> AsyncIterator[OpenStores]:
+async def easy_stores(private_server: RedisProcess) -> AsyncIterator[OpenStores]:
     """Stores over it with long deadlines."""
-    async with open_stores(own_server.url, **EASY) as stores:
+    async with open_stores(private_server.url, **EASY) as stores:
         yield stores
 
 

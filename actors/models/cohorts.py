@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from actors.models.model import Array, Batch, ModelState
+from actors.models.model import Batch
+from actors.vectors.snapshot_arrays import Array, ModelState
 from actors.vectors.types import Codes, Floats, Matrix, Rows, Vector
 
 FIELDS = ("country", "state", "city", "gender", "group_id")

@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from actors.models.model import Batch, ModelState
+from actors.models.model import Batch
 from actors.models.user_histories import TimeDecay, UserHistories, apply_time_decay
+from actors.vectors.snapshot_arrays import ModelState
 from actors.vectors.types import Matrix
 
 _BLOCK_VALUES = 8_000_000

@@ -11,8 +11,6 @@ blending brings every part to spread 1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -20,31 +18,16 @@ import numpy.typing as npt
 
 from actors.models.user_histories import UserHistories
 from actors.models.user_history import UserHistory
+from actors.vectors.snapshot_arrays import Array as Array
+from actors.vectors.snapshot_arrays import ModelState as ModelState
 from actors.vectors.types import Scores
-from cluster.errors import Fault
-
-Array = npt.NDArray[Any]
 
 Batch = npt.NDArray[np.float32]
 """float32 [q, n], one row of scores per history."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelState:
-    """What is kept of a model: named arrays without objects in them, and facts that fit JSON."""
-
-    arrays: Mapping[str, Array]
-    facts: Mapping[str, Any] = field(default_factory=dict)
-
-    def array(self, name: str) -> Array:
-        """Give one array.
-
-        Errors:
-            Fault: there is none of that name
-        """
-        if name not in self.arrays:
-            raise Fault(f"the saved model has no array {name!r}; it has {', '.join(sorted(self.arrays))}")
-        return self.arrays[name]
+Parts = ModelState
+"The name in learners that were written before; both are the same class."
 
 
 @runtime_checkable

@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from actors.models.model import Array, Batch, ModelState
+from actors.models.model import Batch
 from actors.models.sparse_sum import add_rows
 from actors.models.user_histories import TimeDecay, UserHistories, apply_time_decay
 from actors.models.user_history import UserHistory
+from actors.vectors.snapshot_arrays import Array, ModelState
 from actors.vectors.types import Scores
 
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from actors.models.model import Batch, ModelState
+from actors.models.model import Batch
 from actors.models.user_histories import UserHistories
+from actors.vectors.snapshot_arrays import ModelState
 from actors.vectors.types import Scores
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from actors.models.model import Batch, ModelState
+from actors.models.model import Batch
 from actors.models.user_histories import TimeDecay, UserHistories, apply_time_decay
 from actors.models.user_history import UserHistory
+from actors.vectors.snapshot_arrays import ModelState
 from actors.vectors.types import Scores
 
 

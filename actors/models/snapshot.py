@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from actors.models.model import Array, ModelState
-from actors.models.vocabulary import Vocabulary
+from actors.vectors.snapshot_arrays import Array, ModelState
+from actors.vectors.vocabulary import Vocabulary
 from cluster.artifacts.checksummed_files import damaged_file_error, verify_file
 from cluster.artifacts.manifest import FileEntry, Manifest
 

@@ -13,13 +13,14 @@ import numpy as np
 from actors.models.cohorts import CohortModel
 from actors.models.content import ContentWeights
 from actors.models.factors import FactorModel
-from actors.models.model import Array, Model, SharedScoresModel
+from actors.models.model import Model, SharedScoresModel
 from actors.models.neighbours import NeighbourModel
 from actors.models.popularity import PopularityModel
 from actors.models.registry import LoadedSnapshot, load_snapshot_models
 from actors.models.sessions import SessionModel
 from actors.models.snapshot import Snapshot, version_of
 from actors.models.user_histories import UserHistories
+from actors.vectors.snapshot_arrays import Array
 from cluster.errors import Fault, HouseError
 
 

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.language.embedder import Embedder
-from actors.recommender.state.catalog import Catalog
 from actors.retrieval.lexical.hybrid_ranking import BEST, blend_hits
 from actors.retrieval.lexical.product_fields import search_embedding_text
 from actors.retrieval.lexical.search_index import RebuiltIndex, SearchIndex
 from actors.retrieval.lexical.text_query import TextHits, TextQuery
+from actors.retrieval.product_rows import ProductRows
 from actors.retrieval.product_vectors import LiveVectorSearch, SnapshotVectorSearch, VectorSearch
 from actors.retrieval.snapshot_format import SearchSnapshot, product_fingerprint
 from actors.vectors.index import VectorIndex
@@ -31,7 +31,7 @@ _SHARE = 0.1
 class ProductTexts:
     """Finds products by their words and, when asked, by their meaning."""
 
-    def __init__(self, catalog: Catalog, vectors: VectorIndex, embedder: Embedder) -> None:
+    def __init__(self, catalog: ProductRows, vectors: VectorIndex, embedder: Embedder) -> None:
         self._catalog = catalog
         self._index = SearchIndex()
         self._live = LiveVectorSearch(vectors, embedder, float(getattr(embedder, "share", _SHARE)))
@@ -41,7 +41,6 @@ class ProductTexts:
         self._waiting: dict[int, None] = {}
         "Rows that changed and are not indexed yet."
         self._held = False
-        catalog.subscribe(self.record)
 
     def __len__(self) -> int:
         """Count products that are indexed."""
@@ -122,7 +121,7 @@ class ProductTexts:
         present = self._catalog.present
         rows = saved.rows(self._catalog.product_ids, self._marks[:count], present)
         taken = rows[rows >= 0]
-        if len(taken) < _FIT * self._catalog.products:
+        if len(taken) < _FIT * np.count_nonzero(present):
             return
         self._version = saved.version
         self._index.bind_rows(saved.index, rows)

@@ -18,14 +18,14 @@ import pyarrow as pa
 
 from actors.language import latent_embedder
 from actors.language.latent_embedder import LatentEmbedder
-from actors.models.model import Array, ModelState
-from actors.models.vocabulary import Vocabulary
 from actors.retrieval.lexical import snapshot_format
 from actors.retrieval.lexical.product_fields import search_embedding_text
 from actors.retrieval.lexical.snapshot_format import SavedIndex
 from actors.retrieval.source_texts import SourceTexts
 from actors.vectors.compact import CompactVectors
+from actors.vectors.snapshot_arrays import Array, ModelState
 from actors.vectors.types import Mask, Rows
+from actors.vectors.vocabulary import Vocabulary
 from cluster.errors import Fault
 
 SEARCH = "extra-search"

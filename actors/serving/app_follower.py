@@ -28,12 +28,13 @@ import structlog
 from actors.hosting.log_follower import follow_log
 from actors.language.embedder import Embedder
 from actors.recommender.messages import RecommendationResult, UserQuery
-from actors.recommender.recommender import Recommender, list_columns
+from actors.recommender.recommender import Recommender
 from actors.recommender.state.events import offset_time_ms
 from actors.recommender.state.serving_model import ServingModel
 from actors.recommender.state.user_attributes import MOST_USERS
 from actors.retrieval.logged_queries import QueryLogFollower
 from actors.retrieval.popular_queries import WINDOW_MS
+from actors.serving import dispatch
 from actors.serving.model_registry import ModelRegistry, SnapshotLoader
 from actors.serving.startup import PREBUILT_COLUMNS, load_compacted_state
 from cluster.artifacts.compacted_state import CompactedState
@@ -44,7 +45,8 @@ from cluster.errors import ColumnsNotReady, Unavailable
 from cluster.ids import DEFAULT_ENGINE
 from cluster.meter import Meter
 from cluster.query.columnar.column_source import Key
-from cluster.store.ports.stores import ChangeLogEntry, Noun, Stores
+from cluster.store.ports.changes import ChangeLogEntry, Noun
+from cluster.store.ports.stores import Stores
 
 T = TypeVar("T")
 
@@ -163,13 +165,16 @@ class AppFollower:
             query = replace(query, engine_id=engine_id)
         recommender = self._active
         for _ in range(_TRIES):
-            thought = partial(recommender.answer, query, recent, shown, self._clock.now_ms())
+            now_ms = self._clock.now_ms()
+            work = partial(dispatch.answer, recommender, query, recent, shown, now_ms)
             try:
-                return await self._run_exclusive(thought, here=recommender.is_light(query))
-            except ColumnsNotReady as unready:
-                await self._build_columns(recommender, [*unready.facts["keys"], *list_columns(query)])
+                return await self._run_exclusive(work, here=dispatch.is_light(recommender, query))
+            except ColumnsNotReady as missing:
+                keys = [*missing.facts["keys"], *dispatch.list_columns(query)]
+                await self._build_columns(recommender, keys)
         # more columns than memory holds at a time, or changes quicker than they can be caught up with
-        return await self._run_exclusive(partial(recommender.build_missing_columns, thought), here=False)
+        work = partial(dispatch.answer_and_build_columns, recommender, query, recent, shown, now_ms)
+        return await self._run_exclusive(work, here=False)
 
     def serving_version(self, engine_id: str) -> str:
         """Name the snapshot that serves an engine; empty for the live parts alone."""

@@ -64,7 +64,7 @@ def run_sweep(
         _render_table(found, results, on_ray), console=screen.err(), refresh_per_second=4, transient=True
     ) as live:
 
-        def told(variant: SweepVariant, report: dict[str, Any]) -> None:
+        def show(variant: SweepVariant, report: dict[str, Any]) -> None:
             results.append((variant, report))
             live.update(_render_table(found, results, on_ray))
 
@@ -72,10 +72,14 @@ def run_sweep(
             from jobs.refresh.driver import run_sweep_on_ray
 
             run_sweep_on_ray(
-                found, partial(open_artifact_store_of, str(installation.settings.data_dir)), app, name, told
+                found,
+                partial(open_artifact_store_of, str(installation.settings.data_dir)),
+                app,
+                name,
+                show,
             )
         else:
-            run_sweep(found, checkpoints, told)
+            run_sweep(found, checkpoints, show)
     delete_sweep_data(checkpoints, results)
     table = result_rows(results)
     places = write_comparison(shelf, app, name, table, f"{recipe.name} on {app}/{engine}", out)

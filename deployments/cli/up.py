@@ -158,7 +158,7 @@ def _run_supervisor(installation: Installation, *, reveal: bool, as_json: bool) 
     """Be the supervisor until told to stop."""
     shown = False
 
-    def told(state: InstallationState) -> None:
+    def report_state(state: InstallationState) -> None:
         nonlocal shown
         if state.phase == "ready" and not shown:
             shown = True
@@ -173,7 +173,7 @@ def _run_supervisor(installation: Installation, *, reveal: bool, as_json: bool) 
     with places.supervisor_log.open("a", encoding="utf-8") as log:
         set_up_logging(stream=log)
         code = Supervisor(
-            SupervisorConfig(installation.settings, installed_version(), package_root()), told
+            SupervisorConfig(installation.settings, installed_version(), package_root()), report_state
         ).run()
     if code == 1:
         raise Fault(f"the start failed; see {places.supervisor_log}")

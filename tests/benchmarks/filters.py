@@ -1,8 +1,8 @@
-"""`python -m tests.benchmarks.filters [products]`: filters over our columns beside the same filters as polars expressions.
+"""`python -m tests.benchmarks.filters [products]`: compare filters over our columns with polars expressions.
 
 Both hold the same generated products. A filter is timed from its parsed form to a mask of all rows, one thread, as
-processor time: ours with its columns in place and without its cache of masks, polars on a frame in memory. A change replaces one product: ours in place,
-polars by a new frame, because a frame never changes.
+processor time: ours with its columns in place and without its cache of masks, polars on a frame in memory. A change
+replaces one product: ours in place, polars by a new frame, because a frame never changes.
 """
 
 from __future__ import annotations

@@ -25,10 +25,11 @@ from actors.models.features import build_feature_matrix, features_from_product
 from actors.models.snapshot import Snapshot
 from actors.models.user_histories import TimeDecay, UserHistories, apply_time_decay
 from actors.models.validation import validate_snapshot
-from actors.models.vocabulary import Vocabulary
 from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.serving_model import ServingModel
+from actors.serving import dispatch
+from actors.vectors.vocabulary import Vocabulary
 from cluster.query.language.parser import parse as parse_filter
 from cluster.records.recent_event import RecentEvent
 from jobs.refresh.build.build import build_snapshot
@@ -181,7 +182,7 @@ def _answers(recommender: Recommender, trial: EvaluationSplit, names: list[str])
             RecentEvent("checkout", (names[item],), NOW_MS - place * 1_000).pack()
             for place, item in enumerate(one.items[::-1][:200].tolist())
         ]
-        found = recommender.answer(query, recent, (), NOW_MS + 100_000)
+        found = dispatch.answer(recommender, query, recent, (), NOW_MS + 100_000)
         for place, product in enumerate(found.products):
             lists[reader, place] = rows[product["product_id"]]
     return lists

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.models.user_histories import DAY_S, UserHistories
-from actors.models.vocabulary import Vocabulary
+from actors.vectors.vocabulary import Vocabulary
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.split import split_baskets, split_by_time
 from jobs.refresh.evaluation import metrics

@@ -22,6 +22,7 @@ from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.events import EventArrays
 from actors.recommender.state.serving_model import ServingModel
+from actors.serving import dispatch
 from actors.vectors.types import Floats
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.recent_event import RecentEvent
@@ -186,7 +187,7 @@ def _list(recommender: Recommender, trial: EvaluationSplit, at: int, rows: int) 
     recents = recents_of(recommender, trial.histories, at, trial.train.clock)
     now_ms = int(times_of(trial.histories.now_s[at : at + 1], trial.train.clock)[0])
     query = UserQuery(kind="user_to_products", app_id="a", engine_id=DEFAULT_ENGINE, user_id="u", rows=rows)
-    found = recommender.answer(query, recents, (), now_ms)
+    found = dispatch.answer(recommender, query, recents, (), now_ms)
     taken = recommender.overlay.catalog.rows_of([product["product_id"] for product in found.products])
     return [*taken, *[-1] * (rows - len(taken))]
 

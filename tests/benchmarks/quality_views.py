@@ -12,6 +12,7 @@ from actors.models.user_histories import DAY_S, UserHistories
 from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.events import EventArrays
+from actors.serving import dispatch
 from actors.vectors.types import Floats
 from cluster.ids import DEFAULT_ENGINE
 from jobs.refresh.build.fit import train_engine
@@ -44,7 +45,7 @@ def view_lines(folders: set[str], tell: Tell) -> list[MoreLine]:
 
 
 def _names(recommender: Recommender, now_ms: int, query: UserQuery) -> list[str]:
-    found = recommender.answer(query, (), (), now_ms)
+    found = dispatch.answer(recommender, query, (), (), now_ms)
     return [product["product_id"] for product in found.products]
 
 
@@ -151,8 +152,8 @@ def _categories(data: Interactions, genres: dict[str, list[str]]) -> list[MoreLi
         if not worth.any():
             continue
         now_ms = int(train.now_s * 1000)
-        found = recommender.answer(
-            replace(QUERY, kind="user_to_categories", rows=3, user_id="u"),
+        found = dispatch.answer(
+            recommender, replace(QUERY, kind="user_to_categories", rows=3, user_id="u"),
             recents_of(recommender, history, 0, data.clock), (), now_ms,
         )  # fmt: skip
         served = [every.index(str(group.value[0])) for group in found.groups if group.value[0] in every]

@@ -27,10 +27,11 @@ from actors.recommender.messages import Boost, DiversityRule, UserQuery
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.events import EventArrays
 from actors.recommender.state.serving_model import ServingModel
+from actors.serving import dispatch
 from cluster.clock import iso_ms
 from cluster.query.language.parser import parse
 from cluster.records.recent_event import RecentEvent
-from cluster.store.ports.stores import ChangeLogEntry
+from cluster.store.ports.changes import ChangeLogEntry
 from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import train_engine
 from jobs.refresh.data.dataset import FrameColumns, interactions_from_frame
@@ -223,7 +224,7 @@ def _ask_everything(shop: Shop, recents: list[list[bytes]], title: str) -> None:
 
         def ask(turn: int, query: UserQuery = query) -> object:
             recent = recents[turn % READERS] if query.user_id else []
-            return recommender.answer(query, recent, (), NOW_MS)
+            return dispatch.answer(recommender, query, recent, (), NOW_MS)
 
         p50, p95 = timed(ask)
         print(f"  {name:45} {p50:8.3f} {p95:8.3f}")

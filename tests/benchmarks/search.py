@@ -322,6 +322,7 @@ def _show_snapshot(count: int) -> int:
     parts = timed("index words and meaning (refresh job)", lambda: save(products, learn_from=5_000))
     catalog = Catalog()
     texts = ProductTexts(catalog, VectorIndex(128), HashingEmbedder())
+    catalog.subscribe(texts.record)
     texts.pause_indexing()
     timed("put products into the catalog", lambda: [catalog.put(product) for product in products])
     opened = timed("open the snapshot's index", lambda: SearchSnapshot.load("v", parts))

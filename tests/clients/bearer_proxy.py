@@ -61,14 +61,14 @@ async def main(port: int, archive_port: int) -> None:
 
         app = Starlette(routes=[Route("/{path:path}", passed, methods=METHODS)])
         server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning", lifespan="off"))
-        telling = asyncio.create_task(_tell(server))
+        telling = asyncio.create_task(_report_ready(server))
         try:
             await server.serve()
         finally:
             telling.cancel()
 
 
-async def _tell(server: uvicorn.Server) -> None:
+async def _report_ready(server: uvicorn.Server) -> None:
     while not server.started:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     print("ready", flush=True)

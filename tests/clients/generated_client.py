@@ -81,7 +81,7 @@ class Walk:
     def search(self) -> list[str]:
         """Search, with a typo and a facet."""
         facet = self._models.FacetField(field="type")
-        body = self._models.Search(q="trowl", rows=1, facets=[facet, "price"])
+        body = self._models.SearchBody(q="trowl", rows=1, facets=[facet, "price"])
         reply = self._call("search/search_search", body=body)
         assert reply.data.spellcheck.spelling_errors
         return [product.product_id for product in reply.data.products]
@@ -121,7 +121,7 @@ class Walk:
 
     def be_refused(self) -> str:
         """Send a filter that does not parse."""
-        reply = self._call("search/search_search", body=self._models.Search(q="*", fq="price:["))
+        reply = self._call("search/search_search", body=self._models.SearchBody(q="*", fq="price:["))
         return ".".join(map(str, reply.detail[0].loc))
 
 

@@ -22,7 +22,7 @@ room() {
 room python2 'mcp>=2.3,<3'
 room python1 'mcp>=1.30,<2'
 room fastmcp 'fastmcp>=4,<5'
-room openapi 'openapi-python-client>=0.29,<0.30'
+room openapi --require-hashes --only-binary :all: -r cluster/locks/clients.lock
 npm --prefix "$rooms/node" install --silent --no-audit --no-fund --no-save \
     '@modelcontextprotocol/sdk@^1.32' '@modelcontextprotocol/client@^2.3' \
     '@modelcontextprotocol/inspector@^2.12' 'mcp-remote@^0.15' \

@@ -47,7 +47,7 @@ async def main(port: int) -> None:
     await means.start()
     app = Starlette(routes=build_archive_routes(means))
     server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning", lifespan="off"))
-    telling = asyncio.create_task(_tell(server))
+    telling = asyncio.create_task(_report_ready(server))
     try:
         await server.serve()
     finally:
@@ -60,7 +60,7 @@ class _Forgetful(MemoryArchiveCalls):
         return None
 
 
-async def _tell(server: uvicorn.Server) -> None:
+async def _report_ready(server: uvicorn.Server) -> None:
     while not server.started:  # noqa: ASYNC110 - it has no event for that
         await asyncio.sleep(0.02)
     print("ready", flush=True)

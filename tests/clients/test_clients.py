@@ -108,7 +108,7 @@ def test_a_remote_proxy_passes_everything_on(world: dict[str, str]) -> None:
     _check(told)
 
 
-def test_the_inspector_lists_asks_and_reads_in_processes_of_its_own(world: dict[str, str]) -> None:
+def test_the_inspector_calls_the_tools_in_separate_processes(world: dict[str, str]) -> None:
     inspector = NODE / "node_modules" / ".bin" / "mcp-inspector"
     _needs(inspector)
     env = {**world, "MCP_AUTO_OPEN_ENABLED": "true", "MCP_INSPECTOR_SECRET_STORE": "file", "BROWSER": "true"}

@@ -8,7 +8,7 @@ import pytest
 
 
 @pytest.fixture(scope="module")
-def ray_here() -> Iterator[None]:
+def local_ray() -> Iterator[None]:
     """A small Ray of this machine, unless the session has one already."""
     import ray
 

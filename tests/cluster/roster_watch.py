@@ -11,14 +11,14 @@ RELEASE = "test"
 
 
 async def health_of(kind: str, is_so: Callable[[dict[str, Any]], bool] = bool) -> dict[str, Any]:
-    """Wait until an actor says of itself what is wanted; return what it says."""
+    """Wait until the health report of an actor satisfies `is_so`; return the report."""
     from cluster.runtime import roster
 
     told: dict[str, Any] = {}
 
-    async def says_so() -> bool:
+    async def has_state() -> bool:
         told.update(await roster.health(kind, RELEASE) or {})
         return bool(told) and is_so(told)
 
-    await until(says_so)
+    await until(has_state)
     return told

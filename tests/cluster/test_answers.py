@@ -39,13 +39,13 @@ def stack(press: Press) -> Iterator[Stack]:
     ) as running:
         task = running.call("POST", "/v1/products", {"data": ARTICLES})["data"]["task_id"]
         wait_until(lambda: running.call("GET", f"/v1/products/_status/{task}")["code"] == 200, 30)
-        wait_until(lambda: bool(_ended(running, _asked(running))["sources"]), 30)
+        wait_until(lambda: bool(_ended(running, _post_question(running))["sources"]), 30)
         yield running
 
 
 def test_an_answer_outlives_the_process_that_writes_it(stack: Stack, press: Press) -> None:
     press.provider.behaviour = "stall"
-    question_id = _asked(stack, "Which two countries signed a treaty in Dunmere about the water?")
+    question_id = _post_question(stack, "Which two countries signed a treaty in Dunmere about the water?")
     asked_s = time.monotonic()
     wait_until(lambda: _read(stack, question_id)["answer_stage"] == "Generating summary", 10)
     before = _read(stack, question_id)
@@ -65,11 +65,11 @@ def test_an_answer_outlives_the_process_that_writes_it(stack: Stack, press: Pres
 
 def test_a_provider_that_talks_nonsense_is_not_noticed(stack: Stack, press: Press) -> None:
     press.provider.behaviour = "garbage"
-    record = _ended(stack, _asked(stack, "Who put their name to the treaty about the river's water?"))
+    record = _ended(stack, _post_question(stack, "Who put their name to the treaty about the river's water?"))
     assert record["finish_reason"] == "success"
 
 
-def _asked(stack: Stack, text: str = ASKED) -> str:
+def _post_question(stack: Stack, text: str = ASKED) -> str:
     return str(stack.call("POST", "/v1/ask/questions", {"question": text})["data"]["question_id"])
 
 

@@ -31,15 +31,15 @@ async def stores(easy_stores: OpenStores) -> OpenStores:
     return easy_stores
 
 
-@pytest.mark.usefixtures("ray_here")
+@pytest.mark.usefixtures("local_ray")
 async def test_the_assigner_answers_by_name_and_its_death_changes_nobodys_variant(
-    stores: OpenStores, own_server: RedisProcess
+    stores: OpenStores, private_server: RedisProcess
 ) -> None:
     from ray.exceptions import RayError
 
     from cluster.runtime import roster
 
-    connect = partial(open_stores, own_server.url, slow_s=10.0)
+    connect = partial(open_stores, private_server.url, slow_s=10.0)
     made: list[Any] = [roster.find_or_create("assigner", RELEASE, KIND, connect) for _ in range(2)]
     try:
         assert made[0] == made[1]

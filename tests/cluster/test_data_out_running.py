@@ -70,7 +70,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         InstallationPaths.from_data_dir(tmp_path_factory.mktemp("out") / "data"), free_ports(1)[0]
     )
     try:
-        running = Running(installed, installed.told("up", "--port", str(installed.port)))
+        running = Running(installed, installed.run_json("up", "--port", str(installed.port)))
         yield running
         running.close()
     finally:
@@ -81,7 +81,7 @@ def test_what_was_accepted_a_moment_ago_is_in_the_file(running: Running, tmp_pat
     products = [{"product_id": f"p{n}", "title": f"Thing {n}"} for n in range(50)]
     running.post("development", "/v1/products", {"data": products})
     out = tmp_path / "products.jsonl"
-    told = running.installed.told("export", "development", "products", "--out", str(out))
+    told = running.installed.run_json("export", "development", "products", "--out", str(out))
     assert (told["rows"], told["waiting"]) == (50, 0)
     assert sorted(json.loads(line)["product_id"] for line in out.read_text().splitlines()) == sorted(
         product["product_id"] for product in products
@@ -109,7 +109,7 @@ def test_workers_on_the_cluster_answer_as_the_api_does(running: Running, tmp_pat
     people = pl.read_parquet(users)["user_id"].to_list()[:200]
     pl.DataFrame({"user_id": people}).write_csv(tmp_path / "some.csv")
     words = ("recommend", APP, "--users", str(tmp_path / "some.csv"), "--rows", "6", "--fq", FILTER)
-    told = running.installed.told(*words, "--out", str(out), "--workers", "2")
+    told = running.installed.run_json(*words, "--out", str(out), "--workers", "2")
     assert told["users"] == len(people)
     frame = pl.read_parquet(out)
     assert frame["user_id"].unique(maintain_order=True).to_list() == people

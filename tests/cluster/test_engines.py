@@ -51,11 +51,11 @@ def test_an_engine_moves_out_and_back_under_load_and_nobody_notices(installation
     assert fates.statuses().keys() == {200}
 
 
-def test_what_is_missing_comes_back_and_what_is_refused_says_why(installation: Stack) -> None:
+def test_missing_parts_return_and_a_refused_engine_has_a_reason(installation: Stack) -> None:
     say(installation, "engines", "create", APP, "large", "--own")
     large = application_name(APP, "large")
     assert call(installation, "POST", ASK, {"user_id": "u1", "engine_id": "large"}).status == 200
-    (keeper,) = processes(installation, "EngineKeeper")
+    (keeper,) = processes(installation, "EngineOperator")
     keeper.kill()
     (replica,) = replicas(installation, large)
     replica.kill()

@@ -74,7 +74,7 @@ class Callers:
 
     def trained(self, app: str) -> str:
         """Train, and let it serve."""
-        run = self.installed.told("train", app, "--recipe", "fast", "--promote")
+        run = self.installed.run_json("train", app, "--recipe", "fast", "--promote")
         return str(run["version"])
 
     def settle(self) -> None:
@@ -88,7 +88,7 @@ def callers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callers]:
         InstallationPaths.from_data_dir(tmp_path_factory.mktemp("forget") / "data"), free_ports(1)[0]
     )
     try:
-        callers = Callers(installed, installed.told("up", "--port", str(installed.port)))
+        callers = Callers(installed, installed.run_json("up", "--port", str(installed.port)))
         yield callers
         callers.close()
     finally:
@@ -168,7 +168,7 @@ def live(callers: Callers, folder: Path) -> None:
     path.unlink()
 
 
-async def found_in(places: InstallationPaths) -> list[str]:
+async def list_traces(places: InstallationPaths) -> list[str]:
     """Search Redis, every file of the installation, and the folder of its sockets and of Ray's logs."""
     url = places.redis_url.read_text().strip()
     async with open_stores(url, hot_s=5.0, slow_s=20.0) as stores:
@@ -186,7 +186,7 @@ def test_one_command_and_nothing_of_a_person_is_left(callers: Callers, tmp_path:
     live(callers, tmp_path)
     callers.settle()
     before = callers.trained(WITH)
-    found = asyncio.run(found_in(installed.places))
+    found = asyncio.run(list_traces(installed.places))
     for needle in NEEDLES:
         assert any(needle in trace for trace in found), f"{needle} was never there"
 
@@ -197,10 +197,10 @@ def test_one_command_and_nothing_of_a_person_is_left(callers: Callers, tmp_path:
     left = {place["place"]: place for place in receipt["places"] if place["left"]}
     print(f"\nforgotten in {took_s:.1f} s: { ({p['place']: p['found'] for p in receipt['places']}) }")
 
-    assert asyncio.run(found_in(installed.places)) == []
+    assert asyncio.run(list_traces(installed.places)) == []
     assert (done.returncode, receipt["status"], set(left)) == (1, "finished", {"model snapshots"})
     (engine,) = [
-        one for one in installed.told("engines", "list", WITH)["engines"] if one["engine_id"] == "default"
+        one for one in installed.run_json("engines", "list", WITH)["engines"] if one["engine_id"] == "default"
     ]
     assert (engine["snapshot"], engine["erased_since"] > 0) == (before, True)
     doctor = json.loads(installed.kiosk("doctor", "--json", check=False).stdout)["findings"]
@@ -209,7 +209,7 @@ def test_one_command_and_nothing_of_a_person_is_left(callers: Callers, tmp_path:
     after, never = callers.trained(WITH), callers.trained(WITHOUT)
     assert callers.snapshot(WITH, after) == callers.snapshot(WITHOUT, never) != {}
     assert installed.kiosk("forget", WITH, "--user", USER).returncode == 0
-    assert asyncio.run(found_in(installed.places)) == []
+    assert asyncio.run(list_traces(installed.places)) == []
     _over_http(callers)
 
 

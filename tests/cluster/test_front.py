@@ -98,7 +98,7 @@ class Proxy:
     most_reads: int = 128
 
     @property
-    def wishes(self) -> HAProxyOptions:
+    def options(self) -> HAProxyOptions:
         return HAProxyOptions(
             find_haproxy(), f"127.0.0.1:{self.port}", str(self.folder / "pid"), 200,
             most_reads=self.most_reads, patience_s=1,
@@ -120,9 +120,9 @@ class Proxy:
 
     def start(self, *more: str) -> subprocess.Popen[bytes]:
         """Start by the wrapper, and wait until it listens."""
-        self.wishes.save(self.folder / "wishes.json")
+        self.options.save(self.folder / "wishes.json")
         wrapper = self.folder / "haproxy"
-        wrapper.write_text(render_wrapper_script(sys.executable, self.folder / "wishes.json"))
+        wrapper.write_text(render_wrapper_script(sys.executable, self.folder / "options.json"))
         wrapper.chmod(0o700)
         child = subprocess.Popen([str(wrapper), "-db", "-f", str(self.config), "-dR", *more])
         self.started.append(child)
@@ -245,7 +245,7 @@ def serving(front: Proxy, replica: Replica) -> Proxy:
 
 def test_haproxy_accepts_what_we_make_of_rays_configuration(front: Proxy, replica: Replica) -> None:
     front.write(replica)
-    tightened = tighten(front.config.read_text(), front.wishes)
+    tightened = tighten(front.config.read_text(), front.options)
     (front.folder / "checked.cfg").write_text(tightened)
     checked = subprocess.run(
         [find_haproxy(), "-c", "-f", str(front.folder / "checked.cfg")], capture_output=True
@@ -275,7 +275,7 @@ def test_a_request_and_its_answer_pass_unchanged(serving: Proxy, replica: Replic
     assert replica.asked == [("POST", "/v1/users", b'{"data": []}')]
 
 
-def test_strangers_can_not_use_serves_own_headers(serving: Proxy, replica: Replica) -> None:
+def test_clients_can_not_use_the_headers_of_serve(serving: Proxy, replica: Replica) -> None:
     head = "".join(
         f"{name}: 1\r\n"
         for name in (
@@ -505,11 +505,11 @@ def test_the_newest_takes_over_from_one_that_lost_its_keeper_without_refusing_an
 def test_a_killed_haproxy_is_stood_in_for_at_once(
     serving: Proxy, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Here(InstallationPaths):
+    class RelocatedPaths(InstallationPaths):
         front_dir = serving.folder  # type: ignore[assignment]
         front_wrapper = serving.folder / "haproxy"  # type: ignore[assignment]
 
-    front = HAProxyProcess(Here(serving.folder), "127.0.0.1", serving.port)
+    front = HAProxyProcess(RelocatedPaths(serving.folder), "127.0.0.1", serving.port)
     assert not front.ensure_running()
     assert front.has_served
     serving.started[-1].kill()

@@ -1,6 +1,6 @@
 """What strangers can't do to others, through the real HAProxy: the proofs of findings 1, 2, 3, 20 and 25.
 
-Behind it stands a replica's whole edge without Ray (`tests/fakes/edge`).
+Behind it stands a replica's whole edge without Ray (`tests/fakes/edge.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cluster.local.haproxy_config import HAProxyOptions
 from cluster.runtime.sockets import free_ports
 from tests.cluster.test_front import Proxy, Replica
 from tests.fakes.edge import Edge
-from tests.suites.hostile_requests import READ, ROWS, addresses, held, hostile_requests
+from tests.suites.hostile_requests import READ, ROWS, addresses, hostile_requests, open_connections
 
 pytestmark = pytest.mark.ray
 
@@ -32,9 +32,9 @@ class Front(Proxy):
     bounds: dict[str, object]
 
     @property
-    def wishes(self) -> HAProxyOptions:
+    def options(self) -> HAProxyOptions:
         given: dict[str, Any] = {"patience_s": 10, "max_connections": 4096, **self.bounds}
-        return replace(super().wishes, **given)
+        return replace(super().options, **given)
 
 
 @contextmanager
@@ -96,12 +96,12 @@ WELL = {
 
 @pytest.mark.parametrize("spread", [1, 50])
 @pytest.mark.parametrize("row", ROWS)
-def test_held_requests_of_strangers_take_nobodys_place(
+def test_slow_requests_of_strangers_block_no_other_client(
     front: Front, edge: Edge, row: str, spread: int
 ) -> None:
     raw = hostile_requests(edge.corner.publishable())[row]
     assert honest(front, edge) == WELL
-    with held(front.port, raw, 300, addresses(spread)):
+    with open_connections(front.port, raw, 300, addresses(spread)):
         for _ in range(2):
             assert honest(front, edge) == WELL
             time.sleep(0.2)
@@ -110,7 +110,7 @@ def test_held_requests_of_strangers_take_nobodys_place(
 
 def test_one_address_keeps_so_many_connections_and_asks_so_much(edge: Edge) -> None:
     with front_of(edge, address_connections=20, address_requests=5, address_rate=4) as front:
-        with held(front.port, b"GET / HTTP/1.1\r\n", 40, ["127.0.0.2"]):
+        with open_connections(front.port, b"GET / HTTP/1.1\r\n", 40, ["127.0.0.2"]):
             with socket.socket() as line:
                 line.bind(("127.0.0.2", 0))
                 line.settimeout(2)
@@ -120,14 +120,14 @@ def test_one_address_keeps_so_many_connections_and_asks_so_much(edge: Edge) -> N
                     assert line.recv(100) == b"", "closed without an answer"
             assert front.ask("GET", "/docs")[0] == 200
         raw = f"POST {READ}?api_key={edge.corner.publishable()} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
-        with held(front.port, raw.encode(), 5, ["127.0.0.1"]):
+        with open_connections(front.port, raw.encode(), 5, ["127.0.0.1"]):
             time.sleep(0.5)  # until HAProxy has read them
             assert front.ask("GET", "/docs")[0] == 429
             forged = "X-API-KEY: ksk_dev_forged\r\n"
             assert [front.ask("POST", READ, b"{}", forged)[0] for _ in range(2)] == [401, 429]
         time.sleep(0.5)  # until HAProxy has seen them go
         assert front.ask("POST", READ, b"{}", _key(edge))[0] == 200
-        with held(front.port, raw.encode(), 5, ["127.0.0.1"]):
+        with open_connections(front.port, raw.encode(), 5, ["127.0.0.1"]):
             # The secret key is proven now: neither the place nor the rate of its neighbours is its business.
             assert {front.ask("POST", READ, b"{}", _key(edge))[0] for _ in range(60)} == {200}
         statuses = [front.ask("GET", "/docs") for _ in range(60)]
@@ -204,7 +204,7 @@ def test_replicas_see_the_address_of_the_peer_whatever_it_writes() -> None:
         replica.stop()
 
 
-def test_registrations_are_bounded_whatever_the_header_says(front: Front) -> None:
+def test_registrations_are_bounded_for_any_forwarded_header(front: Front) -> None:
     """Finding 3: 60 of 60 registrations with invented addresses were accepted."""
     body = json.dumps({"redirect_uris": ["https://a.example/cb"]}).encode()
     statuses = []
@@ -325,7 +325,7 @@ def test_a_reload_refuses_no_server_whose_key_is_to_be_proven_again(edge: Edge) 
         front.wait_up(1)
         assert old.wait(10) == 0
         raw = f"POST {READ}?api_key={edge.corner.publishable()} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
-        with held(front.port, raw.encode(), 3, ["127.0.0.1"]):
+        with open_connections(front.port, raw.encode(), 3, ["127.0.0.1"]):
             time.sleep(0.5)  # until HAProxy has read them
             assert front.ask("POST", READ, b"{}", _key(edge))[0] == 200
             assert front.ask("GET", "/docs")[0] == 429

@@ -18,9 +18,9 @@ from tests.suites.redis_process import RedisProcess
 pytestmark = [pytest.mark.ray, pytest.mark.redis]
 
 
-@pytest.mark.usefixtures("ray_here")
+@pytest.mark.usefixtures("local_ray")
 async def test_files_are_ingested_side_by_side_and_a_refusal_comes_back_as_itself(
-    own_server: RedisProcess, tmp_path: Path
+    private_server: RedisProcess, tmp_path: Path
 ) -> None:
     import asyncio
 
@@ -31,7 +31,7 @@ async def test_files_are_ingested_side_by_side_and_a_refusal_comes_back_as_itsel
     for part in range(3):
         rows = [{"user_id": f"u{part}-{n}"} for n in range(40)]
         (folder / f"{part}.jsonl").write_bytes(b"\n".join(orjson.dumps(row) for row in rows) + b"\n{bad\n")
-    connect = partial(open_stores, own_server.url, slow_s=10.0)
+    connect = partial(open_stores, private_server.url, slow_s=10.0)
     told: list[str] = []
     async with connect() as stores:
         await stores.access.put_app(App(app_id="shop", environment="development", created_at=0))

@@ -26,7 +26,7 @@ KIND = "actors.intake.host:IntakeHost"
 
 
 @pytest.fixture
-def own_server() -> Iterator[RedisProcess]:
+def private_server() -> Iterator[RedisProcess]:
     """A server that keeps what it was told."""
     server = RedisProcess(durable=True)
     try:
@@ -65,13 +65,13 @@ async def pid_of(other_than: int = 0) -> int:
     return int(told["pid"])
 
 
-@pytest.mark.usefixtures("ray_here")
+@pytest.mark.usefixtures("local_ray")
 async def test_the_intake_applies_settles_and_outlives_being_killed(
-    stores: OpenStores, own_server: RedisProcess, tmp_path: Path
+    stores: OpenStores, private_server: RedisProcess, tmp_path: Path
 ) -> None:
     from cluster.runtime import roster
 
-    connect = partial(open_stores, own_server.url, slow_s=10.0)
+    connect = partial(open_stores, private_server.url, slow_s=10.0)
     made: list[Any] = [
         roster.find_or_create("intake", RELEASE, KIND, connect, partial(ArtifactStore.open, str(tmp_path)))
         for _ in range(2)

@@ -72,7 +72,7 @@ async def _furnished(url: str) -> None:
         await furnish(stores)
 
 
-class TestOverItsOwnDeployment(ClientSuite):
+class TestDedicatedDeployment(ClientSuite):
     patience_s = 3.0
 
     @pytest.fixture

@@ -18,7 +18,7 @@ from cluster.errors import Refusal
 from cluster.records.access import App
 from cluster.records.thread import Thread
 from cluster.store.connect import OpenStores, open_stores
-from cluster.store.ports.stores import RecordPut
+from cluster.store.ports.intake import RecordPut
 from tests.cluster.roster_watch import RELEASE, health_of
 from tests.suites.doing import APP
 from tests.suites.redis_process import RedisProcess
@@ -26,7 +26,7 @@ from tests.suites.waiting import until
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis]
 KIND = "actors.history.host:TrackerHost"
-MEANS = "tests.fakes.answerer:ready_means"
+MEANS = "tests.fakes.answerer:ready_answer_services"
 STORIES = (
     (
         "sold",
@@ -62,7 +62,7 @@ async def upload(stores: OpenStores, number: int) -> None:
         )  # fmt: skip
 
 
-async def told(stores: OpenStores, questions: int) -> tuple[Thread, float]:
+async def wait_for_questions(stores: OpenStores, questions: int) -> tuple[Thread, float]:
     """Wait until a thread holds so many questions; return it and how many seconds that took."""
 
     async def thread() -> Thread:
@@ -76,13 +76,13 @@ async def told(stores: OpenStores, questions: int) -> tuple[Thread, float]:
     return await thread(), took_s
 
 
-@pytest.mark.usefixtures("ray_here")
+@pytest.mark.usefixtures("local_ray")
 async def test_the_tracker_tells_of_news_and_its_death_loses_none(
-    stores: OpenStores, own_server: RedisProcess
+    stores: OpenStores, private_server: RedisProcess
 ) -> None:
     from cluster.runtime import roster
 
-    connect = partial(open_stores, own_server.url, slow_s=10.0)
+    connect = partial(open_stores, private_server.url, slow_s=10.0)
     made = [roster.find_or_create("tracker", RELEASE, KIND, connect, MEANS) for _ in range(2)]
     try:
         assert made[0] == made[1]
@@ -97,18 +97,18 @@ async def test_the_tracker_tells_of_news_and_its_death_loses_none(
         refused = await made[0].change.remote(ThreadChange(APP, "ada", "subscribe", ("q9",)))
         assert isinstance(refused, Refusal)
         await upload(stores, 0)
-        thread, took_s = await told(stores, 2)
+        thread, took_s = await wait_for_questions(stores, 2)
         print(f"\ntracker actor: told {took_s:.1f} s after the upload")
         assert thread.has_new
         assert await history.has_new(APP, "ada")
         await history.change(ThreadChange(APP, "ada", "dismiss_thread", ("q1",)))
         await upload(stores, 1)
         os.kill(pid, signal.SIGKILL)
-        thread, took_s = await told(stores, 3)
+        thread, took_s = await wait_for_questions(stores, 3)
         print(f"tracker actor: killed, the next news was told {took_s:.1f} s after it was uploaded")
         assert (await watching(other_than=pid))["watched"] == 1
         await asyncio.sleep(3.0)
-        thread, _ = await told(stores, 3)
+        thread, _ = await wait_for_questions(stores, 3)
         assert len(thread.question_ids) == 3, "nothing is told twice"
     finally:
         assert roster.sweep("tracker") == [f"tracker@{RELEASE}"]

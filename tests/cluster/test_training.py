@@ -30,8 +30,8 @@ from cluster.store.connect import OpenStores, open_stores
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.runs.run_commands import create_run
 from tests.fakes import generated_market
-from tests.suites.own_redis import EASY
 from tests.suites.redis_process import RedisProcess
+from tests.suites.redis_waiting import EASY
 from tests.suites.waiting import until
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(180)]
@@ -77,11 +77,13 @@ class Place:
 
 
 @pytest.fixture
-async def place(ray_here: None, own_server: RedisProcess, easy_stores: OpenStores, tmp_path: Path) -> Place:
+async def place(
+    local_ray: None, private_server: RedisProcess, easy_stores: OpenStores, tmp_path: Path
+) -> Place:
     shelf = ArtifactStore.open(tmp_path / "shelf")
     await generated_market.open_market(easy_stores)
     generated_market.settle(SegmentStore(shelf), generated_market.table(60_000, 2_000, 1_000))
-    return Place(partial(open_stores, own_server.url, **EASY), easy_stores, shelf, tmp_path)
+    return Place(partial(open_stores, private_server.url, **EASY), easy_stores, shelf, tmp_path)
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ class Installed:
         assert not check or done.returncode == 0, (done.stdout, done.stderr)
         return done
 
-    def told(self, *words: str) -> Any:
+    def run_json(self, *words: str) -> Any:
         """Run a command with `--json` and read what it says."""
         return json.loads(self.kiosk(*words, "--json").stdout)
 
@@ -94,14 +94,14 @@ def shared_before() -> set[str]:
 def up(installed: Installed, shared_before: set[str]) -> dict[str, Any]:
     """The first start, and what it said."""
     begin = time.monotonic()
-    told: dict[str, Any] = installed.told("up", "--port", str(installed.port))
+    told: dict[str, Any] = installed.run_json("up", "--port", str(installed.port))
     print(f"\nstart to first good answer: {time.monotonic() - begin:.1f} s")
     return told
 
 
-def test_ready_means_that_every_part_runs(installed: Installed, up: dict[str, Any]) -> None:
+def test_status_is_ready_once_every_part_runs(installed: Installed, up: dict[str, Any]) -> None:
     """Asked right after the start; finding E5."""
-    told = installed.told("status")
+    told = installed.run_json("status")
     assert [part for part in told["parts"] if not part["ok"]] == []
 
 
@@ -130,7 +130,9 @@ def _settled_processes(installed: Installed) -> set[int]:
     return known
 
 
-def test_starting_again_says_so_and_changes_nothing(installed: Installed, up: dict[str, Any]) -> None:
+def test_a_second_start_reports_the_running_installation_and_changes_nothing(
+    installed: Installed, up: dict[str, Any]
+) -> None:
     before = json.loads(installed.places.state.read_text())
     processes = _settled_processes(installed)
     done = installed.kiosk("up", "--port", "1234", "--json")
@@ -148,10 +150,10 @@ def test_the_printed_administrator_connects_an_agent_until_that_is_ended(
     installed: Installed, up: dict[str, Any]
 ) -> None:
     tokens, again = asyncio.run(_connect_an_agent(up))
-    (held,) = installed.told("users", "clients", up["administrator"]["username"])["clients"]
+    (held,) = installed.run_json("users", "clients", up["administrator"]["username"])["clients"]
     assert held["client_name"] == "Reader"
     assert again.status_code == 200
-    ended = installed.told("users", "disconnect", up["administrator"]["username"], held["connection"])
+    ended = installed.run_json("users", "disconnect", up["administrator"]["username"], held["connection"])
     assert ended["disconnected"] == 1
     time.sleep(1)
     headers = {"authorization": f"Bearer {tokens['access_token']}"}
@@ -180,7 +182,7 @@ def test_the_printed_commands_work_when_pasted_and_a_click_changes_the_answer(
 
 
 def test_every_part_is_well(installed: Installed, up: dict[str, Any]) -> None:
-    told = installed.told("status")
+    told = installed.run_json("status")
     assert told["ready"] is True
     assert {part["part"]: part["ok"] for part in told["parts"]} == dict.fromkeys(
         [
@@ -200,7 +202,7 @@ def test_every_part_is_well(installed: Installed, up: dict[str, Any]) -> None:
         True,
     )
     assert "secret_key" not in json.dumps(told)
-    examined = installed.told("doctor")
+    examined = installed.run_json("doctor")
     assert [finding for finding in examined["findings"] if finding["level"] == "bad"] == []
 
 
@@ -336,14 +338,14 @@ def test_a_notebook_trains_with_the_data_directory_alone(installed: Installed, u
 
 
 def test_a_rotated_key_is_refused_within_a_second(installed: Installed, up: dict[str, Any]) -> None:
-    made = installed.told("apps", "create", "shortlived")
+    made = installed.run_json("apps", "create", "shortlived")
     until = time.monotonic() + 5
     while _ask_user(up, made["secret_key"]) != 404:
         assert time.monotonic() < until
         time.sleep(0.02)
     # The command's own end is after its change: time is taken from a moment that is too early, never too late.
     begin = time.monotonic()
-    rotated = installed.told("keys", "rotate", "shortlived", "--kind", "secret")
+    rotated = installed.run_json("keys", "rotate", "shortlived", "--kind", "secret")
     ended = time.monotonic()
     while _ask_user(up, made["secret_key"]) != 401:
         assert time.monotonic() - ended < 1.0
@@ -352,7 +354,7 @@ def test_a_rotated_key_is_refused_within_a_second(installed: Installed, up: dict
     assert _ask_user(up, rotated["secret_key"]) == 404
 
 
-def test_a_killed_supervisor_is_told_and_set_right_by_the_next_start(
+def test_status_reports_a_killed_supervisor_and_the_next_start_repairs_it(
     installed: Installed, up: dict[str, Any]
 ) -> None:
     before = json.loads(installed.places.state.read_text())
@@ -370,7 +372,7 @@ def test_a_killed_supervisor_is_told_and_set_right_by_the_next_start(
     assert re.search(r"^ +\d+\.\d s  starting the doors", started.stderr, re.MULTILINE)
     assert "ksk_" not in started.stdout
     assert not psutil.pid_exists(before["pids"]["redis"])
-    assert installed.told("status")["ready"] is True
+    assert installed.run_json("status")["ready"] is True
     key = next(app["secret_key"] for app in up["apps"] if app["environment"] == "development")
     assert _ask_user(up, key) == 404
 
@@ -380,7 +382,7 @@ def test_a_stop_leaves_nothing_but_the_data_and_a_start_finds_it_again(
 ) -> None:
     for _ in range(2):
         begin = time.monotonic()
-        assert installed.told("down")["was_running"] is True
+        assert installed.run_json("down")["was_running"] is True
         print(f"\nstop: {time.monotonic() - begin:.1f} s")
         assert installed.leftovers() == []
         assert set(os.listdir("/dev/shm")) - shared_before == set()
@@ -389,7 +391,7 @@ def test_a_stop_leaves_nothing_but_the_data_and_a_start_finds_it_again(
             pass
         assert installed.kiosk("status", check=False).returncode == 3
         begin = time.monotonic()
-        again = installed.told("up", "--port", str(installed.port))
+        again = installed.run_json("up", "--port", str(installed.port))
         print(f"start with data: {time.monotonic() - begin:.1f} s")
         assert time.monotonic() - begin < MOST_START_S
         keys = {app["app_id"]: app["secret_key"] for app in again["apps"]}

@@ -81,7 +81,7 @@ async def run(player: ExamplePlayer, command: str, known: dict[str, str]) -> Ans
     return answer
 
 
-async def test_every_command_is_answered_as_the_page_says(player: ExamplePlayer) -> None:
+async def test_every_command_of_the_page_gets_the_documented_answer(player: ExamplePlayer) -> None:
     known, statuses = proofs(player), []
     for status, command in commands():
         answer = await run(player, command, known)

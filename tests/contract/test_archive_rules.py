@@ -22,9 +22,9 @@ SHORT = {
     "authorization": "contract/oauth/test_authorization.py", "tokens": "contract/oauth/test_tokens.py",
     "revocation": "contract/oauth/test_revocation.py", "attacks": "contract/oauth/test_attacks.py",
     "browser": "contract/oauth/test_browser.py", "whole": "contract/oauth/test_whole_way.py",
-    "tools": "unit/deployments/archive/test_tools.py", "issued": "unit/deployments/archive/test_issued.py",
+    "tools": "unit/deployments/archive/test_tools.py", "issued": "unit/deployments/archive/test_signed_offsets.py",
     "jsonrpc": "unit/deployments/archive/test_jsonrpc.py", "card": "unit/deployments/archive/test_card.py",
-    "citation": "unit/deployments/archive/test_citation.py", "quoting": "unit/deployments/archive/test_quoting.py",
+    "citation": "unit/deployments/archive/test_citation.py", "quoting": "unit/deployments/archive/test_text_fence.py",
     "redirects": "unit/deployments/archive/oauth/test_redirects.py",
     "signing": "unit/deployments/archive/oauth/test_signing.py",
     "management": "contract/oauth/test_management.py",
@@ -57,7 +57,7 @@ SPECIFICATION: dict[str, tuple[str, ...]] = {
     "get_archive_article: its result": ("answers::test_an_article_comes_with_its_citation_and_licence",),
     "get_archive_article: citation_format is a markdown link": ("citation::test_a_link_can_not_be_broken_or_bent",),
     "a snippet carries product_id and offset": (
-        "answers::test_a_snippet_says_what_an_agent_needs_and_leaves_out_what_is_unknown",
+        "answers::test_a_snippet_has_the_fields_of_an_agent_and_omits_unset_ones",
     ),
     "initialize: names the version that is spoken": (
         "answers::test_initialize_speaks_one_version_whatever_is_proposed",
@@ -98,7 +98,7 @@ SPECIFICATION: dict[str, tuple[str, ...]] = {
     ),
     "versioning: names and schemas are stable; 30 days of notice": (
         "tools::test_a_deprecation_of_less_than_30_days_can_not_be_written_down",
-        "tools::test_a_deprecated_tool_says_when_it_goes_and_works_until_then",
+        "tools::test_a_deprecated_tool_names_its_removal_date_and_works_until_then",
         "tools::test_nothing_is_deprecated_at_present",
     ),
     "the server card and llms.txt": (
@@ -151,14 +151,14 @@ CLIENTS: dict[str, tuple[str, ...]] = {
         "discovery::test_the_authorization_server_describes_itself",
         "discovery::test_no_document_holds_a_null_and_head_and_preflight_work",
     ),
-    "3.2 no version check there": ("discovery::test_the_protocol_version_is_nobodys_business_here",),
-    "3.2 404 for what does not exist": ("discovery::test_what_does_not_exist_is_not_found",),
+    "3.2 no version check there": ("discovery::test_oauth_endpoints_ignore_the_protocol_version",),
+    "3.2 404 for what does not exist": ("discovery::test_unknown_paths_answer_404",),
     "3.2 addresses from the configuration, never from headers": (
         "discovery::test_no_header_changes_a_configured_address",
         "discovery::test_without_a_configured_address_only_loopback_is_believed",
     ),
     "4.1 registration echoes, without nulls": ("registration::test_real_clients_get_an_id_and_what_they_sent_back",),
-    "4.1 secrets for confidential clients": ("registration::test_a_confidential_client_gets_a_secret_of_its_own",),
+    "4.1 secrets for confidential clients": ("registration::test_a_confidential_client_gets_a_new_secret",),
     "4.1 addresses taken and refused": (
         "registration::test_addresses_of_real_clients_are_taken",
         "registration::test_addresses_that_lead_astray_are_refused",
@@ -168,7 +168,7 @@ CLIENTS: dict[str, tuple[str, ...]] = {
         "attacks::test_programs_and_pages_have_limits_too",
     ),
     "4.1 durable, an id for every registration": (
-        "registration::test_every_registration_gets_an_id_of_its_own",
+        "registration::test_every_registration_gets_a_new_client_id",
         "revocation::test_a_restart_is_not_noticed",
     ),
     "4.1 registrations are managed by whoever holds their token (RFC 7592)": (
@@ -178,12 +178,12 @@ CLIENTS: dict[str, tuple[str, ...]] = {
         "management::test_nobody_manages_with_another_token",
     ),
     "4.2 no redirect for unknown clients and addresses": (
-        "authorization::test_an_unknown_client_is_told_to_the_person_and_to_nobody_else",
+        "authorization::test_only_the_person_sees_the_error_of_an_unknown_client",
         "authorization::test_an_address_that_was_not_registered_gets_no_redirect",
         "authorization::test_who_asks_can_not_stand_there_twice",
     ),
     "4.2 other errors go to the client, with state and iss": (
-        "authorization::test_every_other_fault_is_told_to_the_client",
+        "authorization::test_the_client_receives_every_other_fault",
         "authorization::test_a_parameter_twice_is_an_invalid_request",
     ),
     "4.2 asking is repeatable, the form is answered by 303": (
@@ -221,7 +221,7 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     ),
     "5/3 PKCE": (
         "signing::test_the_example_of_the_standard_is_proven_and_its_neighbours_are_not",
-        "authorization::test_every_other_fault_is_told_to_the_client",
+        "authorization::test_the_client_receives_every_other_fault",
     ),
     "5/4 a refresh token is no access token": ("tokens::test_nothing_but_an_untouched_access_token_opens",),
     "5/5 audience": ("tokens::test_an_access_token_is_bound_to_its_resource",),
@@ -235,9 +235,9 @@ CLIENTS: dict[str, tuple[str, ...]] = {
         "authorization::test_the_person_sees_where_the_answer_goes",
         "authorization::test_nobody_is_allowed_without_signing_in_and_approving",
         "authorization::test_cookies_are_out_of_reach_of_scripts_and_other_sites",
-        "browser::test_a_person_connects_a_client_on_their_own_machine",
+        "browser::test_a_person_connects_a_client_on_the_same_machine",
     ),
-    "5/8 iss on success and error": ("authorization::test_every_other_fault_is_told_to_the_client",),
+    "5/8 iss on success and error": ("authorization::test_the_client_receives_every_other_fault",),
     "5/9 hashed at rest, never logged": (
         "attacks::test_what_rests_in_the_store_opens_nothing", "attacks::test_no_log_line_holds_a_secret_or_a_query",
     ),
@@ -255,7 +255,7 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "D6 batches": ("row:a batch", "row:an empty batch"),
     "D7 argument errors are JSON-RPC errors": ("row:no arguments",),
     "D8 too large, too many": (
-        "row:a megabyte too much", "answers::test_calls_beyond_the_bound_are_told_to_come_back",
+        "row:a megabyte too much", "answers::test_calls_beyond_the_bound_get_a_retry_answer",
         "answers::test_without_a_rule_a_person_has_twenty_calls_a_second",
     ),
     "D9 a slash at the end": ("row:a slash at the end",),
@@ -266,7 +266,7 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "unchanged clients": (
         "clients::test_the_python_sdk_goes_the_whole_way", "clients::test_the_typescript_sdk_goes_the_whole_way",
         "clients::test_fastmcp_goes_the_whole_way", "clients::test_a_remote_proxy_passes_everything_on",
-        "clients::test_the_inspector_lists_asks_and_reads_in_processes_of_its_own",
+        "clients::test_the_inspector_calls_the_tools_in_separate_processes",
         "conformance::test_a_scenario_of_the_suite_passes",
     ),
 }  # fmt: skip
@@ -285,7 +285,7 @@ FAULTS: dict[str, tuple[str, ...]] = {
         "flood::test_redemptions_and_refreshes_at_once_have_one_winner_each",
     ),
     "R42 PKCE, redirects, resource, query": (
-        "authorization::test_every_other_fault_is_told_to_the_client",
+        "authorization::test_the_client_receives_every_other_fault",
         "authorization::test_an_address_that_was_not_registered_gets_no_redirect",
         "tokens::test_parameters_in_the_query_do_not_count",
     ),

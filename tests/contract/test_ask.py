@@ -49,7 +49,7 @@ class Desk:
         raw = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         return await call(self._app, method, "/v1/ask/" + path, headers=headers, body=raw)
 
-    async def asked(self, question: str = ASKED, **more: Any) -> str:
+    async def post_question(self, question: str = ASKED, **more: Any) -> str:
         known = {name: more.pop(name) for name in ("app", "browser", "token") if name in more}
         answer = await self.post("questions", {"question": question, **more}, **known)
         assert answer.status == 200, answer.body
@@ -86,7 +86,7 @@ async def desk(request: pytest.FixtureRequest) -> AsyncIterator[Desk]:
 
 async def test_a_question_is_answered_with_sources_that_hold_it(desk: Desk) -> None:
     metadata = {"question_source": "_organic", "page": {"n": 1}}
-    question_id = await desk.asked(metadata=metadata, source_fl=["url", "authors"], cite_link=1)
+    question_id = await desk.post_question(metadata=metadata, source_fl=["url", "authors"], cite_link=1)
     record = await desk.finished(question_id)
     assert record["question"] == ASKED
     assert record["question_id"] == question_id
@@ -111,18 +111,18 @@ async def test_a_question_is_answered_with_sources_that_hold_it(desk: Desk) -> N
 
 
 async def test_what_the_archive_does_not_hold_is_an_honest_success_without_sources(desk: Desk) -> None:
-    record = await desk.finished(await desk.asked("zyx qwv unheard of gibberish?"))
+    record = await desk.finished(await desk.post_question("zyx qwv unheard of gibberish?"))
     assert (record["finish_reason"], record["sources"]) == ("success", [])
 
 
-async def test_citations_wear_the_marks_asked_for(desk: Desk) -> None:
-    record = await desk.finished(await desk.asked(cite_start="(", cite_end=")"))
+async def test_citations_carry_the_requested_marks(desk: Desk) -> None:
+    record = await desk.finished(await desk.post_question(cite_start="(", cite_end=")"))
     assert "(1)" in record["answer"]
     assert "[1]" not in record["answer"]
 
 
 async def test_names_become_links_and_faulty_templates_are_refused(desk: Desk) -> None:
-    record = await desk.finished(await desk.asked(wiki_link_template="/find?q=%s"))
+    record = await desk.finished(await desk.post_question(wiki_link_template="/find?q=%s"))
     assert "](/find?q=" in record["answer"]
     for template in ("/find", "javascript:%s", "//evil.example/%s", "/a%s%s", "/a b%s"):
         answer = await desk.post("questions", {"question": ASKED, "wiki_link_template": template})
@@ -130,8 +130,8 @@ async def test_names_become_links_and_faulty_templates_are_refused(desk: Desk) -
         assert answer.json()["detail"][0]["loc"] == ["body", "wiki_link_template"]
 
 
-async def test_answers_come_in_the_order_asked_for_and_in_the_format_asked_for(desk: Desk) -> None:
-    one, two = await desk.asked(), await desk.asked("Why was the paper mill closed?")
+async def test_answers_have_the_requested_order_and_format(desk: Desk) -> None:
+    one, two = await desk.post_question(), await desk.post_question("Why was the paper mill closed?")
     await desk.finished(one)
     await desk.finished(two)
     unknown = str(uuid4())
@@ -146,8 +146,8 @@ async def test_answers_come_in_the_order_asked_for_and_in_the_format_asked_for(d
     assert (await desk.post("answers", {"question_ids": []})).json()["data"] == []
 
 
-async def test_another_apps_question_is_not_found(desk: Desk) -> None:
-    question_id = await desk.asked()
+async def test_a_question_of_another_app_answers_404(desk: Desk) -> None:
+    question_id = await desk.post_question()
     for path in (f"questions/{question_id}/answer", f"questions/{uuid4()}/answer"):
         answer = await desk.get(path, app="other")
         assert (answer.status, answer.json()) == (404, {"message": "not found"})
@@ -227,8 +227,8 @@ async def test_fields_nobody_knows_are_ignored_and_null_is_absence(desk: Desk) -
 
 
 async def test_a_follow_up_knows_what_it_follows(desk: Desk) -> None:
-    parent = await desk.asked("What happened to the paper mill in Carrow in 2024?")
-    child = await desk.asked("and who owns it?", parent_question_id=parent.upper())
+    parent = await desk.post_question("What happened to the paper mill in Carrow in 2024?")
+    child = await desk.post_question("and who owns it?", parent_question_id=parent.upper())
     record = await desk.finished(child)
     assert record["parent_question_id"] == parent
     recorded = await desk.corner.stores.questions.read("shop", child)
@@ -242,15 +242,15 @@ async def test_a_follow_up_knows_what_it_follows(desk: Desk) -> None:
     ]
 
 
-async def test_a_parent_must_be_known_and_not_anothers(desk: Desk) -> None:
+async def test_a_parent_question_exists_and_belongs_to_the_same_user(desk: Desk) -> None:
     unknown = await desk.post("questions", {"question": "x", "parent_question_id": str(uuid4())})
     assert (unknown.status, unknown.json()) == (404, {"message": "not found"})
-    ginas = await desk.asked(user_id="gina")
+    ginas = await desk.post_question(user_id="gina")
     foreign = await desk.post("questions", {"question": "x", "parent_question_id": ginas, "user_id": "omar"})
     assert (foreign.status, foreign.json()) == (404, {"message": "not found"})
-    assert await desk.asked("x", parent_question_id=ginas, user_id="gina")
-    visitors = await desk.asked(anonymous_id="anon")
-    assert await desk.asked("x", parent_question_id=visitors, user_id="gina")
+    assert await desk.post_question("x", parent_question_id=ginas, user_id="gina")
+    visitors = await desk.post_question(anonymous_id="anon")
+    assert await desk.post_question("x", parent_question_id=visitors, user_id="gina")
 
 
 async def test_only_proven_readers_get_a_history(desk: Desk) -> None:
@@ -258,13 +258,13 @@ async def test_only_proven_readers_get_a_history(desk: Desk) -> None:
         answer = await desk.post("user_history/list", {"user_id": user_id})
         return [thread["id"] for thread in answer.json()["data"]["threads"]]
 
-    by_server = await desk.asked(user_id="gina")
-    claimed = await desk.asked(user_id="gina", browser=True)
+    by_server = await desk.post_question(user_id="gina")
+    claimed = await desk.post_question(user_id="gina", browser=True)
     token = {"user_id": "gina", "plan": "gold", "exp": desk.corner.clock.now_ms() // 1000 + 60}
-    by_token = await desk.asked(browser=True, token=token, metadata={"plan": "x", "site": "s"})
+    by_token = await desk.post_question(browser=True, token=token, metadata={"plan": "x", "site": "s"})
     proof = sign_user_id(desk.corner.secret().encode(), "gina")
-    by_hash = await desk.asked(user_id="gina", user_hash=proof, browser=True)
-    silent = await desk.asked(user_id="gina", log_user_history=False)
+    by_hash = await desk.post_question(user_id="gina", user_hash=proof, browser=True)
+    silent = await desk.post_question(user_id="gina", log_user_history=False)
     for question_id in (by_server, claimed, by_token, by_hash, silent):
         await desk.finished(question_id)
     assert set(await threads("gina")) == {by_server, by_token, by_hash}
@@ -301,40 +301,42 @@ async def test_a_token_that_names_another_reader_is_refused(desk: Desk) -> None:
     assert (answer.status, answer.json()) == (401, {"message": "Invalid JWT token"})
 
 
-async def test_who_asked_enough_today_is_told_so_in_the_answer(desk: Desk) -> None:
+async def test_the_answer_reports_a_spent_daily_quota(desk: Desk) -> None:
     settings = AppSettings.model_validate({"limits": PLENTY, "questions_per_day": "anonymous:1,free:2"})
     await desk.corner.open_app("shop", settings=settings)
     for _ in range(2):
-        assert (await desk.finished(await desk.asked(user_id="g", user_type="free")))[
+        assert (await desk.finished(await desk.post_question(user_id="g", user_type="free")))[
             "finish_reason"
         ] == "success"
-    blocked = await desk.finished(await desk.asked(user_id="g", user_type="free"))
+    blocked = await desk.finished(await desk.post_question(user_id="g", user_type="free"))
     assert blocked["finish_reason"] == "forbidden"
     assert blocked["blocked_reason"]
     assert (blocked["answer"], blocked["sources"]) == ("", [])
-    assert (await desk.finished(await desk.asked(user_id="o", user_type="free")))[
+    assert (await desk.finished(await desk.post_question(user_id="o", user_type="free")))[
         "finish_reason"
     ] == "success"
-    assert (await desk.finished(await desk.asked(user_id="g", user_type="paid")))[
+    assert (await desk.finished(await desk.post_question(user_id="g", user_type="paid")))[
         "finish_reason"
     ] == "success"
     # a browser that merely claims a tier is a visitor
-    claims = [await desk.asked(user_type="internal", anonymous_id="v", browser=True) for _ in range(2)]
+    claims = [
+        await desk.post_question(user_type="internal", anonymous_id="v", browser=True) for _ in range(2)
+    ]
     reasons = [(await desk.finished(one))["finish_reason"] for one in claims]
     assert reasons == ["success", "forbidden"]
 
 
 async def test_filters_say_what_may_be_cited(desk: Desk) -> None:
-    only = await desk.finished(await desk.asked(fq="language:de"))
+    only = await desk.finished(await desk.post_question(fq="language:de"))
     assert {source["product_id"] for source in only["sources"] + only["related_resources"]} <= {
         "fluss-vertrag"
     }
-    none = await desk.finished(await desk.asked(fq="title:nothing_like_that"))
+    none = await desk.finished(await desk.post_question(fq="title:nothing_like_that"))
     assert (none["finish_reason"], none["sources"], none["related_resources"]) == ("success", [], [])
 
 
 async def test_the_playground_answers_questions(desk: Desk) -> None:
-    assert (await desk.finished(await desk.asked(app="playground"), app="playground"))["finished"]
+    assert (await desk.finished(await desk.post_question(app="playground"), app="playground"))["finished"]
 
 
 async def test_a_key_is_needed(desk: Desk) -> None:
@@ -345,8 +347,10 @@ async def test_a_key_is_needed(desk: Desk) -> None:
 
 
 async def test_the_same_question_over_the_same_passages_is_answered_from_memory(desk: Desk) -> None:
-    first = await desk.finished(await desk.asked())
-    again = await desk.asked("who signed the treaty about the water  of the river?", source_fl=["url"])
+    first = await desk.finished(await desk.post_question())
+    again = await desk.post_question(
+        "who signed the treaty about the water  of the river?", source_fl=["url"]
+    )
     record = await desk.finished(again)
     assert record["answer"] == first["answer"]
     assert record["sources"][0]["url"] == "https://news.example/river-treaty"
@@ -366,7 +370,7 @@ async def test_a_quota_is_not_evaded_by_other_ids_or_a_claimed_type(desk: Desk) 
 
     async def reasons(bodies: list[dict[str, Any]], **more: Any) -> list[str]:
         asked = [
-            await desk.asked(f"Which river {n}?", browser=True, **body, **more)
+            await desk.post_question(f"Which river {n}?", browser=True, **body, **more)
             for n, body in enumerate(bodies)
         ]
         return [(await desk.finished(one))["finish_reason"] for one in asked]
@@ -385,10 +389,10 @@ async def test_one_address_asks_only_so_much_a_day(desk: Desk) -> None:
     settings = AppSettings(limits=PLENTY, questions_per_address=3)
     await desk.corner.open_app("shop", settings=settings)
     for _ in range(3):
-        await desk.asked(browser=True)
+        await desk.post_question(browser=True)
     refused = await desk.post("questions", {"question": "x"}, browser=True)
     assert (refused.status, refused.headers["retry-after"]) == (429, "3600")
-    assert await desk.asked(user_id="gina")
+    assert await desk.post_question(user_id="gina")
 
 
 async def test_marks_of_citations_are_no_markup_and_metadata_is_small(desk: Desk) -> None:
@@ -411,16 +415,16 @@ async def test_what_strangers_ask_is_not_what_everybody_is_shown(desk: Desk) -> 
     spam = "Visit evil.example for free tulips now?"
     loud = "Which shop sells the cheapest tulips?"
     for n in range(5):
-        await desk.asked(spam, browser=True, anonymous_id=f"x-{n}")
-        await desk.asked(loud, browser=True, anonymous_id=f"x-{n}")
-        await desk.asked(spam, user_id=f"u-{n}")
+        await desk.post_question(spam, browser=True, anonymous_id=f"x-{n}")
+        await desk.post_question(loud, browser=True, anonymous_id=f"x-{n}")
+        await desk.post_question(spam, user_id=f"u-{n}")
     shown = (await desk.post("trending_questions", {"rows": 20}, browser=True)).json()["data"][
         "related_questions"
     ]
     assert spam not in shown
     assert loud not in shown
     for n in range(3):
-        await desk.asked(loud, user_id=f"u-{n}")
+        await desk.post_question(loud, user_id=f"u-{n}")
     shown = (await desk.post("trending_questions", {"rows": 20}, browser=True)).json()["data"][
         "related_questions"
     ]

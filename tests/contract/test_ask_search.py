@@ -63,7 +63,7 @@ async def test_a_search_finds_by_what_passages_say_and_asks(desk: Desk) -> None:
     assert (record["question"], record["metadata"]) == (WATER, {"site": "s"})
 
 
-async def test_without_an_answer_no_question_is_asked(desk: Desk) -> None:
+async def test_no_question_is_generated_without_an_answer(desk: Desk) -> None:
     for answer in (False, 0, "0"):
         assert "question_id" not in await search(desk, {"q": WATER, "answer": answer})
     assert await desk.corner.stores.questions.count_waiting("shop") == 0
@@ -108,7 +108,7 @@ async def test_filters_facets_exclusions_and_fields(desk: Desk) -> None:
     assert ids(narrowed) == ["fluss-vertrag"]
 
 
-async def test_snippets_are_cut_where_asked(desk: Desk) -> None:
+async def test_snippets_have_the_requested_length(desk: Desk) -> None:
     data = await search(desk, {"q": WATER, "answer": False, "snippet_max_chars": 30})
     plain = data["products"][0]["snippet"].replace("<mark>", "").replace("</mark>", "")
     assert len(plain) <= 30 + len("… ") + len(" …")
@@ -117,7 +117,7 @@ async def test_snippets_are_cut_where_asked(desk: Desk) -> None:
     ] == ""
 
 
-async def test_newest_first_when_asked(desk: Desk) -> None:
+async def test_results_are_sorted_by_date_on_request(desk: Desk) -> None:
     by_day = {article["product_id"]: article["published_at"] for article in ARTICLES}
     for order in ("published_at", [{"field": "published_at", "order": "desc"}]):
         body = {"q": "the river the mill the cup", "answer": False, "order_by": order, "rows": 50}
@@ -155,9 +155,9 @@ async def test_an_app_without_an_engine_finds_nothing_and_answers_all_the_same(d
 
 async def test_questions_many_ask_are_trending_and_those_of_few_are_not(desk: Desk) -> None:
     for reader in ("a", "b", "c"):
-        await desk.asked("How high did the river rise?", anonymous_id=reader)
+        await desk.post_question("How high did the river rise?", anonymous_id=reader)
     for _ in range(5):
-        await desk.finished(await desk.asked("What is my aunt's secret?", anonymous_id="a"))
+        await desk.finished(await desk.post_question("What is my aunt's secret?", anonymous_id="a"))
     data = (await desk.post("trending_questions", {"rows": 3})).json()["data"]
     assert data["service_id"]
     assert data["related_questions"][0] == "How high did the river rise?"
@@ -180,8 +180,8 @@ async def test_questions_about_a_product_come_from_its_text(desk: Desk) -> None:
 
 async def test_questions_many_ask_about_a_product_come_first(desk: Desk) -> None:
     for reader in ("a", "b", "c"):
-        await desk.finished(await desk.asked(WATER, anonymous_id=reader))
-    await desk.finished(await desk.asked("Which countries signed a treaty?", anonymous_id="a"))
+        await desk.finished(await desk.post_question(WATER, anonymous_id=reader))
+    await desk.finished(await desk.post_question("Which countries signed a treaty?", anonymous_id="a"))
     data = (await desk.post("related_questions", {"product_id": "river-treaty"})).json()["data"]
     assert data["related_questions"][0] == WATER
     assert "Which countries signed a treaty?" not in data["related_questions"], (
@@ -192,7 +192,7 @@ async def test_questions_many_ask_about_a_product_come_first(desk: Desk) -> None
 
 
 async def test_related_to_no_product_is_what_many_ask(desk: Desk) -> None:
-    await desk.finished(await desk.asked("How high did the river rise?"))
+    await desk.finished(await desk.post_question("How high did the river rise?"))
     trending = (await desk.post("trending_questions", {"rows": 3})).json()["data"]["related_questions"]
     for body in ({"rows": 3}, {"rows": 3, "product_id": None}):
         answer = await desk.post("related_questions", body)
@@ -240,9 +240,9 @@ async def test_a_narrow_filter_still_finds_what_is_far_down(desk: Desk) -> None:
     narrow = await search(desk, {"q": WATER, "answer": False, "fq": "product_id:fluss-vertrag"})
     assert ids(narrow) in ([], ["fluss-vertrag"])
     record = await desk.finished(
-        await desk.asked("What happened to the paper mill?", fq="product_id:mill-closes")
+        await desk.post_question("What happened to the paper mill?", fq="product_id:mill-closes")
     )
     assert [source["product_id"] for source in record["sources"]] == ["mill-closes"]
-    record = await desk.finished(await desk.asked(WATER, fq="product_id:mill-closes"))
+    record = await desk.finished(await desk.post_question(WATER, fq="product_id:mill-closes"))
     named = record["sources"] + record["related_resources"]
     assert {one["product_id"] for one in named} <= {"mill-closes"}

@@ -89,7 +89,7 @@ async def test_what_is_confidential_is_left_out(corner: Corner, path: str, body:
         {"advanced_q": "margin:0.42"},
     ],
 )
-async def test_nothing_is_found_or_counted_by_what_is_confidential(corner: Corner, body: Any) -> None:
+async def test_confidential_fields_neither_match_nor_count(corner: Corner, body: Any) -> None:
     full = body if "advanced_q" in body else {"q": "trowel", **body}
     assert (await ask(corner, "search/search", full, server=True)).status == 200
     refused = await ask(corner, "search/search", full)
@@ -134,16 +134,16 @@ async def test_no_browser_learns_what_few_people_searched_for(corner: Corner) ->
     await typed("jute string", 6, "198.51.100.{}")
     asked = {"completion_fields": ["historical_queries"], "min_query_users": 1, "rows": 20}
 
-    async def found(start: str, *, server: bool = False) -> list[str]:
+    async def complete(start: str, *, server: bool = False) -> list[str]:
         answer = await ask(corner, "search/autocomplete", {**asked, "q": start}, server=server)
         return [one["text"] for one in answer.json()["data"]["completions"]["historical_queries"]]
 
     for _ in range(100):
-        if await found("ju"):
+        if await complete("ju"):
             break
         await asyncio.sleep(0.05)
-    assert await found("ju") == ["jute string"]
-    assert await found("private") == []
-    assert await found("jerk") == []
-    assert await found("please") == []
-    assert await found("private", server=True) == ["private disease of victim jane"]
+    assert await complete("ju") == ["jute string"]
+    assert await complete("private") == []
+    assert await complete("jerk") == []
+    assert await complete("please") == []
+    assert await complete("private", server=True) == ["private disease of victim jane"]

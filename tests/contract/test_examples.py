@@ -55,6 +55,9 @@ def test_every_field_operation_tag_and_parameter_is_described(document: dict[str
     assert silent == []
     assert {tag["name"] for tag in document["tags"]} == {one["tags"][0] for one in operations(document)}
     assert document["servers"]
+    schemes = document["components"]["securitySchemes"]
+    assert set(schemes) == {"SecretKey", "PublishableKey", "ReaderToken"}
+    assert all(len(scheme["description"]) > 40 for scheme in schemes.values())
 
 
 def test_no_text_describes_what_is_not_there(corner: Corner, document: dict[str, Any]) -> None:
@@ -63,6 +66,7 @@ def test_no_text_describes_what_is_not_there(corner: Corner, document: dict[str,
     assert set(texts.operations) == names
     assert set(texts.tags) == {tag["name"] for tag in document["tags"]}
     parts = {"like", "any", "path", "query", "header"}
+    assert set(texts.fields["like"]) | set(texts.fields["like"].values()) <= set(schemas)
     assert set(texts.fields) - parts - set(schemas) - names == set()
     everywhere = {name for schema in schemas.values() for name in schema.get("properties", {})}
     assert set(texts.fields["any"]) - everywhere - {"user_ids"} == set()
@@ -71,7 +75,7 @@ def test_no_text_describes_what_is_not_there(corner: Corner, document: dict[str,
             assert set(fields) <= set(schemas[model].get("properties", {})), model
 
 
-def test_every_status_says_what_it_means_at_its_operation(document: dict[str, Any]) -> None:
+def test_every_status_has_a_description_of_its_operation(document: dict[str, Any]) -> None:
     for operation in operations(document):
         said = {status: reply["description"] for status, reply in operation["responses"].items()}
         assert all(said.values()), operation["operationId"]
@@ -80,7 +84,7 @@ def test_every_status_says_what_it_means_at_its_operation(document: dict[str, An
         assert "Retry-After" in operation["responses"]["429"]["headers"]
 
 
-def test_keys_are_told_in_words_and_secret_operations_offer_no_publishable_key(
+def test_keys_are_described_and_secret_operations_offer_no_publishable_key(
     corner: Corner, document: dict[str, Any]
 ) -> None:
     for endpoint in corner.door.endpoints:
@@ -94,13 +98,13 @@ def test_keys_are_told_in_words_and_secret_operations_offer_no_publishable_key(
     assert {"PublishableKey": [], "ReaderToken": []} in history["security"]
 
 
-def test_limits_that_callers_meet_are_told(document: dict[str, Any]) -> None:
+def test_limits_of_callers_are_described(document: dict[str, Any]) -> None:
     def text(model: str, field: str) -> str:
         found: str = document["components"]["schemas"][model]["properties"][field]["description"]
         return found
 
     assert "1,000" in text("ManyProducts", "product_ids")
-    assert "10,000" in text("Search", "exclude")
+    assert "10,000" in text("SearchBody", "exclude")
     assert "32 KiB" in text("UserToProducts", "fq")
     writing = document["paths"]["/v1/products"]["post"]
     assert any("255" in one["description"] for one in writing["parameters"] if one["in"] == "header")

@@ -58,7 +58,7 @@ async def ask(corner: Corner, path: str, *, browser: bool = False, **body: Any) 
         ("ask/search", {"q": "trowel", "answer": False}),
     ],
 )
-async def test_a_filter_on_a_field_that_no_product_has_says_so(
+async def test_a_filter_on_an_absent_field_gives_a_message(
     corner: Corner, path: str, body: dict[str, Any]
 ) -> None:
     data = await ask(corner, path, **body, fq="prize:[1 TO 5]")
@@ -122,7 +122,7 @@ async def test_warnings_are_few_and_a_confidential_field_is_never_suggested(corn
     assert "did_you_mean" not in (await ask(corner, path, fq="gripp:green", browser=True))["warnings"][0]
 
 
-async def test_an_anchor_that_does_not_exist_is_said(corner: Corner) -> None:
+async def test_a_missing_anchor_is_reported(corner: Corner) -> None:
     path = "recommendation/product_to_products"
     for body in ({"product_id": "nope"}, {"product_ids": ["no", "nope"]}, {"product_group_id": "nope"}):
         data = await ask(corner, path, **body)

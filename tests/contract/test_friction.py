@@ -41,9 +41,7 @@ async def upload(corner: Corner, app: Any, *products: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/users/_ids", RECOMMEND])
-async def test_a_refused_key_says_in_a_header_what_is_wrong_with_it(
-    corner: Corner, app: Any, path: str
-) -> None:
+async def test_a_header_describes_the_fault_of_a_refused_key(corner: Corner, app: Any, path: str) -> None:
     method = "GET" if path.endswith("_ids") else "POST"
     secret = corner.secret()
     broken = secret[:-1] + ("a" if secret[-1] != "a" else "b")
@@ -101,7 +99,7 @@ async def test_what_stands_behind_an_id_may_have_a_slash_behind_it(corner: Corne
 # --- tags -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_record_that_is_known_is_not_sent_again(corner: Corner, app: Any) -> None:
+async def test_an_unchanged_record_is_not_sent_again(corner: Corner, app: Any) -> None:
     await upload(corner, app, {"product_id": "hoe-11", "title": "Draw hoe"})
     users = {"data": [{"user_id": "gina", "name": "Gina"}]}
     assert (await call(app, "POST", "/v1/users", headers=corner.headers(), json=users)).status == 200

@@ -17,8 +17,7 @@ from cluster.secrecy import Vault
 from deployments.api.http.hot import HotLayer
 from deployments.api.http.routes import build_application
 from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
-from deployments.edge.request_log import RequestCounts
-from deployments.edge.trace import AccessLog
+from deployments.edge.request_log import AccessLog, RequestCounts
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import BROWSER, MASTER, Corner, open_corner
 
@@ -54,7 +53,7 @@ def is_kept_by_nobody(answer: Answer) -> bool:
     )
 
 
-def is_asked_for_again(answer: Answer) -> bool:
+def must_be_revalidated(answer: Answer) -> bool:
     return (
         answer.headers.get("cache-control") == "private, no-cache"
         and answer.headers.get("vary") == "X-API-KEY, Authorization"
@@ -75,7 +74,7 @@ async def test_no_reply_of_any_endpoint_is_kept_by_a_cache_or_guessed_at_by_a_br
                 answer = await call(
                     app, endpoint.method, path, headers={"User-Agent": BROWSER, **key}, json=body
                 )
-                assert is_kept_by_nobody(answer) or (answer.status == 200 and is_asked_for_again(answer)), (
+                assert is_kept_by_nobody(answer) or (answer.status == 200 and must_be_revalidated(answer)), (
                     endpoint.name
                 )
                 good += answer.status == 200
@@ -108,7 +107,7 @@ async def test_what_is_polled_has_a_tag_and_is_not_sent_again_while_it_is_the_sa
     for path in paths:
         first = await call(app, "GET", path, headers=corner.headers())
         assert first.status == 200, path
-        assert is_asked_for_again(first), path
+        assert must_be_revalidated(first), path
         tag = first.headers["etag"]
         for known in (tag, f"W/{tag}", f'"x", {tag}', "*"):
             again = await call(app, "GET", path, headers={**corner.headers(), "If-None-Match": known})

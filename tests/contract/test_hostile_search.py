@@ -214,7 +214,7 @@ async def test_hostile_searches_are_answered_or_refused_quickly(corner: Corner) 
     assert not slow
 
 
-async def test_poisonous_records_are_found_counted_and_ordered_like_others(corner: Corner) -> None:
+async def test_poisonous_records_match_count_and_sort_like_others(corner: Corner) -> None:
     sought = ["large", "long", "wide", "nul", "around", "odd"]
     for order in ("price", "rating", "margin", "price * price", "custom_attributes.a7"):
         answer = await ask(
@@ -231,7 +231,7 @@ async def test_poisonous_records_are_found_counted_and_ordered_like_others(corne
     assert first["product_id"] == "large"
 
 
-async def test_another_apps_products_are_neither_found_nor_given_nor_counted(corner: Corner) -> None:
+async def test_products_of_another_app_neither_match_nor_appear_nor_count(corner: Corner) -> None:
     theirs = {"product_id": "theirs", "type": "x", "title": "steel zeppelin", "brand": "Zep"}
     await upload(corner.stores, [theirs], app_id="other")
     headers = {"X-API-KEY": corner.secret("other"), "User-Agent": BROWSER}

@@ -69,7 +69,7 @@ async def test_a_foreign_task_is_answered_like_an_unknown_one(way: Way, task: st
     assert (await send(way, "other", "GET", f"/v1/products/_status/{task}")).status == 200
 
 
-async def test_lists_and_counts_hold_only_what_is_ones_own(way: Way, task: str) -> None:
+async def test_lists_and_counts_contain_only_records_of_the_app(way: Way, task: str) -> None:
     for noun in ("users", "products"):
         answer = await send(way, "shop", "GET", f"/v1/{noun}/_ids")
         assert MINE not in answer.json()["data"]["ids"]

@@ -73,7 +73,7 @@ async def test_initialize_speaks_one_version_whatever_is_proposed(
     assert "citation_format" in result["instructions"]
 
 
-async def test_initialize_is_not_held_to_the_version_header(corner: ArchiveCorner) -> None:
+async def test_initialize_ignores_the_version_header(corner: ArchiveCorner) -> None:
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
     body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
     answer = await corner.post(json.dumps(body).encode(), headers={"mcp-protocol-version": "2025-11-25"})
@@ -85,7 +85,7 @@ async def test_tools_are_listed_on_one_page(corner: ArchiveCorner) -> None:
     assert result == {"tools": [tool.to_dict() for tool in TOOLS]}
 
 
-async def test_a_snippet_says_what_an_agent_needs_and_leaves_out_what_is_unknown(
+async def test_a_snippet_has_the_fields_of_an_agent_and_omits_unset_ones(
     corner: ArchiveCorner,
 ) -> None:
     first, *_ = await corner.ask("river water rules")
@@ -173,7 +173,7 @@ async def test_somebody_elses_pair_reads_as_never_returned(corner: ArchiveCorner
     assert message_of(answer) == NOT_ISSUED
 
 
-async def test_a_pair_holds_for_its_own_product_only(corner: ArchiveCorner) -> None:
+async def test_a_pair_is_valid_for_its_product_only(corner: ArchiveCorner) -> None:
     first, *_ = await corner.ask("river water rules")
     answer = await corner.tool("get_archive_article", {**pair(first), "product_id": "na-8"})
     assert message_of(answer) == NOT_ISSUED
@@ -263,7 +263,7 @@ async def test_a_caller_who_hangs_up_is_not_answered(corner: ArchiveCorner) -> N
         await call(corner.app, "POST", "/mcp", headers=headers, body=b"{", hang_up=True)
 
 
-async def test_calls_beyond_the_bound_are_told_to_come_back(corner: ArchiveCorner) -> None:
+async def test_calls_beyond_the_bound_get_a_retry_answer(corner: ArchiveCorner) -> None:
     corner.services.endpoint._most_at_once = 3
     corner.archive.gate = asyncio.Event()
     calls = [asyncio.ensure_future(corner.tool("ask_archive", {"question": "river"})) for _ in range(8)]
@@ -405,7 +405,7 @@ async def test_every_call_is_noted_with_the_time_it_took(
     assert [(call.outcome, call.took_ms) for call in calls] == [("answered", 37.0), ("refused", 37.0)]
 
 
-async def test_how_much_was_found_is_noted_for_the_report_and_not_answered(corner: ArchiveCorner) -> None:
+async def test_the_report_records_coverage_and_the_answer_omits_it(corner: ArchiveCorner) -> None:
     await corner.ask("zebra quantum comet")
     first, *_ = await corner.ask("was seen again in June")
     assert "coverage" not in json.dumps(first)

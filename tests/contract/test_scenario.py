@@ -39,7 +39,7 @@ def test_what_fits_has_no_differences(expected: Any, given: Any, whole: bool) ->
         (True, 1, False),
     ],
 )
-def test_what_does_not_fit_is_told(expected: Any, given: Any, whole: bool) -> None:
+def test_a_message_reports_unsupported_options(expected: Any, given: Any, whole: bool) -> None:
     assert differences(expected, given, whole=whole)
 
 

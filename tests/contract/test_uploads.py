@@ -98,7 +98,7 @@ async def test_a_time_that_is_a_number_is_refused_with_the_form_it_should_have(
 # --- dry runs ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_dry_run_says_in_a_header_that_nothing_was_written(corner: Corner) -> None:
+async def test_a_header_marks_a_dry_run(corner: Corner) -> None:
     for path, record in (
         (PRODUCTS, {"product_id": "x"}),
         ("/v1/users", {"user_id": "x"}),

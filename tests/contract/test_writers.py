@@ -264,7 +264,7 @@ async def test_a_hash_of_a_tokens_signing_input_proves_nothing(corner: Corner) -
         ).status == 404
 
 
-async def test_with_a_key_of_their_own_no_hash_is_a_token(corner: Corner) -> None:
+async def test_an_app_with_a_token_key_takes_no_user_hash_as_token(corner: Corner) -> None:
     await open_safe(corner, derived_token_key=True)
     chosen = token_shaped({"user_id": "victim", "user_type": "internal", "exp": 4_000_000_000})
     digest = signed(corner, chosen)

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from actors.models.blend import Blend, BlendPart
 from actors.models.neighbours import NeighbourModel
 from actors.models.user_histories import TimeDecay
-from actors.models.vocabulary import Vocabulary
+from actors.vectors.vocabulary import Vocabulary
 from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import DataFacts, TrainedEngine
 from jobs.refresh.learners.sparse_weights import normalize_matrix

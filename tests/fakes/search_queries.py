@@ -8,6 +8,7 @@ from typing import Any
 from actors.recommender.messages import RecommendationResult
 from actors.recommender.recommender import Recommender
 from actors.retrieval.messages import SearchResult
+from actors.serving import dispatch
 from deployments.api.wire.search import SearchBody, to_search_query
 from tests.fakes.corner_shop import APP, NOW_MS
 
@@ -18,7 +19,7 @@ def search(
     """Ask a body of `POST /v1/search/search`."""
     made = SearchBody.model_validate(body)
     query = to_search_query(made, app_id=APP, user_id=made.user_id or "", now_ms=now_ms)
-    return recommender.answer(query, recent, (), now_ms)
+    return dispatch.answer(recommender, query, recent, (), now_ms)
 
 
 def search_result(result: RecommendationResult) -> SearchResult:

@@ -23,8 +23,8 @@ from tests.golden.catalog import make_interactions, make_products, make_users
 from tests.golden.installation import SHOP, Installation, World, put_rules_and_people
 from tests.golden.masks import UUID, mask_moments
 from tests.golden.randomness import FixedRandomness
-from tests.suites.own_redis import EASY
 from tests.suites.redis_process import RedisProcess
+from tests.suites.redis_waiting import EASY
 
 _MOMENTARY = (":question-open", ":lease")
 "Keys that are there while something is worked on."

@@ -33,7 +33,7 @@ HOMES = {
 "Library -> where it may be imported."
 
 
-def test_ray_is_known_only_to_hosts_drivers_apps_gateways_and_the_runtime() -> None:
+def test_only_hosts_drivers_apps_gateways_and_the_runtime_import_ray() -> None:
     known = [
         f"{source.name}:{line}"
         for source in sources()
@@ -68,7 +68,7 @@ def test_http_surfaces_know_actors_by_their_messages_and_clients_only() -> None:
     assert strays == []
 
 
-def test_only_the_ports_of_the_store_are_known_outside_of_it() -> None:
+def test_modules_outside_the_store_import_only_its_ports() -> None:
     strays = []
     for source in sources():
         starts_a_process = may_know_ray(source.name) or source.name.endswith("__main__.py")

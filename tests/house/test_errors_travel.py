@@ -36,7 +36,7 @@ def test_every_error_can_be_pickled(kinds: list[type[HouseError]]) -> None:
         assert (back.message, back.facts, str(back)) == (error.message, error.facts, str(error))
 
 
-def test_no_error_defines_a_constructor_of_its_own(kinds: list[type[HouseError]]) -> None:
+def test_no_error_class_defines_a_constructor(kinds: list[type[HouseError]]) -> None:
     assert [kind.__name__ for kind in kinds if kind is not HouseError and "__init__" in vars(kind)] == []
 
 

@@ -175,10 +175,10 @@ def _unread() -> Iterator[str]:
         )
         if nested & {one for one in MODELS if issubclass(one, model)}:
             read |= reads.loose
-        yield from (f"{model.__name__}.{name}" for name in _own_fields(model) if name not in read)
+        yield from (f"{model.__name__}.{name}" for name in _declared_fields(model) if name not in read)
 
 
-def _own_fields(model: type[BaseModel]) -> list[str]:
+def _declared_fields(model: type[BaseModel]) -> list[str]:
     return [name for name in model.__annotations__ if name in model.model_fields]
 
 
@@ -203,7 +203,7 @@ def test_every_field_of_a_record_is_read() -> None:
     unread = {
         f"{model.__name__}.{name}"
         for model in _RECORD_MODELS
-        for name in _own_fields(model)
+        for name in _declared_fields(model)
         if name not in named
     }
     assert unread == set(STORED_ONLY)

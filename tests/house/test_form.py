@@ -23,7 +23,7 @@ MUTATIONS = {
 }  # fmt: skip
 
 
-def test_no_file_or_folder_has_a_name_that_says_nothing() -> None:
+def test_no_file_or_folder_has_an_empty_name() -> None:
     named = [*(source.path.with_suffix("") for source in sources()), *folders()]
     assert [str(path) for path in named if path.name in FORBIDDEN] == []
     types = [source.name for source in sources() if source.path.name == "types.py"]
@@ -55,7 +55,7 @@ def test_no_function_needs_scrolling() -> None:
     assert long == {}
 
 
-def test_everything_public_says_what_it_is() -> None:
+def test_everything_public_has_a_docstring() -> None:
     silent = [source.name for source in sources() if ast.get_docstring(source.tree) is None]
     for source in sources():
         drawn = ast.get_docstring(source.tree) or ""

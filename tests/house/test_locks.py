@@ -50,7 +50,7 @@ def test_every_dependency_is_locked_once_at_a_version_of_its_range(python: str, 
     environment = _environment(python, machine)
     project = _project()
     extras = project["optional-dependencies"]
-    asked = {"run": project["dependencies"], "test": extras["test"] + extras["meaning"]}
+    asked = {"run": project["dependencies"], "test": extras["test"] + extras["meaning"] + extras["docs"]}
     locked: dict[str, str] = {}
     for name in ("run", "test"):
         for pin in _locked(LOCKS / f"{name}.lock"):
@@ -67,7 +67,7 @@ def test_every_dependency_is_locked_once_at_a_version_of_its_range(python: str, 
             assert wanted.specifier.contains(version, prereleases=True), f"{text} is locked at {version}"
 
 
-@pytest.mark.parametrize("name", ["run", "test", "build"])
+@pytest.mark.parametrize("name", ["run", "test", "build", "clients"])
 def test_each_locked_version_has_hashes_and_no_address(name: str) -> None:
     text = (LOCKS / f"{name}.lock").read_text("utf-8")
     lock = read_lock(text)

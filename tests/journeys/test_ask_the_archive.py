@@ -47,14 +47,14 @@ async def corner() -> AsyncIterator[ArchiveCorner]:
     await host.close()
 
 
-async def test_an_article_is_found_read_and_cited_until_it_is_gone(corner: ArchiveCorner) -> None:
+async def test_search_finds_reads_and_cites_an_article_until_its_removal(corner: ArchiveCorner) -> None:
     await upload(corner.stores, [BRIDGE], app_id=APP)
     asked = "when do trams cross the stone bridge again"
 
-    async def is_found() -> bool:
+    async def is_listed() -> bool:
         return bool(await corner.ask(asked))
 
-    await until(is_found, 4.0)
+    await until(is_listed, 4.0)
     found = (await corner.ask(asked))[0]
     assert found["product_id"] == "bridge-7"
     assert "> The old bridge reopens <" in found["product_title"]

@@ -29,12 +29,12 @@ async def test_searches_are_answered_out_of_the_snapshot_and_new_products_beside
     await workshop.settle_the_ring(*MORE)
     version = workshop.train()
     running, later = workshop.replica(), workshop.replica()
-    before = await found(running, "bead nmber 7 ")
+    before = await find_product_ids(running, "bead nmber 7 ")
     assert before == ["ring-07"]
     await workshop.promote(version)
     await until(partial(serves, running, version), 5.0)
     for replica in (running, later):
-        assert await found(replica, "bead nmber 7 ") == before
+        assert await find_product_ids(replica, "bead nmber 7 ") == before
         assert await serves(replica, version)
         (laid,) = [
             one
@@ -42,14 +42,14 @@ async def test_searches_are_answered_out_of_the_snapshot_and_new_products_beside
             if one.row_mapping is not None
         ]
         assert is_mapped(laid.segment.rows), "the postings"
-        assert await found(replica, "waxen cords", partial=True, meaning=0.1)
+        assert await find_product_ids(replica, "waxen cords", partial=True, meaning=0.1)
     await upload(workshop.stores, [{"product_id": "clasp", "title": "Silver clasp", "type": "tool"}])
     await upload(workshop.stores, [{"product_id": "ring-07", "title": "Amber pearl", "type": "bead"}])
     took_s = 0.0
     for replica in (running, later):
         took_s += await until(partial(finds, replica, "silver clasp", ["clasp"]))
         took_s += await until(partial(finds, replica, "bead number 7 ", []))
-        assert await found(replica, "amber") == ["ring-07"]
+        assert await find_product_ids(replica, "amber") == ["ring-07"]
     print(f"\nfound {took_s:.2f} s after the upload")
     assert took_s < 1.0
 
@@ -59,7 +59,7 @@ async def texts_of(host: EngineHost) -> ProductTexts:
     return follower._active.overlay.texts
 
 
-async def found(host: EngineHost, text: str, **wishes: Any) -> list[str]:
+async def find_product_ids(host: EngineHost, text: str, **wishes: Any) -> list[str]:
     search = SearchQuery(text=text, original=text, personalization=0, **wishes)
     told = await host.answer(UserQuery("search", APP, "default", rows=20, search=search))
     assert isinstance(told, RecommendationResult), told
@@ -67,7 +67,7 @@ async def found(host: EngineHost, text: str, **wishes: Any) -> list[str]:
 
 
 async def finds(host: EngineHost, text: str, wanted: list[str]) -> bool:
-    return await found(host, text, correct=False) == wanted
+    return await find_product_ids(host, text, correct=False) == wanted
 
 
 async def serves(host: EngineHost, version: str) -> bool:

@@ -45,7 +45,7 @@ async def upload(stores: Stores, noun: Any, records: list[dict[str, Any]], now_m
     """Send records down the road of all uploads."""
     body = orjson.dumps({"data": records})
     accepted: Any = parse_upload(noun, body, now_ms=now_ms)
-    standing = accepted.against({})
+    standing = accepted.check_types({})
     took = await stores.intake.accept(
         APP,
         noun,

@@ -6,7 +6,9 @@ import asyncio
 
 import pytest
 
-from cluster.store.ports.stores import Noun, RecordPut, Stores
+from cluster.store.ports.changes import Noun
+from cluster.store.ports.intake import RecordPut
+from cluster.store.ports.stores import Stores
 from tests.suites.doing import APP, NOW, OTHER, body, put
 
 TEN_MINUTES = 10 * 60 * 1000
@@ -40,7 +42,7 @@ class ChangeLogSuite:
         assert [change.payload for change in changes] == [b"[" + body("p2") + b"]", b"[" + body("p3") + b"]"]
         assert await stores.changes.read(APP, {"product": offsets[-1]}, count=5, block_ms=0) == []
 
-    async def test_nouns_are_read_together_each_from_its_own_offset(self, stores: Stores) -> None:
+    async def test_one_read_returns_several_nouns_each_after_its_offset(self, stores: Stores) -> None:
         products = await self.write(stores, 2)
         users = await self.write(stores, 2, "user")
         clicked = await stores.interactions.append(APP, b'[{"type":"click"}]', [])
@@ -59,7 +61,7 @@ class ChangeLogSuite:
         assert await stores.changes.requested_compactions(APP) == {"product": "5-0", "interaction": "4-1"}
         assert await stores.changes.requested_compactions(OTHER) == {}
 
-    async def test_apps_have_logs_of_their_own(self, stores: Stores) -> None:
+    async def test_each_app_has_a_separate_log(self, stores: Stores) -> None:
         await self.write(stores, 1)
         assert await stores.changes.read(OTHER, {"product": "0"}, count=5, block_ms=0) == []
         assert await stores.changes.last(OTHER, "product") == "0"

@@ -11,7 +11,7 @@ from tests.suites.redis_process import RedisProcess
 
 
 @pytest.fixture
-async def strict_stores(own_server: RedisProcess) -> AsyncIterator[OpenStores]:
+async def strict_stores(private_server: RedisProcess) -> AsyncIterator[OpenStores]:
     """Stores over the test's own server with the deadlines of the product."""
-    async with open_stores(own_server.url) as stores:
+    async with open_stores(private_server.url) as stores:
         yield stores

@@ -171,7 +171,7 @@ class GrantMachine(StoreMachine):
         self.model.now += ms
 
     @invariant()
-    def grants_are_as_the_model_says(self) -> None:
+    def grants_agree_with_the_model(self) -> None:
         """Live grants are there, ended ones are not, and every door can know."""
         for user in ("ada", "grace"):
             held = self._do(self._stores.grants.of_user(f"usr-{user}"))

@@ -63,7 +63,7 @@ ROWS = (
 
 
 @contextmanager
-def held(port: int, raw: bytes, count: int, addresses: Sequence[str]) -> Iterator[None]:
+def open_connections(port: int, raw: bytes, count: int, addresses: Sequence[str]) -> Iterator[None]:
     """Open connections from several addresses, send the same bytes over each, and nothing more."""
     with ExitStack() as stack:
         for number in range(count):

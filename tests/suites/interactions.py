@@ -9,7 +9,8 @@ import orjson
 import pytest
 
 from cluster.errors import TooMany
-from cluster.store.ports.stores import BrowserWriter, Stores
+from cluster.store.ports.interactions import BrowserWriter
+from cluster.store.ports.stores import Stores
 from tests.suites.doing import APP, NOW, OTHER, view_interaction
 
 
@@ -63,12 +64,12 @@ class InteractionSuite:
         await stores.interactions.append(APP, b"[]", [("u1", "", view_interaction(450))])
         assert await self.recent(stores, "u:u1") == [view_interaction(n) for n in range(450, 250, -1)]
 
-    async def test_a_visitor_has_a_list_of_their_own(self, stores: Stores) -> None:
+    async def test_a_visitor_has_a_separate_recent_list(self, stores: Stores) -> None:
         await stores.interactions.append(APP, b"[]", [("", "v1", view_interaction(1))])
         assert await self.recent(stores, "a:v1") == [view_interaction(1)]
         assert await self.recent(stores, "u:v1") == []
 
-    async def test_linking_copies_what_the_visitor_did_and_later_goes_to_both(self, stores: Stores) -> None:
+    async def test_linking_copies_the_recent_list_and_later_events_go_to_both(self, stores: Stores) -> None:
         await stores.interactions.append(
             APP,
             b"[]",

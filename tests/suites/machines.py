@@ -16,8 +16,8 @@ from cluster.store.connect import open_stores
 from cluster.store.ports.stores import Stores
 from tests.fakes.request_handler import StillClock
 from tests.fakes.stores.memory import memory_stores
-from tests.suites.own_redis import EASY
 from tests.suites.redis_process import RedisProcess
+from tests.suites.redis_waiting import EASY
 
 Result = TypeVar("Result")
 SEED = random.randrange(2**32) if os.environ.get("HOUSE_FREE_SEED") else 20_261_121

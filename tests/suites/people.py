@@ -9,7 +9,8 @@ import pytest
 
 from cluster.records.account import Account, Code, Grant
 from cluster.records.registration import Registration, revocation_id
-from cluster.store.ports.stores import RotateOutcome, Stores
+from cluster.store.ports.accounts import RotateOutcome
+from cluster.store.ports.stores import Stores
 from cluster.store.redis.accounts import MOST_GRANTS, MOST_SIBLINGS
 from tests.suites.doing import NOW
 
@@ -98,7 +99,7 @@ class GrantSuite(_Suite):
         assert await stores.grants.grant("g1") == grant
         assert (await stores.grants.of_user("usr-ada"))[0].grant == grant
 
-    async def test_a_replay_is_told_so_and_ends_what_the_code_became(self, stores: Stores) -> None:
+    async def test_a_replayed_code_is_refused_and_its_grant_revoked(self, stores: Stores) -> None:
         grant = a_grant()
         await begin(stores, grant)
         version = await stores.grants.version()

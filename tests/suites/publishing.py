@@ -31,7 +31,7 @@ class ArchiveCallSuite:
         assert await stores.archive_calls.read_since(APP, now + 2_400) == calls[2_400:]
         assert await stores.archive_calls.read_since(OTHER, 0) == []
 
-    async def test_nothing_is_a_lot_too(self, stores: Stores) -> None:
+    async def test_an_empty_batch_is_accepted(self, stores: Stores) -> None:
         await stores.archive_calls.append(APP, [])
         assert await stores.archive_calls.read_since(APP, 0) == []
 
@@ -41,7 +41,7 @@ class ClientRuleSuite:
     def stores(self) -> Stores:
         raise NotImplementedError
 
-    async def test_a_rule_is_found_under_its_folded_name_and_replaced(self, stores: Stores) -> None:
+    async def test_a_rule_is_stored_and_replaced_under_its_folded_name(self, stores: Stores) -> None:
         await stores.client_rules.put(APP, ClientRule(client="Greedy  Bot", decision="deny"))
         await stores.client_rules.put(APP, ClientRule(client="greedy bot", calls_per_minute=5))
         await stores.client_rules.put(APP, ClientRule(client="*"))

@@ -39,14 +39,14 @@ class QuestionSuite:
         """Stores that let three questions wait."""
         raise NotImplementedError
 
-    async def asked(self, stores: Stores, question: Question, holder: str = "one") -> bool:
+    async def put_question(self, stores: Stores, question: Question, holder: str = "one") -> bool:
         return await stores.questions.ask(
             question, Answer(), b'{"revision":1}', holder=holder, until_ms=NOW + LEASE
         )
 
     async def test_a_question_reads_back_and_its_record_as_it_was_shown(self, stores: Stores) -> None:
         question = a_question(metadata={"page": {"n": [1, None]}}, before=("x",), user_id="gina")
-        assert await self.asked(stores, question)
+        assert await self.put_question(stores, question)
         recorded = await stores.questions.read(APP, question.question_id)
         assert recorded is not None
         assert (recorded.question, recorded.answer, recorded.attempts) == (question, Answer(), 1)
@@ -54,7 +54,7 @@ class QuestionSuite:
 
     async def test_another_app_sees_nothing(self, stores: Stores) -> None:
         question = a_question()
-        await self.asked(stores, question)
+        await self.put_question(stores, question)
         assert await stores.questions.shown(OTHER, question.question_id) is None
         assert await stores.questions.read(OTHER, question.question_id) is None
         assert await stores.questions.shown_many(APP, ["x", question.question_id]) == [
@@ -64,8 +64,8 @@ class QuestionSuite:
 
     async def test_asking_again_under_the_same_id_changes_nothing(self, stores: Stores) -> None:
         question = a_question()
-        await self.asked(stores, question)
-        assert not await self.asked(stores, question.model_copy(update={"text": "other"}), "two")
+        await self.put_question(stores, question)
+        assert not await self.put_question(stores, question.model_copy(update={"text": "other"}), "two")
         recorded = await stores.questions.read(APP, question.question_id)
         assert recorded is not None
         assert recorded.question.text == question.text
@@ -73,7 +73,7 @@ class QuestionSuite:
 
     async def test_only_the_holder_writes_and_the_revision_only_grows(self, stores: Stores) -> None:
         question, store = a_question(), stores.questions
-        await self.asked(stores, question)
+        await self.put_question(stores, question)
         until = NOW + LEASE
 
         async def write(revision: int, holder: str) -> bool:
@@ -89,7 +89,7 @@ class QuestionSuite:
 
     async def test_final_is_final(self, stores: Stores) -> None:
         question, store = a_question(), stores.questions
-        await self.asked(stores, question)
+        await self.put_question(stores, question)
         done = an_answer(2, finish_reason="success")
         assert await store.write(question, done, b"2", holder="one", until_ms=NOW)
         assert await store.count_waiting(APP) == 0
@@ -104,7 +104,7 @@ class QuestionSuite:
 
     async def test_a_question_whose_holder_died_is_taken_over_once(self, stores: Stores) -> None:
         question, store = a_question(), stores.questions
-        await self.asked(stores, question)
+        await self.put_question(stores, question)
         await store.write(question, an_answer(4), b"4", holder="one", until_ms=NOW + LEASE)
         assert await store.list_due(APP, now_ms=NOW + LEASE - 1, count=10) == []
         late = NOW + LEASE
@@ -124,7 +124,7 @@ class QuestionSuite:
 
     async def test_a_renewed_question_is_not_due_and_a_released_one_at_once(self, stores: Stores) -> None:
         question, store = a_question(), stores.questions
-        await self.asked(stores, question)
+        await self.put_question(stores, question)
         assert await store.renew(APP, question.question_id, holder="one", until_ms=NOW + 50_000)
         assert await store.list_due(APP, now_ms=NOW + LEASE, count=10) == []
         await store.release(APP, question.question_id, holder="two")
@@ -136,17 +136,19 @@ class QuestionSuite:
         self, narrow: Stores
     ) -> None:
         for _ in range(3):
-            await self.asked(narrow, a_question())
+            await self.put_question(narrow, a_question())
         with pytest.raises(TooMany):
-            await self.asked(narrow, a_question())
+            await self.put_question(narrow, a_question())
         blocked = a_question()
         done = an_answer(1, finish_reason="forbidden")
         assert await narrow.questions.ask(blocked, done, b"no", holder="one", until_ms=NOW)
         assert await narrow.questions.count_waiting(APP) == 3
 
-    async def test_a_finished_answer_is_found_by_what_it_cites_and_revised_once(self, stores: Stores) -> None:
+    async def test_a_finished_answer_is_listed_by_its_citations_and_revised_once(
+        self, stores: Stores
+    ) -> None:
         question, store = a_question(), stores.questions
-        await self.asked(stores, question)
+        await self.put_question(stores, question)
         assert not await store.revise(question, citing(2, "a"), b"2", since=1)
         assert await store.write(question, citing(2, "a", "b", "a"), b"2", holder="one", until_ms=NOW)
         assert (
@@ -172,7 +174,7 @@ class QuestionSuite:
             1,
         )
 
-    async def test_often_asked_needs_different_readers(self, stores: Stores) -> None:
+    async def test_frequent_questions_need_several_users(self, stores: Stores) -> None:
         store = stores.questions
         for reader in ("u:1", "u:2", "u:2", "a:3"):
             await store.record_question(APP, "what is mulch", reader, 7)
@@ -191,17 +193,17 @@ class QuestionSuite:
         own = [a_question(user_id="gina"), a_question(anonymous_id="anon")]
         foreign, nameless = a_question(user_id="anon"), a_question()
         for question in (*own, foreign, nameless):
-            await self.asked(stores, question)
+            await self.put_question(stores, question)
         assert await store.erase(APP, ["u:gina", "a:anon", "u:nobody"]) == 2
         assert [await store.read(APP, one.question_id) for one in own] == [None, None]
         assert await store.read(APP, foreign.question_id) is not None
         assert await store.count_waiting(APP) == 2
         assert await store.erase(APP, ["u:gina"]) == 0
 
-    async def test_erasing_a_person_erases_what_they_asked_and_were_answered(self, stores: Stores) -> None:
+    async def test_erasing_a_user_erases_their_questions_and_answers(self, stores: Stores) -> None:
         own, foreign = a_question(user_id="gina"), a_question(user_id="omar")
         for question in (own, foreign):
-            await self.asked(stores, question)
+            await self.put_question(stores, question)
         await stores.interactions.erase(APP, ["gina"])
         assert await stores.questions.shown(APP, own.question_id) is None
         assert await stores.questions.read(APP, own.question_id) is None

@@ -43,7 +43,7 @@ class ClientSuite:
     patience_s = 1.0
     "How long a change may take to show; a second, unless the subject's way there is long."
 
-    async def test_an_unknown_engine_or_app_is_not_found(self, client: RecommenderClient) -> None:
+    async def test_an_unknown_engine_or_app_answers_404(self, client: RecommenderClient) -> None:
         for asked in (query(engine_id="nobody"), query(app_id="nobody")):
             with pytest.raises(NotFound, match="engine is not found"):
                 await client.answer(asked)
@@ -92,7 +92,7 @@ class ClientSuite:
             {"_found": True, "product_id": "teapot", "brand": "Mori"},
         ]
 
-    async def test_a_new_product_is_found_by_its_words_within_a_second(
+    async def test_search_returns_a_new_product_within_a_second(
         self, client: RecommenderClient, stores: Stores
     ) -> None:
         asked = query("search", search=SearchQuery(text="pewter", original="pewter"))

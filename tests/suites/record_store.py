@@ -5,7 +5,8 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from cluster.store.ports.stores import RecordPut, Stores
+from cluster.store.ports.intake import RecordPut
+from cluster.store.ports.stores import Stores
 from tests.suites.doing import APP, NOW, OTHER, accept, body, put, remove
 
 STRANGE_IDS = [
@@ -52,7 +53,7 @@ class RecordStoreSuite:
     async def test_an_id_that_no_text_may_hold_is_absent(self, stores: Stores) -> None:
         assert await stores.records.get(APP, "product", "\ud800") is None
 
-    async def test_many_records_come_in_the_order_asked_with_gaps(self, stores: Stores) -> None:
+    async def test_many_records_come_in_the_requested_order_with_gaps(self, stores: Stores) -> None:
         await put(stores, RecordPut("a", body("a")), RecordPut("b", body("b")))
         found = await stores.records.get_many(APP, "product", ["b", "nope", "a", "b"])
         assert found == [body("b"), None, body("a"), body("b")]
@@ -108,7 +109,7 @@ class RecordStoreSuite:
         assert await stores.records.ids(APP, "product") == ["b"]
         assert await stores.records.ids(APP, "product", "book") == ["b"]
 
-    async def test_a_product_that_comes_back_is_found_by_its_old_type(self, stores: Stores) -> None:
+    async def test_a_restored_product_matches_its_old_type(self, stores: Stores) -> None:
         await put(stores, RecordPut("a", body("a"), "book"), task_id="one")
         await remove(stores, "a")
         await put(stores, RecordPut("a", body("a"), "book"), task_id="two")

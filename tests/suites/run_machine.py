@@ -164,7 +164,7 @@ class RunMachine(StoreMachine):
     # --- what holds -------------------------------------------------------------------------------------------
 
     @invariant()
-    def records_are_as_the_model_says(self) -> None:
+    def records_agree_with_the_model(self) -> None:
         """Every run, and the lists of runs."""
         for run_id, expected in self.model.items():
             run = self._do(self._stores.runs.get(APP, run_id))

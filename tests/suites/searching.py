@@ -48,7 +48,7 @@ class QuerySuite:
         left = await stores.queries.read(APP, "0", count=100)
         assert left == lots[2:]
 
-    async def test_every_app_has_a_salt_of_its_own_that_stays(self, stores: Stores) -> None:
+    async def test_every_app_keeps_a_separate_salt(self, stores: Stores) -> None:
         salt = await stores.queries.salt(APP)
         assert len(salt) == 16
         assert await stores.queries.salt(APP) == salt
@@ -80,6 +80,6 @@ class QuestionBankSuite:
         assert await stores.question_bank.replace(APP, []) == 2
         assert (await stores.question_bank.load(APP)).questions == ()
 
-    async def test_apps_have_banks_of_their_own(self, stores: Stores) -> None:
+    async def test_each_app_has_a_separate_question_bank(self, stores: Stores) -> None:
         await stores.question_bank.replace(APP, [BankQuestion(question="How deep?")])
         assert (await stores.question_bank.load(OTHER)).questions == ()

@@ -8,7 +8,9 @@ import pytest
 
 from cluster.records.access import ApiKey, App, AppSettings
 from cluster.records.engine import Engine, EngineStatus
-from cluster.store.ports.stores import IdempotencyState, Stores, TokenGrant
+from cluster.store.ports.idempotency import IdempotencyState
+from cluster.store.ports.limits import TokenGrant
+from cluster.store.ports.stores import Stores
 from tests.suites.doing import APP, NOW, OTHER
 from tests.suites.waiting import until
 
@@ -203,7 +205,9 @@ class IdempotencySuite(_Suite):
             "done", 200, b'{"message":"success"}\xff'
         )
 
-    async def test_another_body_is_told_so_flying_or_done(self, stores: Stores) -> None:
+    async def test_another_body_under_one_key_is_refused_during_and_after_the_first(
+        self, stores: Stores
+    ) -> None:
         await stores.idempotency.begin(APP, "token", "body")
         assert await stores.idempotency.begin(APP, "token", "else") == IdempotencyState("other")
         await stores.idempotency.finish(APP, "token", 422, b"{}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.store.ports.stores import RecordPut, Stores
+from cluster.store.ports.intake import RecordPut
+from cluster.store.ports.stores import Stores
 from tests.suites.doing import APP, NOW, OTHER, accept, apply, body, claim_one
 
 
@@ -52,7 +53,7 @@ class TaskSuite:
         assert task is not None
         assert list(task.errors) == errors
 
-    async def test_the_watchdog_leaves_waiting_held_and_ended_tasks_alone(self, stores: Stores) -> None:
+    async def test_the_watchdog_ignores_waiting_claimed_and_finished_tasks(self, stores: Stores) -> None:
         await accept(stores, "held")
         await claim_one(stores)
         await accept(stores, "waiting")

@@ -107,7 +107,7 @@ async def test_a_relabelled_record_is_not_signed_by_the_way(
     assert not await live(redis_stores, settings, issued.text)
 
 
-async def test_keys_of_another_master_key_are_told_and_left(
+async def test_keys_of_another_master_key_are_reported_and_unchanged(
     settings: Settings, redis_stores: OpenStores, tmp_path: Path
 ) -> None:
     other = Settings(data_dir=tmp_path / "other")
@@ -207,7 +207,7 @@ async def test_a_schedule_in_redis_that_names_a_function_orders_nothing(
     assert crew.pids == {}
 
 
-async def test_ordering_says_how_to_allow_a_class(
+async def test_submitting_a_run_explains_how_to_allow_a_class(
     redis_stores: OpenStores, tmp_path: Path, allow_learners: Callable[..., None]
 ) -> None:
     await generated_market.open_market(redis_stores)

@@ -375,7 +375,7 @@ async def test_who_is_erased_meanwhile_is_in_no_file(world: World, monkeypatch: 
             erased.append(world.segments.erase(APP, "interaction", ["u:u2"]))
         return batch_table(stored)
 
-    monkeypatch.setattr(file_export, "record_of", erasing)
+    monkeypatch.setattr(file_export, "ingest_record_from_stored", erasing)
     rows = await world.rows("interactions")
     assert erased == [5]
     assert "u2" not in {row.get("user_id") for row in rows}

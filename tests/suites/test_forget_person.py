@@ -273,12 +273,12 @@ async def test_what_a_slow_follower_holds_back_stands_in_the_receipt(
 
 async def test_nobody_else_loses_anything(world: World) -> None:
     await fill(world, live=True)
-    before = [await _known_of(world, f"reader-{n}") for n in (0, 17, 59)]
+    before = [await _read_places(world, f"reader-{n}") for n in (0, 17, 59)]
     await world.forgotten(user_id=USER)
-    assert [await _known_of(world, f"reader-{n}") for n in (0, 17, 59)] == before
+    assert [await _read_places(world, f"reader-{n}") for n in (0, 17, 59)] == before
 
 
-async def _known_of(world: World, user_id: str) -> dict[str, Any]:
+async def _read_places(world: World, user_id: str) -> dict[str, Any]:
     person = await world.stores.erasures.person(APP, user_id, "")
     return await PersonPlaces(world.stores, world.shelf).read(person)
 
@@ -384,7 +384,7 @@ async def test_after_plain_deletes_the_log_file_is_written_anew_once_an_hour(wor
     assert await is_gone("reader-2")
 
 
-async def test_the_receipt_says_what_the_operator_of_an_external_redis_must_do() -> None:
+async def test_the_receipt_names_the_duty_of_the_operator_of_an_external_redis() -> None:
     async with a_world(owns_redis=False) as world:
         await fill(world, live=True)
         receipt = await world.forgotten(user_id=USER)

@@ -11,10 +11,10 @@ from tests.suites.redis_process import RedisProcess
 SEQUENCES, STEPS = 60, 40
 
 
-def test_codes_and_grants_in_memory_live_as_the_model_says() -> None:
+def test_codes_and_grants_in_memory_follow_the_model() -> None:
     run_machine(GrantMachine, sequences=SEQUENCES, steps=STEPS)
 
 
 @pytest.mark.redis
-def test_codes_and_grants_in_redis_live_as_the_model_says(redis_server: RedisProcess) -> None:
+def test_codes_and_grants_in_redis_follow_the_model(redis_server: RedisProcess) -> None:
     run_machine(over_redis(GrantMachine, redis_server), sequences=SEQUENCES, steps=STEPS)

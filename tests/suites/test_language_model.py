@@ -23,7 +23,8 @@ from cluster.clock import SystemClock
 from cluster.ids import new_question_id
 from cluster.meter import SilentMeter
 from cluster.records.question import Question
-from cluster.store.ports.stores import StoredQuestion, Stores
+from cluster.store.ports.questions import StoredQuestion
+from cluster.store.ports.stores import Stores
 from tests.fakes.corner_shop import upload
 from tests.fakes.llm_provider import Provider
 from tests.fakes.small_archive import ARTICLES
@@ -150,9 +151,7 @@ async def test_a_model_rewrites_a_follow_up_and_the_rule_does_when_it_fails(
     assert took_s < 2 * TOTAL_S + OVER_S
 
 
-async def test_a_model_is_not_asked_to_rewrite_what_stands_for_itself(
-    press: Press, provider: Provider
-) -> None:
+async def test_the_language_model_does_not_rewrite_a_literal_answer(press: Press, provider: Provider) -> None:
     recorded, _ = await press.ask(ASKED, before=("How deep is the Hale Dam?",))
     assert recorded.answer.question == ""
     assert all("Rewrite" not in asked["messages"][0]["content"] for asked in provider.requests)
@@ -193,7 +192,7 @@ async def test_what_no_passage_holds_is_not_shown_whoever_wrote_it(press: Press,
         assert lie not in text
 
 
-async def test_a_model_that_says_nothing_true_leaves_the_composed_answer(
+async def test_an_unsupported_model_text_leaves_the_extractive_answer(
     press: Press, provider: Provider
 ) -> None:
     provider.text = "The moon is made of green cheese [1]."

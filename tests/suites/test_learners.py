@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from actors.models.model import Batch, ModelState
+from actors.models.model import Batch
 from actors.models.user_histories import TimeDecay, UserHistories
+from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Invalid
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.learners.als import AlsLearner, AlsRecipe

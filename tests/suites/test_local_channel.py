@@ -68,7 +68,7 @@ async def _echo(question: Any) -> Any:
     return question
 
 
-async def test_many_questions_at_once_get_their_own_answers_in_any_order(folder: Path) -> None:
+async def test_concurrent_queries_get_the_right_answers_in_any_order(folder: Path) -> None:
     async def slower_the_smaller(number: int) -> int:
         await asyncio.sleep((200 - number) / 20_000)
         return number * 2
@@ -109,7 +109,7 @@ async def test_a_run_directory_that_others_reach_is_trusted_by_neither_side(fold
         await _line(lines)
 
 
-async def test_who_waits_on_a_lost_line_is_told_at_once(folder: Path) -> None:
+async def test_a_lost_channel_fails_waiting_callers_at_once(folder: Path) -> None:
     never = asyncio.Event()
 
     async def silent(_: Any) -> None:
@@ -142,12 +142,12 @@ async def test_a_line_that_does_not_answer_in_time_is_given_up(folder: Path) -> 
 async def test_a_question_that_was_given_up_leaves_the_line_in_order(folder: Path) -> None:
     gate = asyncio.Event()
 
-    async def held(question: str) -> str:
+    async def reply_after_gate(question: str) -> str:
         if question == "held":
             await gate.wait()
         return question
 
-    async with _open(folder, held) as (_, lines):
+    async with _open(folder, reply_after_gate) as (_, lines):
         line = await _line(lines)
         given_up = asyncio.ensure_future(line.ask("held", 5))
         await until(lambda: len(line) == 1)
@@ -181,7 +181,7 @@ async def test_a_frame_of_absurd_length_ends_the_connection_only(folder: Path) -
         assert await (await _line(lines)).ask("you", 5) == "you"
 
 
-async def test_sockets_of_dead_processes_are_swept_and_new_ones_found(folder: Path) -> None:
+async def test_sockets_of_dead_processes_are_removed_and_new_ones_opened(folder: Path) -> None:
     os.makedirs(folder)
     dead = folder / "1.sock"
     server = await asyncio.start_unix_server(lambda *_: None, str(dead))
@@ -196,7 +196,7 @@ async def test_sockets_of_dead_processes_are_swept_and_new_ones_found(folder: Pa
     await lines.close()
 
 
-async def test_the_line_with_the_fewest_questions_is_asked_and_a_full_one_not(
+async def test_the_pool_selects_the_least_busy_channel_and_no_full_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     never = asyncio.Event()

@@ -85,7 +85,7 @@ def run(*words: str, answer: str = "") -> Result:
     return result
 
 
-def told(*words: str, code: int = 0) -> Any:
+def run_json(*words: str, code: int = 0) -> Any:
     """Run it with `--json`."""
     result = run(*words, "--json")
     assert result.exit_code == code, result.output
@@ -145,7 +145,7 @@ def test_a_record_the_intake_could_not_apply_goes_in_after_the_cause_is_gone(url
         await apply_one(stores, _Broken())
 
     do(url, fill)
-    listed = told("list", APP)
+    listed = run_json("list", APP)
     (entry,) = listed["newest"]
     assert (listed["entries"], entry["kind"], entry["noun"], entry["is_damaged"]) == (
         1,
@@ -155,16 +155,16 @@ def test_a_record_the_intake_could_not_apply_goes_in_after_the_cause_is_gone(url
     )
     assert "ValueError" in entry["reason"]
     assert entry["time"].startswith("20")
-    assert json.loads(told("show", APP, entry["id"])["payload"]) == poison
+    assert json.loads(run_json("show", APP, entry["id"])["payload"]) == poison
     with applying(url, _Broken()):
-        again = told("replay", APP, "--all", code=1)
+        again = run_json("replay", APP, "--all", code=1)
     assert [one["status"] for one in again["results"]] == ["refused"]
-    (anew,) = told("list", APP)["newest"]
+    (anew,) = run_json("list", APP)["newest"]
     assert anew["id"] != entry["id"]
     with applying(url):
-        assert told("replay", APP, anew["id"])["replayed"] == 1
+        assert run_json("replay", APP, anew["id"])["replayed"] == 1
     assert stored(url, "product", "p1")["title"] == "poison"
-    assert told("list", APP) == {"app": APP, "entries": 0, "newest": []}
+    assert run_json("list", APP) == {"app": APP, "entries": 0, "newest": []}
 
 
 def test_a_damaged_record_is_replayed_only_on_purpose_and_never_over_a_newer_one(url: str) -> None:
@@ -177,18 +177,18 @@ def test_a_damaged_record_is_replayed_only_on_purpose_and_never_over_a_newer_one
         assert await stores.records.get(APP, "product", "p1") is None
 
     do(url, fill)
-    (entry,) = told("list", APP)["newest"]
+    (entry,) = run_json("list", APP)["newest"]
     assert (entry["name"], entry["is_damaged"], entry["why_not_replayed"]) == ("p1", True, "")
     with applying(url):
-        (one,) = told("replay", APP, entry["id"], code=1)["results"]
+        (one,) = run_json("replay", APP, entry["id"], code=1)["results"]
         assert "--damaged" in one["reason"]
         do(url, lambda stores: upload(stores, "t2", [{"product_id": "p1", "title": "newer"}]))
         while stored(url, "product", "p1") is None:
             pass
-        (one,) = told("replay", APP, entry["id"], "--damaged", code=1)["results"]
+        (one,) = run_json("replay", APP, entry["id"], "--damaged", code=1)["results"]
         assert "--overwrite" in one["reason"]
         assert stored(url, "product", "p1")["title"] == "newer"
-        assert told("replay", APP, entry["id"], "--damaged", "--overwrite")["replayed"] == 1
+        assert run_json("replay", APP, entry["id"], "--damaged", "--overwrite")["replayed"] == 1
     assert stored(url, "product", "p1")["title"] == "rale"
 
 
@@ -202,10 +202,10 @@ def test_a_batch_that_was_given_up_goes_in_whole_and_a_removal_is_one(url: str) 
 
     do(url, fill)
     with applying(url):
-        again = told("replay", APP, "--all", "--kind", "batch", code=1)
+        again = run_json("replay", APP, "--all", "--kind", "batch", code=1)
     assert sorted(one["status"] for one in again["results"]) == ["refused", "replayed", "replayed"]
     assert stored(url, "user", "u2") == {"user_id": "u2"}
-    (left,) = told("list", APP)["newest"]
+    (left,) = run_json("list", APP)["newest"]
     assert left["name"] == "t3"
 
 
@@ -215,20 +215,20 @@ def test_rows_an_ingest_refused_are_there_too(url: str, tmp_path: Path) -> None:
     file.write_text("".join(json.dumps(row) + "\n" for row in rows) + "{broken\n")
     state = tmp_path / "data" / "ingest"
     do(url, lambda stores: ingest(IngestOrder(str(file), "product", APP), stores, state_dir=state))
-    found = told("list", APP, "--kind", "row")
+    found = run_json("list", APP, "--kind", "row")
     assert found["entries"] == 3
     by_row = {entry["name"].split()[1]: entry for entry in found["newest"]}
     assert "no JSON" in by_row["3"]["why_not_replayed"]
-    refused = told("show", APP, by_row["1"]["id"])
+    refused = run_json("show", APP, by_row["1"]["id"])
     assert (refused["noun"], json.loads(refused["payload"])["price"]) == ("product", "cheap")
     path = next(state.glob("*/quarantine.jsonl"))
     path.write_text(path.read_text().replace('\\"cheap\\"', "12345.0"))
     with applying(url):
-        again = told("replay", APP, by_row["1"]["id"], by_row["2"]["id"], code=1)
+        again = run_json("replay", APP, by_row["1"]["id"], by_row["2"]["id"], code=1)
     assert [one["status"] for one in again["results"]] == ["replayed", "refused"]
     assert stored(url, "product", "b")["price"] == 12345.0
-    assert told("drop", APP, by_row["3"]["id"], "--yes")["dropped"] == 1
-    assert [entry["name"].split()[1] for entry in told("list", APP)["newest"]] == ["2"]
+    assert run_json("drop", APP, by_row["3"]["id"], "--yes")["dropped"] == 1
+    assert [entry["name"].split()[1] for entry in run_json("list", APP)["newest"]] == ["2"]
     lines = [json.loads(line)["reason"] for line in path.read_text().splitlines()]
     assert (lines[0], lines[2]) == ("replayed", "dropped")
 
@@ -240,9 +240,9 @@ def test_interactions_of_an_ingest_go_into_the_log(url: str, tmp_path: Path) -> 
     do(url, lambda stores: ingest(IngestOrder(str(file), "interaction", APP), stores, state_dir=state))
     path = next(state.glob("*/quarantine.jsonl"))
     path.write_text(path.read_text().replace('\\"user\\"', '\\"user_id\\"'))
-    assert told("replay", APP, "--all")["replayed"] == 1
+    assert run_json("replay", APP, "--all")["replayed"] == 1
     assert len(do(url, lambda stores: stores.interactions.recent(APP, ["u:ada"]))) == 1
-    assert told("list", APP)["entries"] == 0
+    assert run_json("list", APP)["entries"] == 0
 
 
 def test_what_no_app_owns_and_what_nothing_can_replay_is_shown_and_dropped(url: str) -> None:
@@ -253,18 +253,18 @@ def test_what_no_app_owns_and_what_nothing_can_replay_is_shown_and_dropped(url: 
         await stores.engines.all(APP)
 
     do(url, fill)
-    (account,) = told("list", "@installation")["newest"]
+    (account,) = run_json("list", "@installation")["newest"]
     assert (account["noun"], account["name"]) == ("account", "ada")
-    (engine,) = told("list", APP)["newest"]
+    (engine,) = run_json("list", APP)["newest"]
     assert "anew" in engine["why_not_replayed"]
-    assert told("replay", APP, "--all", code=1)["results"][0]["status"] == "skipped"
+    assert run_json("replay", APP, "--all", code=1)["results"][0]["status"] == "skipped"
     asked = run("drop", APP, "--all", answer="n\n")
     assert asked.exit_code == 2
-    assert told("list", APP)["entries"] == 1
+    assert run_json("list", APP)["entries"] == 1
     asked = run("drop", APP, "--all", answer="y\n")
     assert asked.exit_code == 0
-    assert told("list", APP)["entries"] == 0
-    assert told("drop", "@installation", account["id"], "--yes")["dropped"] == 1
+    assert run_json("list", APP)["entries"] == 0
+    assert run_json("drop", "@installation", account["id"], "--yes")["dropped"] == 1
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_what_no_app_owns_and_what_nothing_can_replay_is_shown_and_dropped(url: 
     ],
 )  # fmt: skip
 def test_wrong_use_ends_with_2(url: str, words: tuple[str, ...]) -> None:
-    assert set(told(*words, code=2)) == {"error"}
+    assert set(run_json(*words, code=2)) == {"error"}
 
 
 def test_a_read_only_app_takes_nothing_back(url: str) -> None:
@@ -291,8 +291,8 @@ def test_a_stopped_installation_lists_and_drops_and_replays_nothing(
 ) -> None:
     monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
-    assert told("list", "@installation")["entries"] == 0
-    assert told("drop", "@installation", "--all", "--yes")["dropped"] == 0
+    assert run_json("list", "@installation")["entries"] == 0
+    assert run_json("drop", "@installation", "--all", "--yes")["dropped"] == 0
     result = run("replay", "shop", "--all")
     assert (result.exit_code, "kiosk up" in result.output) == (3, True)
 
@@ -305,7 +305,7 @@ def test_hostile_words_do_not_steer_the_terminal(url: str) -> None:
         )  # fmt: skip
 
     do(url, fill)
-    entry_id = told("list", APP)["newest"][0]["id"]
+    entry_id = run_json("list", APP)["newest"][0]["id"]
     for words in (["list", APP], ["show", APP, entry_id]):
         shown = run(*words)
         assert shown.exit_code == 0

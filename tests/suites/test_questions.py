@@ -44,7 +44,7 @@ class TestOverRedis(QuestionSuite):
     async def test_questions_do_not_live_for_ever(self, redis_stores: OpenStores) -> None:
         plain, logged = a_question(), a_question(logged=True, user_id="gina")
         for question, life in ((plain, LIFE_MS), (logged, LOGGED_LIFE_MS)):
-            await self.asked(redis_stores, question)
+            await self.put_question(redis_stores, question)
             done = citing(2, "a-" + question.question_id)
             await redis_stores.questions.write(question, done, b"2", holder="one", until_ms=NOW)
             for name in (
@@ -65,15 +65,15 @@ class TestOverRedis(QuestionSuite):
     async def test_a_question_that_goes_sooner_does_not_hide_one_that_stays(
         self, redis_stores: OpenStores
     ) -> None:
-        await self.asked(redis_stores, a_question(logged=True, user_id="gina"))
-        await self.asked(redis_stores, a_question(user_id="gina"))
+        await self.put_question(redis_stores, a_question(logged=True, user_id="gina"))
+        await self.put_question(redis_stores, a_question(user_id="gina"))
         left = int(await redis_stores.server.execute("PTTL", keys.question_by(APP, "u:gina")))
         assert left > LOGGED_LIFE_MS - 60_000, "all of a reader's questions can be erased"
 
     @pytest.mark.parametrize("name", ["asked", "answer", "shown"])
     async def test_a_flipped_byte_is_noticed(self, redis_stores: OpenStores, name: str) -> None:
         question = a_question()
-        await self.asked(redis_stores, question)
+        await self.put_question(redis_stores, question)
         key = keys.question(APP, question.question_id)
         sealed = bytearray(await redis_stores.server.execute("HGET", key, name))
         sealed[-3] ^= 1
@@ -85,15 +85,15 @@ class TestOverRedis(QuestionSuite):
             assert await store.read(APP, question.question_id) is None
             assert await redis_stores.server.execute("XLEN", keys.quarantine(APP)) == 1
 
-    async def test_who_asked_often_is_not_written_down(self, redis_stores: OpenStores) -> None:
+    async def test_the_store_does_not_record_who_repeats_a_question(self, redis_stores: OpenStores) -> None:
         await redis_stores.questions.record_question(APP, "what", "u:gina-holt", 3)
         marks = await redis_stores.server.execute("SMEMBERS", keys.question_asker(APP, 3))
         assert marks
         assert all(b"gina" not in mark for mark in marks)
 
-    async def test_an_answer_survives_its_own_size(self, redis_stores: OpenStores) -> None:
+    async def test_a_large_answer_is_stored_whole(self, redis_stores: OpenStores) -> None:
         question = a_question(metadata={"page": "x" * 100_000})
-        await self.asked(redis_stores, question)
+        await self.put_question(redis_stores, question)
         answer = Answer(revision=2, stage="y" * 1_000_000)
         assert await redis_stores.questions.write(
             question, answer, b"z" * 1_000_000, holder="one", until_ms=NOW

@@ -11,15 +11,15 @@ import pytest
 from cluster.errors import Fault, TooLarge, Unavailable
 from cluster.store import keys
 from cluster.store.connect import OpenStores, open_stores
-from cluster.store.ports.stores import RecordPut
+from cluster.store.ports.intake import RecordPut
 from tests.suites.doing import APP, NOW, body, claim_one, put
-from tests.suites.own_redis import EASY, until_it_works
 from tests.suites.redis_process import RedisProcess
+from tests.suites.redis_waiting import EASY, until_it_works
 
 pytestmark = pytest.mark.redis
 
 
-async def test_every_asker_gets_their_own_answer_whatever_is_cancelled(redis_stores: OpenStores) -> None:
+async def test_every_caller_gets_the_right_reply_under_cancellation(redis_stores: OpenStores) -> None:
     chance = random.Random(7)
 
     async def ask(n: int) -> bool:
@@ -39,10 +39,10 @@ async def test_every_asker_gets_their_own_answer_whatever_is_cancelled(redis_sto
 
 
 async def test_concurrent_readers_share_one_connection(
-    own_server: RedisProcess, easy_stores: OpenStores
+    private_server: RedisProcess, easy_stores: OpenStores
 ) -> None:
     await asyncio.gather(*(easy_stores.records.get(APP, "product", f"p{n}") for n in range(500)))
-    listed = own_server.say("CLIENT", "LIST").count(b" addr=")
+    listed = private_server.say("CLIENT", "LIST").count(b" addr=")
     assert listed == 3, "one for reads, one for the rest, and the one that asks"
 
 
@@ -75,7 +75,7 @@ async def test_an_error_of_ours_is_a_fault_and_hurts_nobody_else(redis_stores: O
     assert right == 0
 
 
-async def test_a_stall_of_our_own_loop_is_not_taken_for_an_outage(strict_stores: OpenStores) -> None:
+async def test_a_stalled_event_loop_is_no_outage(strict_stores: OpenStores) -> None:
     await strict_stores.access.version()
     for _ in range(5):
         asked = asyncio.ensure_future(strict_stores.access.version())
@@ -87,21 +87,21 @@ async def test_a_stall_of_our_own_loop_is_not_taken_for_an_outage(strict_stores:
 
 
 async def test_a_cut_connection_is_dialled_again_without_anybody_noticing(
-    own_server: RedisProcess, easy_stores: OpenStores
+    private_server: RedisProcess, easy_stores: OpenStores
 ) -> None:
     await easy_stores.access.version()
-    own_server.say("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    private_server.say("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
     await asyncio.sleep(0.02)
     assert await easy_stores.access.version() == 0
     assert await easy_stores.changes.read(APP, {"product": "0"}, count=1, block_ms=0) == []
 
 
-async def test_a_killed_server_is_reported_at_once_and_found_again(
-    own_server: RedisProcess, easy_stores: OpenStores
+async def test_a_killed_server_is_reported_at_once_and_reconnected(
+    private_server: RedisProcess, easy_stores: OpenStores
 ) -> None:
     waiting = asyncio.create_task(easy_stores.changes.read(APP, {"product": "0"}, count=1, block_ms=10_000))
     await asyncio.sleep(0.02)
-    own_server.kill()
+    private_server.kill()
     with pytest.raises(Unavailable):
         await asyncio.wait_for(waiting, 1)
     refusals = []
@@ -112,7 +112,7 @@ async def test_a_killed_server_is_reported_at_once_and_found_again(
         refusals.append(time.monotonic() - begin)
         assert refused.value.facts["retry_after_s"] == 1
     assert sorted(refusals)[190] < 0.005
-    own_server.start()
+    private_server.start()
     assert await until_it_works(easy_stores) < 5
     await put(easy_stores, RecordPut("p1", body("p1")))
     assert await easy_stores.records.get(APP, "product", "p1") == body("p1")
@@ -126,22 +126,22 @@ async def test_a_server_that_forgot_the_scripts_gets_them_again(redis_stores: Op
     assert lease.granted == 2
 
 
-async def test_stores_may_be_opened_before_their_server(own_server: RedisProcess) -> None:
-    own_server.kill()
-    async with open_stores(own_server.url) as stores:
+async def test_stores_may_be_opened_before_their_server(private_server: RedisProcess) -> None:
+    private_server.kill()
+    async with open_stores(private_server.url) as stores:
         with pytest.raises(Unavailable):
             await stores.access.version()
-        own_server.start()
+        private_server.start()
         assert await until_it_works(stores) < 5
 
 
-async def test_a_server_that_loads_its_data_is_waited_for(own_server: RedisProcess) -> None:
-    own_server.say("CONFIG", "SET", "rdbcompression", "no")
+async def test_a_server_that_loads_its_data_is_waited_for(private_server: RedisProcess) -> None:
+    private_server.say("CONFIG", "SET", "rdbcompression", "no")
     fill = "for i = 1, 3000 do redis.call('set', 'key:' .. i, string.rep('x', 4000)) end"
-    own_server.say("EVAL", fill, "0")
-    own_server.say("SAVE")
-    own_server.kill()
-    server = RedisProcess("--key-load-delay", "300", folder=own_server.folder)
+    private_server.say("EVAL", fill, "0")
+    private_server.say("SAVE")
+    private_server.kill()
+    server = RedisProcess("--key-load-delay", "300", folder=private_server.folder)
     async with open_stores(server.url, **EASY) as stores:
         starting = asyncio.get_running_loop().run_in_executor(None, server.start)
         try:

@@ -29,7 +29,7 @@ class Gauges(SilentMeter):
 
 
 async def test_writes_stop_before_redis_is_full_and_nothing_acknowledged_is_lost(
-    own_server: RedisProcess, easy_stores: OpenStores
+    private_server: RedisProcess, easy_stores: OpenStores
 ) -> None:
     stores, meter = easy_stores, Gauges()
     corner = await open_corner(clock=SystemClock(), stores=stores)
@@ -42,8 +42,8 @@ async def test_writes_stop_before_redis_is_full_and_nothing_acknowledged_is_lost
     await send("POST", "/v1/products", {"data": [{"product_id": "p1"}]})
     await corner.apply()
     used = int((await stores.info("memory"))["used_memory"])
-    own_server.say("CONFIG", "SET", "maxmemory", str(used + (4 << 20)))
-    own_server.say("CONFIG", "SET", "maxmemory-policy", "noeviction")
+    private_server.say("CONFIG", "SET", "maxmemory", str(used + (4 << 20)))
+    private_server.say("CONFIG", "SET", "maxmemory-policy", "noeviction")
     acknowledged, refused = 0, None
     for at in range(20_000):
         if at % 20 == 0:
@@ -87,13 +87,13 @@ async def test_writes_stop_before_redis_is_full_and_nothing_acknowledged_is_lost
     assert len(await stores.interactions.recent("shop", [f"u:u{acknowledged - 1}"])) == 1
 
     # Our own work makes room, also when there is none at all.
-    own_server.say("CONFIG", "SET", "maxmemory", "1")
+    private_server.say("CONFIG", "SET", "maxmemory", "1")
     assert await stores.leases.hold("settle", "one", 60_000)
     assert await stores.leases.hold("settle", "one", 60_000)
     last = await stores.changes.last("shop", "interaction")
     assert await stores.changes.compact("shop", "interaction", last, 1) == acknowledged
     assert (await stores.changes.compacted_offsets("shop"))["interaction"] == last
-    own_server.say("CONFIG", "SET", "maxmemory", str(used + (16 << 20)))
+    private_server.say("CONFIG", "SET", "maxmemory", str(used + (16 << 20)))
     await guard.refresh()
     assert (await send("POST", "/v1/interactions", {"data": [{"type": "click"}]})).status == 200
 
@@ -120,7 +120,7 @@ def test_the_bound_comes_from_the_machine_or_its_container(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("used", "most", "level"), [(10, 100, "ok"), (80, 100, "warning"), (90, 100, "bad"), (10, 0, "warning")]
 )
-def test_doctor_says_how_full_it_is(used: int, most: int, level: str) -> None:
+def test_doctor_reports_the_fill_level(used: int, most: int, level: str) -> None:
     memory = {"used_memory": str(used << 20), "maxmemory": str(most << 20)}
     assert running_checks._redis_memory(memory).level == level
     assert used_memory_share(memory) == (used / most if most else 0)

@@ -13,21 +13,21 @@ import structlog
 
 from cluster.errors import HouseError, Unavailable
 from cluster.store.connect import OpenStores, open_stores
-from cluster.store.ports.stores import RecordPut
+from cluster.store.ports.intake import RecordPut
 from tests.suites.doing import APP, NOW, accept, apply, body, claim_one, put, view_interaction
-from tests.suites.own_redis import EASY
 from tests.suites.redis_process import RedisProcess
+from tests.suites.redis_waiting import EASY
 
 pytestmark = pytest.mark.redis
 
 
 async def test_a_full_memory_refuses_writes_and_serves_reads(
-    own_server: RedisProcess, easy_stores: OpenStores
+    private_server: RedisProcess, easy_stores: OpenStores
 ) -> None:
     await put(easy_stores, RecordPut("p1", body("p1")))
     await accept(easy_stores, "held")
     held = await claim_one(easy_stores)
-    own_server.say("CONFIG", "SET", "maxmemory", "1")
+    private_server.say("CONFIG", "SET", "maxmemory", "1")
     for write in (
         accept(easy_stores, "t2"),
         easy_stores.interactions.append(APP, b"[]", [("u1", "v1", view_interaction(1))]),
@@ -43,7 +43,7 @@ async def test_a_full_memory_refuses_writes_and_serves_reads(
     # What frees as much as it takes goes on, whole: the batch leaves the intake before its records are written.
     assert await apply(easy_stores, held, [RecordPut("p2", body("p2"))])
     await easy_stores.interactions.erase(APP, ["u1"])
-    own_server.say("CONFIG", "SET", "maxmemory", "0")
+    private_server.say("CONFIG", "SET", "maxmemory", "0")
     await accept(easy_stores, "t2")
     assert await easy_stores.records.get(APP, "product", "p2") == body("p2")
 
@@ -92,12 +92,12 @@ def _limit_files(pid: int, size: int) -> None:
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
-async def test_a_wrong_password_is_refused_and_appears_nowhere(own_server: RedisProcess) -> None:
-    own_server.say("CONFIG", "SET", "requirepass", "right-horse")
-    right = own_server.url.replace("unix://", "unix://:right-horse@")
+async def test_a_wrong_password_is_refused_and_appears_nowhere(private_server: RedisProcess) -> None:
+    private_server.say("CONFIG", "SET", "requirepass", "right-horse")
+    right = private_server.url.replace("unix://", "unix://:right-horse@")
     async with open_stores(right) as stores:
         assert await stores.access.version() == 0
-    for url in (right.replace("right-horse", "wrong-horse"), own_server.url):
+    for url in (right.replace("right-horse", "wrong-horse"), private_server.url):
         with structlog.testing.capture_logs() as logged:
             async with open_stores(url) as stores:
                 with pytest.raises(Unavailable, match="password") as refused:
@@ -126,9 +126,9 @@ async def test_the_server_may_be_reached_by_port_and_database() -> None:
 
 
 @pytest.mark.parametrize("way", ["get", "recent", "take", "accept", "append", "claim", "read"])
-async def test_every_way_in_says_unavailable_and_nothing_else(own_server: RedisProcess, way: str) -> None:
-    async with open_stores(own_server.url) as stores:
-        own_server.kill()
+async def test_every_entry_point_raises_only_unavailable(private_server: RedisProcess, way: str) -> None:
+    async with open_stores(private_server.url) as stores:
+        private_server.kill()
         calls: dict[str, Any] = {
             "get": lambda: stores.records.get(APP, "product", "p1"),
             "recent": lambda: stores.interactions.recent(APP, ["u:1", "a:1"]),

@@ -9,20 +9,20 @@ import pytest
 
 from cluster.errors import Unavailable
 from cluster.store.connect import OpenStores, open_stores
-from cluster.store.ports.stores import RecordPut
+from cluster.store.ports.intake import RecordPut
 from tests.suites.doing import APP, accept, body, put
-from tests.suites.own_redis import open_files, until_it_works
 from tests.suites.redis_process import RedisProcess
+from tests.suites.redis_waiting import open_files, until_it_works
 
 pytestmark = pytest.mark.redis
 
 
 async def test_a_paused_server_costs_a_deadline_and_then_nothing(
-    own_server: RedisProcess, strict_stores: OpenStores
+    private_server: RedisProcess, strict_stores: OpenStores
 ) -> None:
     await put(strict_stores, RecordPut("p1", body("p1")))
     files = open_files()
-    own_server.pause()
+    private_server.pause()
     try:
         begin = time.monotonic()
         with pytest.raises(Unavailable):
@@ -40,22 +40,22 @@ async def test_a_paused_server_costs_a_deadline_and_then_nothing(
         assert time.monotonic() - begin < 0.5
         assert open_files() <= files + 2
     finally:
-        own_server.resume()
+        private_server.resume()
     assert await until_it_works(strict_stores) < 5
     assert await strict_stores.records.get(APP, "product", "p1") == body("p1")
 
 
 async def test_who_polls_a_task_waits_while_the_server_is_busy_with_it(
-    own_server: RedisProcess, strict_stores: OpenStores
+    private_server: RedisProcess, strict_stores: OpenStores
 ) -> None:
     await accept(strict_stores, "t1")
-    own_server.pause()
+    private_server.pause()
     try:
         asked = asyncio.create_task(strict_stores.tasks.get(APP, "product", "t1"))
         await asyncio.sleep(0.4)
         assert not asked.done()
     finally:
-        own_server.resume()
+        private_server.resume()
     task = await asked
     assert task is not None
     assert task.status == "queued"
@@ -76,7 +76,7 @@ async def test_waiting_reads_neither_open_the_breaker_nor_fill_the_hot_connectio
 
 
 async def test_cancelled_waits_leave_no_connection_behind(
-    own_server: RedisProcess, easy_stores: OpenStores
+    private_server: RedisProcess, easy_stores: OpenStores
 ) -> None:
     await easy_stores.access.version()
     for _ in range(5):
@@ -89,21 +89,21 @@ async def test_cancelled_waits_leave_no_connection_behind(
             wait.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
     await asyncio.sleep(0.05)
-    assert own_server.say("CLIENT", "LIST").count(b" addr=") <= 3
+    assert private_server.say("CLIENT", "LIST").count(b" addr=") <= 3
 
 
 async def test_waits_share_connections_one_after_the_other(
-    own_server: RedisProcess, easy_stores: OpenStores
+    private_server: RedisProcess, easy_stores: OpenStores
 ) -> None:
     for _ in range(4):
         await easy_stores.changes.read(APP, {"product": "0"}, count=1, block_ms=1)
-    assert own_server.say("CLIENT", "LIST").count(b" addr=") <= 4
+    assert private_server.say("CLIENT", "LIST").count(b" addr=") <= 4
 
 
-async def test_closing_leaves_no_socket_behind(own_server: RedisProcess) -> None:
+async def test_closing_leaves_no_socket_behind(private_server: RedisProcess) -> None:
     files = open_files()
     for _ in range(3):
-        stores = await open_stores(own_server.url)
+        stores = await open_stores(private_server.url)
         waiting = asyncio.create_task(stores.changes.read(APP, {"product": "0"}, count=1, block_ms=60_000))
         await asyncio.sleep(0.02)
         await stores.close()

@@ -11,10 +11,10 @@ from tests.suites.run_machine import RunMachine
 SEQUENCES, STEPS = 100, 25
 
 
-def test_runs_in_memory_live_as_the_model_says() -> None:
+def test_runs_in_memory_follow_the_model() -> None:
     run_machine(RunMachine, sequences=SEQUENCES, steps=STEPS)
 
 
 @pytest.mark.redis
-def test_runs_in_redis_live_as_the_model_says(redis_server: RedisProcess) -> None:
+def test_runs_in_redis_follow_the_model(redis_server: RedisProcess) -> None:
     run_machine(over_redis(RunMachine, redis_server), sequences=SEQUENCES, steps=STEPS)

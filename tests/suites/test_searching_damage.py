@@ -13,7 +13,7 @@ from tests.suites.searching import a_query
 pytestmark = pytest.mark.redis
 
 
-async def test_a_damaged_lot_of_a_bank_is_left_out_and_the_rest_is_asked(redis_stores: OpenStores) -> None:
+async def test_a_damaged_chunk_of_a_bank_is_skipped(redis_stores: OpenStores) -> None:
     questions = [BankQuestion(question=f"question {at}") for at in range(1_200)]
     await redis_stores.question_bank.replace(APP, questions)
     name = keys.question_bank(APP)
@@ -34,7 +34,7 @@ async def test_lots_in_each_others_places_are_damaged(redis_stores: OpenStores) 
 
 
 @pytest.mark.parametrize("lot", [b"", b"1deadbeef[]", b"nothing", "ünsealed"])
-async def test_a_damaged_lot_of_queries_is_passed_over(redis_stores: OpenStores, lot: bytes | str) -> None:
+async def test_a_damaged_batch_of_queries_is_skipped(redis_stores: OpenStores, lot: bytes | str) -> None:
     await redis_stores.queries.append(APP, [a_query("before")])
     await redis_stores.server.execute("XADD", keys.query(APP), "*", "lot", lot)
     await redis_stores.queries.append(APP, [a_query("after")])
@@ -45,7 +45,7 @@ async def test_a_damaged_lot_of_queries_is_passed_over(redis_stores: OpenStores,
 async def test_the_road_of_queries_is_bounded(
     redis_stores: OpenStores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cluster.store.redis.query_log.MOST_LOTS", 200)
+    monkeypatch.setattr("cluster.store.redis.query_log.MOST_BATCHES", 200)
     for at in range(700):
         await redis_stores.queries.append(APP, [a_query(str(at))])
     lots = await redis_stores.queries.read(APP, "0", count=1_000)

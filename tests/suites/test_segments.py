@@ -229,9 +229,7 @@ def test_a_removal_outlives_a_merge_that_leaves_older_segments_alone(segments: S
     assert jsons(segments) == before
 
 
-def test_many_small_segments_become_few_without_being_asked_twice(
-    segments: SegmentStore, shelf: ArtifactStore
-) -> None:
+def test_compaction_merges_many_small_segments_into_few(segments: SegmentStore, shelf: ArtifactStore) -> None:
     for step in range(1, 41):
         reader_ids = [f"u:{step}-{n}" for n in range(3)]
         segments.append(

@@ -77,7 +77,7 @@ async def completed(corner: Corner, typed: str, path: str = "search/autocomplete
     return [entry["text"] for entry in answer.json()["data"]["completions"]["suggested_queries"]]
 
 
-async def test_popular_queries_that_found_something_come_before_questions_of_the_bank(corner: Corner) -> None:
+async def test_popular_queries_with_results_precede_questions_of_the_bank(corner: Corner) -> None:
     async def is_followed() -> bool:
         return "Hedge Shears" in await completed(corner, "hed")
 

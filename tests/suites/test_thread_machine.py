@@ -30,12 +30,12 @@ SEQUENCES, STEPS = 200, 25
 HISTORIES = int(os.environ.get("HOUSE_HISTORIES", "150"))
 
 
-def test_threads_in_memory_live_as_the_model_says() -> None:
+def test_threads_in_memory_follow_the_model() -> None:
     run_machine(ThreadMachine, sequences=SEQUENCES, steps=STEPS)
 
 
 @pytest.mark.redis
-def test_threads_in_redis_live_as_the_model_says(redis_server: RedisProcess) -> None:
+def test_threads_in_redis_follow_the_model(redis_server: RedisProcess) -> None:
     run_machine(over_redis(ThreadMachine, redis_server), sequences=SEQUENCES, steps=STEPS)
 
 

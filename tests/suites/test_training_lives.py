@@ -336,16 +336,16 @@ async def test_a_shelf_that_is_away_gives_the_run_back_for_another_attempt(place
 
 
 async def test_a_store_that_is_away_for_a_while_costs_no_work(place: Place) -> None:
-    calls = {"swap": 0}
+    calls = {"compare_and_set": 0}
 
     def trouble(method: str) -> None:
         calls[method] = calls.get(method, 0) + 1
-        if method == "swap" and 3 <= calls["swap"] < 12:
+        if method == "compare_and_set" and 3 <= calls["compare_and_set"] < 12:
             raise Unavailable("the store can't be reached")
 
     run = await place.ordered()
     done = await place.worked(run, stores=mortal(place.stores, Life(), trouble))
-    assert calls["swap"] > 12
+    assert calls["compare_and_set"] > 12
     assert (done.status, done.attempt) == ("finished", 1)
 
 

@@ -163,7 +163,7 @@ class ThreadMachine(StoreMachine):
         self._clock.pass_ms(-ms if back else ms)
 
     @invariant()
-    def every_reader_has_what_the_model_says(self) -> None:
+    def every_user_agrees_with_the_model(self) -> None:
         """Threads, titles, questions, subscriptions and both indicators."""
         for user, expected in self._expected.items():
             page = self._do(self._clients[0].list_threads(APP, user, rows=1_000, start=0))
@@ -177,7 +177,7 @@ class ThreadMachine(StoreMachine):
             assert self._do(self._clients[1].has_new(APP, user)) is bool(expected.counted)
 
     @invariant()
-    def who_watches_is_known(self) -> None:
+    def the_watchers_agree_with_the_model(self) -> None:
         """The monitor finds exactly the readers with a watched thread."""
         found = self._do(self._stores.threads.watchers(APP, 0, 10))
         assert {one.user_id for one in found} == {

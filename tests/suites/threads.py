@@ -34,7 +34,7 @@ class ThreadSuite:
     def stores(self) -> Stores:
         raise NotImplementedError
 
-    async def test_who_never_asked_has_nothing(self, stores: Stores) -> None:
+    async def test_a_user_without_threads_has_an_empty_list(self, stores: Stores) -> None:
         assert await stores.threads.read(APP, "ada") == EMPTY
         assert not await stores.threads.has_new(APP, "ada")
         assert await stores.threads.watchers(APP, 0, 10) == []

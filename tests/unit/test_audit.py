@@ -101,7 +101,7 @@ def test_a_file_without_advisories_is_no_answer(tmp_path: Path, text: str) -> No
     assert done.stderr.startswith("can't tell: ")
 
 
-def test_without_file_and_service_it_says_that_it_can_not_tell(tmp_path: Path) -> None:
+def test_without_file_and_service_the_check_has_no_verdict(tmp_path: Path) -> None:
     done = _audit(tmp_path)
     assert done.returncode == 69
     assert "pip install pip-audit" in done.stderr
@@ -137,7 +137,7 @@ def test_a_service_that_knows_not_every_package_is_no_answer(
     assert words in done.stdout + done.stderr
 
 
-def test_a_python_without_packaging_can_not_tell(tmp_path: Path) -> None:
+def test_a_python_without_packaging_has_no_verdict(tmp_path: Path) -> None:
     (tmp_path / "packaging.py").write_text("raise ImportError('absent')\n")
     done = subprocess.run(
         [sys.executable, ROOT / ".ci" / "audit"],

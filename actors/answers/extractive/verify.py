@@ -17,7 +17,7 @@ from actors.answers.extractive.numbers import NumberMention, is_number_word, par
 from actors.answers.extractive.sentences import split_sentences
 from actors.answers.extractive.text_tokens import TextToken, TextTokenizer, select_names
 from actors.language.analysis import Analyzers
-from actors.language.tokens import fold
+from actors.language.folding import fold
 
 
 def _list_months(data: LanguageData) -> list[str]:

@@ -16,8 +16,8 @@ import numpy as np
 import orjson
 
 from actors.recommender.state.catalog import Catalog
-from actors.recommender.state.cooccurrence import SESSION_GAP_MS
 from actors.recommender.state.events import EVENT_WEIGHTS, EXPOSURE, weigh_event
+from actors.recommender.state.interaction_rows import InteractionRows, RecentEventTuple, WeightedInteractions
 from actors.vectors.index import VectorIndex
 from actors.vectors.types import Floats, Rows, Vector
 from cluster.records.recent_event import RecentEvent
@@ -29,36 +29,6 @@ _HALF_LIFE_ITEMS = 15.0
 _MOST_ROWS = 80
 _SHORT_NAMES = {"view": "product_detail_page_view", "cart": "add_to_cart", "purchase": "checkout"}
 _DECAY = tuple(0.5 ** (place / _HALF_LIFE_ITEMS) for place in range(_MOST_ROWS))
-
-RecentEventTuple = tuple[str, Sequence[str], int, float]
-"One recent event, unpacked: type, product ids, milliseconds since 1970, value."
-
-
-@dataclass(frozen=True, slots=True)
-class InteractionRows:
-    """The same by row, an entry for every product of an event, newest first."""
-
-    kinds: Sequence[str] = ()
-    rows: Sequence[int] = ()
-    values: Sequence[float] = ()
-    at_ms: Sequence[int] = ()
-    events: Sequence[int] = ()
-    "Numbers of the events: the lines of a basket share one."
-
-    @classmethod
-    def of(cls, entries: Sequence[tuple[str, int, float, int, int]]) -> InteractionRows:
-        """Make them of entries in the order of the fields."""
-        return cls(*zip(*entries, strict=True)) if entries else cls()
-
-
-@dataclass(frozen=True, slots=True)
-class WeightedInteractions:
-    """What a reader did, one row an entry, newest first; what speaks against a product weighs less than 0."""
-
-    rows: Sequence[int] = ()
-    at_ms: Sequence[int] = ()
-    weights: Sequence[float] = ()
-    kinds: Sequence[str] = ()
 
 
 def _no_vector() -> None:
@@ -218,34 +188,6 @@ def _drop_weightless(steps: WeightedInteractions) -> WeightedInteractions:
     entries = zip(steps.rows, steps.at_ms, steps.weights, steps.kinds, strict=True)
     kept = [entry for entry in entries if entry[2]]
     return WeightedInteractions(*zip(*kept, strict=True)) if kept else WeightedInteractions()
-
-
-def interactions_from_anchors(rows: Sequence[int], now_ms: int) -> WeightedInteractions:
-    """Make steps of products that were named, all of the same moment."""
-    return WeightedInteractions(list(rows), [now_ms] * len(rows), [1.0] * len(rows), [""] * len(rows))
-
-
-def select_session(steps: WeightedInteractions, now_ms: int) -> WeightedInteractions:
-    """Take what a reader did without a pause of half an hour until now."""
-    count, until_ms = 0, now_ms
-    for at_ms in steps.at_ms:
-        if until_ms - at_ms > SESSION_GAP_MS:
-            break
-        until_ms = at_ms
-        count += 1
-    return WeightedInteractions(
-        steps.rows[:count], steps.at_ms[:count], steps.weights[:count], steps.kinds[:count]
-    )
-
-
-def join_interactions(newer: WeightedInteractions, older: WeightedInteractions) -> WeightedInteractions:
-    """Put older steps behind newer ones."""
-    return WeightedInteractions(
-        [*newer.rows, *older.rows],
-        [*newer.at_ms, *older.at_ms],
-        [*newer.weights, *older.weights],
-        [*newer.kinds, *older.kinds],
-    )
 
 
 def _parse_event(packed: bytes) -> RecentEventTuple | None:

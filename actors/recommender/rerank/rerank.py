@@ -17,19 +17,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from actors.recommender.messages import Boost, UserQuery
+from actors.recommender.ranking.candidates import BLOCK_SIZE, boost_depth
 from actors.recommender.rerank.dither import dither
 from actors.recommender.rerank.diversity import diversify, gather_equal_values, insert_pinned
 from actors.recommender.state.catalog import Catalog
 from actors.vectors.types import Mask
 from cluster.query.language.field_values import canonical, collect_scalars
 from cluster.query.language.tree import Everything
-
-BLOCK_SIZE = 1000
-"So many neighbours of the ranking may change places: as many as the longest page has rows."
-
-_GROUP_BLOCK_SIZE = 200
-_ALL = 1 << 40
-_FEW = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,37 +44,6 @@ class RerankStep:
     order: list[int]
     by_rule: dict[int, str]
     "Row -> label of the boost that moved it; empty for other steps."
-
-
-def required_depth(query: UserQuery, wanted: int) -> int:
-    """Say how many of the best must be known to find the first `wanted`: whole lots, where products may move."""
-    if query.explain_missing:
-        return _ALL
-    if query.boosts or query.boost_circles or query.spacing or query.dithering > 1:
-        return max(_boost_depth(query), wanted if query.group_rows else -(-wanted // BLOCK_SIZE) * BLOCK_SIZE)
-    return wanted
-
-
-def expected_depth(known: int) -> int:
-    """Say how many ranked rows usually hold so many different products."""
-    return known + min(known, BLOCK_SIZE) + 14
-
-
-def deduplicate_groups(rows: Sequence[int], catalog: Catalog) -> list[int]:
-    """Keep the first variant of every product; rows must be ranked, so that is the likeliest one."""
-    if catalog.has_single_variants(rows):
-        return list(rows)
-    ranked = np.asarray(rows, np.int64)
-    groups = catalog.groups[ranked]
-    if len(ranked) <= _FEW:
-        # a set is quicker than sorting as long as they are few
-        firsts: dict[int, int] = {}
-        for row, group in zip(rows, groups.tolist(), strict=True):
-            firsts.setdefault(group, row)
-        return list(firsts.values())
-    _, first = np.unique(groups, return_index=True)
-    every: list[int] = ranked[np.sort(first)].tolist()
-    return every
 
 
 def rerank(
@@ -107,7 +70,7 @@ def rerank(
         return [RankedItem(row) for row in left[start:end]]
     values = _FieldValues(catalog)
     mixed = _DitheredRanking(query, values, shown, seed, steps)
-    reach = _boost_depth(query)
+    reach = boost_depth(query)
     head = mixed.dither_blocks(ranked[:reach], 0, 0, reach)
     order = head + mixed.dither_blocks(ranked[reach:], reach, start - len(head), end - len(head))
     if steps is not None:
@@ -192,20 +155,6 @@ class _BoostedList:
     pinned: dict[int, int]
     front: Set[int]
     by_rule: dict[int, str]
-
-
-def _boost_depth(query: UserQuery) -> int:
-    """Say from how many of the best boosts choose: whole lots, up to the last position that is asked for.
-
-    The products of a category or a value have no later pages, and so few are shown that a smaller lot will do.
-    """
-    wanted = [boost.positions for boost in query.boosts] + [
-        circle.positions for circle in query.boost_circles
-    ]
-    last = max((place for places in wanted for place in places or ()), default=0)
-    if query.group_rows:
-        return max(last + 1, min(BLOCK_SIZE, max(_GROUP_BLOCK_SIZE, 20 * query.group_rows)))
-    return (last // BLOCK_SIZE + 1) * BLOCK_SIZE
 
 
 def _compile_boosts(query: UserQuery, catalog: Catalog) -> list[tuple[Boost, Mask]]:

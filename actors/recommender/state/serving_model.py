@@ -17,8 +17,8 @@ from actors.models.model import AccumulatingModel, Model, SharedScoresModel, Sin
 from actors.models.popularity import PopularityModel
 from actors.models.registry import LoadedSnapshot, is_builtin
 from actors.models.user_history import UserHistory, compute_dense_scale, compute_sparse_scale
-from actors.recommender.ranking.user_profile import WeightedInteractions
 from actors.recommender.state.events import EVENT_WEIGHTS, offset_time_ms
+from actors.recommender.state.interaction_rows import WeightedInteractions
 from actors.recommender.state.score_components import DenseScores, SparseScores
 from actors.recommender.state.slot_map import SlotMap
 from actors.recommender.state.trending import DAY_MS, DecayedCounts

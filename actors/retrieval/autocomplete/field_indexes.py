@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from actors.recommender.state.catalog import Catalog
 from actors.retrieval.autocomplete.field_index import FieldIndex, rebuild_threshold
 from actors.retrieval.autocomplete.field_values import FieldFingerprints, field_fingerprint
 from actors.retrieval.autocomplete.snapshot_format import CompletionSnapshot, SavedFieldIndexes
 from actors.retrieval.autocomplete.text_index import RowTextIndex
+from actors.retrieval.product_rows import ProductRows
 from actors.vectors.types import Floats, Mask, Rows
 
 MOST_FIELDS = 32
@@ -53,7 +53,7 @@ class FieldIndexes:
         """The snapshot whose indexes serve; empty when all were made here."""
         return "" if self._saved is None else self._saved.version
 
-    def adopt(self, saved: CompletionSnapshot, catalog: Catalog) -> None:
+    def adopt(self, saved: CompletionSnapshot, catalog: ProductRows) -> None:
         """Let the indexes of a snapshot serve from now on, where they are not older than what serves."""
         if self._saved is not None and self._saved.version == saved.version:
             return
@@ -63,7 +63,7 @@ class FieldIndexes:
             if found is not None and found.get(*key[1:]) is not None and self._is_fit(found, catalog):
                 del self._fields[key]
 
-    def get_field(self, key: FieldKey, catalog: Catalog, popularity: Callable[[], Floats]) -> FieldIndex:
+    def get_field(self, key: FieldKey, catalog: ProductRows, popularity: Callable[[], Floats]) -> FieldIndex:
         """Give the texts of a field; without a snapshot every product is read the first time.
 
         Cost:
@@ -86,7 +86,7 @@ class FieldIndexes:
                 return field, field.plan_rebuild(popularity())
         return None
 
-    def _bind_rows(self, key: FieldKey, catalog: Catalog) -> FieldIndex | None:
+    def _bind_rows(self, key: FieldKey, catalog: ProductRows) -> FieldIndex | None:
         """Lay the snapshot's index over the catalog; None when there is none, or it knows too little of it."""
         name, language, only = key
         saved = None if self._saved is None else self._saved.fields.get(name)
@@ -101,7 +101,9 @@ class FieldIndexes:
             found.record(row, catalog.record(row), marks.get(row))
         return found
 
-    def _build_field(self, key: FieldKey, catalog: Catalog, popularity: Callable[[], Floats]) -> FieldIndex:
+    def _build_field(
+        self, key: FieldKey, catalog: ProductRows, popularity: Callable[[], Floats]
+    ) -> FieldIndex:
         name, language, only = key
         marks = self._field_fingerprints(name, catalog)
         found = FieldIndex(name, language, only=only)
@@ -110,7 +112,7 @@ class FieldIndexes:
         found.adopt(found.plan_rebuild(popularity())())
         return found
 
-    def _field_fingerprints(self, name: str, catalog: Catalog) -> FieldFingerprints:
+    def _field_fingerprints(self, name: str, catalog: ProductRows) -> FieldFingerprints:
         """Give the marks of a field; the first time every product is read."""
         marks = self._marks.get(name)
         if marks is None:
@@ -119,13 +121,13 @@ class FieldIndexes:
                 marks.put(row, field_fingerprint(catalog.record(row), name))
         return marks
 
-    def _is_fit(self, saved: SavedFieldIndexes, catalog: Catalog) -> bool:
+    def _is_fit(self, saved: SavedFieldIndexes, catalog: ProductRows) -> bool:
         """Does a snapshot know nearly all products as they are?"""
         _, aside = self._compare_rows(saved, catalog)
         present = int(np.count_nonzero(catalog.present))
         return int(np.count_nonzero(aside & catalog.present)) <= rebuild_threshold(present)
 
-    def _compare_rows(self, saved: SavedFieldIndexes, catalog: Catalog) -> tuple[Rows, Mask]:
+    def _compare_rows(self, saved: SavedFieldIndexes, catalog: ProductRows) -> tuple[Rows, Mask]:
         """Find each row's product in the snapshot, and the rows that are not as it has them.
 
         Shapes:

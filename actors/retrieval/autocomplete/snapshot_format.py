@@ -21,13 +21,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from actors.models.model import Array, ModelState
-from actors.models.vocabulary import Vocabulary
 from actors.retrieval.autocomplete.field_values import field_fingerprint, languages_of, values_of_field
 from actors.retrieval.autocomplete.index_arrays import arrays_from_index, index_from_arrays
 from actors.retrieval.autocomplete.text_index import TextIndex
 from actors.retrieval.source_texts import SourceTexts
+from actors.vectors.snapshot_arrays import Array, ModelState
 from actors.vectors.types import Floats, Rows
+from actors.vectors.vocabulary import Vocabulary
 from cluster.errors import Fault
 
 COMPLETIONS = "extra-completions"

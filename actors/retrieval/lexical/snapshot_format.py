@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.language.analysis import Analyzers
-from actors.retrieval.lexical.postings import (
+from actors.retrieval.lexical.product_postings import (
     IndexSegment,
     TermVector,
     build_segment,

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from actors.models.model import Array, ModelState
 from actors.models.registry import BASKETS, COHORTS, load_snapshot_models
 from actors.models.snapshot import ITEMS, KIND, MANIFEST, Snapshot, version_of
-from actors.models.vocabulary import Vocabulary
+from actors.vectors.snapshot_arrays import Array, ModelState
+from actors.vectors.vocabulary import Vocabulary
 from cluster.artifacts.checksummed_files import sha256_of_file
 from cluster.artifacts.manifest import FileEntry, Manifest
 from cluster.errors import Conflict, Fault

@@ -9,8 +9,8 @@ import numpy as np
 import orjson
 from pydantic import BaseModel, Field
 
-from actors.models.model import ModelState
 from actors.retrieval.autocomplete.snapshot_format import COMPLETIONS, save
+from actors.vectors.snapshot_arrays import ModelState
 from cluster.query.language.field_values import canonical
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.learners.protocol import STRICT

@@ -8,9 +8,9 @@ import orjson
 
 from actors.models.blend import Blend
 from actors.models.features import build_feature_matrix, features_from_product
-from actors.models.model import ModelState
 from actors.models.neighbours import NeighbourModel
 from actors.models.registry import CONTENT
+from actors.vectors.snapshot_arrays import ModelState
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.learners.content_regression import (
     ContentRecipe,

@@ -13,7 +13,7 @@ from actors.models.cohorts import CohortModel
 from actors.models.model import Batch
 from actors.models.neighbours import NeighbourModel
 from actors.models.user_histories import UserHistories
-from actors.models.vocabulary import Vocabulary
+from actors.vectors.vocabulary import Vocabulary
 from cluster.errors import Invalid
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.learners.baskets import BasketsLearner

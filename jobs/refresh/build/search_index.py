@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 import orjson
 from pydantic import BaseModel, Field
 
-from actors.models.model import ModelState
 from actors.retrieval.snapshot_format import SEARCH, save
+from actors.vectors.snapshot_arrays import ModelState
 from jobs.refresh.learners.protocol import STRICT
 
 

@@ -16,9 +16,9 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from actors.models.vocabulary import Vocabulary
 from actors.recommender.state.events import EVENT_WEIGHTS, weigh_event
 from actors.vectors.types import Codes, Floats, Mask, Rows, Scores
+from actors.vectors.vocabulary import Vocabulary
 from cluster.errors import Invalid
 from jobs.refresh.data.profiles import Profiles
 

@@ -11,8 +11,8 @@ import numpy as np
 import orjson
 
 from actors.models.cohorts import ATTRIBUTES, FIELDS, LEAST_USERS, text_from_value
-from actors.models.vocabulary import Vocabulary
 from actors.vectors.types import Codes
+from actors.vectors.vocabulary import Vocabulary
 from cluster.query.language.field_values import canonical
 
 _MOST_ATTRIBUTES = 8

@@ -16,8 +16,8 @@ import numpy as np
 from pydantic import Field
 
 from actors.models.factors import FactorModel, SolverConfig, solve
-from actors.models.model import ModelState
 from actors.models.user_histories import TimeDecay
+from actors.vectors.snapshot_arrays import ModelState
 from actors.vectors.types import Matrix
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.learners.interaction_matrix import build_user_item_matrix

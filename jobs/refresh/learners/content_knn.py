@@ -10,9 +10,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from pydantic import Field
 
-from actors.models.model import ModelState
 from actors.models.neighbours import NeighbourModel
 from actors.models.user_histories import TimeDecay
+from actors.vectors.snapshot_arrays import ModelState
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.learners.protocol import PartRecipe
 from jobs.refresh.learners.sparse_weights import normalize_matrix, select_strongest

@@ -17,9 +17,9 @@ import scipy.sparse as sp
 from pydantic import Field
 from scipy.linalg import lapack
 
-from actors.models.model import ModelState
 from actors.models.neighbours import NeighbourModel
 from actors.models.user_histories import TimeDecay
+from actors.vectors.snapshot_arrays import ModelState
 from actors.vectors.types import Rows
 from cluster.errors import Invalid
 from jobs.refresh.data.dataset import Interactions

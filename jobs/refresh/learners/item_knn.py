@@ -9,9 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
-from actors.models.model import ModelState
 from actors.models.neighbours import NeighbourModel
 from actors.models.user_histories import TimeDecay
+from actors.vectors.snapshot_arrays import ModelState
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.learners.interaction_matrix import build_user_item_matrix, split_item_blocks
 from jobs.refresh.learners.protocol import PartRecipe

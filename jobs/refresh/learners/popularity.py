@@ -8,9 +8,9 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from actors.models.model import ModelState
 from actors.models.popularity import PopularityModel
 from actors.models.user_histories import DAY_S
+from actors.vectors.snapshot_arrays import ModelState
 from actors.vectors.types import Floats
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.learners.protocol import PartRecipe

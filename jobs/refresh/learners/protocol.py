@@ -6,7 +6,7 @@
 
     class Model:                                    what was learned: arrays, and how to answer
         def score(self, histories) -> Batch: ...
-        def save(self) -> Parts: ...
+        def save(self) -> ModelState: ...
 
 The promises, which `jobs.refresh.learners.conformance` holds every learner to:
 
@@ -32,7 +32,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from actors.models.model import Model, ModelState
+from actors.models.model import Model
+from actors.vectors.snapshot_arrays import ModelState
 from jobs.refresh.data.dataset import Interactions
 
 STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

@@ -7,9 +7,9 @@ from typing import Literal
 
 import numpy as np
 
-from actors.models.model import ModelState
 from actors.models.repeat import RepeatModel
 from actors.models.user_histories import TimeDecay
+from actors.vectors.snapshot_arrays import ModelState
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.learners.protocol import PartRecipe
 

@@ -8,8 +8,8 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from actors.models.model import ModelState
 from actors.models.sessions import SessionModel, SessionSearchConfig
+from actors.vectors.snapshot_arrays import ModelState
 from actors.vectors.types import Rows
 from jobs.refresh.data.dataset import Interactions, number_sessions
 from jobs.refresh.learners.protocol import PartRecipe

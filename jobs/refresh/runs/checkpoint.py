@@ -19,7 +19,7 @@ import pyarrow as pa
 import scipy.sparse as sp
 import structlog
 
-from actors.models.vocabulary import Vocabulary
+from actors.vectors.vocabulary import Vocabulary
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.run_folders import RUNS
 from cluster.errors import NotFound

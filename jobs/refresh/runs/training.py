@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from actors.models.allowed_learners import ALLOWED
-from actors.models.model import ModelState
 from actors.models.snapshot import MANIFEST, Snapshot
+from actors.vectors.snapshot_arrays import ModelState
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.marked_snapshots import find_marked_snapshots
 from cluster.artifacts.segments import SegmentStore

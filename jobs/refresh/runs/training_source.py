@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import orjson
 
-from actors.models.vocabulary import Vocabulary
 from actors.vectors.types import Matrix
+from actors.vectors.vocabulary import Vocabulary
 from cluster.artifacts.compacted_state import CompactedProduct
 from cluster.artifacts.segments import SegmentStore
 from cluster.errors import Fault, Invalid

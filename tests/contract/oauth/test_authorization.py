@@ -27,7 +27,7 @@ AUTHORIZE = "/oauth/authorize/archive"
 
 
 @pytest.mark.parametrize("client_id", [None, "", "c_unknown", "c_", "x", "c_" + "A" * 30_000, "c_\u00e9"])
-async def test_an_unknown_client_is_told_to_the_person_and_to_nobody_else(
+async def test_only_the_person_sees_the_error_of_an_unknown_client(
     scene: Scene, client_id: str | None
 ) -> None:
     answer = await scene.person.open(AUTHORIZE, **scene.program.asks(client_id=client_id))
@@ -116,7 +116,7 @@ async def test_who_asks_can_not_stand_there_twice(scene: Scene, name: str) -> No
         ({"state": "x" * 3001}, "invalid_request"),
     ],
 )
-async def test_every_other_fault_is_told_to_the_client(
+async def test_the_client_receives_every_other_fault(
     scene: Scene, change: dict[str, str | None], error: str
 ) -> None:
     asks = scene.program.asks(**change)
@@ -150,7 +150,7 @@ async def test_what_clients_add_or_leave_out_is_no_fault(scene: Scene, change: d
     assert (await scene.person.open(AUTHORIZE, **scene.program.asks(**change))).status_code == 200
 
 
-async def test_a_person_who_declines_is_told_to_the_client_signed_in_or_not(scene: Scene) -> None:
+async def test_the_client_learns_of_a_refusal_with_or_without_a_session(scene: Scene) -> None:
     await scene.person.open(AUTHORIZE, **scene.program.asks())
     told = answer_of(await scene.person.press("deny"))
     assert (told["error"], told["iss"], told["state"]) == ("access_denied", ISSUER, "st ate/+&=")
@@ -453,7 +453,7 @@ async def test_the_person_sees_and_ends_what_they_allowed(scene: Scene) -> None:
     assert "Connected applications" in visible((await scene.person.sign_in()).text)
 
 
-async def test_two_of_one_name_are_told_apart_by_where_their_answers_went(scene: Scene) -> None:
+async def test_the_list_distinguishes_clients_of_one_name_by_redirect_host(scene: Scene) -> None:
     await scene.tokens()
     scene.program.callback = "https://claude.ai.evil.example/cb"
     await scene.program.register()

@@ -65,19 +65,23 @@ class Callback:
 
 
 @pytest.fixture
-async def means(memory_stores: Stores) -> OAuthServices:
+async def services(memory_stores: Stores) -> OAuthServices:
     await memory_stores.accounts.add(an_account())
     return oauth_services(memory_stores, SystemClock(), public_url="")
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-async def test_a_person_connects_a_client_on_their_own_machine(
-    means: OAuthServices, width: str, tmp_path: Path
+async def test_a_person_connects_a_client_on_the_same_machine(
+    services: OAuthServices, width: str, tmp_path: Path
 ) -> None:
     wide, high, scheme = WIDTHS[width]
     shots = Path(SHOTS) if SHOTS else tmp_path
     callback = Callback()
-    async with serving(app_over(means)) as base, serving(callback.app) as client, httpx.AsyncClient() as http:
+    async with (
+        serving(app_over(services)) as base,
+        serving(callback.app) as client,
+        httpx.AsyncClient() as http,
+    ):
         # Registered with another port than the one it listens on in the end, as native clients do.
         sent = {"client_name": "Desk <b>Research</b>", "redirect_uris": ["http://127.0.0.1:1/callback"]}
         client_id = (await http.post(f"{base}/oauth/register", json=sent)).json()["client_id"]
@@ -137,9 +141,9 @@ async def test_a_person_connects_a_client_on_their_own_machine(
 
 
 async def test_a_browser_does_not_show_the_page_in_a_frame_or_send_it_from_another_site(
-    means: OAuthServices,
+    services: OAuthServices,
 ) -> None:
-    async with serving(app_over(means)) as base, httpx.AsyncClient() as http:
+    async with serving(app_over(services)) as base, httpx.AsyncClient() as http:
         sent = {"client_name": "Desk", "redirect_uris": ["http://127.0.0.1:1/callback"]}
         client_id = (await http.post(f"{base}/oauth/register", json=sent)).json()["client_id"]
         asks = {

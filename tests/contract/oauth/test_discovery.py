@@ -89,7 +89,7 @@ async def test_no_document_holds_a_null_and_head_and_preflight_work(scene: Scene
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25", "2026-07-28", "nonsense"])
-async def test_the_protocol_version_is_nobodys_business_here(scene: Scene, version: str) -> None:
+async def test_oauth_endpoints_ignore_the_protocol_version(scene: Scene, version: str) -> None:
     answer = await scene.http.get(RESOURCE_PATHS[0], headers={"mcp-protocol-version": version})
     assert answer.status_code == 200
 
@@ -105,7 +105,7 @@ async def test_the_protocol_version_is_nobodys_business_here(scene: Scene, versi
         "/register",
     ],
 )
-async def test_what_does_not_exist_is_not_found(scene: Scene, path: str) -> None:
+async def test_unknown_paths_answer_404(scene: Scene, path: str) -> None:
     assert (await scene.http.get(path)).status_code == 404
 
 

@@ -118,7 +118,7 @@ async def test_an_update_may_ask_for_a_secret_and_may_not_choose_it(scene: Scene
         ({"client_id_issued_at": 1}, "invalid_client_metadata"),
     ],
 )
-async def test_an_update_is_held_to_the_rules_of_registering(
+async def test_an_update_obeys_the_rules_of_registration(
     scene: Scene, change: dict[str, Any], error: str
 ) -> None:
     registered = await register(scene)
@@ -194,7 +194,7 @@ async def test_other_methods_are_refused_and_browsers_may_ask(scene: Scene) -> N
     assert (allowed.status_code, allowed.headers["access-control-allow-methods"]) == (204, "GET, PUT, DELETE")
 
 
-async def test_managing_has_the_limits_of_registering_and_changes_one_of_their_own(scene: Scene) -> None:
+async def test_management_shares_the_limits_of_registration_and_limits_changes(scene: Scene) -> None:
     registered = await register(scene)
     for _ in range(500):
         assert await scene.means.changes.wait_s() == 0

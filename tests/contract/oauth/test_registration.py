@@ -43,13 +43,13 @@ async def test_real_clients_get_an_id_and_what_they_sent_back(scene: Scene, sent
     assert re.fullmatch(r"[A-Za-z0-9._~-]{43,4000}", found["registration_access_token"])
 
 
-async def test_every_registration_gets_an_id_of_its_own(scene: Scene) -> None:
+async def test_every_registration_gets_a_new_client_id(scene: Scene) -> None:
     ids = [(await scene.http.post("/oauth/register", json=PY)).json()["client_id"] for _ in range(20)]
     assert len(set(ids)) == 20
 
 
 @pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
-async def test_a_confidential_client_gets_a_secret_of_its_own(scene: Scene, method: str) -> None:
+async def test_a_confidential_client_gets_a_new_secret(scene: Scene, method: str) -> None:
     sent = {**PY, "token_endpoint_auth_method": method}
     first, second = [(await scene.http.post("/oauth/register", json=sent)).json() for _ in range(2)]
     assert first["token_endpoint_auth_method"] == method

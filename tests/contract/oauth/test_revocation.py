@@ -11,7 +11,8 @@ import pytest
 from cluster.clock import SystemClock
 from cluster.errors import Unavailable
 from cluster.store.connect import OpenStores
-from cluster.store.ports.stores import Revocations, Stores
+from cluster.store.ports.accounts import Revocations
+from cluster.store.ports.stores import Stores
 from deployments.archive.oauth.bearer import AccessTokens
 from tests.contract.oauth.conftest import Scene
 from tests.fakes.archive_oauth import (
@@ -184,7 +185,7 @@ async def test_nobody_is_let_in_before_revocations_were_read_and_an_outage_later
     assert not bearer.is_following
 
 
-async def test_when_the_store_is_away_people_and_programs_are_told_to_come_back(scene: Scene) -> None:
+async def test_without_the_store_people_and_programs_get_a_retry_answer(scene: Scene) -> None:
     class Gone:
         def __getattr__(self, name: str) -> object:
             async def away(*_: object, **__: object) -> object:

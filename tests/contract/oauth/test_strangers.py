@@ -53,7 +53,7 @@ async def test_an_error_leads_no_stranger_away_without_a_click(scene: Scene, uri
 
 
 @pytest.mark.parametrize("uri", ["http://127.0.0.1:7/cb", "http://localhost/cb", "http://[::1]:9/cb?x=1"])
-async def test_programs_on_the_persons_own_machine_hear_of_errors_at_once(scene: Scene, uri: str) -> None:
+async def test_loopback_clients_get_errors_at_once(scene: Scene, uri: str) -> None:
     await scene.program.register(redirect_uris=[uri])
     answer = await scene.person.open(AUTHORIZE, **scene.program.asks(redirect_uri=uri, response_type="bad"))
     assert answer.status_code == 302
@@ -172,7 +172,7 @@ async def test_a_client_is_let_in_by_the_host_its_answers_go_to_whatever_it_call
 
 @pytest.mark.parametrize("path", [AUTHORIZE, CLIENTS])
 @pytest.mark.parametrize("host", ["192.168.1.5:8000", "news.example.com", "", "localhost.evil.example"])
-async def test_no_password_is_asked_for_where_it_would_travel_in_the_clear(
+async def test_the_sign_in_form_is_refused_over_plain_http(
     memory_stores: Stores, path: str, host: str
 ) -> None:
     app = app_over(oauth_services(memory_stores, ManualClock(), public_url=""))
@@ -186,7 +186,7 @@ async def test_no_password_is_asked_for_where_it_would_travel_in_the_clear(
         assert 'name="password"' in allowed.text
 
 
-async def test_a_setting_says_that_the_network_is_safe(memory_stores: Stores) -> None:
+async def test_a_setting_declares_the_network_safe(memory_stores: Stores) -> None:
     app = app_over(oauth_services(memory_stores, ManualClock(), public_url="", plain_sign_in=True))
     async with http_over(app) as http:
         answer = await http.get(CLIENTS, headers={"host": "192.168.1.5:8000"})

@@ -64,7 +64,7 @@ def test_answers_of_an_installation_that_does_not_start_are_a_line(
 def test_questions_of_a_missing_set_are_a_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KIOSK_TEST_DATA", str(tmp_path))
     monkeypatch.setattr(answers.definitions, "lines", list)
-    monkeypatch.setattr(answers, "_own_lines", list)
+    monkeypatch.setattr(answers, "_kiosk_lines", list)
     (line,) = answers.lines(("en",))
     assert line.reason.startswith(f"there is no set xquad in {tmp_path}")
 
@@ -82,7 +82,7 @@ def test_missing_sets_are_rows_with_a_reason(
     assert {row["value"] for row in rows} == {None}
 
 
-def test_a_size_that_does_not_fit_is_told_and_the_others_measured(
+def test_a_size_beyond_memory_is_reported_and_the_others_measured(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def costs(size: int) -> Iterator[tuple[str, float]]:

@@ -36,7 +36,7 @@ def test_sockets_of_haproxy_fit_behind_the_run_directory() -> None:
     assert len(bound) <= LONGEST_SOCKET
 
 
-def test_installations_have_run_directories_of_their_own(tmp_path: Path) -> None:
+def test_each_installation_has_a_separate_run_directory(tmp_path: Path) -> None:
     one, two = (
         InstallationPaths.from_data_dir(tmp_path / "one"),
         InstallationPaths.from_data_dir(tmp_path / "two"),

@@ -40,7 +40,7 @@ def test_biased_bytes_are_thrown_away() -> None:
     assert key.split("_")[2] == "1" + "2" * 31
 
 
-def test_keys_are_found_inside_a_text() -> None:
+def test_keys_inside_a_text_are_detected() -> None:
     key = secrecy.mint_key("publishable", "production")
     damaged = key[:-1] + ("a" if key[-1] != "a" else "b")
     assert secrecy.find_keys(f"url?api_key={key}&x=1 {damaged}") == [key]

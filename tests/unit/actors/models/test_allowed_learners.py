@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from actors.models.allowed_learners import ALLOWED
-from actors.models.model import ModelState
 from actors.models.registry import build_allowed_learner
 from actors.models.snapshot import Snapshot, version_of
 from actors.models.validation import validate_snapshot
 from actors.serving.model_registry import SnapshotLoader
+from actors.vectors.snapshot_arrays import ModelState
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.manifest import Manifest
 from cluster.artifacts.snapshots import SnapshotStore

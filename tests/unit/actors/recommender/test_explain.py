@@ -18,8 +18,9 @@ from actors.recommender.messages import (
 )
 from actors.recommender.ranking.score import normalize_score
 from actors.recommender.recommender import Recommender
+from actors.serving import dispatch
 from cluster.query.language.parser import parse
-from cluster.store.ports.stores import ChangeLogEntry
+from cluster.store.ports.changes import ChangeLogEntry
 from tests.fakes.corner_shop import APP, NOW_MS, PRODUCTS, open_shop, product_change, recents, view
 
 LATER = f"{NOW_MS + 1}-0"
@@ -49,7 +50,7 @@ def build_query(kind: QueryKind = "user_to_products", reader: str = "gina", **mo
 
 
 def answer(shop: Recommender, query: UserQuery, *, shown: Any = ()) -> RecommendationResult:
-    return shop.answer(query, recents(query.user_id), shown, NOW_MS)
+    return dispatch.answer(shop, query, recents(query.user_id), shown, NOW_MS)
 
 
 def records(found: RecommendationResult) -> list[dict[str, Any]]:

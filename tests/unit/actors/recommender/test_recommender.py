@@ -16,9 +16,10 @@ from actors.recommender.messages import (
     UserQuery,
 )
 from actors.recommender.recommender import Recommender
+from actors.serving import dispatch
 from cluster.query.language.parser import parse
 from cluster.records.recent_event import RecentEvent
-from cluster.store.ports.stores import ChangeLogEntry
+from cluster.store.ports.changes import ChangeLogEntry
 from tests.fakes.corner_shop import (
     APP,
     DAY_MS,
@@ -53,7 +54,7 @@ def ask(
     if kind == "product_to_products":
         query.setdefault("anchors", ("hand-fork",))
     asked = UserQuery(kind=kind, app_id=APP, engine_id="default", user_id=reader, **query)
-    return shop.answer(asked, recents(reader), shown, NOW_MS)
+    return dispatch.answer(shop, asked, recents(reader), shown, NOW_MS)
 
 
 def ids(found: RecommendationResult) -> list[str]:
@@ -100,9 +101,9 @@ def test_the_trend_is_what_many_do_now_not_what_sold_long_ago(shop: Recommender)
 
 def test_a_click_of_a_second_ago_changes_the_next_answer(shop: Recommender) -> None:
     query = UserQuery(kind="user_to_products", app_id=APP, engine_id="default", anonymous_id="x", rows=3)
-    before = ids(shop.answer(query, [], (), NOW_MS))
+    before = ids(dispatch.answer(shop, query, [], (), NOW_MS))
     click = RecentEvent("click", ("carving-knife",), NOW_MS)
-    after = ids(shop.answer(query, [click.pack()], (), NOW_MS + 1000))
+    after = ids(dispatch.answer(shop, query, [click.pack()], (), NOW_MS + 1000))
     assert before[0] == "watering-can"
     assert after[0] == "bread-knife"
 
@@ -207,8 +208,8 @@ def test_products_newer_than_the_item_priors_break_nothing() -> None:
             kind=kind, app_id=APP, engine_id="default", user_id="gina", rows=200, group_rows=3, field_name="brand",
             filter=parse("*:*"), anchors=("n99",), exclude=("n98",),
         )  # fmt: skip
-        shop.answer(query, late, ("n97",), NOW_MS)
-    shown = shop.answer(replace(query, kind="user_to_products"), late, (), NOW_MS + 10_001)
+        dispatch.answer(shop, query, late, ("n97",), NOW_MS)
+    shown = dispatch.answer(shop, replace(query, kind="user_to_products"), late, (), NOW_MS + 10_001)
     assert "n97" in ids(shown)
 
 
@@ -224,7 +225,7 @@ def test_only_the_fifty_most_recent_products_are_left_out() -> None:
     shop.apply(product_change([{"product_id": f"x{n}"} for n in range(60)], LATER))
     did = [RecentEvent("click", (f"x{n}",), NOW_MS - n).pack() for n in range(60)]
     query = UserQuery(kind="user_to_products", app_id=APP, engine_id="default", user_id="z", rows=100)
-    found = ids(shop.answer(query, did, (), NOW_MS))
+    found = ids(dispatch.answer(shop, query, did, (), NOW_MS))
     assert {f"x{n}" for n in range(50, 60)} <= set(found)
     assert not {f"x{n}" for n in range(50)} & set(found)
 
@@ -232,7 +233,7 @@ def test_only_the_fifty_most_recent_products_are_left_out() -> None:
 def test_impressions_do_not_leave_a_product_out(shop: Recommender) -> None:
     seen = [RecentEvent("impression", ("draw-hoe",), NOW_MS).pack()]
     query = UserQuery(kind="user_to_products", app_id=APP, engine_id="default", user_id="z", rows=50)
-    assert "draw-hoe" in ids(shop.answer(query, seen, (), NOW_MS))
+    assert "draw-hoe" in ids(dispatch.answer(shop, query, seen, (), NOW_MS))
 
 
 @pytest.mark.parametrize("kind", ["user_to_products", "user_to_trending"])
@@ -241,11 +242,11 @@ def test_who_has_seen_everything_is_shown_it_again_rather_than_nothing(
 ) -> None:
     did = [RecentEvent("click", tuple(IN_STOCK), NOW_MS).pack()]
     query = UserQuery(kind=kind, app_id=APP, engine_id="default", user_id="z", rows=50)
-    found = shop.answer(query, did, (), NOW_MS)
+    found = dispatch.answer(shop, query, did, (), NOW_MS)
     assert found.served_by == "seen_again"
     assert len(ids(found)) == 10
-    filtered = shop.answer(
-        replace(query, filter=parse("brand:Birk"), exclude=("bread-knife",)), did, (), NOW_MS
+    filtered = dispatch.answer(
+        shop, replace(query, filter=parse("brand:Birk"), exclude=("bread-knife",)), did, (), NOW_MS
     )
     assert set(ids(filtered)) == {"carving-knife", "cutting-board"}
 
@@ -295,7 +296,7 @@ def test_the_variant_is_the_one_most_likely_of_interest(shop: Recommender) -> No
     shop.apply(product_change(red, LATER))
     did = [RecentEvent("add_to_cart", ("red-1", "red-2"), NOW_MS).pack()]
     query = UserQuery(kind="user_to_products", app_id=APP, engine_id="default", user_id="z", rows=50)
-    found = ids(shop.answer(query, did, (), NOW_MS))
+    found = ids(dispatch.answer(shop, query, did, (), NOW_MS))
     assert "trowel-red" in found
     assert "trowel-green" not in found
 
@@ -380,15 +381,16 @@ def test_an_ended_session_stays_ended(shop: Recommender) -> None:
 def test_dithering_shuffles_per_reader_and_day_and_keeps_the_products(shop: Recommender) -> None:
     query = UserQuery(kind="user_to_products", app_id=APP, engine_id="default", rows=50, dithering=5.0)
     readers = [replace(query, anonymous_id=f"visitor {n}") for n in range(8)]
-    lists = [ids(shop.answer(asked, [], (), NOW_MS)) for asked in readers]
+    lists = [ids(dispatch.answer(shop, asked, [], (), NOW_MS)) for asked in readers]
     assert len({tuple(found) for found in lists}) > 4
     assert len({frozenset(found) for found in lists}) == 1
     whole = lists[0]
     pages = [
-        ids(shop.answer(replace(readers[0], start=at, rows=3), [], (), NOW_MS + at)) for at in (0, 3, 6, 9)
+        ids(dispatch.answer(shop, replace(readers[0], start=at, rows=3), [], (), NOW_MS + at))
+        for at in (0, 3, 6, 9)
     ]
     assert [row for found in pages for row in found] == whole
-    assert ids(shop.answer(readers[0], [], (), NOW_MS + DAY_MS)) != whole
+    assert ids(dispatch.answer(shop, readers[0], [], (), NOW_MS + DAY_MS)) != whole
 
 
 def test_boosts_and_their_marks(shop: Recommender) -> None:
@@ -495,7 +497,7 @@ def test_many_variants_of_one_product_do_not_keep_others_out_of_a_group(shop: Re
     shop.apply(product_change(variants + others, LATER))
     did = [RecentEvent("add_to_cart", ("draw-hoe",), NOW_MS).pack()]
     query = UserQuery("user_to_categories", APP, "default", user_id="z", rows=9, group_rows=4)
-    products = _groups(shop.answer(query, did, (), NOW_MS))["Hoes",]
+    products = _groups(dispatch.answer(shop, query, did, (), NOW_MS))["Hoes",]
     assert len(products) == 4
 
 
@@ -611,7 +613,7 @@ def test_an_empty_shop_answers_with_nothing() -> None:
             kind=kind, app_id=APP, engine_id="default", user_id="u", field_name="brand", anchors=("a",),
             filter=parse("brand:x"), boosts=(Boost(parse("a:b")),), spacing=(DiversityRule("brand"),), dithering=3.0,
         )  # fmt: skip
-        found = empty.answer(query, recents("gina"), ("x",), NOW_MS)
+        found = dispatch.answer(empty, query, recents("gina"), ("x",), NOW_MS)
         assert found.products == []
         assert found.groups == []
 
@@ -627,8 +629,8 @@ def test_a_catalog_of_one_product() -> None:
 
 def test_time_passing_alone_does_not_reorder_the_trend(shop: Recommender) -> None:
     query = UserQuery(kind="user_to_trending", app_id=APP, engine_id="default", rows=50)
-    now = ids(shop.answer(query, [], (), NOW_MS))
-    later = ids(shop.answer(query, [], (), NOW_MS + 3 * 24 * 60 * MINUTE_MS))
+    now = ids(dispatch.answer(shop, query, [], (), NOW_MS))
+    later = ids(dispatch.answer(shop, query, [], (), NOW_MS + 3 * 24 * 60 * MINUTE_MS))
     assert now == later
 
 
@@ -641,10 +643,10 @@ def test_an_interaction_with_a_group_shows_the_variant_of_most_interest_on_offer
     shop.apply(product_change([{**PRODUCTS[0], "availability": "OUT_OF_STOCK"}, blue], LATER))
     did = [RecentEvent("click", (name,), NOW_MS).pack() for name in ("group:trowel", "watering-can")]
     query = UserQuery(kind="user_to_history", app_id=APP, engine_id="default", anonymous_id="x", rows=5)
-    assert ids(shop.answer(query, did, (), NOW_MS)) == ["trowel-blue", "watering-can"]
+    assert ids(dispatch.answer(shop, query, did, (), NOW_MS)) == ["trowel-blue", "watering-can"]
     gone = {**blue, "availability": "OUT_OF_STOCK"}
     shop.apply(product_change([gone], f"{NOW_MS + 2}-0"))
-    assert ids(shop.answer(query, did, (), NOW_MS)) == ["trowel-red", "watering-can"]
+    assert ids(dispatch.answer(shop, query, did, (), NOW_MS)) == ["trowel-red", "watering-can"]
 
 
 def test_a_group_without_a_variant_on_offer_is_left_out_of_the_history() -> None:
@@ -654,4 +656,4 @@ def test_a_group_without_a_variant_on_offer_is_left_out_of_the_history() -> None
     )
     did = RecentEvent("click", ("group:trowel", "group:nobody", "watering-can"), NOW_MS).pack()
     query = UserQuery(kind="user_to_history", app_id=APP, engine_id="default", anonymous_id="x", rows=5)
-    assert ids(shop.answer(query, [did], (), NOW_MS)) == ["watering-can"]
+    assert ids(dispatch.answer(shop, query, [did], (), NOW_MS)) == ["watering-can"]

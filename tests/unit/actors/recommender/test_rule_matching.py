@@ -7,6 +7,7 @@ import pytest
 from actors.recommender.messages import Boost, UserQuery
 from actors.recommender.recommender import Recommender
 from actors.recommender.rule_matching import apply_rules
+from actors.serving import dispatch
 from cluster.errors import Invalid
 from cluster.query.columnar.compile import matches
 from cluster.query.language.boost_rules import compile_rule, compile_rules
@@ -34,7 +35,7 @@ def shop() -> Recommender:
 
 
 def ids(shop: Recommender, query: UserQuery, *rules: BoostRule) -> list[str]:
-    found = shop.answer(apply_rules(query, compile_rules(rules, "default")), [], (), NOW_MS)
+    found = dispatch.answer(shop, apply_rules(query, compile_rules(rules, "default")), [], (), NOW_MS)
     return [product["product_id"] for product in found.products]
 
 
@@ -102,7 +103,7 @@ def test_removed_products_are_in_no_list_and_no_total(shop: Recommender) -> None
     remove = rule(boost_fq=None, boost=[{"field": "brand", "query": "Birk", "action": "remove"}])
     for kind in ("user_to_trending", "product_to_products", "user_to_categories", "user_to_attributes"):
         query = build_query(kind, rows=50, group_rows=50, field_name="brand", anchors=("hand-fork",))
-        found = shop.answer(apply_rules(query, compile_rules([remove], "default")), [], (), NOW_MS)
+        found = dispatch.answer(shop, apply_rules(query, compile_rules([remove], "default")), [], (), NOW_MS)
         values = {group.value for group in found.groups}
         shown = {
             product["product_id"]

@@ -9,12 +9,12 @@ import orjson
 import pytest
 
 from actors.language.embedder import HashingEmbedder
-from actors.models.model import ModelState
 from actors.recommender.state.overlay import Overlay
 from actors.retrieval.lexical.text_query import TextQuery
 from actors.retrieval.snapshot_format import SearchSnapshot, save
+from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Fault
-from cluster.store.ports.stores import ChangeLogEntry
+from cluster.store.ports.changes import ChangeLogEntry
 
 NOW_MS = 1_700_000_000_000
 

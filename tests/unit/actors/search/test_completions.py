@@ -8,8 +8,9 @@ import pytest
 
 from actors.recommender.messages import Boost, UserQuery
 from actors.recommender.recommender import Recommender
+from actors.serving import dispatch
 from cluster.query.language.parser import parse
-from cluster.store.ports.stores import ChangeLogEntry
+from cluster.store.ports.changes import ChangeLogEntry
 from tests.fakes.corner_shop import (
     APP,
     DAY_MS,
@@ -40,7 +41,7 @@ def complete(
         language="en",
         **query,
     )
-    return dict(shop.answer(asked, recents(reader), (), NOW_MS).completions)
+    return dict(dispatch.answer(shop, asked, recents(reader), (), NOW_MS).completions)
 
 
 def titles(shop: Recommender, typed: str, reader: str = "", **query: Any) -> list[str]:
@@ -143,7 +144,7 @@ def test_a_translation_is_completed_in_its_language(shop: Recommender) -> None:
         kind="autocomplete", app_id=APP, engine_id="default", typed="kupfer", completion_fields=("title",),
         language="de", only_language=True,
     )  # fmt: skip
-    assert [entry["text"] for entry in shop.answer(asked, (), (), NOW_MS).completions["title"]] == [
+    assert [entry["text"] for entry in dispatch.answer(shop, asked, (), (), NOW_MS).completions["title"]] == [
         "Kupferkanne"
     ]
     assert titles(shop, "kupfer") == []

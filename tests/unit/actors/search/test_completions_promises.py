@@ -11,9 +11,10 @@ from actors.language.embedder import HashingEmbedder
 from actors.recommender.messages import Boost, UserQuery
 from actors.recommender.recommender import Recommender
 from actors.retrieval.logged_queries import SuccessfulQuery
+from actors.serving import dispatch
 from cluster.query.language.parser import parse
 from cluster.records.logged_query import pseudonym
-from cluster.store.ports.stores import ChangeLogEntry
+from cluster.store.ports.changes import ChangeLogEntry
 from tests.fakes.corner_shop import APP, NOW_MS, interaction_change, product_change, recents
 
 PRODUCTS: list[dict[str, Any]] = [
@@ -49,7 +50,7 @@ def complete(shop: Recommender, typed: str, field: str = "title", **query: Any) 
         kind="autocomplete", app_id=APP, engine_id="default", typed=typed, completion_fields=(field,), **query
     )
     recent = recents(query["user_id"]) if query.get("user_id") else ()
-    return list(shop.answer(asked, recent, (), NOW_MS).completions[field])
+    return list(dispatch.answer(shop, asked, recent, (), NOW_MS).completions[field])
 
 
 def texts(shop: Recommender, typed: str, field: str = "title", **query: Any) -> list[str]:

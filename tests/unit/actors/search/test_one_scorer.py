@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from actors.language.embedder import HashingEmbedder
 from actors.recommender.messages import Boost, QueryKind, UserQuery
 from actors.recommender.recommender import Recommender
+from actors.serving import dispatch
 from cluster.query.columnar.compile import matches
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import Node
@@ -121,7 +122,7 @@ def _ask(world: World, kind: QueryKind, reader: str, **more: Any) -> Any:
         kind=kind, app_id="a", engine_id="default", user_id=reader, rows=ALL, group_rows=ALL, field_name="brand",
         root_category=("*",) if kind == "user_to_categories" else None, **more,
     )  # fmt: skip
-    return world.recommender.answer(query, world.readers[reader], (), NOW_MS)
+    return dispatch.answer(world.recommender, query, world.readers[reader], (), NOW_MS)
 
 
 def _lists(found: Any) -> list[list[dict[str, Any]]]:

@@ -10,7 +10,8 @@ import pytest
 from actors.language.embedder import HashingEmbedder
 from actors.recommender.messages import Boost, UserQuery
 from actors.recommender.recommender import Recommender
-from actors.retrieval.answer_messages import AnswerQuery, AnswerResult
+from actors.retrieval.messages import AnswerQuery, AnswerResult
+from actors.serving import dispatch
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import All
 from tests.fakes.corner_shop import APP, NOW_MS, product_change
@@ -46,7 +47,7 @@ def ask(guides: Recommender, question: str, *, filter_: str = "", **more: Any) -
     )  # fmt: skip
     if filter_:
         query = replace(query, filter=All((ENABLED, parse(filter_))))
-    found = guides.answer(replace(query, **more), [], (), NOW_MS).answers
+    found = dispatch.answer(guides, replace(query, **more), [], (), NOW_MS).answers
     assert found is not None
     return found
 

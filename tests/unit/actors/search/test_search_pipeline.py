@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender
+from actors.serving import dispatch
 from cluster.query.columnar.compile import matches
 from cluster.query.language.parser import parse
-from cluster.store.ports.stores import ChangeLogEntry
+from cluster.store.ports.changes import ChangeLogEntry
 from deployments.api.wire.search import ManyProducts, SearchBody, to_named_query, to_search_query
 from tests.fakes.corner_shop import APP, NOW_MS, PRODUCTS, READERS, open_shop, product_change, recents
 from tests.fakes.search_queries import ids, search, search_result
@@ -32,7 +33,7 @@ def shop() -> Recommender:
 
 
 @pytest.fixture
-def own_shop() -> Recommender:
+def small_shop() -> Recommender:
     return open_shop()
 
 
@@ -59,7 +60,7 @@ def test_a_product_has_the_score_it_has_on_recommendations(
     scores = {
         one["product_id"]: one["_personalization_score"]
         for query in (asked, replace(asked, kind="user_to_trending"), replace(asked, kind="user_to_history"))
-        for one in shop.answer(query, recents(reader), (), NOW_MS).products
+        for one in dispatch.answer(shop, query, recents(reader), (), NOW_MS).products
     }
     for product in found.products:
         assert matches(parse(clause), BY_ID[product["product_id"]])
@@ -79,12 +80,12 @@ def test_profile_changes_the_order_and_never_the_matches(shop: Recommender) -> N
 
 
 def test_without_weight_relevance_decides_whoever_asks(shop: Recommender) -> None:
-    def asked(reader: str) -> list[Any]:
+    def scores_of(reader: str) -> list[Any]:
         found = search(shop, recents(reader), q="knife", user_id=reader, rows=50, personalization_weight=0)
         return [one["_search_score"] for one in found.products]
 
-    scores = asked("carl")
-    assert scores == sorted(scores, reverse=True) == asked("gina")
+    scores = scores_of("carl")
+    assert scores == sorted(scores, reverse=True) == scores_of("gina")
     assert all(score > 0 for score in scores)
 
 
@@ -138,22 +139,22 @@ def test_pages_put_together_are_the_whole_list(
 # --- freshness ---------------------------------------------------------------------------------------
 
 
-def test_products_are_matched_counted_and_returned_as_stored_now(own_shop: Recommender) -> None:
+def test_products_are_matched_counted_and_returned_as_stored_now(small_shop: Recommender) -> None:
     bucket = {"product_id": "bucket", "title": "Pewter bucket", "brand": "Zink", "price": 7}
-    assert search_result(search(own_shop, q="pewter", facets=["brand"])).total == 0
-    own_shop.apply(product_change([bucket], f"{NOW_MS + 1}-0"))
-    found = search(own_shop, q="pewter", facets=["brand"], order_by=[{"field": "price"}])
+    assert search_result(search(small_shop, q="pewter", facets=["brand"])).total == 0
+    small_shop.apply(product_change([bucket], f"{NOW_MS + 1}-0"))
+    found = search(small_shop, q="pewter", facets=["brand"], order_by=[{"field": "price"}])
     assert ids(found) == ["bucket"]
     assert search_result(found).facets == {"brand": [("Zink", 1)]}
-    own_shop.apply(product_change([{**bucket, "title": "Tin bucket", "brand": "Tinn"}], f"{NOW_MS + 2}-0"))
-    assert search_result(search(own_shop, q="pewter")).total == 0
-    assert search_result(search(own_shop, q="tin", facets=["brand"])).facets == {"brand": [("Tinn", 1)]}
-    own_shop.apply(ChangeLogEntry("product", f"{NOW_MS + 3}-0", "remove", b'["bucket"]'))
-    assert search_result(search(own_shop, q="tin", facets=["brand"])).facets == {"brand": []}
+    small_shop.apply(product_change([{**bucket, "title": "Tin bucket", "brand": "Tinn"}], f"{NOW_MS + 2}-0"))
+    assert search_result(search(small_shop, q="pewter")).total == 0
+    assert search_result(search(small_shop, q="tin", facets=["brand"])).facets == {"brand": [("Tinn", 1)]}
+    small_shop.apply(ChangeLogEntry("product", f"{NOW_MS + 3}-0", "remove", b'["bucket"]'))
+    assert search_result(search(small_shop, q="tin", facets=["brand"])).facets == {"brand": []}
     asked = UserQuery(
         kind="mget", app_id=APP, engine_id="default", anchors=("bucket", "hand-fork"), fields=("*",)
     )
-    gone, there = own_shop.answer(asked, [], (), NOW_MS + 4).products
+    gone, there = dispatch.answer(small_shop, asked, [], (), NOW_MS + 4).products
     assert gone == {"_found": False, "product_id": "bucket"}
     assert there == {"_found": True, **BY_ID["hand-fork"]}
 
@@ -189,8 +190,8 @@ def test_one_variant_stands_for_its_product_and_the_filter_selects_it(shop: Reco
 # --- words ---------------------------------------------------------------------------------------
 
 
-def test_a_phrase_stands_together_in_some_text(own_shop: Recommender) -> None:
-    own_shop.apply(
+def test_a_phrase_stands_together_in_some_text(small_shop: Recommender) -> None:
+    small_shop.apply(
         product_change(
             [
                 {"product_id": "a", "title": "Lamp", "html": "<p>A bright green lamp.</p>"},
@@ -199,20 +200,20 @@ def test_a_phrase_stands_together_in_some_text(own_shop: Recommender) -> None:
             f"{NOW_MS + 1}-0",
         )
     )
-    assert ids(search(own_shop, advanced_q='full_text:"bright green"')) == ["a"]
-    assert sorted(ids(search(own_shop, advanced_q="full_text:(bright green)"))) == ["a", "b"]
-    assert ids(search(own_shop, advanced_q='full_text:(lamp -"bright green")')) == ["b"]
+    assert ids(search(small_shop, advanced_q='full_text:"bright green"')) == ["a"]
+    assert sorted(ids(search(small_shop, advanced_q="full_text:(bright green)"))) == ["a", "b"]
+    assert ids(search(small_shop, advanced_q='full_text:(lamp -"bright green")')) == ["b"]
 
 
-def test_a_title_is_marked_as_html_whatever_stands_in_it(own_shop: Recommender) -> None:
+def test_a_title_is_marked_as_html_whatever_stands_in_it(small_shop: Recommender) -> None:
     hostile = {"product_id": "x", "title": '<script>alert("steel")</script> & <mark>'}
-    own_shop.apply(product_change([hostile], f"{NOW_MS + 1}-0"))
-    (found,) = search(own_shop, q="steel alert", fl=["title"]).products
+    small_shop.apply(product_change([hostile], f"{NOW_MS + 1}-0"))
+    (found,) = search(small_shop, q="steel alert", fl=["title"]).products
     assert found["title"] == hostile["title"]
     assert found["_title_with_markups"] == (
         "&lt;script&gt;<mark>alert</mark>(&quot;<mark>steel</mark>&quot;)&lt;/script&gt; &amp; &lt;mark&gt;"
     )
-    (plain,) = search(own_shop, q="steel alert").products
+    (plain,) = search(small_shop, q="steel alert").products
     assert "_title_with_markups" not in plain
 
 
@@ -245,7 +246,7 @@ def test_what_a_caller_can_make_heavy_leaves_the_event_loop() -> None:
 
     def is_light(**more: Any) -> bool:
         body = SearchBody.model_validate({**plain, **more})
-        return shop.is_light(to_search_query(body, app_id=APP, user_id="", now_ms=NOW_MS))
+        return dispatch.is_light(shop, to_search_query(body, app_id=APP, user_id="", now_ms=NOW_MS))
 
     assert is_light()
     assert is_light(q="*")
@@ -264,7 +265,7 @@ def test_what_a_caller_can_make_heavy_leaves_the_event_loop() -> None:
 
     def is_light_to_give(count: int, *fl: str) -> bool:
         body = ManyProducts(product_ids=list(map(str, range(count))), fl=list(fl))
-        return shop.is_light(to_named_query(body, app_id=APP))
+        return dispatch.is_light(shop, to_named_query(body, app_id=APP))
 
     assert is_light_to_give(100, "*")
     assert is_light_to_give(20, "title", "url", "price")

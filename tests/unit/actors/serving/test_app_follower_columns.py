@@ -54,7 +54,7 @@ async def follower(
 ) -> AsyncIterator[AppFollower]:
     """A follower of the corner shop whose columns are built only when somebody asks, a record at a time."""
     monkeypatch.setattr(follower_module, "RECORDS_AT_ONCE", 2)
-    monkeypatch.setattr(follower_module, "OFTEN_ASKED", ())
+    monkeypatch.setattr(follower_module, "PREBUILT_COLUMNS", ())
     await furnish(stores)
     follower = AppFollower(APP, "test", stores, None, clock, SilentMeter(), HashingEmbedder)
     await follower.start()
@@ -140,7 +140,7 @@ async def test_an_answer_that_needs_more_columns_than_memory_holds_comes_all_the
 async def test_prebuilt_columns_exist_before_the_first_query(
     follower: AppFollower, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follower_module, "OFTEN_ASKED", (("field", "brand"),))
+    monkeypatch.setattr(follower_module, "PREBUILT_COLUMNS", (("field", "brand"),))
     columns = follower._active.overlay.catalog.columns
     assert not columns.has_columns(column_keys_of_filter(parse("brand:Birk")))
     await upload(stores, PRODUCTS[:1])

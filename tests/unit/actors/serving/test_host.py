@@ -11,9 +11,9 @@ import pytest
 from actors.hosting import log_follower as following_loop
 from actors.intake.loop import IntakeLoop
 from actors.language.embedder import HashingEmbedder
-from actors.recommender import recommender as recommender_module
 from actors.recommender.messages import QueryKind, RecommendationResult, UserQuery
 from actors.serving import app_follower as follower_module
+from actors.serving import dispatch
 from actors.serving.host import EngineHost
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
@@ -189,7 +189,7 @@ async def test_what_is_written_is_answered_within_a_second(
     stores: Stores, opened: Opened, monkeypatch: pytest.MonkeyPatch, inline: bool
 ) -> None:
     if not inline:
-        monkeypatch.setattr(recommender_module, "_FEW_PRODUCTS", 0)
+        monkeypatch.setattr(dispatch, "_FEW_PRODUCTS", 0)
     await furnish(stores)
     host = opened()
     trending = query("user_to_trending", rows=50)
@@ -365,7 +365,7 @@ async def test_a_log_trimmed_past_the_host_is_replaced_by_segments(
     meter: CountingMeter,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(following_loop, "_NOTE_EVERY_S", 0.0)
+    monkeypatch.setattr(following_loop, "_REPORT_EVERY_S", 0.0)
     monkeypatch.setattr(follower_module, "_BLOCK_MS", 5)
     await furnish(stores)
     weather = Weather()

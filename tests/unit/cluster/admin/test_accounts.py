@@ -43,7 +43,7 @@ async def connect(stores: Stores, user_id: str, number: int) -> str:
     return grant.grant_id
 
 
-async def test_somebody_is_made_with_a_password_of_their_own(people: AccountAdmin) -> None:
+async def test_an_account_is_created_with_a_chosen_password(people: AccountAdmin) -> None:
     account, password = await people.create("Ada", "reader", "", NOW)
     assert (account.username, account.role) == ("ada", "reader")
     assert len(password) >= 16

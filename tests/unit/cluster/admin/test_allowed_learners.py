@@ -13,7 +13,7 @@ from cluster.settings import Settings
 MINE = "shop.markov:Markov"
 
 
-def test_nothing_is_allowed_before_somebody_says_so(tmp_path: Path) -> None:
+def test_nothing_is_allowed_before_a_grant(tmp_path: Path) -> None:
     assert allowed_learners(Settings(data_dir=tmp_path / "none")) == frozenset()
 
 

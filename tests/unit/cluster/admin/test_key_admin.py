@@ -49,7 +49,7 @@ async def test_apps_an_administrator_put_in_place_of_ours_are_respected(keeping:
     assert [app.app_id for app in await keeping.apps()] == ["bookshop"]
 
 
-async def test_keys_are_shown_only_when_asked_for(keeping: KeyAdmin) -> None:
+async def test_keys_are_shown_only_on_request(keeping: KeyAdmin) -> None:
     await keeping.ensure_first_apps(NOW)
     hidden, shown = (
         await keeping.keys(app_id="development"),
@@ -69,7 +69,7 @@ async def test_a_name_that_is_taken_or_can_not_be_one_is_refused(keeping: KeyAdm
             await keeping.create_app(name, "development", NOW)
 
 
-async def test_rotating_replaces_exactly_the_keys_asked_for(keeping: KeyAdmin) -> None:
+async def test_rotation_replaces_exactly_the_requested_keys(keeping: KeyAdmin) -> None:
     await keeping.ensure_first_apps(NOW)
     before = {entry.key.kind: entry.text for entry in await keeping.keys(app_id="development", reveal=True)}
     (issued,) = await keeping.rotate("development", ("secret",), NOW + 1)
@@ -153,7 +153,7 @@ async def test_lists_and_numbers_are_switched_as_people_type_them(keeping: KeyAd
         await keeping.set_switches("production", {"address_share": "0"})
 
 
-async def test_the_key_of_tokens_is_shown_where_they_have_their_own(keeping: KeyAdmin) -> None:
+async def test_the_token_key_is_shown_where_an_app_has_one(keeping: KeyAdmin) -> None:
     await keeping.ensure_first_apps(NOW)
     assert "token_key" not in (await keeping.keys(app_id="production", reveal=True))[0].to_dict()
     await keeping.set_switches("production", {"derived_token_key": "true"})

@@ -117,7 +117,7 @@ def test_a_full_disk_refuses_the_write_and_keeps_the_reads(tmp_path: Path) -> No
     assert full.size("b") is None
 
 
-def test_a_failing_store_is_asked_again_with_growing_jittered_pauses() -> None:
+def test_a_failing_store_is_retried_with_growing_jittered_pauses() -> None:
     left = [3]
 
     def fault(verb: str, path: str) -> None:
@@ -148,7 +148,7 @@ def test_a_store_that_stays_away_is_unavailable() -> None:
     assert len(pauses) == 3
 
 
-def test_a_body_cut_short_is_asked_for_again() -> None:
+def test_a_truncated_body_is_requested_again() -> None:
     bucket = Bucket()
     shelf = bucket_shelf(bucket)
     shelf.write("a", b"whole body")
@@ -157,6 +157,6 @@ def test_a_body_cut_short_is_asked_for_again() -> None:
     assert bucket.cut == []
 
 
-def test_an_unknown_kind_of_address_is_said_plainly() -> None:
+def test_an_unknown_scheme_raises_a_plain_error() -> None:
     with pytest.raises(Invalid, match="shelf address"):
         ArtifactStore.open("gopher://somewhere/x")

@@ -21,7 +21,9 @@ def test_a_file_is_what_was_written_of_it_until_a_byte_changes(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("content", [None, b"1234"])
-def test_a_missing_or_shorter_file_is_found_without_reading_it(tmp_path: Path, content: bytes | None) -> None:
+def test_a_missing_or_truncated_file_is_detected_without_reading_it(
+    tmp_path: Path, content: bytes | None
+) -> None:
     path = tmp_path / "rows.npy"
     path.write_bytes(b"12345")
     entry = file_entry_from_path(path)

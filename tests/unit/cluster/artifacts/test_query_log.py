@@ -14,7 +14,7 @@ APP = "shop"
 DAY_MS = 86_400_000
 
 
-def asked(
+def logged_query(
     text: str,
     at: int = NOW_MS,
     kind: QueryKind = "search",
@@ -51,7 +51,7 @@ def files(tmp_path: Path) -> list[Path]:
 def test_queries_stand_by_day_and_read_back_by_time(shelf: QueryLogStore, tmp_path: Path) -> None:
     assert shelf.last_offset(APP) == "0"
     assert texts(shelf) == []
-    queries = [asked(f"query {day}", NOW_MS - day * DAY_MS) for day in range(3)]
+    queries = [logged_query(f"query {day}", NOW_MS - day * DAY_MS) for day in range(3)]
     assert shelf.append(APP, queries, "7-0") == 3
     assert shelf.last_offset(APP) == "7-0"
     assert len(files(tmp_path)) == 3
@@ -65,14 +65,14 @@ def test_queries_stand_by_day_and_read_back_by_time(shelf: QueryLogStore, tmp_pa
     }  # fmt: skip
 
 
-def test_a_lot_without_queries_moves_the_offset(shelf: QueryLogStore, tmp_path: Path) -> None:
+def test_a_batch_without_queries_moves_the_offset(shelf: QueryLogStore, tmp_path: Path) -> None:
     shelf.append(APP, [], "3-0")
     assert shelf.last_offset(APP) == "3-0"
     assert files(tmp_path) == []
 
 
 def test_nothing_tells_typists_apart_once_settled(shelf: QueryLogStore, tmp_path: Path) -> None:
-    shelf.append(APP, [asked("tulip", typist="somebodys-browser")], "1-0")
+    shelf.append(APP, [logged_query("tulip", typist="somebodys-browser")], "1-0")
     assert "typist" not in shelf.read(APP, 0).column_names
     assert b"somebodys-browser" not in files(tmp_path)[0].read_bytes()
 
@@ -80,11 +80,14 @@ def test_nothing_tells_typists_apart_once_settled(shelf: QueryLogStore, tmp_path
 def test_forgotten_readers_leave_no_row_and_late_ones_of_theirs_stay_away(
     shelf: QueryLogStore, clock: StillClock, tmp_path: Path
 ) -> None:
-    shelf.append(APP, [asked("mine", reader="gina"), asked("hers", reader="mara")], "1-0")
+    shelf.append(APP, [logged_query("mine", reader="gina"), logged_query("hers", reader="mara")], "1-0")
     assert shelf.delete(APP, ["gina"]) == 1
     assert texts(shelf) == ["hers"]
     assert not any(b"mine" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
-    late = [asked("late", clock.at_ms - 500, reader="gina"), asked("again", clock.at_ms + 500, reader="gina")]
+    late = [
+        logged_query("late", clock.at_ms - 500, reader="gina"),
+        logged_query("again", clock.at_ms + 500, reader="gina"),
+    ]
     shelf.append(APP, late, "2-0")
     assert texts(shelf) == ["hers", "again"]
     assert shelf.delete(APP, ["nobody"]) == 0
@@ -100,7 +103,7 @@ def test_who_was_forgotten_is_itself_forgotten(
 
 
 def test_old_days_go_and_young_ones_stay(shelf: QueryLogStore) -> None:
-    shelf.append(APP, [asked("old", NOW_MS - 5 * DAY_MS), asked("young")], "1-0")
+    shelf.append(APP, [logged_query("old", NOW_MS - 5 * DAY_MS), logged_query("young")], "1-0")
     assert shelf.drop_before(APP, NOW_MS - 2 * DAY_MS) == 1
     assert shelf.drop_before(APP, NOW_MS - 2 * DAY_MS) == 0
     assert texts(shelf) == ["young"]
@@ -111,7 +114,7 @@ def test_many_small_files_of_a_day_become_one(
 ) -> None:
     for at in range(MOST_FILES_A_DAY):
         clock.pass_ms(1)
-        shelf.append(APP, [asked(f"query {at}", NOW_MS + at)], f"{at + 1}-0")
+        shelf.append(APP, [logged_query(f"query {at}", NOW_MS + at)], f"{at + 1}-0")
     assert len(files(tmp_path)) == MOST_FILES_A_DAY
     shelf.drop_before(APP, 0)
     assert len(files(tmp_path)) == 1
@@ -122,21 +125,21 @@ def test_many_small_files_of_a_day_become_one(
 def test_a_damaged_file_is_left_out_and_a_damaged_manifest_begun_again(
     shelf: QueryLogStore, clock: StillClock, tmp_path: Path
 ) -> None:
-    shelf.append(APP, [asked("gone")], "1-0")
+    shelf.append(APP, [logged_query("gone")], "1-0")
     files(tmp_path)[0].write_bytes(b"PAR1 nothing")
-    shelf.append(APP, [asked("kept")], "2-0")
+    shelf.append(APP, [logged_query("kept")], "2-0")
     assert texts(shelf) == ["kept"]
     assert shelf.delete(APP, ["gina"]) == 1  # nobody can say who stood in the damaged one
     next(tmp_path.rglob("manifest-*.json")).write_bytes(b"{}")
     assert (texts(shelf), shelf.last_offset(APP)) == ([], "0")
-    shelf.append(APP, [asked("new")], "9-0")
+    shelf.append(APP, [logged_query("new")], "9-0")
     assert (texts(shelf), shelf.last_offset(APP)) == (["new"], "9-0")
 
 
 def test_what_interrupted_writers_left_is_removed(
     shelf: QueryLogStore, clock: StillClock, tmp_path: Path
 ) -> None:
-    shelf.append(APP, [asked("kept")], "1-0")
+    shelf.append(APP, [logged_query("kept")], "1-0")
     stray = files(tmp_path)[0].with_name("2026-01-01-stray.parquet")
     stray.write_bytes(b"x")
     assert shelf.tidy(APP) == 0
@@ -147,7 +150,7 @@ def test_what_interrupted_writers_left_is_removed(
 
 def typed(*texts: str, every_ms: int = 300, reader: str = "", typist: str = "t") -> list[LoggedQuery]:
     return [
-        asked(text, NOW_MS + at * every_ms, "autocomplete", reader=reader, typist=typist)
+        logged_query(text, NOW_MS + at * every_ms, "autocomplete", reader=reader, typist=typist)
         for at, text in enumerate(texts)
     ]
 
@@ -162,7 +165,7 @@ def typed(*texts: str, every_ms: int = 300, reader: str = "", typist: str = "t")
         (typed("trow", "trow"), ["trow", "trow"]),
         (typed("trow", "trow", reader="gina", typist="gina"), ["trow"]),
         (typed("trow", "hoe", reader="gina", typist="gina"), ["hoe"]),
-        ([asked("trow", kind="search", typist="t"), *typed("trowel")], ["trow", "trowel"]),
+        ([logged_query("trow", kind="search", typist="t"), *typed("trowel")], ["trow", "trowel"]),
         (typed("t", "tr", typist=""), ["t", "tr"]),
         ([*typed("tr", "tro", typist="a"), *typed("tro", "trow", typist="b")], ["tro", "trow"]),
     ],

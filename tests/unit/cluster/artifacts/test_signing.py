@@ -65,7 +65,7 @@ def test_every_single_flipped_bit_is_refused() -> None:
     ],
     ids=["unsigned", "another key", "another app's", "no place"],
 )
-def test_what_is_not_signed_here_is_refused(data: bytes, words: str) -> None:
+def test_a_foreign_signature_is_refused(data: bytes, words: str) -> None:
     with pytest.raises(Fault, match=words):
         read(data)
 
@@ -112,7 +112,7 @@ def test_segments_of_a_release_before_are_refused_until_they_are_signed(tmp_path
     assert SegmentStore(before).load(generated_market.APP).interactions.num_rows == 600
 
 
-def test_what_others_signed_is_signed_anew_only_when_that_is_asked_for(tmp_path: Path) -> None:
+def test_foreign_manifests_are_signed_again_only_on_request(tmp_path: Path) -> None:
     now = ArtifactStore.open(tmp_path, signer=OURS)
     generated_market.settle(
         SegmentStore(ArtifactStore.open(tmp_path, signer=THEIRS)),
@@ -126,14 +126,14 @@ def test_what_others_signed_is_signed_anew_only_when_that_is_asked_for(tmp_path:
     assert SegmentStore(now).load(generated_market.APP).interactions.num_rows == 600
 
 
-def test_a_damaged_manifest_is_told_and_not_signed(tmp_path: Path) -> None:
+def test_a_damaged_manifest_is_reported_and_not_signed(tmp_path: Path) -> None:
     before, now = both(tmp_path)
     before.write("shop/segments/manifest-000000000001.json", MANIFEST.dump()[:-9])
     before.write("shop/notes.json", b"{}")
     assert sign_manifests(now, foreign=True).damaged == ("shop/segments/manifest-000000000001.json",)
 
 
-def test_a_snapshot_is_published_signed_and_loaded_for_its_own_engine_only(tmp_path: Path) -> None:
+def test_a_snapshot_is_published_signed_and_loaded_for_its_engine_only(tmp_path: Path) -> None:
     now = ArtifactStore.open(tmp_path / "shelf", signer=OURS)
     version = publish_ring_snapshot(SnapshotStore(now), tmp_path / "one", "shop")
     models = SnapshotLoader(SnapshotStore(now), tmp_path / "cache")

@@ -29,7 +29,7 @@ def test_address_and_setting_are_named_and_the_password_is_not(
     assert "hunter2" not in message
 
 
-def test_a_file_of_ones_own_is_named_as_the_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_custom_file_is_reported_as_the_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
     path = tmp_path / "mounted"
     path.write_text(f"unix://{tmp_path}/none.sock")

@@ -66,7 +66,7 @@ def test_the_page_of_statistics_is_left_out() -> None:
     assert "stats" not in tighten(WRITTEN, WISHES)
 
 
-def test_addresses_of_this_machine_are_told_from_others() -> None:
+def test_local_addresses_are_distinguished_from_others() -> None:
     assert [is_loopback(host) for host in ("127.0.0.1", "127.8.8.8", "localhost", "::1")] == [True] * 4
     assert [is_loopback(host) for host in ("0.0.0.0", "", "::", "10.0.0.1", "*")] == [False] * 5
     assert is_behind_haproxy({"RAY_SERVE_ENABLE_HA_PROXY": "1"})

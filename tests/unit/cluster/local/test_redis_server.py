@@ -96,9 +96,7 @@ def test_its_password_stands_in_no_command_line_and_in_private_files_only(
     assert stat.S_IMODE(places.redis_socket.stat().st_mode) == 0o600
 
 
-def test_it_keeps_the_mark_by_which_our_processes_are_known(
-    places: InstallationPaths, server: RedisServer
-) -> None:
+def test_the_server_keeps_the_mark_of_our_processes(places: InstallationPaths, server: RedisServer) -> None:
     server.start()
     server.wait(20)
     process = psutil.Process(server.pid)
@@ -165,7 +163,9 @@ async def test_a_torn_tail_needs_no_mending(places: InstallationPaths, server: R
     assert not list(places.redis_dir.rglob("*.damaged-*"))
 
 
-def test_a_server_that_can_not_start_says_why(places: InstallationPaths, server: RedisServer) -> None:
+def test_a_server_that_can_not_start_reports_the_reason(
+    places: InstallationPaths, server: RedisServer
+) -> None:
     for name in (AOF_NAME, "appendonlydir"):
         place = places.redis_dir / name
         _ = place.mkdir() if server.binary.product == "redis" else place.write_text("")

@@ -30,12 +30,12 @@ import json, os, sys
 from pathlib import Path
 from cluster.log import set_up_logging
 from cluster.local import haproxy_process
-from cluster.local.supervisor import Supervisor, Wanted
+from cluster.local.supervisor import Supervisor, SupervisorConfig
 from cluster.settings import Settings
 set_up_logging()
 haproxy_process.RETRY_S = 0.5
 head = (sys.executable, "-m", "tests.fakes.bootstrap")
-sys.exit(Supervisor(Wanted(Settings(), "test", Path(sys.argv[1]), json.loads(sys.argv[2]), head)).run())
+sys.exit(Supervisor(SupervisorConfig(Settings(), "test", Path(sys.argv[1]), json.loads(sys.argv[2]), head)).run())
 """
 
 
@@ -123,7 +123,7 @@ def test_a_second_supervisor_steps_back(house: _House) -> None:
     assert is_healthy("127.0.0.1", house.port).is_good
 
 
-def test_a_start_that_fails_says_why_and_leaves_only_the_reason(house: _House) -> None:
+def test_a_failed_start_leaves_only_its_reason(house: _House) -> None:
     child = house.start(fail="the moon is in the way")
     assert child.wait(20) == 1
     state = load_state(house.places)

@@ -99,7 +99,7 @@ def test_lists_within_their_budgets_take_a_bounded_number_of_steps() -> None:
     assert steps_of(lambda: once(record)) < 3_000
 
 
-def test_lists_beyond_their_budgets_are_told_apart() -> None:
+def test_each_exceeded_budget_has_a_message() -> None:
     assert exceeded_budget(["*", "custom_attributes.*", *map(str, range(900))]) == ""
     assert "fields" in exceeded_budget(["a"] * (MOST_NAMES + 1))
     assert "characters" in exceeded_budget(["a" * 512] * 65)

@@ -51,7 +51,7 @@ def test_other_values_are_schema_errors(value: Any) -> None:
     assert message.startswith("data.0.custom_attributes.a")
 
 
-def test_a_nested_fault_is_found_by_its_path() -> None:
+def test_a_nested_fault_has_its_path() -> None:
     assert faults("user", {"user_id": "u", "custom_attributes": {"a": [{"b": 1}, {"c": []}]}}) == [
         "data.0.custom_attributes.a.1.c is invalid. "
         "The attribute expected to be of type 'boolean, number, string or null'."
@@ -87,7 +87,7 @@ def products(*attributes: dict[str, Any]) -> Any:
 def test_a_later_record_of_the_batch_that_differs_fails_alone() -> None:
     standing = products(
         {"weight": 1, "tag": "a"}, {"weight": "heavy"}, {"weight": [2, 3], "tag": None}
-    ).against({})
+    ).check_types({})
     assert standing.messages == (
         "data.1.custom_attributes.weight is invalid. Its data type is not consistent with other records",
     )
@@ -96,15 +96,15 @@ def test_a_later_record_of_the_batch_that_differs_fails_alone() -> None:
 
 
 def test_a_record_that_fails_decides_no_types() -> None:
-    standing = products({"a": 1}, {"a": "x", "b": "y"}, {"b": 2}).against({})
+    standing = products({"a": 1}, {"a": "x", "b": "y"}, {"b": 2}).check_types({})
     assert [record.record_id for record in standing.records] == ["p0", "p2"]
     assert standing.attribute_types == {"a": "number", "b": "number"}
 
 
 def test_types_of_the_data_set_win_over_the_batch() -> None:
     upload = products({"weight": "light"}, {"weight": 3}, {"other": True})
-    assert [record.record_id for record in upload.against({}).records] == ["p0", "p2"]
-    standing = upload.against({"weight": "number", "unrelated": "bool"})
+    assert [record.record_id for record in upload.check_types({}).records] == ["p0", "p2"]
+    standing = upload.check_types({"weight": "number", "unrelated": "bool"})
     assert [record.record_id for record in standing.records] == ["p1", "p2"]
     assert standing.messages == (
         "data.0.custom_attributes.weight is invalid. Its data type is not consistent with other records",
@@ -113,7 +113,7 @@ def test_types_of_the_data_set_win_over_the_batch() -> None:
 
 
 def test_several_clashes_of_a_record_are_one_message() -> None:
-    standing = products({"a": 1, "b": "x"}, {"a": "1", "b": 2}).against({})
+    standing = products({"a": 1, "b": "x"}, {"a": "1", "b": 2}).check_types({})
     assert standing.messages == (
         "data.1.custom_attributes.a is invalid. Its data type is not consistent with other records (and 1 more)",
     )
@@ -124,9 +124,9 @@ def test_several_clashes_of_a_record_are_one_message() -> None:
     [(1, [2]), ([1], 2.5), ("a", ["b"]), ({"x": 1}, [{"y": 2}]), (None, 1), ([], "a"), (True, None)],
 )
 def test_null_and_arrays_of_the_same_scalar_agree(first: Any, second: Any) -> None:
-    assert products({"a": first}, {"a": second}).against({}).messages == ()
+    assert products({"a": first}, {"a": second}).check_types({}).messages == ()
 
 
 @pytest.mark.parametrize(("first", "second"), [(True, 1), (1, "1"), ("a", {"x": 1}), ([1], ["a"]), ({}, [1])])
 def test_other_types_clash(first: Any, second: Any) -> None:
-    assert len(products({"a": first}, {"a": second}).against({}).messages) == 1
+    assert len(products({"a": first}, {"a": second}).check_types({}).messages) == 1

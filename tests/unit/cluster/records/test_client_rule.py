@@ -41,5 +41,5 @@ def test_what_is_proven_goes_before_what_is_claimed(
         ("*", False),
     ],
 )
-def test_a_claim_is_told_from_what_is_checked(client: str, claim: bool) -> None:
+def test_client_claims_differ_from_verified_names(client: str, claim: bool) -> None:
     assert is_client_name(client) is claim

@@ -45,7 +45,7 @@ def test_a_text_that_holds_a_longer_id_names_somebody_else(text: bytes) -> None:
 
 
 @pytest.mark.parametrize("user_id", ['a"b', "a\\b", "Żółw / 1", "tab\there", "\ud800"])
-def test_ids_with_odd_characters_are_found_in_json_and_in_json_within_json(user_id: str) -> None:
+def test_ids_with_odd_characters_match_in_json_and_in_nested_json(user_id: str) -> None:
     person = Person(app_id="shop", user_id=user_id.encode("utf-8", "replace").decode())
     once = orjson.dumps({"user_id": person.user_id})
     assert person.is_named_in(once)
@@ -53,7 +53,7 @@ def test_ids_with_odd_characters_are_found_in_json_and_in_json_within_json(user_
     assert person.is_named_in(orjson.dumps({"text": once.decode()})[:-1])
 
 
-def test_addresses_of_a_profile_are_found_at_any_depth() -> None:
+def test_addresses_of_a_profile_are_extracted_at_any_depth() -> None:
     profile = orjson.dumps({"a": {"b": ["x@y.zz", "not one", "@"]}, "c": 5})
     assert addresses_of(profile) == ("x@y.zz",)
 

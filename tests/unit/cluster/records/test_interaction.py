@@ -234,7 +234,7 @@ def test_timestamps_have_one_stored_form(sent: str, kept: str) -> None:
 # --- who it was -----------------------------------------------------------------------------------------------
 
 
-def test_interactions_without_ids_get_the_default_visitor_once_asked_for() -> None:
+def test_interactions_without_ids_get_the_configured_default_visitor() -> None:
     asked = []
 
     def visitor() -> str:
@@ -249,7 +249,7 @@ def test_interactions_without_ids_get_the_default_visitor_once_asked_for() -> No
     assert stored({"type": "click", "anonymous_id": None}, default_anonymous_id="x")[0]["anonymous_id"] == "x"
 
 
-def test_the_default_visitor_is_not_asked_for_without_need() -> None:
+def test_the_default_visitor_is_not_read_without_need() -> None:
     def never() -> str:
         raise AssertionError
 
@@ -344,7 +344,7 @@ def test_recent_events_are_oldest_first_and_never_from_the_future() -> None:
     assert max(event.at_ms for _, _, event in events) == NOW
 
 
-def test_links_of_events_that_are_not_recent_are_told_apart() -> None:
+def test_events_outside_the_recent_list_still_link_ids() -> None:
     both = {"user_id": "u", "anonymous_id": "v"}
     accepted = upload(
         {"type": "home_page_view", **both}, {"type": "search", **both}, {"type": "click", **both, **IDS}

@@ -16,7 +16,7 @@ def test_the_right_password_fits_and_others_do_not() -> None:
         assert not check_password(other, KEPT)
 
 
-def test_a_hash_says_how_it_was_made_and_not_what_of() -> None:
+def test_a_hash_carries_its_parameters_and_no_password() -> None:
     assert KEPT.startswith("scrypt$15$8$3$")
     assert "horse" not in KEPT
     assert hash_password("correct horse battery") != KEPT

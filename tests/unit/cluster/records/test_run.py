@@ -123,6 +123,6 @@ def test_of_missed_slots_only_the_newest_is_due() -> None:
 @pytest.mark.parametrize(
     "when", ["", "often", "every 0h", "every 6", "daily 24:00", "daily 3:7", "0 3 * * *"]
 )
-def test_what_is_no_schedule_says_what_is(when: str) -> None:
+def test_an_invalid_schedule_names_the_valid_form(when: str) -> None:
     with pytest.raises(Invalid, match="every 6h"):
         period_of(when)

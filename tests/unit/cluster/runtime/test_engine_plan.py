@@ -46,7 +46,7 @@ def test_an_engine_in_the_doors_needs_nothing() -> None:
     assert is_at_target(engine(), {})
 
 
-def test_an_engine_that_moves_out_is_deployed_first_and_asked_there_when_it_answers() -> None:
+def test_a_moving_engine_is_deployed_before_it_receives_queries() -> None:
     one = engine(moving_to="own")
     assert next_steps(one) == [DeployEngine(one)]
     assert next_steps(one, seen(one, running=False)) == []
@@ -108,7 +108,7 @@ def test_an_application_from_a_configuration_file_is_used_and_never_changed() ->
     assert is_at_target(engine(), {theirs.name: theirs})
 
 
-def test_a_status_says_what_stands_in_the_way() -> None:
+def test_a_status_reports_the_obstacle() -> None:
     one = engine(moving_to="own")
     assert engine_status(engine(), None, NOW) is None
     states = {

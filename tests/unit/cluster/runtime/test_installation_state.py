@@ -53,15 +53,15 @@ def test_the_url_can_be_called_whatever_the_doors_listen_on(host: str, url: str)
     assert _state(host=host).api_url == url
 
 
-def test_only_one_holds_the_lock_and_says_who_it_is(tmp_path: Path) -> None:
+def test_one_process_holds_the_lock_and_records_its_name(tmp_path: Path) -> None:
     places = InstallationPaths.from_data_dir(tmp_path)
     assert find_lock_holder(places) == 0
     holder = subprocess.Popen(
         [
             sys.executable,
             "-c",
-            "import sys, pathlib\nfrom cluster.runtime.installation_state import Lock\n"
-            "print(Lock(pathlib.Path(sys.argv[1])).take(), flush=True) or sys.stdin.read()",
+            "import sys, pathlib\nfrom cluster.runtime.installation_state import InstallationLock\n"
+            "print(InstallationLock(pathlib.Path(sys.argv[1])).acquire(), flush=True) or sys.stdin.read()",
             str(places.lock),
         ],
         stdin=subprocess.PIPE,

@@ -54,7 +54,7 @@ def nursery() -> Iterator[_Nursery]:
             child.kill()
 
 
-def test_processes_are_known_by_mark_or_by_run_directory(
+def test_processes_are_listed_by_mark_or_by_run_directory(
     places: InstallationPaths, nursery: _Nursery
 ) -> None:
     marked = nursery.start(MEEK, mark=places.mark)
@@ -70,9 +70,9 @@ def test_whoever_asks_and_its_ancestors_are_spared(
     places: InstallationPaths, monkeypatch: pytest.MonkeyPatch, nursery: _Nursery
 ) -> None:
     code = (
-        "import pathlib, sys, os\nfrom cluster.paths import Places\n"
-        "from cluster.runtime.processes import belonging_to\n"
-        "found = {p.pid for p in belonging_to(Places.of(pathlib.Path(sys.argv[1])))}\n"
+        "import pathlib, sys, os\nfrom cluster.paths import InstallationPaths\n"
+        "from cluster.runtime.processes import list_processes\n"
+        "found = {p.pid for p in list_processes(InstallationPaths.from_data_dir(pathlib.Path(sys.argv[1])))}\n"
         "sys.exit(os.getpid() in found or os.getppid() in found)"
     )
     environment = {**os.environ, MARK: places.mark, "PYTHONPATH": ":".join(sys.path)}
@@ -80,7 +80,7 @@ def test_whoever_asks_and_its_ancestors_are_spared(
     assert done.returncode == 0
 
 
-def test_children_of_a_supervisor_are_found_even_without_a_mark(
+def test_children_of_a_supervisor_are_listed_without_a_mark(
     places: InstallationPaths, monkeypatch: pytest.MonkeyPatch, nursery: _Nursery
 ) -> None:
     child = nursery.start(MEEK)

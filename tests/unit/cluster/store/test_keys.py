@@ -18,7 +18,7 @@ def _made(app: str) -> dict[str, str]:
     return made
 
 
-def test_every_key_says_what_it_is() -> None:
+def test_every_key_has_a_description() -> None:
     for function in FUNCTIONS:
         assert function.__doc__, function.__name__
         assert function.__doc__.split()[0].rstrip(":,") in {

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from deployments.archive.card import DESCRIPTION, build_card
+from deployments.archive.card import DESCRIPTION, build_card, list_installs
 from deployments.archive.citation import CitationRules
-from deployments.archive.guide import list_installs
 from tests.fakes.archive import BASE, ArchiveCorner, open_archive_corner
 
 CARD = "/.well-known/mcp-server-card"
@@ -68,7 +67,7 @@ async def test_the_guide_names_every_address_tool_and_the_licence(corner: Archiv
 
 
 @pytest.mark.parametrize("path", [CARD, GUIDE])
-async def test_what_did_not_change_is_not_sent_again(corner: ArchiveCorner, path: str) -> None:
+async def test_an_unchanged_list_is_not_sent_again(corner: ArchiveCorner, path: str) -> None:
     tag = (await fetch(corner, path)).headers["etag"]
     again = await fetch(corner, path, if_none_match=f'W/"x", W/{tag}')
     assert (again.status, again.body) == (304, b"")

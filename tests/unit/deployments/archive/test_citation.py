@@ -42,11 +42,11 @@ def test_a_link_can_not_be_broken_or_bent(title: str, url: str, link: str) -> No
     "url",
     ["javascript:x", "data:text/html,x", "file:///etc", "//n.example", "n.example", "http://", "http://["],
 )
-def test_only_addresses_of_the_web_are_told(url: str) -> None:
+def test_only_web_addresses_are_returned(url: str) -> None:
     assert web_address(url) == ""
 
 
-def test_the_instruction_says_licence_authors_and_the_publishers_own_words() -> None:
+def test_the_instruction_has_licence_authors_and_the_publishers_text() -> None:
     told = citation_instruction(CitationRules(extra="Name the newspaper."), "", ["I. Da"], linked=True)
     assert told == (
         "Cite this content with the markdown link in citation_format. Licence: Creative Commons Attribution 2.5 "
@@ -54,7 +54,7 @@ def test_the_instruction_says_licence_authors_and_the_publishers_own_words() -> 
     )
 
 
-def test_an_articles_own_licence_goes_before_the_archives() -> None:
+def test_the_licence_of_an_article_precedes_that_of_the_archive() -> None:
     assert "Attribution-ShareAlike 4.0" in citation_instruction(RULES, "CC BY-SA 4.0", [], linked=False)
     assert licence_sentence("All rights\nreserved") == "All rights reserved"
     assert len(licence_sentence("x" * 9000)) == 200
@@ -91,7 +91,7 @@ def test_the_words_of_an_articles_licence_never_reach_the_instruction(licence: s
         ("Public Domain", "Public domain"), ("All rights\nreserved.", "All rights reserved"),
     ],
 )  # fmt: skip
-def test_known_licences_are_written_in_our_own_words(licence: str, name: str) -> None:
+def test_usual_licences_have_fixed_sentences(licence: str, name: str) -> None:
     assert f"Licence: {name}." in citation_instruction(RULES, licence, [], linked=True)
 
 

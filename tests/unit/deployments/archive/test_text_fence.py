@@ -23,7 +23,7 @@ def test_line_ends_become_plain_ones_and_tabs_stay() -> None:
     assert remove_invisible("a\r\nb\rc\n\td") == "a\nb\nc\n\td"
 
 
-def test_no_text_can_close_its_own_fence() -> None:
+def test_no_text_can_close_its_fence() -> None:
     first = fence_text("text", KEY)
     mark = re.search(r"<article-text (\w+)>", first)
     assert mark is not None
@@ -142,7 +142,7 @@ def test_every_character_is_judged_by_its_category() -> None:
             assert kept, hex(code)
 
 
-def test_a_line_can_not_close_its_own_fence() -> None:
+def test_a_line_can_not_close_its_fence() -> None:
     first = fence_line("Bulbs", KEY)
     mark = re.search(r"<quoted (\w+)>", first)
     assert mark is not None

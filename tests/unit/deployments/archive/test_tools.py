@@ -24,7 +24,7 @@ def test_there_are_the_two_tools_with_the_arguments_of_the_specification() -> No
 
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
 def test_descriptions_hold_what_clients_insist_on(tool: Any) -> None:
-    told = tool.described()
+    told = tool.to_dict()
     assert told["inputSchema"]["type"] == told["outputSchema"]["type"] == "object"
     assert isinstance(told["inputSchema"]["required"], list)
     assert "additionalProperties" not in told["inputSchema"]
@@ -51,7 +51,7 @@ def test_what_is_no_integer_is_refused_by_name(offset: Any) -> None:
         GET_ARCHIVE_ARTICLE.parse_arguments({"product_id": "a", "offset": offset})
 
 
-def test_a_deprecated_tool_says_when_it_goes_and_works_until_then() -> None:
+def test_a_deprecated_tool_names_its_removal_date_and_works_until_then() -> None:
     notice = ToolDeprecation(date(2026, 3, 1), date(2026, 3, 31), "search_archive")
     tool = replace(ASK_ARCHIVE, deprecation=notice)
     assert tool.to_dict()["description"].endswith(

@@ -32,18 +32,18 @@ def _run(*words: str) -> Result:
     return CliRunner().invoke(command_line(), list(words))
 
 
-def _told(*words: str) -> Any:
+def _run_json(*words: str) -> Any:
     result = _run(*words, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
 
 def test_an_app_is_made_listed_and_limited_while_everything_is_stopped(places: InstallationPaths) -> None:
-    assert _told("apps", "list") == {"apps": []}
-    made = _told("apps", "create", "bookshop", "--environment", "production")
+    assert _run_json("apps", "list") == {"apps": []}
+    made = _run_json("apps", "create", "bookshop", "--environment", "production")
     assert recognise_key(made["secret_key"]) is not None
-    assert _told("apps", "limit", "bookshop", "--queries", "200")["queries_per_s"] == 200
-    (listed,) = _told("apps", "list")["apps"]
+    assert _run_json("apps", "limit", "bookshop", "--queries", "200")["queries_per_s"] == 200
+    (listed,) = _run_json("apps", "list")["apps"]
     assert (listed["app_id"], listed["environment"]) == ("bookshop", "production")
     assert listed["limits"]["queries_per_s"] == 200
     assert list_processes(places) == []
@@ -52,9 +52,9 @@ def test_an_app_is_made_listed_and_limited_while_everything_is_stopped(places: I
 
 
 def test_switches_are_shown_and_turned_and_a_wrong_one_changes_nothing(places: InstallationPaths) -> None:
-    _told("apps", "create", "bookshop")
-    assert _told("apps", "switch", "bookshop")["bot_rule"] == "log", "development (decision E6)"
-    turned = _told(
+    _run_json("apps", "create", "bookshop")
+    assert _run_json("apps", "switch", "bookshop")["bot_rule"] == "log", "development (decision E6)"
+    turned = _run_json(
         "apps", "switch", "bookshop", "bot_rule=log", "strict_user_hash=true", "service_id_aliases=a,b"
     )
     assert (turned["bot_rule"], turned["strict_user_hash"], turned["service_id_aliases"]) == (
@@ -66,7 +66,7 @@ def test_switches_are_shown_and_turned_and_a_wrong_one_changes_nothing(places: I
         refused = _run("apps", "switch", "bookshop", wrong, "--json")
         assert refused.exit_code != 0
         assert wrong.partition("=")[0] in str(refused.exception)
-    assert _told("apps", "switch", "bookshop") == turned
+    assert _run_json("apps", "switch", "bookshop") == turned
 
 
 def test_every_switch_has_words_for_people() -> None:
@@ -74,23 +74,23 @@ def test_every_switch_has_words_for_people() -> None:
 
 
 def test_keys_are_listed_revealed_rotated_and_revoked(places: InstallationPaths) -> None:
-    made = _told("apps", "create", "bookshop")
-    hidden = _told("keys", "list")["keys"]
+    made = _run_json("apps", "create", "bookshop")
+    hidden = _run_json("keys", "list")["keys"]
     assert [entry["kind"] for entry in hidden] == ["secret", "publishable"]
     assert all("key" not in entry for entry in hidden)
-    shown = {entry["kind"]: entry["key"] for entry in _told("keys", "list", "--reveal")["keys"]}
+    shown = {entry["kind"]: entry["key"] for entry in _run_json("keys", "list", "--reveal")["keys"]}
     assert shown == {"secret": made["secret_key"], "publishable": made["publishable_key"]}
-    rotated = _told("keys", "rotate", "bookshop", "--kind", "secret")
+    rotated = _run_json("keys", "rotate", "bookshop", "--kind", "secret")
     assert set(rotated) == {"app_id", "secret_key"}
-    left = {entry["kind"]: entry for entry in _told("keys", "list", "--reveal")["keys"]}
+    left = {entry["kind"]: entry for entry in _run_json("keys", "list", "--reveal")["keys"]}
     assert left["secret"]["key"] == rotated["secret_key"] != made["secret_key"]
     assert left["publishable"]["key"] == made["publishable_key"]
-    revoked = _told("keys", "revoke", left["publishable"]["key_id"])
+    revoked = _run_json("keys", "revoke", left["publishable"]["key_id"])
     assert revoked["revoked"] is True
-    assert [entry["kind"] for entry in _told("keys", "list")["keys"]] == ["secret"]
+    assert [entry["kind"] for entry in _run_json("keys", "list")["keys"]] == ["secret"]
 
 
-def test_people_get_a_table_and_keys_on_lines_of_their_own(places: InstallationPaths) -> None:
+def test_people_get_a_table_and_keys_on_separate_lines(places: InstallationPaths) -> None:
     made = _run("apps", "create", "bookshop")
     assert "App bookshop is made." in made.stdout
     assert sum(recognise_key(line.split()[-1]) is not None for line in made.stdout.splitlines()[1:]) == 2

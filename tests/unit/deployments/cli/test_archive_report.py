@@ -44,7 +44,7 @@ CALLS = [
 ]
 
 
-def test_sums_say_who_asked_for_what() -> None:
+def test_sums_group_calls_by_client_and_tool() -> None:
     report = build_archive_report(CALLS, since=DAY, until=3 * DAY)
     assert report.calls == 5
     assert [(one.name, one.client_ids, one.asks, one.reads, one.refused) for one in report.clients] == [
@@ -60,7 +60,7 @@ def test_sums_say_who_asked_for_what() -> None:
     assert json.loads(json.dumps(report.to_dict()))["calls"] == 5
 
 
-def test_what_was_hardly_found_is_unanswered_most_frequent_first_then_newest() -> None:
+def test_calls_with_low_coverage_are_unanswered_most_frequent_first_then_newest() -> None:
     calls = [
         call(DAY, "comet", ("a",), coverage=0.2),
         call(DAY + 1, "mulch", ("a",), coverage=0.1),
@@ -90,7 +90,7 @@ def test_the_time_calls_took_is_summed_up_by_quantiles() -> None:
     assert build_archive_report([call(DAY, "q")], since=0, until=DAY).to_dict()["took_ms"] == {}
 
 
-def test_lists_end_where_they_are_told_to() -> None:
+def test_lists_have_the_requested_length() -> None:
     calls = [call(DAY, f"question {at}") for at in range(50)]
     assert len(build_archive_report(calls, since=0, until=DAY, top=7).questions) == 7
 
@@ -151,7 +151,7 @@ def test_an_unknown_form_of_chart_is_refused(tmp_path: Path) -> None:
 # --- commands ----------------------------------------------------------------------------------------------------
 
 
-def told(*words: str) -> Any:
+def run_json(*words: str) -> Any:
     """Run a command that answers in JSON."""
     result = CliRunner().invoke(command_line(), [*words, "--json"])
     assert result.exit_code == 0, result.output
@@ -173,13 +173,13 @@ def test_rules_and_report_over_a_stopped_installation(
         await asyncio.sleep(0)
 
     Installation().administer(fill)
-    report = told("report", "mcp", "--charts", str(tmp_path / "charts"), "--forms", "svg")
+    report = run_json("report", "mcp", "--charts", str(tmp_path / "charts"), "--forms", "svg")
     assert (report["app_id"], report["calls"]) == ("playground", 2)
     assert len(report["charts"]) == 6
     assert all(Path(path).stat().st_size > 200 for path in report["charts"])
-    assert told("clients", "deny", "Greedy Bot")["decision"] == "deny"
-    assert told("clients", "rate", "greedy bot", "30")["calls_per_minute"] == 30
-    listed = told("clients", "list")
+    assert run_json("clients", "deny", "Greedy Bot")["decision"] == "deny"
+    assert run_json("clients", "rate", "greedy bot", "30")["calls_per_minute"] == 30
+    listed = run_json("clients", "list")
     assert [(rule["client"], rule["decision"], rule["calls_per_minute"]) for rule in listed["rules"]] == [
         ("greedy bot", "deny", 30.0)
     ]
@@ -187,4 +187,4 @@ def test_rules_and_report_over_a_stopped_installation(
     shown = CliRunner().invoke(command_line(), ["report", "mcp"])
     assert shown.exit_code == 0
     assert "\x1b[31m" not in shown.output
-    assert told("clients", "forget", "GREEDY BOT")["forgotten"] is True
+    assert run_json("clients", "forget", "GREEDY BOT")["forgotten"] is True

@@ -27,34 +27,34 @@ def _run(*words: str) -> Result:
     return CliRunner().invoke(command_line(), list(words))
 
 
-def _told(*words: str) -> Any:
+def _run_json(*words: str) -> Any:
     result = _run(*words, "--json")
     assert result.exit_code == 0, (result.output, result.exception)
     return json.loads(result.stdout)
 
 
 def test_an_engine_is_made_listed_scaled_moved_and_deleted() -> None:
-    _told("apps", "create", "bookshop")
-    assert _told("engines", "list") == {"engines": []}
-    made = _told("engines", "create", "bookshop", "summer", "--replicas", "1:3", "--memory", "256")
+    _run_json("apps", "create", "bookshop")
+    assert _run_json("engines", "list") == {"engines": []}
+    made = _run_json("engines", "create", "bookshop", "summer", "--replicas", "1:3", "--memory", "256")
     assert (made["placement"], made["scaling"]["replicas_max"]) == ("door", 3)
-    (listed,) = _told("engines", "list", "bookshop")["engines"]
+    (listed,) = _run_json("engines", "list", "bookshop")["engines"]
     assert listed == made
     assert (listed["state"], listed["replicas"], listed["requests_per_s"]) == ("running", 0, 0)
-    scaled = _told("engines", "scale", "bookshop", "summer", "--target", "2.5", "--down-after", "30")[
+    scaled = _run_json("engines", "scale", "bookshop", "summer", "--target", "2.5", "--down-after", "30")[
         "scaling"
     ]
     assert (scaled["target_requests"], scaled["downscale_delay_s"], scaled["replicas_max"]) == (2.5, 30, 3)
-    moved = _told("engines", "place", "bookshop", "summer", "own", "--no-wait")
+    moved = _run_json("engines", "place", "bookshop", "summer", "own", "--no-wait")
     assert (moved["placement"], moved["moving_to"]) == ("door", "own")
-    back = _told("engines", "place", "bookshop", "summer", "door", "--no-wait")
+    back = _run_json("engines", "place", "bookshop", "summer", "door", "--no-wait")
     assert (back["placement"], back["moving_to"]) == ("door", None)
-    assert _told("engines", "delete", "bookshop", "summer")["deleted"] is True
-    assert _told("engines", "list") == {"engines": []}
+    assert _run_json("engines", "delete", "bookshop", "summer")["deleted"] is True
+    assert _run_json("engines", "list") == {"engines": []}
 
 
 def test_people_get_a_table_and_sentences() -> None:
-    _told("apps", "create", "bookshop")
+    _run_json("apps", "create", "bookshop")
     assert "lives in the doors" in _run("engines", "create", "bookshop", "summer").stdout
     assert "with the doors" in _run("engines", "list").stdout
     assert "replicas under load" in _run("engines", "scale", "bookshop", "summer").stdout
@@ -83,9 +83,9 @@ def test_people_get_a_table_and_sentences() -> None:
     ],
 )
 def test_errors_say_what_to_do_next(words: tuple[str, ...], advice: str) -> None:
-    _told("apps", "create", "bookshop")
+    _run_json("apps", "create", "bookshop")
     if words != ("scale", "bookshop", "default"):
-        _told("engines", "create", "bookshop", "taken")
+        _run_json("engines", "create", "bookshop", "taken")
     result = _run("engines", *words)
     assert isinstance(result.exception, HouseError), result.output
     assert advice in result.exception.message

@@ -25,7 +25,7 @@ from cluster.records.experiment import Experiment
 from cluster.records.exposure import Exposure
 from deployments.cli.__main__ import command_line
 from deployments.cli.charts import render_svg
-from deployments.cli.experiment_views import build_charts, show_report
+from deployments.cli.experiments import build_charts, show_report
 from tests.fakes.stores.memory import memory_stores
 from tests.fakes.trained_snapshot import publish_ring_snapshot
 from tests.suites.doing import APP
@@ -38,7 +38,7 @@ def _run(*words: str, given: str | None = None) -> Result:
     return CliRunner().invoke(command_line(), ["experiments", *words], input=given)
 
 
-def _told(*words: str, given: str | None = None) -> Any:
+def _run_json(*words: str, given: str | None = None) -> Any:
     result = _run(*words, "--json", given=given)
     assert result.exit_code == 0, (result.output, result.exception)
     return json.loads(result.stdout)
@@ -64,23 +64,23 @@ def test_an_experiment_is_made_started_reported_and_put_away(home: Path) -> None
     drafts = [{"name": n, "variants": TWO, "layer": "home"} for n in ("Blue", "Red")]
     file = home / "experiments.json"
     file.write_text(json.dumps({"experiments": drafts}))
-    made = _told("create", "bookshop", str(file))["created"]
+    made = _run_json("create", "bookshop", str(file))["created"]
     assert [(one["slug"], one["status"], one["starts_at"]) for one in made] == [
         ("blue", "Draft", None), ("red", "Draft", None),
     ]  # fmt: skip
-    assert _told("start", "bookshop", "blue")["status"] == "Active"
+    assert _run_json("start", "bookshop", "blue")["status"] == "Active"
     assert isinstance(_refusal("start", "bookshop", "red"), Conflict)
     assert (
         "would share readers"
         in _refusal("schedule", "bookshop", "red", "--at", "2099-01-01T00:00:00Z").message
     )
     assert "blue is Active; from there" in _refusal("archive", "bookshop", "blue").message
-    after = _told("edit", "bookshop", "blue", "--weight", "blue=3", "--name", "Bluer")
+    after = _run_json("edit", "bookshop", "blue", "--weight", "blue=3", "--name", "Bluer")
     assert ([one["weight"] for one in after["variants"]], after["name"]) == ([1, 3], "Bluer")
     assert after["weights_at"] is not None
     assert "traffic can only go up from 1" in _refusal("edit", "bookshop", "blue", "--traffic", "0.5").message
     assert "since" in _run("report", "bookshop", "blue").output
-    found = _told("report", "bookshop", "blue", "--charts", str(home / "charts"))
+    found = _run_json("report", "bookshop", "blue", "--charts", str(home / "charts"))
     assert [line["people"] for line in found["variants"]] == [0, 0]
     assert len(found["charts"]) == 4
     for path in found["charts"]:
@@ -90,7 +90,7 @@ def test_an_experiment_is_made_started_reported_and_put_away(home: Path) -> None
     assert "blue" in _run("show", "bookshop", "blue").output
     for step in ("pause", "start", "complete", "archive"):
         assert _run(step, "bookshop", "blue").exit_code == 0
-    assert [one["status"] for one in _told("list", "bookshop")["experiments"]] == ["Archived", "Draft"]
+    assert [one["status"] for one in _run_json("list", "bookshop")["experiments"]] == ["Archived", "Draft"]
     lost = {"name": "Lost", "variants": [{"name": "a"}, {"name": "b", "snapshot": "v9"}]}
     assert _run("create", "bookshop", "-", given=json.dumps(lost)).exit_code == 0
     assert "engine default has no snapshot 'v9'" in _refusal("start", "bookshop", "lost").message
@@ -99,7 +99,7 @@ def test_an_experiment_is_made_started_reported_and_put_away(home: Path) -> None
     shutil.rmtree(home / "data")
 
 
-def test_what_is_wrong_with_words_and_files_is_said_before_anything_is_opened(home: Path) -> None:
+def test_faults_of_options_and_files_are_reported_before_anything_is_opened(home: Path) -> None:
     for text, words in (
         ("[", "is not what JSON should be"),
         ("[]", "there are no experiments in the file"),
@@ -178,7 +178,7 @@ async def test_conversions_of_the_last_moment_are_announced_and_not_counted(
     assert "84 more conversions are settling" in " ".join(capsys.readouterr().out.split())
 
 
-def _found(people: int = 4_000) -> ExperimentReport:
+def _build_example_report(people: int = 4_000) -> ExperimentReport:
     exposures = [(f"u:{n}", Exposure("ab"[n % 2], 1_700_000_000_000, person=f"u:{n}")) for n in range(people)]
     did = [(f"u:{n}", 1_700_000_000_001) for n in range(people) if n % 20 == 0 or n % 4 == 1]
     served = {"a:10": 500, "b:10": 400, "b:over": 100}
@@ -186,16 +186,16 @@ def _found(people: int = 4_000) -> ExperimentReport:
 
 
 def test_a_report_is_drawn_as_svg_with_its_intervals() -> None:
-    for drawing in build_charts(_found()).values():
+    for drawing in build_charts(_build_example_report()).values():
         root = ElementTree.fromstring(render_svg(drawing))
         assert root.tag.endswith("svg")
         assert "<b>&" in [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert len(build_charts(_found())["difference"].bars) == 3
-    assert len(build_charts(_found(10))["difference"].bars) == 1
+    assert len(build_charts(_build_example_report())["difference"].bars) == 3
+    assert len(build_charts(_build_example_report(10))["difference"].bars) == 1
 
 
-def test_a_report_says_what_is_better_worse_and_broken(capsys: pytest.CaptureFixture[str]) -> None:
-    show_report(_found())
+def test_a_report_lists_better_worse_and_broken_results(capsys: pytest.CaptureFixture[str]) -> None:
+    show_report(_build_example_report())
     shown = capsys.readouterr().out
     assert "better" in shown
     assert "worse: latency" in shown

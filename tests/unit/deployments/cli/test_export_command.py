@@ -21,9 +21,9 @@ from cluster.ids import new_task_id
 from cluster.records.access import App
 from cluster.store.connect import OpenStores
 from deployments.cli.__main__ import command_line
-from deployments.cli.exit_codes import exit_code_of
 from deployments.cli.export import parse_since
 from deployments.cli.installation import Installation, read_clock_ms
+from deployments.cli.screen import exit_code_of
 from tests.fakes.corner_shop import PRODUCTS, upload
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
@@ -54,7 +54,7 @@ def _run(*words: str) -> Result:
     return CliRunner().invoke(command_line(), list(words))
 
 
-def _told(*words: str, code: int = 0) -> Any:
+def _run_json(*words: str, code: int = 0) -> Any:
     result = _run(*words, "--json")
     assert result.exit_code == code, (result.output, result.exception)
     return json.loads(result.stdout)
@@ -62,7 +62,7 @@ def _told(*words: str, code: int = 0) -> Any:
 
 def test_a_stopped_shop_is_exported_and_scored(folder: Path) -> None:
     out = folder / "products.parquet"
-    told = _told("export", "shop", "products", "--out", str(out))
+    told = _run_json("export", "shop", "products", "--out", str(out))
     assert (told["rows"], told["from"], told["file"], told["format"]) == (
         len(PRODUCTS),
         None,
@@ -78,12 +78,14 @@ def test_a_stopped_shop_is_exported_and_scored(folder: Path) -> None:
     lines = _run("export", "shop", "interactions", "--out", "-", "--format", "jsonl")
     assert (lines.exit_code, json.loads(lines.stdout)) == (0, CLICK)
     assert "1 rows, sha256:" in lines.stderr
-    later = _told("export", "shop", "interactions", "--since", "2026-03-02", "--out", str(folder / "x.csv"))
+    later = _run_json(
+        "export", "shop", "interactions", "--since", "2026-03-02", "--out", str(folder / "x.csv")
+    )
     assert (later["rows"], later["from"]) == (0, "2026-03-02T00:00:00.000Z")
 
     (folder / "users.txt").write_text("ada\nnobody\n")
     scores = folder / "scores.csv"
-    told = _told("recommend", "shop", "--users", str(folder / "users.txt"), "--rows", "3", "--fq", "brand:Alder",
+    told = _run_json("recommend", "shop", "--users", str(folder / "users.txt"), "--rows", "3", "--fq", "brand:Alder",
                  "--out", str(scores))  # fmt: skip
     assert (told["users"], told["rows"], told["snapshots"]) == (2, 6, [])
     frame = pl.read_csv(scores)
@@ -110,7 +112,7 @@ def test_a_reader_that_has_enough_ends_the_export_quietly(folder: Path) -> None:
     assert (done.returncode, json.loads(done.stdout), done.stderr) == (1, CLICK, "")
 
 
-def test_uploads_that_wait_are_told(folder: Path) -> None:
+def test_waiting_uploads_are_reported(folder: Path) -> None:
     async def accept(keeping: KeyAdmin, stores: OpenStores) -> None:
         body = orjson.dumps([{"user_id": "late"}])
         await stores.intake.accept(
@@ -180,7 +182,7 @@ def test_a_date_is_a_day_a_moment_or_a_span() -> None:
     assert abs(read_clock_ms() - parse_since("2h") - 7_200_000) < 5_000
 
 
-def test_a_notebook_is_told_where_to_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_learns_which_setting_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from jobs.export.driver import export_frame
     from jobs.scoring.driver import recommend
 

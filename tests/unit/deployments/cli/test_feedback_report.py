@@ -61,7 +61,7 @@ async def report_of(
     return build_feedback_report(judgements, await read_questions(stores, APP, judgements))
 
 
-async def test_answers_that_readers_found_worst_come_first(tmp_path: Path) -> None:
+async def test_the_worst_rated_answers_come_first(tmp_path: Path) -> None:
     stores = memory_stores()
     await note_question(stores, "q1", "When do I plant tulips?")
     await note_question(stores, "q2", "when do I plant TULIPS?")

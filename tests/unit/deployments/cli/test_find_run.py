@@ -28,7 +28,7 @@ async def test_an_app_may_be_left_out_and_a_name_cut_short(memory_stores: Stores
         (("run-05", ""), Conflict, "2 runs begin with run-05"),
     ],
 )
-async def test_what_names_no_run_or_several_is_told(
+async def test_an_unknown_or_ambiguous_run_name_is_an_error(
     memory_stores: Stores, words: tuple[str, str], error: type[Exception], message: str
 ) -> None:
     for name in ("run-05614a5279", "run-0569999999"):

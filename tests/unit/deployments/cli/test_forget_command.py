@@ -18,7 +18,7 @@ from cluster.ids import new_task_id
 from cluster.records.access import App
 from cluster.records.erasure import ErasedPlace, Erasure
 from cluster.store.connect import OpenStores
-from cluster.store.ports.stores import REDIS_PLACES
+from cluster.store.ports.erasures import REDIS_PLACES
 from deployments.cli.__main__ import command_line
 from deployments.cli.installation import Installation, read_clock_ms
 from tests.suites.canary import MAIL, USER, VISITOR, a_recent, traces_in_files
@@ -37,7 +37,7 @@ def _run(*words: str, typed: str = "") -> Result:
     return CliRunner().invoke(command_line(), list(words), input=typed)
 
 
-def _told(*words: str, typed: str = "", code: int = 0) -> Any:
+def _run_json(*words: str, typed: str = "", code: int = 0) -> Any:
     result = _run(*words, "--json", typed=typed)
     assert result.exit_code == code, result.output
     return json.loads(result.stdout)
@@ -63,14 +63,14 @@ def _live() -> None:
 def test_a_person_is_forgotten_down_to_the_file_of_redis(folder: Path) -> None:
     _live()
     assert any(USER in trace for trace in traces_in_files(folder))
-    receipt = _told("forget", "shop", "--user", USER)
+    receipt = _run_json("forget", "shop", "--user", USER)
     assert traces_in_files(folder) == []
     assert (receipt["status"], receipt["left"], receipt["by"]) == ("finished", 0, "command")
     counts = {place["place"]: place["found"] for place in receipt["places"]}
     assert (counts["recent list"], counts["links to visitors"]) == (2, 1)
-    again = _told("forget", "shop", "--receipt", receipt["erasure_id"])
+    again = _run_json("forget", "shop", "--receipt", receipt["erasure_id"])
     assert again == receipt
-    (listed,) = _told("forget", "shop", "--receipts")["erasures"]
+    (listed,) = _run_json("forget", "shop", "--receipts")["erasures"]
     assert listed["erasure_id"] == receipt["erasure_id"]
 
 
@@ -78,7 +78,7 @@ def test_later_leaves_the_file_for_an_hour_and_ends_with_one(folder: Path) -> No
     _live()
     result = _run("forget", "shop", "--user", "-", "--later")  # nothing comes on standard input
     assert isinstance(result.exception, Invalid)
-    receipt = _told("forget", "shop", "--user", "-", "--later", typed=f"{USER}\n", code=1)
+    receipt = _run_json("forget", "shop", "--user", "-", "--later", typed=f"{USER}\n", code=1)
     (left,) = [place for place in receipt["places"] if place["left"]]
     assert left["place"] == "append-only file"
     assert left["until"] > receipt["finished_at"]

@@ -79,7 +79,7 @@ def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Killed]:
     CliRunner().invoke(command_line(), ["down"])
 
 
-def test_status_says_what_doctor_says(killed: Killed) -> None:
+def test_status_and_doctor_agree(killed: Killed) -> None:
     seen = CliRunner().invoke(command_line(), ["status", "--json"])
     assert seen.exit_code == 1
     assert json.loads(seen.stdout) == {
@@ -106,7 +106,7 @@ def test_up_ends_what_was_left_and_nobody_else_and_then_starts(
     def begin(installation: object) -> InstallationState:
         raise Fault("this is where the start begins")
 
-    monkeypatch.setattr(up, "_in_background", begin)
+    monkeypatch.setattr(up, "_start_in_background", begin)
     result = CliRunner().invoke(command_line(), ["up", "--port", str(killed.port)])
     assert isinstance(result.exception, Fault)
     assert result.exception.message == "this is where the start begins"
@@ -114,7 +114,7 @@ def test_up_ends_what_was_left_and_nobody_else_and_then_starts(
     assert killed.alive == [False, False, True]
 
 
-def test_down_says_what_it_ended(killed: Killed) -> None:
+def test_down_lists_the_ended_processes(killed: Killed) -> None:
     result = CliRunner().invoke(command_line(), ["down"])
     assert result.exit_code == 0
     assert "2 processes of it were ended" in result.stdout

@@ -19,7 +19,7 @@ def _run(*words: str, given: str | None = None) -> Result:
     return CliRunner().invoke(command_line(), list(words), input=given)
 
 
-def _told(*words: str, given: str | None = None) -> Any:
+def _run_json(*words: str, given: str | None = None) -> Any:
     result = _run(*words, "--json", given=given)
     assert result.exit_code == 0, (result.output, result.exception)
     return json.loads(result.stdout)
@@ -41,15 +41,17 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.redis
 @pytest.mark.usefixtures("allow_world")
 def test_rules_are_stored_listed_and_deleted(home: Path) -> None:
-    _told("apps", "create", "bookshop")
+    _run_json("apps", "create", "bookshop")
     file = home / "rules.json"
     file.write_text(
         json.dumps({"rules": [{"name": "a", "boost_fq": "x:1"}, {"name": "b", "boost_fq": "x:2"}]})
     )
-    assert [rule["name"] for rule in _told("rules", "put", "bookshop", str(file))["stored"]] == ["a", "b"]
+    assert [rule["name"] for rule in _run_json("rules", "put", "bookshop", str(file))["stored"]] == ["a", "b"]
     one = json.dumps({"name": "c", "boost_fq": "x:3", "boosting_tags": ["vip"]})
-    _told("rules", "put", "bookshop", "-", "--engine", "news", given=one)
-    assert [(rule["engine_id"], rule["name"]) for rule in _told("rules", "list", "bookshop")["rules"]] == [
+    _run_json("rules", "put", "bookshop", "-", "--engine", "news", given=one)
+    assert [
+        (rule["engine_id"], rule["name"]) for rule in _run_json("rules", "list", "bookshop")["rules"]
+    ] == [
         ("default", "a"),
         ("default", "b"),
         ("news", "c"),
@@ -60,13 +62,13 @@ def test_rules_are_stored_listed_and_deleted(home: Path) -> None:
     assert _refusal("rules", "delete", "bookshop", "b", "z").message == (
         "engine default of bookshop has no rule 'z'; see `kiosk rules list bookshop`"
     )
-    assert _told("rules", "delete", "bookshop", "a", "b")["deleted"] == 2
-    assert [rule["name"] for rule in _told("rules", "list", "bookshop")["rules"]] == ["c"]
+    assert _run_json("rules", "delete", "bookshop", "a", "b")["deleted"] == 2
+    assert [rule["name"] for rule in _run_json("rules", "list", "bookshop")["rules"]] == ["c"]
     assert isinstance(_refusal("rules", "list", "nobody"), NotFound)
     shutil.rmtree(home / "data")
 
 
-def test_what_is_wrong_with_a_file_is_said_before_anything_is_opened(home: Path) -> None:
+def test_faults_of_a_file_are_reported_before_anything_is_opened(home: Path) -> None:
     for text, words in (
         ("[", "is not what JSON should be"),
         ("[]", "there are no rules in the file"),

@@ -57,7 +57,9 @@ def test_commands_that_write_refuse_as_the_installation_does(running: Installati
     assert "writes are refused" in result.exception.message
 
 
-def test_a_shell_that_differs_is_told(running: InstallationPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shell_with_other_settings_is_reported(
+    running: InstallationPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KIOSK_DISK_LIMIT", "0.99")
     monkeypatch.setenv("KIOSK_PORT", "8160")
     assert Installation().in_vain == ["KIOSK_DISK_LIMIT=0.99"]
@@ -92,17 +94,17 @@ def test_every_stage_is_a_line_and_brackets_are_shown_as_they_are(
     assert result.exception.message.startswith(message)
 
 
-def test_a_second_start_on_another_port_says_that_it_stays(
+def test_a_second_start_on_another_port_reports_the_kept_port(
     running: InstallationPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     summary = InstallationSummary(load_state(running), [AppKeys("development", "development")])  # type: ignore[arg-type]
     asked = []
 
-    def summarise(*given: object, reveal: bool, first: bool = False) -> InstallationSummary:
+    def build_summary(*given: object, reveal: bool, first: bool = False) -> InstallationSummary:
         asked.append(reveal)
         return summary
 
-    monkeypatch.setattr(up, "summarise", summarise)
+    monkeypatch.setattr(up, "build_summary", build_summary)
     result = CliRunner().invoke(command_line(), ["up", "--port", "8161"])
     assert result.exit_code == 0
     assert "It stays on http://127.0.0.1:8160." in result.stderr
@@ -119,7 +121,7 @@ def test_no_secret_is_recorded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["train", "train --dry-run", "evaluate"])
-def test_training_where_nothing_was_ever_started_says_what_to_do(
+def test_training_without_an_installation_names_the_next_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
     monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "nothing"))

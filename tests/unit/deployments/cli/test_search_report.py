@@ -25,7 +25,7 @@ DAY = 86_400_000
 HOSTILE = '<script>alert("x")</script> \x1b[31m [bold]'
 
 
-def asked(text: str, total: int = 3, at: int = DAY, kind: Any = "search", **more: Any) -> LoggedQuery:
+def logged_query(text: str, total: int = 3, at: int = DAY, kind: Any = "search", **more: Any) -> LoggedQuery:
     given = {"language": "en", "served_by": "search", "engine_id": "default", "took_ms": 2.0, **more}
     return LoggedQuery(at=at, kind=kind, text=text, total=total, **given)
 
@@ -39,12 +39,13 @@ def report_of(
     return build_search_report(shelf.read("shop", 0), waiting, **{"since": 0, "until": 10 * DAY, **more})
 
 
-def test_sums_say_what_was_asked_and_what_found_nothing(tmp_path: Path) -> None:
+def test_sums_count_queries_and_those_without_results(tmp_path: Path) -> None:
     settled = [
-        asked("tulip", 4, reader="a", took_ms=1.0), asked("tulip", 0, reader="b", took_ms=3.0),
-        asked("tulip", 5, reader="b"), asked("moss", 0, at=2 * DAY), asked("moss", 0, at=2 * DAY, language="de"),
+        logged_query("tulip", 4, reader="a", took_ms=1.0), logged_query("tulip", 0, reader="b", took_ms=3.0),
+        logged_query("tulip", 5, reader="b"), logged_query("moss", 0, at=2 * DAY),
+        logged_query("moss", 0, at=2 * DAY, language="de"),
     ]  # fmt: skip
-    waiting = [asked("hoe", 2, at=3 * DAY, kind="autocomplete", served_by="completions")]
+    waiting = [logged_query("hoe", 2, at=3 * DAY, kind="autocomplete", served_by="completions")]
     report = report_of(tmp_path, settled, waiting)
     assert (report.queries, report.unfound, report.share) == (6, 3, 0.5)
     assert [
@@ -69,13 +70,13 @@ def test_sums_say_what_was_asked_and_what_found_nothing(tmp_path: Path) -> None:
     assert json.loads(json.dumps(report.to_dict()))["days"][1]["unfound_share"] == 1.0
 
 
-def test_questions_count_by_their_source_and_never_as_found_nothing(tmp_path: Path) -> None:
+def test_questions_count_by_source_and_never_as_without_results(tmp_path: Path) -> None:
     settled = [
-        asked("what is mulch", UNKNOWN, kind="ask", served_by="ask_questions"),
-        asked("what is mulch", UNKNOWN, kind="ask", served_by="ask_questions"),
-        asked("mulch", 4, kind="ask", served_by="ask_search"),
-        asked("moss", 0, kind="ask", served_by="ask_search"),
-        asked("moss", UNKNOWN, kind="ask", served_by="ask_questions"),
+        logged_query("what is mulch", UNKNOWN, kind="ask", served_by="ask_questions"),
+        logged_query("what is mulch", UNKNOWN, kind="ask", served_by="ask_questions"),
+        logged_query("mulch", 4, kind="ask", served_by="ask_search"),
+        logged_query("moss", 0, kind="ask", served_by="ask_search"),
+        logged_query("moss", UNKNOWN, kind="ask", served_by="ask_questions"),
     ]
     report = report_of(tmp_path, settled, [])
     assert (report.queries, report.unfound) == (5, 1)
@@ -88,22 +89,25 @@ def test_questions_count_by_their_source_and_never_as_found_nothing(tmp_path: Pa
 
 def test_a_report_is_of_its_time_and_its_kind(tmp_path: Path) -> None:
     settled = [
-        asked("before", at=DAY - 1),
-        asked("in"),
-        asked("in too", kind="ask"),
-        asked("after", at=2 * DAY),
+        logged_query("before", at=DAY - 1),
+        logged_query("in"),
+        logged_query("in too", kind="ask"),
+        logged_query("after", at=2 * DAY),
     ]
     report = report_of(tmp_path, settled, [], since=DAY, until=DAY, kind="ask")
     assert [line.text for line in report.top] == ["in too"]
 
 
 def test_keystrokes_on_their_way_count_once(tmp_path: Path) -> None:
-    typed = [asked(text, at=DAY + at, kind="autocomplete", typist="t") for at, text in enumerate(("t", "tu"))]
+    typed = [
+        logged_query(text, at=DAY + at, kind="autocomplete", typist="t")
+        for at, text in enumerate(("t", "tu"))
+    ]
     assert [line.text for line in report_of(tmp_path, [], typed).top] == ["tu"]
 
 
-def test_lists_end_where_they_are_told_to(tmp_path: Path) -> None:
-    report = report_of(tmp_path, [asked(f"query {at}", 0) for at in range(50)], [], top=7)
+def test_lists_have_the_requested_length(tmp_path: Path) -> None:
+    report = report_of(tmp_path, [logged_query(f"query {at}", 0) for at in range(50)], [], top=7)
     assert (len(report.top), len(report.missing)) == (7, 7)
 
 
@@ -122,12 +126,12 @@ def test_the_report_over_a_stopped_installation(tmp_path: Path, monkeypatch: pyt
 
     async def fill(keeping: KeyAdmin, stores: OpenStores) -> None:
         await stores.access.put_app(App(app_id="bookshop", environment="development", created_at=0))
-        await stores.queries.append("bookshop", [asked(HOSTILE, 0, now - 500)])
+        await stores.queries.append("bookshop", [logged_query(HOSTILE, 0, now - 500)])
 
     installation = Installation()
     installation.administer(fill)
     shelf = QueryLogStore(open_artifact_store(installation.settings))
-    shelf.append("bookshop", [asked("tulip", 3, now - 1_000)], "1-0")
+    shelf.append("bookshop", [logged_query("tulip", 3, now - 1_000)], "1-0")
     words = ["report", "search", "--app", "bookshop"]
     folder = tmp_path / "charts"
     result = CliRunner().invoke(command_line(), [*words, "--charts", str(folder), "--json"])

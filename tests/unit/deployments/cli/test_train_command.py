@@ -31,11 +31,13 @@ def _run(**fields: Any) -> Run:
         ({"status": "queued", "promote": True}, False),
     ],
 )
-def test_a_pipeline_stops_when_what_it_asked_for_does_not_serve(fields: dict[str, Any], failed: bool) -> None:
+def test_a_pipeline_stops_when_the_requested_version_does_not_serve(
+    fields: dict[str, Any], failed: bool
+) -> None:
     assert is_failure(_run(**fields)) is failed
 
 
-def test_a_refusal_of_the_gate_says_what_would_pass_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_refusal_of_the_gate_names_what_would_pass_it(capsys: pytest.CaptureFixture[str]) -> None:
     show_run(_run(promote=True, verdict=REFUSED), as_json=False)
     said = capsys.readouterr().out
     assert f"{VERSION} was not promoted" in said.replace("\n", " ")
@@ -43,7 +45,9 @@ def test_a_refusal_of_the_gate_says_what_would_pass_it(capsys: pytest.CaptureFix
     assert "Let it serve: kiosk promote" not in said
 
 
-def test_a_training_without_promotion_says_how_to_promote(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_training_without_promotion_names_the_command_to_promote(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     show_run(_run(verdict="certainly better: x"), as_json=False)
     said = capsys.readouterr().out
     assert "Certainly better: x" in said

@@ -77,7 +77,7 @@ def test_without_secrets_the_same_object_holds_none() -> None:
     assert "once" not in json.dumps(told)
 
 
-def test_a_later_start_prints_no_key_and_says_where_they_are() -> None:
+def test_a_later_start_prints_no_key_and_names_their_file() -> None:
     summary = _summary()
     summary = replace(
         summary, apps=[AppKeys(app.app_id, app.environment) for app in summary.apps], password=""
@@ -128,7 +128,7 @@ def test_ingest_needs_a_running_installation() -> None:
     assert "kiosk up" in result.exception.message
 
 
-def test_bench_outside_a_checkout_says_where_it_can_be_run(
+def test_bench_outside_a_checkout_names_where_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("deployments.cli.subprocess_commands.package_root", lambda: tmp_path)
@@ -149,7 +149,7 @@ def test_an_error_is_one_sentence_for_people_and_an_object_for_programs(
     assert said.err.strip() == "error: Kiosk does not run; start it with `kiosk up`"
 
 
-def test_the_address_of_our_redis_is_found_in_the_data_directory(tmp_path: Path) -> None:
+def test_the_data_directory_gives_the_address_of_our_redis(tmp_path: Path) -> None:
     assert Settings().redis_url is None
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "redis.url").write_text("unix://:pw@/tmp/x.sock\n")

@@ -26,24 +26,24 @@ def _run(*words: str, typed: str = "") -> Result:
     return CliRunner().invoke(command_line(), ["users", *words], input=typed)
 
 
-def _told(*words: str, typed: str = "") -> Any:
+def _run_json(*words: str, typed: str = "") -> Any:
     result = _run(*words, "--json", typed=typed)
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
 
 def test_somebody_is_made_listed_locked_and_given_a_new_password() -> None:
-    made = _told("create", "Ada")
+    made = _run_json("create", "Ada")
     assert (made["username"], made["role"], made["disabled"]) == ("ada", "reader", False)
     assert len(made["password"]) >= 16
-    assert _told("password", "ada")["password"] != made["password"]
-    assert _told("disable", "ada") == {"username": "ada", "disabled": True, "disconnected": 0}
-    (listed,) = _told("list")["users"]
+    assert _run_json("password", "ada")["password"] != made["password"]
+    assert _run_json("disable", "ada") == {"username": "ada", "disabled": True, "disconnected": 0}
+    (listed,) = _run_json("list")["users"]
     assert (listed["username"], listed["disabled"], listed["user_id"]) == ("ada", True, made["user_id"])
     assert "password" not in listed
-    assert not _told("enable", "ada")["disabled"]
-    assert _told("clients", "ada")["clients"] == []
-    assert _told("disconnect", "ada")["disconnected"] == 0
+    assert not _run_json("enable", "ada")["disabled"]
+    assert _run_json("clients", "ada")["clients"] == []
+    assert _run_json("disconnect", "ada")["disconnected"] == 0
 
 
 def test_a_password_from_standard_input_is_not_repeated() -> None:
@@ -53,13 +53,13 @@ def test_a_password_from_standard_input_is_not_repeated() -> None:
     assert "administrator" in _run("list").output
 
 
-def test_what_can_not_be_done_is_said() -> None:
+def test_impossible_commands_raise_errors() -> None:
     assert isinstance(_run("create", "no spaces").exception, Invalid)
     assert isinstance(_run("create", "ada", "--role", "king").exception, Invalid)
     assert isinstance(_run("create", "ada", "--password-stdin", typed="").exception, Invalid)
     assert isinstance(_run("create", "ada", "--password-stdin", typed="short\n").exception, Invalid)
     assert isinstance(_run("disable", "nobody").exception, NotFound)
-    _told("create", "ada")
+    _run_json("create", "ada")
     assert isinstance(_run("create", "ada").exception, Conflict)
     assert isinstance(_run("disconnect", "ada", "g1").exception, NotFound)
 
@@ -115,10 +115,10 @@ def test_plain_http_and_everything_that_is_no_origin_stops_the_start(
 
 
 def test_an_account_is_deleted_for_good_and_the_last_administrator_stays(tmp_path: Path) -> None:
-    _told("create", "ada", "--role", "administrator")
+    _run_json("create", "ada", "--role", "administrator")
     assert isinstance(_run("delete", "ada").exception, Conflict)
-    _told("create", "grace", "--role", "administrator")
-    assert _told("delete", "Ada") == {"username": "ada", "deleted": True, "disconnected": 0}
-    assert [one["username"] for one in _told("list")["users"]] == ["grace"]
+    _run_json("create", "grace", "--role", "administrator")
+    assert _run_json("delete", "Ada") == {"username": "ada", "deleted": True, "disconnected": 0}
+    assert [one["username"] for one in _run_json("list")["users"]] == ["grace"]
     assert isinstance(_run("delete", "ada").exception, NotFound)
-    assert _told("create", "ada")["role"] == "reader"
+    assert _run_json("create", "ada")["role"] == "reader"

@@ -8,7 +8,7 @@ from deployments.edge.address_buckets import AddressBuckets, digest_address, net
 from tests.fakes.request_handler import StillClock
 
 
-def test_one_address_empties_its_own_bucket_only() -> None:
+def test_one_address_empties_only_its_bucket() -> None:
     clock = StillClock()
     buckets = AddressBuckets(clock)
 
@@ -44,7 +44,7 @@ def test_an_address_of_version_six_is_its_network() -> None:
     assert len(network_from_address("nonsense:" * 100)) <= 64
 
 
-def test_a_digest_says_nothing_without_the_key() -> None:
+def test_a_digest_reveals_nothing_without_the_key() -> None:
     one = digest_address(b"secret", 1, "192.0.2.1")
     assert one == digest_address(b"secret", 1, "192.0.2.1")
     assert (

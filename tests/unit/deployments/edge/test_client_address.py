@@ -11,7 +11,7 @@ from deployments.edge.request import ApiRequest
 from tests.fakes.request_handler import StillClock
 
 
-def found(addresses: ClientAddresses, peer: str | None, noted: str | None) -> str:
+def client_address(addresses: ClientAddresses, peer: str | None, noted: str | None) -> str:
     headers = [(b"x-forwarded-for", noted.encode("latin-1"))] if noted is not None else []
     scope = {"method": "GET", "headers": headers, "client": (peer, 1) if peer else None}
 
@@ -25,33 +25,39 @@ def found(addresses: ClientAddresses, peer: str | None, noted: str | None) -> st
     "noted", [None, "198.51.100.1", "198.51.100.1, 127.0.0.1", "127.0.0.1", "<script>", ""]
 )
 def test_nobody_is_believed_by_default(noted: str | None) -> None:
-    assert found(ClientAddresses(), "10.0.0.1", noted) == "10.0.0.1"
-    assert found(ClientAddresses(), "127.0.0.1", noted) == "127.0.0.1"
-    assert found(ClientAddresses(["10.9.0.0/16"]), "10.0.0.1", noted) == "10.0.0.1"
+    assert client_address(ClientAddresses(), "10.0.0.1", noted) == "10.0.0.1"
+    assert client_address(ClientAddresses(), "127.0.0.1", noted) == "127.0.0.1"
+    assert client_address(ClientAddresses(["10.9.0.0/16"]), "10.0.0.1", noted) == "10.0.0.1"
 
 
 def test_behind_trusted_proxies_the_last_entry_that_is_not_one_of_them_counts() -> None:
     addresses = ClientAddresses(["10.0.0.0/8", "2001:db8::/32"])
-    assert found(addresses, "10.0.0.1", "forged, 203.0.113.9") == "203.0.113.9"
-    assert found(addresses, "10.0.0.1", "1.1.1.1, 203.0.113.9, 10.0.0.7, 10.2.3.4") == "203.0.113.9"
-    assert found(addresses, "2001:db8::1", "203.0.113.9") == "203.0.113.9"
-    assert found(addresses, "::ffff:10.0.0.1", "203.0.113.9") == "203.0.113.9"
-    assert found(addresses, "10.0.0.1", None) == "10.0.0.1"
-    assert found(addresses, "10.0.0.1", "10.0.0.2") == "10.0.0.2"
-    assert found(addresses, "10.0.0.1", "203.0.113.9, junk") == "?"
+    assert client_address(addresses, "10.0.0.1", "forged, 203.0.113.9") == "203.0.113.9"
+    assert client_address(addresses, "10.0.0.1", "1.1.1.1, 203.0.113.9, 10.0.0.7, 10.2.3.4") == "203.0.113.9"
+    assert client_address(addresses, "2001:db8::1", "203.0.113.9") == "203.0.113.9"
+    assert client_address(addresses, "::ffff:10.0.0.1", "203.0.113.9") == "203.0.113.9"
+    assert client_address(addresses, "10.0.0.1", None) == "10.0.0.1"
+    assert client_address(addresses, "10.0.0.1", "10.0.0.2") == "10.0.0.2"
+    assert client_address(addresses, "10.0.0.1", "203.0.113.9, junk") == "?"
 
 
-def test_behind_haproxy_its_own_entry_counts() -> None:
+def test_behind_haproxy_the_entry_of_haproxy_counts() -> None:
     addresses = ClientAddresses(behind_haproxy=True)
-    assert found(addresses, "127.0.0.1", "203.0.113.9") == "203.0.113.9"
-    assert found(addresses, "127.0.0.1", None) == "127.0.0.1"
+    assert client_address(addresses, "127.0.0.1", "203.0.113.9") == "203.0.113.9"
+    assert client_address(addresses, "127.0.0.1", None) == "127.0.0.1"
 
 
 def test_an_ipv6_network_of_one_customer_counts_as_one_address() -> None:
-    one = [found(ClientAddresses(), f"2001:db8:1:2:{tail}", None) for tail in ("3::4", "ffff::1", ":1")]
+    one = [
+        client_address(ClientAddresses(), f"2001:db8:1:2:{tail}", None) for tail in ("3::4", "ffff::1", ":1")
+    ]
     assert set(one) == {"2001:db8:1:2::/64"}
-    assert found(ClientAddresses(), "2001:db8:1:3::1", None) != one[0]
-    assert found(ClientAddresses(), None, None) == found(ClientAddresses(), "unix", None) == "?"
+    assert client_address(ClientAddresses(), "2001:db8:1:3::1", None) != one[0]
+    assert (
+        client_address(ClientAddresses(), None, None)
+        == client_address(ClientAddresses(), "unix", None)
+        == "?"
+    )
 
 
 def test_trusted_proxies_are_addresses_and_networks() -> None:

@@ -35,7 +35,7 @@ def test_most_errors_are_a_message_in_every_family(error: HouseError, status: in
     assert body_of(error, family) == (status, {"message": error.message})
 
 
-def test_each_family_has_its_own_422() -> None:
+def test_each_family_has_a_specific_422() -> None:
     entry = {"loc": ["body", "field"], "msg": "field required", "type": "value_error.missing"}
     error = errors.Unprocessable("schema", detail=[entry])
     assert body_of(error, "detail") == (422, {"detail": [entry]})
@@ -63,7 +63,7 @@ def test_malformed_is_400_but_422_for_experiments() -> None:
     assert body_of(errors.ReadOnly(messages.PLAYGROUND), "experiments")[0] == 400
 
 
-def test_experiments_word_a_bad_key_in_their_own_way() -> None:
+def test_experiments_describe_a_bad_key_differently() -> None:
     error = errors.Unauthenticated(messages.INVALID_KEY)
     assert body_of(error, "experiments") == (401, {"message": messages.EXPERIMENT_KEY})
     assert body_of(error, "message") == (401, {"message": "invalid api key."})
@@ -79,11 +79,11 @@ def test_the_missing_data_set_repeats_its_status() -> None:
 @pytest.mark.parametrize(
     "error", [errors.TooMany("x", retry_after_s=3), errors.Unavailable("x", retry_after_s=3)]
 )
-def test_waiting_is_told_in_a_header(error: HouseError) -> None:
+def test_a_header_gives_the_delay(error: HouseError) -> None:
     assert reply_from_error(error, "detail", request_id="r1").headers == ((b"retry-after", b"3"),)
 
 
-def test_what_is_away_is_told_only_when_meant_to_be() -> None:
+def test_an_outage_is_described_only_when_public() -> None:
     assert body_of(errors.Unavailable("redis://:secret@10.0.0.1")) == (503, {"message": BUSY})
     assert body_of(errors.Unavailable("The disk is full.", told=True)) == (
         503,
@@ -91,7 +91,7 @@ def test_what_is_away_is_told_only_when_meant_to_be() -> None:
     )
 
 
-def test_a_fault_is_logged_once_and_says_nothing() -> None:
+def test_a_fault_is_logged_once_and_reveals_nothing() -> None:
     def fail() -> None:
         secret = "ksk_dev_CANARY"
         raise ValueError(f"could not use {secret}")

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from cluster.errors import Conflict, HouseError, Unavailable, Unprocessable
-from cluster.store.ports.stores import IdempotencyStore
+from cluster.store.ports.idempotency import IdempotencyStore
 from deployments.edge.envelope import Reply
 from deployments.edge.idempotency import KeyOwner, answer_once
 from tests.fakes.request_handler import StillClock
@@ -74,7 +74,7 @@ async def test_keys_of_different_apps_do_not_meet(store: IdempotencyStore) -> No
     assert write.done == 2
 
 
-async def test_the_second_of_two_at_once_is_told_to_wait(store: IdempotencyStore) -> None:
+async def test_the_second_of_two_simultaneous_requests_gets_a_retry_answer(store: IdempotencyStore) -> None:
     write = Write()
     outcomes = await asyncio.gather(run(store, write), run(store, write), return_exceptions=True)
     assert write.done == 1

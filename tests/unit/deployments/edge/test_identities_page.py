@@ -13,7 +13,7 @@ from cluster.errors import messages
 from deployments.edge.signatures import sign_user_id
 from deployments.edge.tokens import read_token
 
-PAGE = (Path(__file__).parents[4] / "docs" / "identities.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[4] / "docs" / "concepts" / "identities.md").read_text("utf-8")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from cluster.errors import Unavailable
 from cluster.records.access import App
 from cluster.records.issued_key import issue_key
 from cluster.secrecy import Vault, key_sha256
-from cluster.store.ports.stores import AccessBook, AccessStore
+from cluster.store.ports.access import AccessBook, AccessStore
 from deployments.edge.keyring import Keyring
 from tests.fakes.request_handler import MASTER, StillClock
 from tests.fakes.stores.memory import memory_stores
@@ -41,7 +41,7 @@ def store() -> AccessStore:
     return memory_stores(StillClock()).access
 
 
-async def test_a_key_is_found_with_its_app_and_the_apps_secrets(store: AccessStore) -> None:
+async def test_a_key_gives_its_app_and_the_secrets_of_the_app(store: AccessStore) -> None:
     vault = Vault(MASTER)
     secret, public = (issue_key(vault, APP, kind, now_ms=1) for kind in ("secret", "publishable"))
     await store.put_app(APP)
@@ -86,7 +86,7 @@ async def test_a_revoked_key_is_refused_within_a_second(store: AccessStore) -> N
     assert not ring.is_following
 
 
-async def test_an_absent_store_leaves_known_keys_valid_and_is_followed_again(store: AccessStore) -> None:
+async def test_an_absent_store_leaves_cached_keys_valid_and_is_followed_again(store: AccessStore) -> None:
     vault = Vault(MASTER)
     first = issue_key(vault, APP, "secret", now_ms=1)
     await store.put_app(APP)
@@ -119,7 +119,7 @@ async def test_a_door_that_started_without_its_store_is_not_ready_until_it_comes
     await ring.close()
 
 
-async def test_a_key_sealed_under_another_master_key_is_left_out_and_told(store: AccessStore) -> None:
+async def test_a_key_sealed_under_another_master_key_is_skipped_and_logged(store: AccessStore) -> None:
     good, bad = Vault(MASTER), Vault(bytes(32))
     one, other = issue_key(good, APP, "secret", now_ms=1), issue_key(bad, APP, "publishable", now_ms=1)
     await store.put_app(APP)
@@ -147,7 +147,7 @@ async def test_listeners_hear_which_keys_are_alive(store: AccessStore) -> None:
     assert heard == [frozenset({issued.record.key_id}), frozenset()]
 
 
-async def test_an_exposed_secret_key_is_told_once_an_hour_without_the_key(store: AccessStore) -> None:
+async def test_an_exposed_secret_key_is_logged_once_an_hour_without_the_key(store: AccessStore) -> None:
     vault = Vault(MASTER)
     issued = issue_key(vault, APP, "secret", now_ms=1)
     await store.put_app(APP)
@@ -175,7 +175,7 @@ async def test_an_exposed_secret_key_is_told_once_an_hour_without_the_key(store:
 @pytest.mark.parametrize(
     "change", [{"kind": "secret"}, {"app_id": "other"}, {"key_id": "key-1"}, {"mac": ""}]
 )
-async def test_a_relabelled_key_is_left_out_and_told(store: AccessStore, change: dict[str, str]) -> None:
+async def test_a_relabelled_key_is_skipped_and_logged(store: AccessStore, change: dict[str, str]) -> None:
     """Who writes Redis makes no browser key a secret one, and moves it to no other app."""
     vault = Vault(MASTER)
     await store.put_app(APP)
@@ -206,7 +206,7 @@ class Copied:
         return replace(book, keys={**book.keys, self._sha256: record})
 
 
-async def test_a_record_under_the_hash_of_another_text_opens_for_its_own_key_only(store: AccessStore) -> None:
+async def test_a_record_under_the_hash_of_another_text_opens_for_its_key_only(store: AccessStore) -> None:
     vault = Vault(MASTER)
     await store.put_app(APP)
     issued = issue_key(vault, APP, "secret", now_ms=1)

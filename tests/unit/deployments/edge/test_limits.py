@@ -8,7 +8,7 @@ import pytest
 from cluster.errors import TooMany, Unavailable
 from cluster.records.access import App, AppSettings
 from cluster.records.access import Limits as AppLimits
-from cluster.store.ports.stores import LimitStore, TokenGrant
+from cluster.store.ports.limits import LimitStore, TokenGrant
 from deployments.edge.caller import Credential
 from deployments.edge.limits import RateLimiter
 from tests.fakes.request_handler import StillClock
@@ -62,7 +62,9 @@ def store(clock: StillClock) -> Watched:
     return Watched(memory_stores(clock).limits)
 
 
-async def test_a_burst_passes_and_the_next_waits_as_long_as_told(store: Watched, clock: StillClock) -> None:
+async def test_a_burst_passes_and_the_next_request_waits_the_stated_time(
+    store: Watched, clock: StillClock
+) -> None:
     limits, caller = RateLimiter(store, clock), credential(queries_per_s=50, query_burst=100)
     assert await spent(lambda: limits.spend(caller, "query"), 300) == 100
     with pytest.raises(TooMany) as refused:
@@ -82,7 +84,7 @@ async def test_most_requests_ask_nobody_and_refusals_even_less(store: Watched, c
     assert store.asked <= asked + 1
 
 
-async def test_writes_have_a_bucket_of_their_own_that_is_stricter(store: Watched, clock: StillClock) -> None:
+async def test_writes_have_a_separate_stricter_bucket(store: Watched, clock: StillClock) -> None:
     limits, caller = RateLimiter(store, clock), credential()
     assert await spent(lambda: limits.spend(caller, "write"), 100) == 20
     assert await spent(lambda: limits.spend(caller, "query"), 200) == 100

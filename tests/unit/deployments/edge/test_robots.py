@@ -17,7 +17,7 @@ from tests.fakes.request_handler import BROWSER
         b"my CRAWLER", b"spider", b"python-httpx/0.28", b"aiohttp/3.9", b"", b"   ", None,
     ],
 )  # fmt: skip
-def test_automated_agents_are_told(agent: bytes | None) -> None:
+def test_automated_agents_are_detected(agent: bytes | None) -> None:
     assert detect_robot(agent)
 
 

@@ -9,7 +9,7 @@ from deployments.edge.scaling import LoadMeter, compute_replicas
 from tests.fakes.request_handler import StillClock
 
 
-def test_the_busier_of_processor_and_waiting_requests_counts() -> None:
+def test_the_higher_load_of_cpu_and_waiting_requests_counts() -> None:
     clock, facts = StillClock(), {"busy": 0.0, "processor": 5.0}
     load = LoadMeter(clock, lambda: facts["busy"], lambda: facts["processor"])
     clock.pass_ms(1000)
@@ -49,7 +49,7 @@ def _context(load: dict[str, float] | None) -> Any:
     return cast(Any, SimpleNamespace(aggregated_metrics=metrics, target_num_replicas=3))
 
 
-def test_the_loads_of_all_replicas_add_up_to_the_replicas_wanted() -> None:
+def test_the_loads_of_all_replicas_sum_to_the_required_replicas() -> None:
     assert compute_replicas(_context({"one": 1.4, "two": 1.1}))[0] == pytest.approx(2.5)
     assert compute_replicas(_context({"one": 0.0}))[0] == 1
 

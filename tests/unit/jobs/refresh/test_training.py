@@ -12,9 +12,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from actors.models.model import Batch, ModelState
+from actors.models.model import Batch
 from actors.models.snapshot import MANIFEST, Snapshot
 from actors.models.user_histories import DAY_S, UserHistories
+from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Conflict, Fault, Invalid
 from jobs.refresh.build.build import SnapshotOrigin, build_snapshot, load_engine
 from jobs.refresh.build.fit import TrainedEngine, plan_and_train_engine, train_engine

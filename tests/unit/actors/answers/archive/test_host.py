@@ -54,10 +54,10 @@ async def search(client: LocalArchiveClient, question: str, **more: Any) -> list
 async def eventually(client: LocalArchiveClient, question: str, wanted: Callable[[list[str]], bool]) -> None:
     """Ask until the answer is as wanted."""
 
-    async def is_as_wanted() -> bool:
+    async def is_expected() -> bool:
         return wanted(await search(client, question))
 
-    await until(is_as_wanted, 1.5)
+    await until(is_expected, 1.5)
 
 
 async def test_search_returns_an_uploaded_article_with_its_metadata(stores: Stores, opened: Opened) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender
+from actors.serving import dispatch
 from tests.fakes.corner_shop import APP, NOW_MS, open_shop, recents
 
 
@@ -26,7 +27,10 @@ def ids(
         context=context,
         anchors=("hand-fork",),
     )
-    return [product["product_id"] for product in shop.answer(query, recents(reader), (), NOW_MS).products]
+    return [
+        product["product_id"]
+        for product in dispatch.answer(shop, query, recents(reader), (), NOW_MS).products
+    ]
 
 
 def test_a_new_reader_leans_to_what_the_session_names(shop: Recommender) -> None:
@@ -77,4 +81,4 @@ def test_what_the_session_names_is_not_taken_for_seen(shop: Recommender) -> None
 
 def test_the_fallback_level_names_the_session_context(shop: Recommender) -> None:
     query = UserQuery(kind="user_to_products", app_id=APP, engine_id="default", context={"brand": "Birk"})
-    assert shop.answer(query, [], (), NOW_MS).served_by == "context"
+    assert dispatch.answer(shop, query, [], (), NOW_MS).served_by == "context"

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from actors.recommender.ranking.user_profile import (
-    RecentEventTuple,
     UserProfile,
     build_user_profile,
     find_interaction_rows,
@@ -13,6 +12,7 @@ from actors.recommender.ranking.user_profile import (
     select_history,
 )
 from actors.recommender.recommender import Recommender
+from actors.recommender.state.interaction_rows import RecentEventTuple
 from cluster.records.recent_event import RecentEvent
 from tests.fakes.corner_shop import NOW_MS, open_shop
 

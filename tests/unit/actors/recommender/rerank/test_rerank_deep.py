@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.recommender.messages import Boost, DiversityRule, UserQuery
-from actors.recommender.rerank.rerank import BLOCK_SIZE, rerank
+from actors.recommender.ranking.candidates import BLOCK_SIZE
+from actors.recommender.rerank.rerank import rerank
 from actors.recommender.state.catalog import Catalog
 from cluster.query.language.parser import parse
 

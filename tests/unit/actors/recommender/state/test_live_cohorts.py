@@ -13,15 +13,16 @@ import pytest
 
 from actors.language.embedder import HashingEmbedder
 from actors.models.cohorts import LEAST_PRIOR, MOST_PRIOR, CohortModel, estimate_prior
-from actors.models.model import ModelState
 from actors.models.snapshot import Snapshot
 from actors.models.validation import validate_snapshot
 from actors.recommender.messages import QueryKind, RecommendationResult, UserQuery
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.serving_model import ServingModel
 from actors.recommender.state.user_attributes import UserAttributes
+from actors.serving import dispatch
+from actors.vectors.snapshot_arrays import ModelState
 from cluster.records.recent_event import RecentEvent
-from cluster.store.ports.stores import ChangeLogEntry
+from cluster.store.ports.changes import ChangeLogEntry
 from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import train_engine
 from jobs.refresh.data.dataset import FrameColumns, interactions_from_frame
@@ -79,7 +80,7 @@ def shop() -> Recommender:
 
 def ask(shop: Recommender, kind: QueryKind = "user_to_products", **more: Any) -> RecommendationResult:
     query = UserQuery(kind, "shop", "default", anonymous_id="cold", rows=more.pop("rows", 20), **more)
-    return shop.answer(query, [], (), NOW_MS + 1_000)
+    return dispatch.answer(shop, query, [], (), NOW_MS + 1_000)
 
 
 def ids(found: RecommendationResult) -> list[str]:
@@ -198,7 +199,7 @@ def test_the_explanation_gives_the_reason_for_an_ignored_value(shop: Recommender
     query = UserQuery(
         "user_to_products", "shop", "default", user_id="u01", cohort={"country": "FR"}, explain=True
     )
-    found = shop.answer(query, recent, (), NOW_MS + 1_000)
+    found = dispatch.answer(shop, query, recent, (), NOW_MS + 1_000)
     assert found.explanation is not None
     assert found.explanation["user_cohort"][0]["told"] == "ignored: the user has a history"
 
@@ -208,7 +209,7 @@ def test_a_user_with_history_keeps_the_personal_list(shop: Recommender) -> None:
         "user_to_products", "shop", "default", user_id="u01", rows=5, cohort={"country": "GB"}
     )
     recent = [RecentEvent("checkout", ("b07",), NOW_MS).pack()]
-    assert shop.answer(session, recent, (), NOW_MS + 1_000).served_by == "personal"
+    assert dispatch.answer(shop, session, recent, (), NOW_MS + 1_000).served_by == "personal"
 
 
 def test_equal_cohorts_keep_the_order_of_everybody() -> None:

@@ -11,14 +11,14 @@ import orjson
 import pytest
 
 from actors.language.embedder import HashingEmbedder
-from actors.models.model import Batch, ModelState
+from actors.models.model import Batch
 from actors.models.registry import LoadedSnapshot
 from actors.models.snapshot import Snapshot
 from actors.models.user_histories import UserHistories
 from actors.models.user_history import UserHistory
 from actors.models.validation import validate_snapshot
-from actors.recommender import recommender as recommender_module
 from actors.recommender.messages import QueryKind, RecommendationResult, UserQuery
+from actors.recommender.ranking.ranking import Ranking
 from actors.recommender.ranking.score import explain_rows, list_sources, personal_scores
 from actors.recommender.ranking.user_profile import (
     build_user_profile,
@@ -26,12 +26,13 @@ from actors.recommender.ranking.user_profile import (
     parse_recent_events,
 )
 from actors.recommender.recommender import Recommender
-from actors.recommender.state.prior_scores import Ranking
 from actors.recommender.state.serving_model import ServingModel
+from actors.serving import dispatch
+from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Fault
 from cluster.query.language.parser import parse as parse_filter
 from cluster.records.recent_event import RecentEvent
-from cluster.store.ports.stores import ChangeLogEntry
+from cluster.store.ports.changes import ChangeLogEntry
 from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import train_engine
 from jobs.refresh.data.profiles import Profiles
@@ -77,7 +78,7 @@ def ask(
     shop: Recommender, kind: QueryKind = "user_to_products", recent: list[bytes] | None = None, **more: Any
 ) -> RecommendationResult:
     query = UserQuery(kind, "shop", more.pop("engine_id", "default"), user_id="somebody", **more)
-    return shop.answer(query, recent or [], (), NOW_MS)
+    return dispatch.answer(shop, query, recent or [], (), NOW_MS)
 
 
 def ids(found: RecommendationResult) -> list[str]:
@@ -257,8 +258,8 @@ def test_every_new_product_is_tried_on_some_readers_and_on_nobody_first(shop: Re
     seen: Counter[str] = Counter()
     for reader in range(200):
         query = UserQuery("user_to_products", "shop", "default", user_id=f"reader {reader}", rows=10)
-        found = ids(shop.answer(query, looked_at(3, 4), (), NOW_MS))
-        assert found == ids(shop.answer(query, looked_at(3, 4), (), NOW_MS)), "the same all day"
+        found = ids(dispatch.answer(shop, query, looked_at(3, 4), (), NOW_MS))
+        assert found == ids(dispatch.answer(shop, query, looked_at(3, 4), (), NOW_MS)), "the same all day"
         assert len(found) == len(set(found)) == 10
         odd = [product_id for product_id in found if product_id.startswith("odd")]
         assert len(odd) <= 1
@@ -463,17 +464,17 @@ def test_a_custom_shared_scores_model_that_fails_is_disabled(
 
 def test_only_what_takes_long_needs_a_thread(shop: Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
     query = UserQuery("user_to_products", "shop", "default")
-    assert shop.is_light(query)
-    monkeypatch.setattr(recommender_module, "_FEW_PRODUCTS", 0)
-    assert shop.is_light(query)
-    assert not shop.is_light(replace(query, engine_id="untrained"))
+    assert dispatch.is_light(shop, query)
+    monkeypatch.setattr(dispatch, "_FEW_PRODUCTS", 0)
+    assert dispatch.is_light(shop, query)
+    assert not dispatch.is_light(shop, replace(query, engine_id="untrained"))
     filtered = replace(query, filter=parse_filter("brand:maker-1"))
-    assert not shop.is_light(filtered), "the first filter on a field reads every record"
-    shop.answer(filtered, (), (), NOW_MS)
-    assert shop.is_light(filtered)
+    assert not dispatch.is_light(shop, filtered), "the first filter on a field reads every record"
+    dispatch.answer(shop, filtered, (), (), NOW_MS)
+    assert dispatch.is_light(shop, filtered)
     grouped = replace(query, kind="user_to_attributes", field_name="brand")
-    assert not shop.is_light(grouped)
-    shop.answer(grouped, (), (), NOW_MS)
-    assert shop.is_light(grouped)
-    monkeypatch.setattr(recommender_module, "_MANY_PRODUCTS", 1)
-    assert not shop.is_light(query)
+    assert not dispatch.is_light(shop, grouped)
+    dispatch.answer(shop, grouped, (), (), NOW_MS)
+    assert dispatch.is_light(shop, grouped)
+    monkeypatch.setattr(dispatch, "_MANY_PRODUCTS", 1)
+    assert not dispatch.is_light(shop, query)

@@ -11,15 +11,16 @@ import numpy as np
 import pytest
 
 from actors.language.embedder import HashingEmbedder
-from actors.models.model import ModelState
 from actors.models.snapshot import Snapshot
 from actors.models.validation import validate_snapshot
 from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.serving_model import ServingModel
 from actors.retrieval.autocomplete.snapshot_format import MOST_LANGUAGES, CompletionSnapshot, save
+from actors.serving import dispatch
+from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Fault
-from cluster.store.ports.stores import ChangeLogEntry
+from cluster.store.ports.changes import ChangeLogEntry
 from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.completions_index import (
     CompletionsRecipe,
@@ -58,12 +59,12 @@ def saved(products: list[dict[str, Any]], folder: Path, **recipe: Any) -> Servin
     return ServingModel(learned, [])
 
 
-def shop_of(products: list[dict[str, Any]], champion: ServingModel | None = None) -> Recommender:
+def shop_of(products: list[dict[str, Any]], serving_model: ServingModel | None = None) -> Recommender:
     shop = Recommender(HashingEmbedder())
     shop.apply(product_change(products, f"{NOW_MS}-0"))
-    if champion is not None:
+    if serving_model is not None:
         shop.set_serving_model(
-            "default", ServingModel(champion.learned, shop.overlay.catalog.product_ids), NOW_MS
+            "default", ServingModel(serving_model.learned, shop.overlay.catalog.product_ids), NOW_MS
         )
     return shop
 
@@ -80,32 +81,32 @@ def texts(
         kind="autocomplete", app_id=APP, engine_id="default", typed=typed, completion_fields=(field,),
         language=language, only_language=only, rows=rows,
     )  # fmt: skip
-    return [entry["text"] for entry in shop.answer(asked, (), (), NOW_MS).completions[field]]
+    return [entry["text"] for entry in dispatch.answer(shop, asked, (), (), NOW_MS).completions[field]]
 
 
 @pytest.fixture(scope="module")
-def champion(tmp_path_factory: pytest.TempPathFactory) -> ServingModel:
+def serving_model(tmp_path_factory: pytest.TempPathFactory) -> ServingModel:
     return saved(PRODUCTS, tmp_path_factory.mktemp("s") / "snapshot")
 
 
 @pytest.mark.parametrize("language", ["en", "de", "fr"])
 @pytest.mark.parametrize("only", [False, True])
 def test_completions_of_a_snapshot_equal_completions_built_in_memory(
-    champion: ServingModel, language: str, only: bool
+    serving_model: ServingModel, language: str, only: bool
 ) -> None:
-    here, mapped = shop_of(PRODUCTS), shop_of(PRODUCTS, champion)
+    here, mapped = shop_of(PRODUCTS), shop_of(PRODUCTS, serving_model)
     for field in FIELDS:
         for typed in TYPED:
             told = [sorted(texts(shop, typed, field, language, only, 50)) for shop in (here, mapped)]
             assert told[0] == told[1], (field, typed)
     key = ("title", language, only)
-    assert mapped.completions.version == champion.version
+    assert mapped.completions.version == serving_model.version
     assert mapped.completions.get_field(key, mapped.overlay.catalog, lambda: np.zeros(0)).changed_count == 0
 
 
-def test_the_arrays_are_mapped_from_the_files_of_the_snapshot(champion: ServingModel) -> None:
-    assert champion.completions is not None
-    built = champion.completions.fields["title"].get("en", False)
+def test_the_arrays_are_mapped_from_the_files_of_the_snapshot(serving_model: ServingModel) -> None:
+    assert serving_model.completions is not None
+    built = serving_model.completions.fields["title"].get("en", False)
     assert built is not None
     for array in (built.index.texts.codes, built.index.pairs.texts, built.holders, built.source_texts.blob):
         assert type(array) is np.ndarray
@@ -115,8 +116,8 @@ def test_the_arrays_are_mapped_from_the_files_of_the_snapshot(champion: ServingM
         assert isinstance(below, mmap.mmap)
 
 
-def test_what_came_since_the_snapshot_counts_at_once(champion: ServingModel) -> None:
-    shop = shop_of(PRODUCTS, champion)
+def test_what_came_since_the_snapshot_counts_at_once(serving_model: ServingModel) -> None:
+    shop = shop_of(PRODUCTS, serving_model)
     shop.apply(product_change([{"product_id": "new", "title": "Wheelbarrow"}], f"{NOW_MS + 1}-0"))
     assert texts(shop, "wheel") == ["Wheelbarrow"]
     shop.apply(product_change([{"product_id": "b-3", "title": "Hosepipe"}], f"{NOW_MS + 2}-0"))
@@ -136,11 +137,15 @@ def test_what_came_since_the_snapshot_counts_at_once(champion: ServingModel) -> 
     assert field.changed_count == 1
 
 
-def test_a_snapshot_lies_over_a_catalog_that_went_on_before_it_was_adopted(champion: ServingModel) -> None:
+def test_a_snapshot_lies_over_a_catalog_that_went_on_before_it_was_adopted(
+    serving_model: ServingModel,
+) -> None:
     changed = [
         {**product, "title": "Lantern"} if product["product_id"] == "b-3" else product for product in PRODUCTS
     ]
-    shop = shop_of([{"product_id": "first", "title": "Wheelbarrow"}, *changed[:-4], *changed[-3:]], champion)
+    shop = shop_of(
+        [{"product_id": "first", "title": "Wheelbarrow"}, *changed[:-4], *changed[-3:]], serving_model
+    )
     assert texts(shop, "lant") == ["Lantern"]
     assert texts(shop, "garten") == []
     assert texts(shop, "wheel") == ["Wheelbarrow"]
@@ -153,9 +158,9 @@ def test_a_snapshot_lies_over_a_catalog_that_went_on_before_it_was_adopted(champ
     )
 
 
-def test_a_snapshot_that_knows_little_of_the_catalog_is_not_waited_for(champion: ServingModel) -> None:
+def test_a_snapshot_that_knows_little_of_the_catalog_is_not_waited_for(serving_model: ServingModel) -> None:
     many = [{"product_id": f"m{at}", "title": f"Other thing {at}"} for at in range(1_200)]
-    shop = shop_of(many, champion)
+    shop = shop_of(many, serving_model)
     assert texts(shop, "other thing 1199") == ["Other thing 1199"]
     assert (
         shop.completions.get_field(
@@ -165,15 +170,17 @@ def test_a_snapshot_that_knows_little_of_the_catalog_is_not_waited_for(champion:
     )
 
 
-def test_a_new_snapshot_takes_over_while_completions_serve(champion: ServingModel, tmp_path: Path) -> None:
+def test_a_new_snapshot_takes_over_while_completions_serve(
+    serving_model: ServingModel, tmp_path: Path
+) -> None:
     shop = shop_of(PRODUCTS)
     assert texts(shop, "wat") == ["Watering can"]
     assert shop.completions.version == ""
     shop.set_serving_model(
-        "default", ServingModel(champion.learned, shop.overlay.catalog.product_ids), NOW_MS
+        "default", ServingModel(serving_model.learned, shop.overlay.catalog.product_ids), NOW_MS
     )
     assert texts(shop, "wat") == ["Watering can"]
-    assert shop.completions.version == champion.version
+    assert shop.completions.version == serving_model.version
     later = saved([*PRODUCTS, {"product_id": "z", "title": "Water butt"}], tmp_path / "later")
     shop.apply(product_change([{"product_id": "z", "title": "Water butt"}], f"{NOW_MS + 1}-0"))
     shop.set_serving_model("default", ServingModel(later.learned, shop.overlay.catalog.product_ids), NOW_MS)
@@ -189,9 +196,9 @@ def test_snapshots_without_completions_still_serve(tmp_path: Path) -> None:
         train_engine(parse_recipe(RECIPE), ring_data()), tmp_path / "old", written_at_ms=1
     )
     learned = validate_snapshot(Snapshot.open(tmp_path / "old"), str(manifest.facts["version"]))
-    champion = ServingModel(learned, [])
-    assert champion.completions is None
-    shop = shop_of(PRODUCTS, champion)
+    serving_model = ServingModel(learned, [])
+    assert serving_model.completions is None
+    shop = shop_of(PRODUCTS, serving_model)
     assert texts(shop, "watreing") == ["Watering can"]
 
 

@@ -42,7 +42,7 @@ changes = st.lists(
 
 @pytest.fixture(autouse=True)
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column_cache, "_LOT", 2)
+    monkeypatch.setattr(column_cache, "_BATCH_ROWS", 2)
     monkeypatch.setattr(column_cache, "_FEW", 2)
 
 
@@ -254,7 +254,7 @@ def test_three_threads_ask_change_and_build() -> None:
     assert store.mask(parse("tags:t1999")).sum() == 1
 
 
-def test_a_column_of_which_more_is_out_of_date_than_in_use_is_laid_out_anew() -> None:
+def test_a_column_with_more_stale_than_live_values_is_rebuilt() -> None:
     store, tree = ColumnStore(), parse("brand:b")
     for _ in range(400):
         store.append({"brand": "a"})

@@ -78,7 +78,7 @@ def test_a_field_nobody_has_builds_nothing() -> None:
     assert store.nbytes - before < 100
 
 
-def test_a_field_that_comes_later_is_found() -> None:
+def test_a_field_of_later_records_becomes_a_column() -> None:
     store = _store("a")
     assert _rows(store, "custom_attributes.note:x") == []
     store.append({"brand": "b", "custom_attributes": {"note": "x"}})
@@ -207,7 +207,7 @@ def test_one_thread_asks_while_another_changes() -> None:
     assert wrong == []
 
 
-def test_it_says_which_questions_cost_no_pass_over_the_records() -> None:
+def test_has_columns_tells_apart_filters_with_and_without_a_scan() -> None:
     store = ColumnStore()
     store.append({"brand": "a", "price": 3, "location": {"lat": 1.0, "lon": 2.0}})
     assert not store.has_columns(column_keys_of_filter(parse("brand:a AND price:3")))

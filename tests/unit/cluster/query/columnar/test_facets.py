@@ -58,7 +58,7 @@ def test_a_filter_chooses_the_records_but_not_whether_the_field_exists() -> None
 
 
 @pytest.mark.parametrize("field", ["nowhere", "brand.x", "custom_attributes.nowhere"])
-def test_a_field_no_record_carries_is_not_found(field: str) -> None:
+def test_a_field_without_records_has_no_column(field: str) -> None:
     with pytest.raises(NotFound, match="field is not found"):
         aggregate(RECORDS, field)
 

@@ -71,7 +71,7 @@ def test_formulas_are_computed_for_every_row(text: str, wanted: list[float | Non
         ("1" * 2000, "too_long", MOST_CHARACTERS),
     ],
 )
-def test_mistakes_are_told_with_their_place(text: str, kind: str, position: int) -> None:
+def test_syntax_errors_have_a_position(text: str, kind: str, position: int) -> None:
     with pytest.raises(FilterSyntax) as caught:
         parse_formula(text)
     assert (caught.value.facts["kind"], caught.value.facts["position"]) == (kind, position)
@@ -88,7 +88,7 @@ def test_any_text_is_a_formula_or_a_mistake(text: str) -> None:
     assert not np.isinf(found).any()
 
 
-def test_depth_and_size_are_bounded_and_names_are_told_from_formulas() -> None:
+def test_depth_and_size_are_bounded_and_names_differ_from_formulas() -> None:
     assert parse_formula("(" * DEEPEST + "1" + ")" * DEEPEST).values({}, 1).tolist() == [1]
     assert is_plain_field("sale_price")
     assert is_plain_field("custom_attributes.weight")

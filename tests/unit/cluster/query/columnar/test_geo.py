@@ -20,7 +20,9 @@ from cluster.query.columnar.geo import EARTH_RADIUS_KM, PointColumn, distance_km
         ((0, 0), (0, 180), math.pi * EARTH_RADIUS_KM),
     ],
 )
-def test_distances_are_known_ones(one: tuple[float, float], other: tuple[float, float], km: float) -> None:
+def test_distances_equal_reference_values(
+    one: tuple[float, float], other: tuple[float, float], km: float
+) -> None:
     assert distance_km(*one, *other) == pytest.approx(km, rel=1e-3, abs=1e-6)
 
 
@@ -45,7 +47,7 @@ def test_columns_agree_with_the_haversine() -> None:
         assert column.within(lat, lon, radius).tolist() == expected
 
 
-def test_a_metre_is_told_from_two() -> None:
+def test_distances_of_one_and_two_metres_differ() -> None:
     column = PointColumn()
     metre = math.degrees(0.001 / EARTH_RADIUS_KM)
     column.set(0, [(45.0, 7.0)])

@@ -27,7 +27,7 @@ def word(text: str) -> Term:
         ("brand:(Alder Birk)", Any((Term("brand", "Alder"), Term("brand", "Birk")))),
     ],
 )
-def test_all_words_of_a_group_are_wanted_unless_something_else_is_said(text: str, tree: Node) -> None:
+def test_a_group_requires_all_words_by_default(text: str, tree: Node) -> None:
     assert parse(text) == tree
 
 

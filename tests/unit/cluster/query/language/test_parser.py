@@ -35,7 +35,7 @@ def _lines(name: str) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("line", _lines("good.jsonl"), ids=lambda line: line["filter"][:60])
-def test_a_good_filter_has_the_tree_it_says(line: dict[str, str]) -> None:
+def test_a_valid_filter_has_the_expected_tree(line: dict[str, str]) -> None:
     assert render_tree(parse(line["filter"])) == line["tree"]
 
 

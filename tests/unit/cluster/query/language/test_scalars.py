@@ -114,7 +114,7 @@ def test_markup_is_taken_out(markup: str, text: str) -> None:
     assert without_markup(markup) == text
 
 
-def test_a_key_with_dots_is_found_as_the_rest_of_a_path() -> None:
+def test_a_key_with_dots_matches_the_rest_of_a_path() -> None:
     assert collect_scalars({"a": {"b": [{"c.d": 1}, {"c": {"d": 2}}]}}, "a.b.c.d") == [1, 2]
     assert collect_scalars({"a.b": 1}, "a.b") == [1]
 

@@ -72,7 +72,7 @@ def test_faults_of_ids_are_located(ids: object, loc: list[Any], msg: str, kind: 
     assert found == [{"loc": ["body", "data", "user_ids", *loc], "msg": msg, "type": kind}]
 
 
-def test_each_family_names_its_own_field() -> None:
+def test_each_resource_names_its_field() -> None:
     assert detail({"data": {"user_ids": []}}, parse_product_delete)[0]["loc"] == [
         "body",
         "data",

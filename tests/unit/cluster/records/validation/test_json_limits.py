@@ -119,7 +119,7 @@ def repeats(tree: Any) -> bool:
 
 
 @given(TREES, st.sampled_from([":", " :", ": ", "\n : "]))
-def test_repeated_names_are_found_exactly(tree: Any, colon: str) -> None:
+def test_repeated_names_are_detected_exactly(tree: Any, colon: str) -> None:
     body = written(tree, colon).encode()
     if repeats(tree):
         assert reason(body) == "a name is repeated within one object"

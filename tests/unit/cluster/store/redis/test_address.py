@@ -27,7 +27,7 @@ from cluster.store.redis.address import Address
         ("unix:///run/a%20b?password=pass", Address(path="/run/a b", password="pass")),
     ],
 )
-def test_a_url_says_where_redis_is(url: str, address: Address) -> None:
+def test_a_url_gives_the_address_of_redis(url: str, address: Address) -> None:
     assert Address.parse(url) == address
 
 

@@ -80,7 +80,7 @@ async def test_replies_may_arrive_in_crumbs(line: Line) -> None:
     assert await asked == b"hello"
 
 
-async def test_an_error_reply_fails_its_own_command_only(line: Line) -> None:
+async def test_an_error_reply_fails_only_its_command(line: Line) -> None:
     first, second = line.ask("A"), line.ask("B")
     line.wire.data_received(b"-ERR no\r\n+OK\r\n")
     with pytest.raises(Fault):
@@ -115,7 +115,7 @@ async def test_a_short_deadline_behind_a_long_one_is_kept(line: Line) -> None:
     long.cancel()
 
 
-async def test_a_reply_that_came_during_our_own_stall_is_in_time(line: Line) -> None:
+async def test_a_reply_received_during_a_stall_of_the_loop_is_in_time(line: Line) -> None:
     asked = line.ask("A", within_s=0.01)
     line.wire._expire()  # the timer comes first, as it may after a stall
     assert not asked.done()

@@ -62,7 +62,7 @@ def scene() -> Scene:
     return Scene()
 
 
-async def test_an_engine_is_asked_where_it_lives(scene: Scene) -> None:
+async def test_a_query_reaches_the_engine_at_its_placement(scene: Scene) -> None:
     await scene.engines.put(Engine(app_id="shop", engine_id="default"))
     await scene.engines.put(Engine(app_id="shop", engine_id="big", placement="own"))
     assert [await scene.ask(), await scene.ask("big"), await scene.ask("big")] == [
@@ -87,7 +87,7 @@ async def test_an_unknown_engine_is_the_local_hosts_to_refuse(scene: Scene) -> N
         await scene.ask("nobody")
 
 
-async def test_a_store_that_is_away_does_not_stop_what_is_known(scene: Scene) -> None:
+async def test_an_absent_store_does_not_stop_cached_engines(scene: Scene) -> None:
     await scene.engines.put(Engine(app_id="shop", engine_id="big", placement="own"))
     assert await scene.ask("big") == "remote"
 
@@ -100,7 +100,7 @@ async def test_a_store_that_is_away_does_not_stop_what_is_known(scene: Scene) ->
     assert await scene.ask("never seen") == "local"
 
 
-async def test_a_crowded_deployment_is_too_many_and_stays_known(scene: Scene) -> None:
+async def test_a_crowded_deployment_answers_too_many_and_stays_cached(scene: Scene) -> None:
     await scene.engines.put(Engine(app_id="shop", engine_id="big", placement="own"))
     assert await scene.ask("big") == "remote"
     scene.remote.error = Crowded()
@@ -124,7 +124,7 @@ async def test_a_dead_deployment_is_unavailable_and_reached_anew(scene: Scene) -
     assert len(scene.reached) == 3
 
 
-async def test_an_engine_that_comes_back_is_asked_where_it_was_until_it_is_loaded_here(scene: Scene) -> None:
+async def test_a_returning_engine_answers_remotely_until_it_is_loaded_locally(scene: Scene) -> None:
     await scene.engines.put(Engine(app_id="shop", engine_id="big", placement="own"))
     assert await scene.ask("big") == "remote"
     loaded = asyncio.Event()
@@ -146,7 +146,7 @@ async def test_an_engine_that_comes_back_is_asked_where_it_was_until_it_is_loade
     assert await scene.ask("big") == "local"
 
 
-async def test_an_engine_that_comes_back_and_is_gone_there_is_asked_here(scene: Scene) -> None:
+async def test_a_returning_engine_gone_remotely_answers_locally(scene: Scene) -> None:
     await scene.engines.put(Engine(app_id="shop", engine_id="big", placement="own"))
     assert await scene.ask("big") == "remote"
     await scene.engines.put(Engine(app_id="shop", engine_id="big", placement="door"))
@@ -156,7 +156,7 @@ async def test_an_engine_that_comes_back_and_is_gone_there_is_asked_here(scene: 
     assert await scene.ask("big") == "local"
 
 
-async def test_an_engine_that_can_not_be_reached_yet_is_asked_where_it_was(scene: Scene) -> None:
+async def test_an_engine_that_is_not_reachable_yet_answers_at_its_old_placement(scene: Scene) -> None:
     await scene.engines.put(Engine(app_id="shop", engine_id="big"))
     assert await scene.ask("big") == "local"
     scene.remote.error = Gone()

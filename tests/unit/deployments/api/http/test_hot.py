@@ -122,7 +122,7 @@ async def test_hot_requests_over_the_bound_are_refused(corner: Corner) -> None:
     assert (await call(layer, "GET", "/v1/products/x", headers=corner.headers())).status == 404
 
 
-async def test_requests_count_when_their_key_is_known_and_their_body_is_here(corner: Corner) -> None:
+async def test_requests_count_after_key_check_and_complete_body(corner: Corner) -> None:
     """Finding 2: callers without a key, or with half a body, take nobody's place."""
     layer = HotLayer(build_application(corner.door, version="0"), lambda: corner.door)
     for places in (corner.door.reads, corner.door.slow_reads, corner.door.writes):
@@ -201,7 +201,7 @@ async def test_websockets_are_refused_without_a_word(corner: Corner) -> None:
 
 
 @pytest.mark.parametrize("path", ["/-/routes", "/%2d/routes", "/-%2froutes", "/%2D%2Froutes"])
-async def test_serves_own_paths_are_for_nobody(corner: Corner, path: str) -> None:
+async def test_the_paths_of_serve_answer_no_client(corner: Corner, path: str) -> None:
     inside = Inside()
     for find in (lambda: corner.door, lambda: None):
         answer = await call(HotLayer(inside, find), "GET", path)

@@ -23,7 +23,7 @@ def paths(table: tuple[Endpoint, ...]) -> PathTable:
     return PathTable(table)
 
 
-def found(paths: PathTable, method: str, raw: bytes) -> tuple[str, dict[str, str]] | None:
+def match_path(paths: PathTable, method: str, raw: bytes) -> tuple[str, dict[str, str]] | None:
     match = paths.find(raw)
     endpoint = match.endpoint(method) if match is not None else None
     return None if match is None or endpoint is None else (endpoint.name, dict(match.ids))
@@ -64,7 +64,7 @@ def found(paths: PathTable, method: str, raw: bytes) -> tuple[str, dict[str, str
 def test_a_path_leads_to_its_endpoint(
     paths: PathTable, method: str, raw: bytes, name: str, ids: dict[str, str]
 ) -> None:
-    assert found(paths, method, raw) == (name, ids)
+    assert match_path(paths, method, raw) == (name, ids)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from cluster.meter import SilentMeter
 from cluster.records.access import AppSettings
 from cluster.records.logged_query import LONGEST, UNKNOWN, LoggedQuery, pseudonym
 from cluster.store.ports.stores import Stores
-from deployments.api.http.query_log_writer import MOST_WAITING, QueryLogWriter
+from deployments.api.http.query_log_writer import QueryLogWriter
+from deployments.edge.batch_writer import MOST_WAITING
 from deployments.edge.caller import Caller, UserToken
 from deployments.edge.request import ApiRequest
 from tests.fakes.asgi import call
@@ -49,7 +50,7 @@ async def logged(stores: Stores, app: str = "shop") -> list[LoggedQuery]:
     return [query for lot in await stores.queries.read(app, "0", count=1_000) for query in lot.queries]
 
 
-async def test_a_note_says_what_was_asked_and_found(corner: Corner, book: QueryLogWriter) -> None:
+async def test_a_log_entry_has_the_query_and_its_results(corner: Corner, book: QueryLogWriter) -> None:
     request = request_of(corner, {"user_id": "gina-7"})
     corner.clock.pass_ms(4)
     book.record(
@@ -76,7 +77,7 @@ async def test_a_note_says_what_was_asked_and_found(corner: Corner, book: QueryL
         (None, None, ""),
     ],
 )
-async def test_readers_are_pseudonyms_and_only_when_somebody_said_who_asks(
+async def test_log_entries_have_pseudonyms_of_identified_users_only(
     corner: Corner, book: QueryLogWriter, payload: Any, token: UserToken | None, reader_id: str
 ) -> None:
     book.record(request_of(corner, payload, token=token), "search", "hoe", total=1)
@@ -98,7 +99,7 @@ async def test_an_app_may_log_without_readers_or_not_at_all(corner: Corner, book
     assert (query.text, query.reader) == ("anonymous", "")
 
 
-async def test_nothing_asked_is_nothing_noted_and_pasted_books_are_cut(
+async def test_empty_queries_are_not_logged_and_long_ones_are_truncated(
     corner: Corner, book: QueryLogWriter
 ) -> None:
     for text in ("", "   ", "x" * 10_000):
@@ -107,7 +108,7 @@ async def test_nothing_asked_is_nothing_noted_and_pasted_books_are_cut(
     assert [query.text for query in await logged(corner.stores)] == ["x" * LONGEST]
 
 
-async def test_apps_have_logs_of_their_own(corner: Corner, book: QueryLogWriter) -> None:
+async def test_each_app_has_a_separate_log(corner: Corner, book: QueryLogWriter) -> None:
     for app in ("shop", "other", "shop"):
         book.record(request_of(corner, app=app), "search", app, total=1)
     await book.write()
@@ -180,7 +181,7 @@ async def test_completions_are_noted_by_their_endpoint(corner: Corner, book: Que
     assert (query.served_by, query.engine_id) == ("", "default")
 
 
-async def test_questions_are_noted_with_where_they_were_asked(corner: Corner, book: QueryLogWriter) -> None:
+async def test_questions_are_logged_with_their_source(corner: Corner, book: QueryLogWriter) -> None:
     door = await open_corner(query_log=book)
     body = {"question": " What is  mulch? ", "anonymous_id": "x", "language": "de"}
     answer = await call(door.door, "POST", "/v1/ask/questions", headers=door.headers(), json=body)

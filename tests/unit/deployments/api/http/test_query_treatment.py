@@ -98,7 +98,7 @@ async def test_of_two_experiments_the_older_one_has_the_engine_and_both_have_the
     assert {boost.name for boost in query.boosts} == {"sale", "gift"}
 
 
-async def test_a_variant_may_name_a_version_of_the_engine_asked_for(corner: Corner) -> None:
+async def test_a_variant_may_name_a_version_of_the_requested_engine(corner: Corner) -> None:
     await put(corner, "one", {"snapshot": "v7"})
     query = await ask(corner, user_id="ada")
     assert (query.engine_id, query.snapshot) == ("default", "v7")

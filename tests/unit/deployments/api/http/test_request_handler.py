@@ -119,7 +119,7 @@ async def test_a_full_intake_is_too_many_and_not_away(corner: Corner) -> None:
     assert answer.json() == {"message": "too many uploads are waiting"}
 
 
-async def test_an_unready_door_says_busy_and_not_that_the_key_is_wrong(corner: Corner) -> None:
+async def test_an_unready_replica_answers_busy_and_not_unauthorized(corner: Corner) -> None:
     corner.keyring.ready = False
     answer = await call(corner.door, "GET", "/v1/users/x", headers={"X-API-KEY": "unknown"})
     assert (answer.status, answer.headers["retry-after"]) == (503, "1")
@@ -235,7 +235,7 @@ async def test_the_bot_rule_can_be_off_or_only_logged(corner: Corner) -> None:
         assert all(line["reason"] == "curl" for line in told)
 
 
-async def test_faults_of_tokens_and_hashes_are_told_to_robots_in_development(corner: Corner) -> None:
+async def test_automated_agents_see_faults_of_tokens_and_hashes_in_development(corner: Corner) -> None:
     """A developer tests with curl and headless browsers: they must see what a page would see."""
     settings = new_app_settings("development").model_copy(update={"limits": PLENTY})
     await corner.open_app("shop", settings=settings)

@@ -14,7 +14,7 @@ from tests.fakes.request_handler import StillClock, open_corner
 from tests.fakes.stores.memory import memory_stores
 
 
-class Asked:
+class RecordingEngine:
     """Remembers who was asked."""
 
     def __init__(self) -> None:
@@ -48,15 +48,15 @@ async def stores(clock: StillClock) -> Stores:
     return stores
 
 
-async def test_engines_that_are_asked_are_loaded_the_busiest_first(stores: Stores, clock: StillClock) -> None:
-    asked = Asked()
+async def test_warmup_loads_the_busiest_engines_first(stores: Stores, clock: StillClock) -> None:
+    asked = RecordingEngine()
     assert await load_busy_engines(stores, asked, clock) == 3
     assert asked.names == [("shop", "big"), ("news", "default"), ("shop", "default")]
 
 
-async def test_what_nobody_asked_lately_is_left_alone(stores: Stores, clock: StillClock) -> None:
+async def test_warmup_skips_engines_without_recent_queries(stores: Stores, clock: StillClock) -> None:
     clock.pass_ms(LATELY_MS + 1)
-    asked = Asked()
+    asked = RecordingEngine()
     assert await load_busy_engines(stores, asked, clock) == 0
     assert asked.names == []
 
@@ -65,14 +65,14 @@ async def test_what_nobody_asked_lately_is_left_alone(stores: Stores, clock: Sti
 async def test_an_engine_that_refuses_keeps_no_replica_from_starting(
     stores: Stores, clock: StillClock, error: Exception
 ) -> None:
-    asked = Asked()
+    asked = RecordingEngine()
     asked.error = error
     assert await load_busy_engines(stores, asked, clock) == 0
     assert len(asked.names) == 3
 
 
 async def test_a_silent_engine_is_not_waited_for_long(stores: Stores, clock: StillClock) -> None:
-    asked = Asked()
+    asked = RecordingEngine()
     asked.silent = True
     assert await load_busy_engines(stores, asked, clock, within_s=0.01) == 0
 
@@ -110,7 +110,7 @@ async def test_a_large_engine_is_waited_for_while_others_answer(
 
 async def test_an_app_that_is_written_is_loaded_once_before_somebody_asks() -> None:
     corner = await open_corner()
-    asked = Asked()
+    asked = RecordingEngine()
     watching = asyncio.create_task(
         load_written_apps(corner.stores, asked, lambda: ("other", "shop"), every_s=0.01)
     )
@@ -127,7 +127,7 @@ async def test_an_app_that_is_written_is_loaded_once_before_somebody_asks() -> N
 
 async def test_an_app_that_can_not_be_loaded_yet_is_tried_again() -> None:
     corner = await open_corner()
-    asked = Asked()
+    asked = RecordingEngine()
     asked.error = NotFound("engine is not found")
     watching = asyncio.create_task(load_written_apps(corner.stores, asked, lambda: ("shop",), every_s=0.01))
     await asyncio.sleep(0.03)

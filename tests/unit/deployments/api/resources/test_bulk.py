@@ -35,7 +35,7 @@ async def ask(corner: Corner, *requests: dict[str, Any]) -> Answer:
     )
 
 
-def test_every_query_of_the_table_can_be_asked_in_bulk_and_no_write(corner: Corner) -> None:
+def test_bulk_accepts_every_query_of_the_table_and_no_write(corner: Corner) -> None:
     calls = bulk.BulkResource(corner.door.endpoints)
     for endpoint in corner.door.endpoints:
         name = endpoint.path.removeprefix("/v1/")
@@ -94,7 +94,7 @@ async def test_a_request_that_never_ends_leaves_the_others_their_answers(
     assert [entry["status_code"] for entry in answer.json()["data"]] == [200, 503, 200]
 
 
-async def test_a_fault_in_one_request_is_its_own(corner: Corner) -> None:
+async def test_a_fault_in_one_request_fails_no_other(corner: Corner) -> None:
     corner.recommender.wrong = RuntimeError("secret thing")
     answer = await ask(corner, {"api_name": PRODUCTS}, {"api_name": "recommendation/nothing"})
     assert [entry["status_code"] for entry in answer.json()["data"]] == [500, 404]
@@ -115,7 +115,7 @@ async def test_a_bulk_call_holds_up_to_a_hundred_requests(corner: Corner, count:
     assert answer.status == status
 
 
-async def test_a_refused_entry_says_how_long_to_wait(corner: Corner) -> None:
+async def test_a_refused_entry_has_a_retry_delay(corner: Corner) -> None:
     few = Limits(queries_per_s=0.1, query_burst=1, writes_per_s=1e6, write_burst=1_000)
     await corner.open_app("shop", settings=AppSettings(limits=few))
     first, second = (await ask(corner, {"api_name": PRODUCTS}, {"api_name": PRODUCTS})).json()["data"]

@@ -84,12 +84,12 @@ def test_boost_rules_come_together_the_single_one_first() -> None:
     assert query(boost_positions=[], boost_rule_name="n").boosts == ()
 
 
-def test_a_rule_name_without_a_filter_means_a_stored_rule() -> None:
+def test_a_rule_name_without_a_filter_refers_to_a_stored_rule() -> None:
     assert query(boost_rule_name="spring").rule_names == ("spring",)
     assert query(boost_rule_name="spring", boost_fq="brand:A").rule_names == ()
 
 
-def test_an_explanation_is_asked_for_with_or_without_products() -> None:
+def test_an_explanation_is_requested_with_or_without_products() -> None:
     assert (query().explain, query(explain=False).explain, query(explain=None).explain) == (False,) * 3
     assert (query(explain=True).explain, query(explain=True).explain_missing) == (True, ())
     assert (query(explain=["a"]).explain, query(explain=["a"]).explain_missing) == (True, ("a",))
@@ -109,7 +109,7 @@ def test_simulated_interactions_become_events() -> None:
     ]
 
 
-def test_each_endpoint_has_its_own_fields() -> None:
+def test_each_endpoint_has_specific_fields() -> None:
     categories = query("user_to_categories", root_category=["Garden"], products_per_category=0)
     assert (categories.root_category, categories.group_rows) == (("Garden",), 0)
     assert query("user_to_categories", root_category=[]).root_category is None
@@ -216,7 +216,7 @@ def test_a_bad_parameter_is_named_in_the_published_words(
         ),
     ],
 )
-def test_own_fields_have_their_own_bounds(
+def test_specific_fields_have_specific_bounds(
     kind: QueryKind, body: dict[str, Any], loc: list[Any], told: str
 ) -> None:
     assert (["body", *loc], told) in faults(kind, **body)
@@ -246,7 +246,7 @@ def test_a_filter_fault_keeps_its_kind_and_position() -> None:
     assert raised.value.facts["detail"][0]["loc"] == ["body", "fq"]
 
 
-def test_a_body_that_is_no_object_is_told_so() -> None:
+def test_a_body_that_is_no_object_is_refused() -> None:
     for body in ([], "x", 7):
         with pytest.raises(ValidationError) as raised:
             BODIES["user_to_products"].model_validate(body)

@@ -92,7 +92,7 @@ async def test_visitors_who_name_nobody_get_the_id_of_the_interface(corner: Corn
     assert await corner.stores.interactions.recent("shop", [f"a:{other}"])
 
 
-async def test_a_visitor_is_linked_even_by_what_says_nothing_about_products(corner: Corner) -> None:
+async def test_an_interaction_without_products_links_a_visitor(corner: Corner) -> None:
     await post(
         corner, "/v1/interactions", {"data": [{"type": "click", "anonymous_id": "v", "product_ids": ["a"]}]}
     )
@@ -110,7 +110,7 @@ async def test_an_empty_call_appends_nothing(corner: Corner) -> None:
     assert await corner.stores.changes.last("shop", "interaction") == "0"
 
 
-async def test_another_name_of_service_id_is_taken_when_the_app_says_so(corner: Corner) -> None:
+async def test_an_alias_of_service_id_is_accepted_when_the_app_allows_it(corner: Corner) -> None:
     service_id = "0b8d4a52-3f0c-4e0b-9a63-1f2f6a5d8c11"
     body = {"data": [{"type": "click", "product_ids": ["a"], "reply_id": service_id}]}
     refused = await call(corner.door, "POST", "/v1/interactions", headers=corner.headers(), json=body)

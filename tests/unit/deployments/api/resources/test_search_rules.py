@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from actors.recommender.messages import AnswerQuery, UserQuery
+from actors.recommender.messages import UserQuery
 from actors.recommender.rule_matching import apply_rules
-from actors.retrieval.messages import SearchQuery
+from actors.retrieval.messages import AnswerQuery, SearchQuery
 from cluster.errors import Invalid
 from cluster.query.language.boost_rules import compile_rules
 from cluster.records.boost_rule import read_rules
 
 
-def asked(text: str = "", **more: Any) -> UserQuery:
+def search_query(text: str = "", **more: Any) -> UserQuery:
     search = SearchQuery(text=text, original=text, **more)
     return UserQuery(kind="search", app_id="shop", engine_id="default", search=search)
 
@@ -39,35 +39,35 @@ def applied(query: UserQuery, *rules: dict[str, Any]) -> SearchQuery:
 )
 def test_a_rule_waits_for_its_text(option: str, good: list[str], bad: list[str]) -> None:
     rule = {"query": "tea", "query_option": option}
-    assert [applied(asked(text), rule).applied for text in good] == [("r0",)] * len(good)
-    assert [applied(asked(text), rule).applied for text in bad] == [()] * len(bad)
+    assert [applied(search_query(text), rule).applied for text in good] == [("r0",)] * len(good)
+    assert [applied(search_query(text), rule).applied for text in bad] == [()] * len(bad)
 
 
 def test_a_rule_waits_for_any_of_its_texts_or_for_a_pattern_over_the_whole_text() -> None:
     several = {"queries": ["tea", "cup"], "query_option": "is"}
-    assert applied(asked("cup"), several).applied == ("r0",)
-    assert applied(asked("mug"), several).applied == ()
+    assert applied(search_query("cup"), several).applied == ("r0",)
+    assert applied(search_query("mug"), several).applied == ()
     none = {"queries": ["tea", "cup"], "query_option": "is_not"}
-    assert applied(asked("cup"), none).applied == ()
+    assert applied(search_query("cup"), none).applied == ()
     pattern = {"query": "T(ea|ee) \\d+", "query_option": "regex"}
-    assert applied(asked("Tea 12"), pattern).applied == ("r0",)
-    assert applied(asked("green tea 12"), pattern).applied == ()
+    assert applied(search_query("Tea 12"), pattern).applied == ("r0",)
+    assert applied(search_query("green tea 12"), pattern).applied == ()
 
 
 def test_a_pattern_that_does_not_parse_is_refused_when_the_rule_is_made_ready() -> None:
     with pytest.raises(Invalid):
-        applied(asked("tea"), {"query": "(tea", "query_option": "regex"})
+        applied(search_query("tea"), {"query": "(tea", "query_option": "regex"})
 
 
-def test_a_search_is_told_what_applies_and_gets_the_assets() -> None:
+def test_a_search_gets_the_names_of_applied_rules_and_their_assets() -> None:
     rules = [
         {"query": "tea", "json_asset": {"banner": 1}, "boost_fq": None},
         {"boost_fq": None, "boost": [{"field": "brand", "query": "Mori", "action": "remove"}]},
         {"query": "coffee", "json_asset": 2},
     ]
-    found = applied(asked("tea"), *rules)
+    found = applied(search_query("tea"), *rules)
     assert (found.assets, found.applied, found.filtering) == (({"banner": 1},), ("r0", "r1"), "r1")
-    switched_off = applied(asked("tea", campaigns=False), *rules)
+    switched_off = applied(search_query("tea", campaigns=False), *rules)
     assert (switched_off.assets, switched_off.applied, switched_off.filtering) == ((), (), "")
 
 
@@ -100,4 +100,4 @@ def test_a_rule_may_be_for_question_answering_alone() -> None:
     question = AnswerQuery("a", "a", 0.5, 0.5)
     query = UserQuery(kind="question_answering", app_id="shop", engine_id="default", question=question)
     assert apply_rules(query, [ready]).boosts
-    assert not apply_rules(asked("a"), [ready]).boosts
+    assert not apply_rules(search_query("a"), [ready]).boosts

@@ -31,12 +31,12 @@ def test_what_nobody_can_have_typed_is_cut() -> None:
     assert len(read(q="a" * 60_000).typed) == MOST_TYPED
 
 
-def test_without_a_language_the_environments_own_is_used_and_others_are_not_shut_out() -> None:
+def test_without_a_language_the_environments_default_applies_and_others_match() -> None:
     assert (read().language, read().only_language) == ("nl", False)
     assert (read(language="DE").language, read(language="DE").only_language) == ("de", True)
 
 
-def test_what_is_not_said_is_what_the_specification_says() -> None:
+def test_omitted_fields_have_the_defaults_of_the_specification() -> None:
     query = read()
     assert (query.completion_fields, query.min_users, query.rows, query.start, query.dedupe) == (
         ("title",), 5, 5, 0, True,

@@ -17,7 +17,7 @@ from deployments.api.wire.search import MOST_SOUGHT, ManyProducts, SearchBody, t
 from tests.fakes.request_handler import NOW_MS
 
 
-def asked(**body: Any) -> SearchQuery:
+def parse_search(**body: Any) -> SearchQuery:
     query = to_search_query(
         SearchBody.model_validate({"q": "*", **body}), app_id="shop", user_id="", now_ms=NOW_MS
     )
@@ -34,18 +34,18 @@ def test_a_body_with_nothing_but_words_has_the_defaults_of_the_specification() -
 
 @pytest.mark.parametrize("everything", ["*", " * ", "   "])
 def test_a_star_and_blanks_ask_for_everything(everything: str) -> None:
-    found = asked(q=everything)
+    found = parse_search(q=everything)
     assert (found.text, found.original) == ("", everything)
 
 
 def test_a_long_text_is_read_as_far_as_anybody_types() -> None:
-    found = asked(q="ab " * 5_000)
+    found = parse_search(q="ab " * 5_000)
     assert len(found.text) <= MOST_SOUGHT
     assert len(found.original) == 15_000
 
 
 def test_every_parameter_arrives() -> None:
-    found = asked(
+    found = parse_search(
         q="red", advanced_q="brand:Alder", category=["Garden", "Tools"], include=["a"], like="spade", language="DE",
         order_by=[{"field": "attributes.x"}, {"field": "price*2", "order": "asc", "default_value": "3",
                    "tie_breaker": {"type": "relative_difference", "threshold": "0.5"}},
@@ -84,16 +84,16 @@ def test_every_parameter_arrives() -> None:
 def test_ranges_of_one_facet_and_queries_of_all_have_a_budget() -> None:
     ranges = [{"from": at, "key": "k"} for at in range(150)]
     with pytest.raises(Unprocessable, match="at most 200 ranges"):
-        asked(facets=[{"field": "price", "ranges": ranges}, {"field": "rating", "ranges": ranges}])
+        parse_search(facets=[{"field": "price", "ranges": ranges}, {"field": "rating", "ranges": ranges}])
     patterns = [{"query": "tags:*a*", "key": "k"}] * 9
-    asked(facets=[{"field": "x", "queries": patterns}])
+    parse_search(facets=[{"field": "x", "queries": patterns}])
     with pytest.raises(FilterSyntax, match="clauses"):
-        asked(facets=[{"field": "x", "queries": patterns}, {"field": "y", "queries": patterns}])
+        parse_search(facets=[{"field": "x", "queries": patterns}, {"field": "y", "queries": patterns}])
     with pytest.raises(Unprocessable, match="formulas"):
-        asked(order_by=[{"field": "price +" + " " * 900 + "1"}] * 2)
+        parse_search(order_by=[{"field": "price +" + " " * 900 + "1"}] * 2)
 
 
-def test_products_are_asked_for_by_id_with_all_their_fields() -> None:
+def test_products_are_requested_by_id_with_all_fields() -> None:
     body = ManyProducts.model_validate({"product_ids": ["b", "a"], "user_id": "x", "rows": 3, "other": {}})
     assert to_named_query(body, app_id="shop") == UserQuery(
         "mget", "shop", "default", anchors=("b", "a"), fields=("*",)

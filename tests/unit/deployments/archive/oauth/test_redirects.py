@@ -21,7 +21,7 @@ ADDRESSES = st.lists(PIECES, max_size=8).map("".join)
 
 
 @given(ADDRESSES)
-def test_what_is_taken_leads_where_it_says(uri: str) -> None:
+def test_an_accepted_redirect_uri_leads_to_its_visible_host(uri: str) -> None:
     if find_fault(uri):
         return
     parts = urlsplit(uri)

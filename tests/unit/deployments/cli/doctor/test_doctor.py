@@ -104,7 +104,7 @@ def test_advice_is_shown_with_its_brackets(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad = Finding("haproxy", "bad", "not [here]", "pip install 'ray[serve]'")
-    monkeypatch.setattr(machine_checks, "haproxy", lambda state: bad)
+    monkeypatch.setattr(machine_checks, "check_haproxy", lambda state: bad)
     shown = CliRunner().invoke(command_line(), ["doctor"], env={"COLUMNS": "160"}).stdout
     assert "not [here]" in shown
     assert "pip install 'ray[serve]'" in shown
@@ -136,7 +136,7 @@ def test_passwords_over_plain_http_are_named(host: str, url: str, plain: bool, l
 def test_a_dashboard_that_answers_strangers_is_bad(
     monkeypatch: pytest.MonkeyPatch, status: int, level: str
 ) -> None:
-    monkeypatch.setattr(running_checks.probe, "ask", lambda *words, **more: (status, b""))
+    monkeypatch.setattr(running_checks.probe, "send_request", lambda *words, **more: (status, b""))
     (found,) = running_checks.check_ray_token(_state(dashboard_url="http://127.0.0.1:8265"))
     assert found.level == level
 
@@ -266,23 +266,23 @@ def test_a_port_open_to_the_network_is_bad_unless_it_is_the_doors(
 ) -> None:
     import psutil
 
-    monkeypatch.setattr(running_checks, "belonging_to", lambda places: [psutil.Process()])
+    monkeypatch.setattr(running_checks, "list_processes", lambda places: [psutil.Process()])
 
-    def found(port: int) -> Finding:
+    def check_port(port: int) -> Finding:
         return next(iter(running_checks.check_ports(installation, _state(port=port))))
 
-    assert found(listener).level == "ok"
-    bad = found(1)
+    assert check_port(listener).level == "ok"
+    bad = check_port(1)
     assert (bad.level, str(listener) in bad.words) == ("bad", True)
 
 
 def test_every_open_switch_of_an_app_is_named() -> None:
-    def said(environment: Any, settings: AppSettings) -> Finding:
+    def check_switch(environment: Any, settings: AppSettings) -> Finding:
         app = App(app_id="shop", environment=environment, settings=settings, created_at=1)
         (finding,) = access_checks.check_switches([app])
         return finding
 
-    before = said("production", AppSettings())
+    before = check_switch("production", AppSettings())
     assert before.level == "warning"
     for name in (
         "prove_writers",
@@ -293,12 +293,12 @@ def test_every_open_switch_of_an_app_is_named() -> None:
     ):
         assert f"{name}: " in before.words
         assert f"{name}=" in before.advice
-    new = said("production", new_app_settings("production"))
+    new = check_switch("production", new_app_settings("production"))
     assert (new.level, new.advice) == ("ok", "")
     assert "derived_token_key: " in new.words
-    assert said("development", new_app_settings("development")).level == "ok"
+    assert check_switch("development", new_app_settings("development")).level == "ok"
     closed = new_app_settings("production").model_copy(
         update={"derived_token_key": True, "strict_user_hash": True}
     )
-    assert said("production", closed).words == "its switches leave nothing open that can be closed"
+    assert check_switch("production", closed).words == "its switches leave nothing open that can be closed"
     assert list(access_checks.check_switches([App(app_id="p", environment="playground", created_at=1)])) == []

@@ -140,12 +140,12 @@ def test_what_a_proxy_spoils_is_named(place: tuple[str, Proxy], spoil: Any, chec
     assert words in last.words
 
 
-def test_nobody_there_is_said_in_a_sentence() -> None:
+def test_an_unreachable_server_gives_one_sentence() -> None:
     last = walk("http://127.0.0.1:9")[-1]
     assert last.level == "bad"
     assert "does not answer" in last.words
 
 
-def test_plain_http_beyond_loopback_is_told_first() -> None:
+def test_plain_http_beyond_loopback_is_reported_first() -> None:
     (only,) = walk("http://news.example.com")
     assert "plain http" in only.words

@@ -21,7 +21,7 @@ from tests.fakes import generated_market
 def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installation:
     for name in SECRET_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(trust_checks, "belonging_to", lambda places: [])
+    monkeypatch.setattr(trust_checks, "list_processes", lambda places: [])
     settings = Settings(data_dir=tmp_path)
     ensure_master_key(settings)
     return Installation(settings)
@@ -33,7 +33,9 @@ def test_allowed_learners_are_named(installation: Installation) -> None:
     assert "shop.markov:Markov may run, with all rights" in trust_checks.check_learners(installation).words
 
 
-def test_secrets_in_the_shell_are_told(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_in_the_shell_are_reported(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert [found.level for found in trust_checks.check_secrets(installation)] == ["ok"]
     monkeypatch.setenv("KIOSK_LLM_KEY", "canary")
     (found,) = trust_checks.check_secrets(installation)
@@ -51,12 +53,12 @@ def test_secrets_in_processes_of_the_installation_are_bad(
         def name(self) -> str:
             return "redis-server"
 
-    monkeypatch.setattr(trust_checks, "belonging_to", lambda places: [Leaking()])
+    monkeypatch.setattr(trust_checks, "list_processes", lambda places: [Leaking()])
     (found,) = trust_checks.check_secrets(installation)
     assert (found.level, found.words) == ("bad", "KIOSK_MASTER_KEY in redis-server")
 
 
-def test_manifests_that_nobody_signed_are_told(installation: Installation) -> None:
+def test_unsigned_manifests_are_reported(installation: Installation) -> None:
     shelf_dir = installation.settings.artifact_dir
     assert trust_checks.check_artifacts(installation).words == "none yet"
     generated_market.settle(

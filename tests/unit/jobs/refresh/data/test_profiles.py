@@ -9,7 +9,7 @@ import orjson
 
 from actors.models.snapshot import Snapshot
 from actors.models.validation import validate_snapshot
-from actors.models.vocabulary import Vocabulary
+from actors.vectors.vocabulary import Vocabulary
 from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import train_engine
 from jobs.refresh.data.profiles import Profiles

@@ -25,6 +25,7 @@ from actors.recommender.ranking.user_profile import (
 )
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.serving_model import ServingModel
+from actors.serving import dispatch
 from cluster.errors import Fault
 from cluster.query.language.parser import parse as parse_filter
 from cluster.records.recent_event import RecentEvent
@@ -107,7 +108,7 @@ def share_of_preferred_kind(shop: Recommender) -> float:
             RecentEvent("checkout", (f"p{number:03d}",), NOW_MS - 1_000 * number).pack()
             for number in range(kind, PRODUCTS, 3 * KINDS)
         ]
-        found = shop.answer(query, recent, (), NOW_MS)
+        found = dispatch.answer(shop, query, recent, (), NOW_MS)
         hits += [int(row["product_id"][1:]) % KINDS == kind for row in found.products]
     return float(np.mean(hits))
 

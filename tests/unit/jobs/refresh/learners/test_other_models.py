@@ -11,8 +11,8 @@ import pytest
 
 from actors.models.cohorts import CohortModel
 from actors.models.factors import solve
-from actors.models.model import ModelState
 from actors.models.user_histories import DAY_S, TimeDecay, UserHistories
+from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Fault, Invalid
 from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame, number_sessions
 from jobs.refresh.data.profiles import Profiles

@@ -15,6 +15,7 @@ from actors.recommender.recommender import Recommender
 from actors.recommender.state.serving_model import ServingModel
 from actors.retrieval.autocomplete.snapshot_format import COMPLETIONS
 from actors.retrieval.snapshot_format import SEARCH
+from actors.serving import dispatch
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
@@ -80,7 +81,7 @@ def test_it_serves_searches_and_leaves_ranking_to_what_happens(
     lists = []
     for shop in shops:
         shop.apply(interaction_change(clicks, f"{NOW_MS}-0"))
-        lists.append([row["product_id"] for row in shop.answer(query, recent, (), NOW_MS).products])
+        lists.append([row["product_id"] for row in dispatch.answer(shop, query, recent, (), NOW_MS).products])
     assert lists[0] == lists[1]
     assert len(lists[0]) == 10
 

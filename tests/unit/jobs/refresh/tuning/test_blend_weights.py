@@ -7,8 +7,9 @@ import polars as pl
 import pytest
 
 from actors.models.blend import Blend, BlendPart
-from actors.models.model import Batch, Model, ModelState
+from actors.models.model import Batch, Model
 from actors.models.user_histories import UserHistories
+from actors.vectors.snapshot_arrays import ModelState
 from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
 from jobs.refresh.data.split import EvaluationSplit, leave_last_out
 from jobs.refresh.evaluation.evaluate import evaluate

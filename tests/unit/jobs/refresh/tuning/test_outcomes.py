@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from actors.models.blend import BlendPart
-from actors.models.model import Batch, ModelState
+from actors.models.model import Batch
 from actors.models.user_histories import UserHistories
+from actors.vectors.snapshot_arrays import ModelState
 from jobs.refresh.build.fit import train_engine
 from jobs.refresh.recipe import Recipe, parse_recipe
 from jobs.refresh.runs.stages import (

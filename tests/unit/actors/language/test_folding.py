@@ -1,0 +1,48 @@
+"""Texts as they are compared, and the way back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.language.folding import fold_text, fold_typed, fold_with_positions
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("The Hunger Games (The Hunger Games, #1)", "the hunger games the hunger games 1"),
+        ("Sorcerer's Stone", "sorcerers stone"),
+        ("Café crème", "cafe creme"),
+        ("Straße", "strasse"),
+        ("Łódź", "lodz"),
+        ("東京タワー", "東京タワー"),
+        ("한국어", "한국어"),
+        ("  -- ", ""),
+        ("Ångström", "angstrom"),
+    ],
+)
+def test_folding_keeps_letters_and_digits(text: str, wanted: str) -> None:
+    assert fold_text(text) == wanted
+
+
+@given(st.text(max_size=40))
+def test_every_folded_character_has_a_place_in_the_text(text: str) -> None:
+    found, places = fold_with_positions(text)
+    assert found == fold_text(text)
+    assert len(places) == len(found)
+    assert all(0 <= place < len(text) for place in places)
+    assert places == sorted(places)
+
+
+@given(st.text(max_size=40))
+def test_folding_twice_changes_nothing(text: str) -> None:
+    assert fold_text(fold_text(text)) == fold_text(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"), [("trow", "trow"), ("steel ", "steel "), ("steel,", "steel "), (" ", "")]
+)
+def test_a_blank_at_the_end_finishes_the_word(text: str, wanted: str) -> None:
+    assert fold_typed(text) == wanted
