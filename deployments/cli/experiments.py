@@ -10,9 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from actors.experiments.drafts import parse_drafts
-from actors.experiments.experiment_json import experiment_to_dict
-from actors.experiments.lifecycle import ExperimentLifecycle
+from actors.experiments.lifecycle import ExperimentLifecycle, experiment_to_dict, parse_drafts
 from actors.experiments.messages import ExperimentUpdate
 from actors.experiments.report import ExperimentReport, VariantReport
 from actors.experiments.statistics import EffectEstimate
