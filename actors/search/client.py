@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from actors.language.folding import fold_text, fold_typed
 from actors.retrieval.autocomplete.highlighting import highlight, match_typed_words
-from actors.retrieval.text import fold_text, fold_typed
 from actors.search.question_bank import QuestionBankIndex
 from cluster.errors import Unavailable
 from cluster.records.bank_question import BankQuestion

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from pydantic import ValidationError
 
-from actors.recommender.messages import AnswerResult, UserQuery
-from actors.retrieval.messages import SpellingResult
+from actors.recommender.messages import UserQuery
+from actors.retrieval.messages import AnswerResult, SpellingResult
 from cluster.ids import ServiceId
 from deployments.api.http.confidential_fields import check_query
 from deployments.api.http.query_log import QueryLog
