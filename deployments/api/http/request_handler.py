@@ -34,8 +34,7 @@ from deployments.edge.errors import (
     unknown_path_reply,
 )
 from deployments.edge.request import ApiRequest, Scope, Send
-from deployments.edge.request_log import RequestCounts
-from deployments.edge.trace import AccessLog
+from deployments.edge.request_log import AccessLog, RequestCounts
 
 
 @dataclass(slots=True)

@@ -15,7 +15,6 @@ from actors.retrieval.messages import AnswerQuery
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import All, Node
 from cluster.records.bank_question import LONGEST_QUESTION, MOST_QUESTIONS, BankQuestion
-from deployments.api.wire.query_conversion import plain_query_from_body
 from deployments.api.wire.search import Spellcheck, SpellcheckReply
 from deployments.api.wire.shared import (
     Count,
@@ -26,6 +25,7 @@ from deployments.api.wire.shared import (
     RequestModel,
     Warnings,
     number_not_bool,
+    plain_query_from_body,
 )
 
 MOST_COMPLETIONS = 1_000
