@@ -139,7 +139,7 @@ class AccountAdmin:
 
 
 def account_to_dict(account: Account) -> dict[str, Any]:
-    """Say an account as JSON, without its password."""
+    """Return an account as a dictionary for JSON, without its password."""
     return {
         "username": account.username,
         "user_id": account.user_id,
