@@ -123,7 +123,9 @@ def test_the_status_of_what_does_not_run_is_3() -> None:
 
 
 def test_ingest_needs_a_running_installation() -> None:
-    result = CliRunner().invoke(command_line(), ["ingest", "products.jsonl", "--noun", "product", "--app", "shop"])
+    result = CliRunner().invoke(
+        command_line(), ["ingest", "products.jsonl", "--noun", "product", "--app", "shop"]
+    )
     assert isinstance(result.exception, Unavailable)
     assert "kiosk up" in result.exception.message
 
