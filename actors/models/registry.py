@@ -52,6 +52,18 @@ LOADERS: Mapping[str, Callable[[ModelState], Model]] = MappingProxyType(
 
 _BUILTIN = (PopularityModel, FactorModel, RepeatModel, NeighbourModel, SessionModel)
 _METHODS = ("train", "load")
+_MOVED_MODULES: Mapping[str, str] = MappingProxyType(
+    {
+        "actors.learned": (
+            "import Batch from actors.models.model, ModelState (was Parts) from actors.vectors.snapshot_arrays, and "
+            "UserHistories, TimeDecay and apply_time_decay (were Histories, Fading and faded) from "
+            "actors.models.user_histories"
+        ),
+        "jobs.refresh.events": "import Interactions from jobs.refresh.data.dataset",
+        "jobs.refresh.learner": "import Learner from jobs.refresh.learners.protocol",
+    }
+)
+"Module that custom learners imported before it moved -> the imports that replace it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +156,11 @@ def import_learner(learner: str, config: Mapping[str, Any]) -> ModelLoader:
 
 
 def _remedy(error: Exception) -> str:
-    """Say what to do where a module is not there."""
+    """Return the remedy for a missing module: the new path of one of ours, or how to install a custom one."""
     if not isinstance(error, ModuleNotFoundError):
         return ""
+    if error.name is not None and error.name in _MOVED_MODULES:
+        return f"; the module has moved: {_MOVED_MODULES[error.name]}"
     return (
         "; install it into the environment of `kiosk up` (or start that with PYTHONPATH), or ship it with one run: "
         "kiosk train --working-dir DIR"

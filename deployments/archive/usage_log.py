@@ -8,7 +8,7 @@ from typing import Any
 
 from cluster.clock import Clock
 from cluster.records.archive_call import ArchiveCall, Outcome
-from cluster.store.ports.stores import ArchiveCallStore
+from cluster.store.ports.archive_admin import ArchiveCallStore
 from deployments.archive.caller import ArchiveCaller
 from deployments.edge.batch_writer import BatchWriter
 

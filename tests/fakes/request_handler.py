@@ -23,7 +23,8 @@ from cluster.meter import SilentMeter
 from cluster.records.access import App, AppSettings, Environment, KeyKind, Limits
 from cluster.records.issued_key import issue_key
 from cluster.secrecy import Vault
-from cluster.store.ports.stores import RecordPut, Stores
+from cluster.store.ports.intake import RecordPut
+from cluster.store.ports.stores import Stores
 from deployments.api.http.endpoints import ApiServices, build_endpoints
 from deployments.api.http.identity_links import IdentityLinkWriter
 from deployments.api.http.query_log_writer import DisabledQueryLog, QueryLog

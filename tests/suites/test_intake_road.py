@@ -25,7 +25,8 @@ from cluster.ids import new_task_id
 from cluster.meter import SilentMeter
 from cluster.records.access import App
 from cluster.store.connect import open_stores
-from cluster.store.ports.stores import ChangeLogEntry, Noun, Stores
+from cluster.store.ports.changes import ChangeLogEntry, Noun
+from cluster.store.ports.stores import Stores
 from tests.fakes.dying_shelf import DyingArtifactStore, Killed
 from tests.fakes.dying_stores import Life, mortal
 from tests.fakes.stores.memory import memory_stores

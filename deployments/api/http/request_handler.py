@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from cluster.clock import Clock
 from cluster.errors import HouseError, TooMany, Unauthenticated, Unavailable, messages
-from cluster.store.ports.stores import IdempotencyStore
+from cluster.store.ports.idempotency import IdempotencyStore
 from deployments.api.http.endpoint import Endpoint, validate_and_answer
 from deployments.api.http.paths import PathMatch, PathTable
 from deployments.edge import cors, idempotency

@@ -15,7 +15,8 @@ from cluster.errors import messages
 from cluster.records.validation.accepted import AcceptedInteractions
 from cluster.records.validation.deletes import parse_interaction_delete
 from cluster.records.validation.upload import parse_upload
-from cluster.store.ports.stores import BrowserWriter, InteractionStore, RecordStore
+from cluster.store.ports.interactions import BrowserWriter, InteractionStore
+from cluster.store.ports.records import RecordStore
 from deployments.api.http.browser_writes import WritePermission
 from deployments.api.http.identity import default_anonymous_id
 from deployments.api.resources.records import is_dry_run, mark_dry_run

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 from pydantic import ValidationError
 
-from actors.recommender.messages import AnswerResult, UserQuery
-from actors.retrieval.messages import SpellingResult
+from actors.recommender.messages import UserQuery
+from actors.retrieval.messages import AnswerResult, SpellingResult
 from actors.search.client import QuestionBankClient
 from cluster.ids import ServiceId
-from cluster.store.ports.stores import QuestionBankStore
+from cluster.store.ports.question_bank import QuestionBankStore
 from deployments.api.http.confidential_fields import check_query
 from deployments.api.http.endpoint import Endpoint, EndpointTexts
 from deployments.api.http.query_log_writer import QueryLog

@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from actors.recommender.messages import AnswerQuery, UserQuery
+from actors.recommender.messages import UserQuery
+from actors.retrieval.messages import AnswerQuery
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import All, Node
 from cluster.records.bank_question import LONGEST_QUESTION, MOST_QUESTIONS, BankQuestion

@@ -159,12 +159,12 @@ def _save_model(model: Model) -> ModelState:
     except Exception as error:
         raise AssertionError(_describe_error(error, "save()")) from error
     assert isinstance(parts, ModelState), (
-        f"save() must return actors.models.model.Parts, got {type(parts).__name__}; "
-        'write Parts({"counts": array}, {"facts": "that fit JSON"})'
+        f"save() must return actors.vectors.snapshot_arrays.ModelState, got {type(parts).__name__}; "
+        'write ModelState({"counts": array}, {"facts": "that fit JSON"})'
     )
     for name, array in parts.arrays.items():
         assert isinstance(array, np.ndarray), (
-            f"save(): Parts.arrays[{name!r}] must be a numpy array, got {type(array).__name__}"
+            f"save(): ModelState.arrays[{name!r}] must be a numpy array, got {type(array).__name__}"
         )
     return parts
 
@@ -244,7 +244,7 @@ def _check_plain_parts(learner: Learner) -> None:
     try:
         json.dumps(dict(parts.facts), allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise AssertionError(f"the facts of Parts must fit JSON: {error}") from error
+        raise AssertionError(f"the facts of ModelState must fit JSON: {error}") from error
 
 
 def _check_finite_rows(learner: Learner) -> None:

@@ -64,7 +64,7 @@ def test_answers_of_an_installation_that_does_not_start_are_a_line(
 def test_questions_of_a_missing_set_are_a_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KIOSK_TEST_DATA", str(tmp_path))
     monkeypatch.setattr(answers.definitions, "lines", list)
-    monkeypatch.setattr(answers, "_own_lines", list)
+    monkeypatch.setattr(answers, "_kiosk_lines", list)
     (line,) = answers.lines(("en",))
     assert line.reason.startswith(f"there is no set xquad in {tmp_path}")
 

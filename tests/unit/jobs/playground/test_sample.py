@@ -36,7 +36,7 @@ def ids_of(entry: dict[str, Any]) -> list[str]:
 
 def test_every_product_and_user_follows_the_schema(whole: SampleData) -> None:
     for noun, records in (("product", whole.products), ("user", whole.users)):
-        standing = parse_upload(noun, body(records), now_ms=NOW_MS).against({})  # type: ignore[call-overload]
+        standing = parse_upload(noun, body(records), now_ms=NOW_MS).check_types({})  # type: ignore[call-overload]
         assert standing.messages == ()
         assert len(standing.records) == len(records)
 
@@ -140,7 +140,7 @@ def test_nothing_happens_in_the_future_or_before_its_reader_joined(whole: Sample
 
 def test_an_edition_names_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
     whole, names = compute_edition(), list_data_files()
-    monkeypatch.setattr("jobs.playground.sample.data_names", lambda: names[:-1])
+    monkeypatch.setattr("jobs.playground.sample.list_data_files", lambda: names[:-1])
     assert compute_edition() != whole
-    monkeypatch.setattr("jobs.playground.sample.data_names", lambda: names)
+    monkeypatch.setattr("jobs.playground.sample.list_data_files", lambda: names)
     assert compute_edition() == whole

@@ -98,7 +98,7 @@ def test_a_path_that_leads_nowhere_is_refused(path: str) -> None:
         "no_such_module:Thing",
         "jobs.refresh.learners.ease:NoSuchClass",
         "builtins:dict",
-        "jobs.refresh.learners.ease:Ease",
+        "jobs.refresh.learners.ease:EaseLearner",
     ],
 )
 def test_a_learner_that_can_not_be_used_is_refused(learner: str, allow_learners: Callable[..., None]) -> None:

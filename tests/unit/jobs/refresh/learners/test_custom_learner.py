@@ -12,6 +12,7 @@ import pytest
 
 from actors.models.user_histories import UserHistories
 from actors.vectors.snapshot_arrays import ModelState
+from cluster.errors import Invalid
 from jobs.refresh.build.fit import train_engine
 from jobs.refresh.cli import render_conformance
 from jobs.refresh.evaluation.evaluate import evaluate
@@ -21,7 +22,7 @@ from jobs.refresh.tuning.plan import make_plan
 from jobs.refresh.tuning.split_protocol import split_for_recipe
 from tests.unit.jobs.refresh.test_training import circles
 
-EXAMPLES = Path(__file__).parents[4] / "docs" / "examples"
+EXAMPLES = Path(__file__).parents[5] / "docs" / "examples"
 
 
 @pytest.fixture
@@ -54,6 +55,31 @@ def test_the_example_trains_by_its_recipe_and_beats_popularity(
     assert plan.recipe.blend.weights["next_item"] > 0
     found = evaluate(train_engine(plan.recipe, split.test.train), split.test).figures["ndcg@10"].mean()
     assert found > 0.5
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("from actors.learned.histories import Histories", "TimeDecay and apply_time_decay (were Histories"),
+        (
+            "from actors.learned.model import Batch, Parts",
+            "import Batch from actors.models.model, ModelState",
+        ),
+        (
+            "from jobs.refresh.events.dataset import Interactions",
+            "import Interactions from jobs.refresh.data.dataset",
+        ),
+        ("from jobs.refresh.learner import Learner", "import Learner from jobs.refresh.learners.protocol"),
+    ],
+)
+def test_an_import_of_a_moved_module_names_its_new_path(
+    line: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "learner_of_an_old_release.py").write_text(line)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(Invalid, match="the module has moved: ") as refused:
+        check_conformance("learner_of_an_old_release:Old")
+    assert remedy in str(refused.value)
 
 
 class Popular:
@@ -125,8 +151,8 @@ def test_a_plain_popularity_model_passes_with_advice_only() -> None:
 def test_a_dict_from_save_has_a_clear_error() -> None:
     reasons = {check.reason for check in broken("DictPopular").values() if check.forbids_use}
     assert reasons == {
-        "save() must return actors.models.model.Parts, got dict; "
-        'write Parts({"counts": array}, {"facts": "that fit JSON"})'
+        "save() must return actors.vectors.snapshot_arrays.ModelState, got dict; "
+        'write ModelState({"counts": array}, {"facts": "that fit JSON"})'
     }
 
 
@@ -143,7 +169,7 @@ def test_a_dict_from_save_has_a_clear_error() -> None:
         (
             "Facts",
             "what is saved is plain: arrays without objects, facts that fit JSON",
-            "the facts of Parts must fit JSON: Object of type set",
+            "the facts of ModelState must fit JSON: Object of type set",
         ),
     ],
 )
