@@ -22,7 +22,11 @@ HOMES = {
     "authlib": ("deployments/edge/tokens.py", "deployments/archive/oauth/"),
     "itsdangerous": ("deployments/archive/oauth/",),
     "jinja2": ("deployments/",),
-    "typer": ("deployments/cli/",),
+    "typer": (
+        "deployments/cli/",
+        "jobs/command_line.py",
+        *(f"jobs/{name}/cli.py" for name in ("archive", "ingest", "models", "playground", "refresh")),
+    ),
     "rich": (
         "deployments/cli/",
         "jobs/archive/",
