@@ -40,8 +40,14 @@ def run_sweep(
     from cluster.runtime.artifact_access import open_artifact_store, open_artifact_store_of
     from jobs.refresh.runs.checkpoint import CheckpointStore
     from jobs.refresh.runs.run_commands import check_engine
-    from jobs.refresh.runs.sweep import build_variants, result_rows, sweep_id
-    from jobs.refresh.runs.sweep_runner import delete_sweep_data, run_sweep, write_comparison
+    from jobs.refresh.runs.sweep import (
+        build_variants,
+        delete_sweep_data,
+        result_rows,
+        run_sweep,
+        sweep_id,
+        write_comparison,
+    )
     from jobs.refresh.runs.training_source import read_training_source
 
     found = build_variants(recipe, texts)

@@ -268,7 +268,7 @@ def _evaluate_variant(
     variant: SweepVariant, open_shelf: OpenShelf, app_id: str, sweep: str
 ) -> dict[str, Any]:
     from jobs.refresh.runs.checkpoint import CheckpointStore
-    from jobs.refresh.runs.sweep_runner import FOLDER, try_variant
+    from jobs.refresh.runs.sweep import FOLDER, try_variant
 
     use_idle_priority()
     drop_key_variables()

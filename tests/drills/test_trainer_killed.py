@@ -27,10 +27,10 @@ from cluster.runtime.artifact_access import open_artifact_store
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores, open_stores
 from jobs.refresh.recipe import load_recipe_file
-from jobs.refresh.runs.process_pool import ProcessWorkerPool
 from jobs.refresh.runs.run_commands import create_run
 from jobs.refresh.runs.scheduler import RunScheduler
 from tests.fakes import generated_market
+from tests.fakes.process_pool import ProcessWorkerPool
 from tests.suites.redis_process import RedisProcess
 
 pytestmark = [pytest.mark.redis, pytest.mark.timeout(900)]

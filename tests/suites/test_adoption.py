@@ -25,11 +25,11 @@ from cluster.runtime.signing_upgrade import sign_keys, sign_unsigned
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from deployments.edge.keyring import Keyring
-from jobs.refresh.runs.process_pool import ProcessWorkerPool
 from jobs.refresh.runs.run_commands import create_run
 from jobs.refresh.runs.scheduler import RunScheduler
 from jobs.refresh.runs.worker import TrainingWorker, WorkerContext
 from tests.fakes import generated_market
+from tests.fakes.process_pool import ProcessWorkerPool
 
 pytestmark = pytest.mark.redis
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,6 +12,11 @@ from actors.models.model import Batch
 from actors.vectors.types import Floats, Rows
 from jobs.refresh.data.split import Targets
 
+_DOUBT = 0.5
+"A gain is clear from so many standard errors of the paired difference."
+_LEAST_GAIN = 0.001
+"And from this share of the present figure."
+
 RankedLists = npt.NDArray[np.int64]
 """int64 [q, k], rows of the catalog, best first."""
 
@@ -113,3 +118,25 @@ def rank_discounts(k: int) -> Floats:
     """
     worth: Floats = np.power(np.log2(np.arange(k) + 2.0), -1.0)
     return worth
+
+
+def mean_figure(figures: Floats) -> float:
+    """Return the mean of a figure over users, 0 without users.
+
+    Shapes:
+        figures: float64 [q], by user
+    """
+    return float(figures.mean()) if len(figures) else 0.0
+
+
+def significant_gain(differences: Floats, now: Floats) -> float:
+    """Give the mean gain of a change when it is clearly more than its own uncertainty, else 0.
+
+    Shapes:
+        differences, now: float64 [q], by reader
+    """
+    if len(differences) < 2:
+        return 0.0
+    mean = float(differences.mean())
+    doubt = float(differences.std(ddof=1)) / len(differences) ** 0.5
+    return mean if mean > _DOUBT * doubt and mean > _LEAST_GAIN * mean_figure(now) else 0.0

@@ -17,12 +17,13 @@ from actors.vectors.vocabulary import Vocabulary
 from cluster.artifacts.compacted_state import CompactedProduct
 from cluster.artifacts.segments import SegmentStore
 from cluster.errors import Fault, Invalid
-from jobs.refresh.build.completions_index import select_completion_fields
+from jobs.refresh.build.product_indexes import select_completion_fields
 from jobs.refresh.data.dataset import Interactions, event_weigher, interactions_from_segments
 from jobs.refresh.data.event_account import EventAccount, build_event_account
 from jobs.refresh.data.profiles import Profiles
 from jobs.refresh.learners.content_knn import ContentKnnRecipe
-from jobs.refresh.recipe import CustomLearnerRecipe, Recipe
+from jobs.refresh.learners.protocol import CustomLearnerRecipe
+from jobs.refresh.recipe import Recipe
 
 
 @dataclass(frozen=True, slots=True)
