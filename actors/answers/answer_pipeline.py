@@ -49,7 +49,8 @@ from cluster.errors import HouseError, Unavailable
 from cluster.meter import Meter
 from cluster.query.fields import Projection
 from cluster.records.question import FETCHING, GENERATING, VERIFYING, CitedPassage, Question
-from cluster.store.ports.stores import QuestionStore, RecordStore
+from cluster.store.ports.questions import QuestionStore
+from cluster.store.ports.records import RecordStore
 
 PASSAGE_ROWS = 12
 "Passages an answer is made from."

@@ -27,7 +27,9 @@ from cluster.clock import Clock
 from cluster.errors import HouseError
 from cluster.meter import Meter
 from cluster.records.question import ANSWER_WITHIN_MS, Answer, CitedPassage, CitedSentence
-from cluster.store.ports.stores import ChangeLogEntry, StoredQuestion, Stores
+from cluster.store.ports.changes import ChangeLogEntry
+from cluster.store.ports.questions import StoredQuestion
+from cluster.store.ports.stores import Stores
 
 LEASE = "answers-recheck"
 LEASE_MS = 15_000

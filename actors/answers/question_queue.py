@@ -22,7 +22,7 @@ from cluster.clock import Clock
 from cluster.errors import HouseError, Unavailable
 from cluster.meter import Meter
 from cluster.records.question import GENERATED, Answer, Question
-from cluster.store.ports.stores import QuestionStore, StoredQuestion
+from cluster.store.ports.questions import QuestionStore, StoredQuestion
 
 MAX_ACTIVE = 32
 "Questions one process works on; more wait in the store for whoever has room."

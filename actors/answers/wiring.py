@@ -26,7 +26,8 @@ from cluster.clock import Clock
 from cluster.ids import new_request_id
 from cluster.meter import Meter
 from cluster.records.question import Answer, Format, Question
-from cluster.store.ports.stores import StoredQuestion, Stores
+from cluster.store.ports.questions import StoredQuestion
+from cluster.store.ports.stores import Stores
 
 _READ = 24
 "Passages read for what could be asked."

@@ -12,7 +12,7 @@ from cluster.clock import Clock
 from cluster.errors import HouseError, NotFound, Refusal, messages
 from cluster.records.experiment import Experiment
 from cluster.records.exposure import Exposure
-from cluster.store.ports.stores import AssignMode, ExperimentStore
+from cluster.store.ports.experiments import AssignMode, ExperimentStore
 
 
 class ExperimentAssigner:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.records.experiment import Experiment
-from cluster.store.ports.stores import ExperimentBook, ExperimentStore
+from cluster.store.ports.experiments import ExperimentBook, ExperimentStore
 
 MAX_AGE_S = 0.5
 """How old what is known may be. A schedule needs none of this: whether an experiment runs is worked out from the

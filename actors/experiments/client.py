@@ -26,7 +26,8 @@ from cluster.clock import Clock
 from cluster.errors import Invalid, NotFound, Refusal, Unavailable, messages
 from cluster.meter import Meter, SilentMeter
 from cluster.records.experiment import Experiment
-from cluster.store.ports.stores import ExperimentStore, Stores
+from cluster.store.ports.experiments import ExperimentStore
+from cluster.store.ports.stores import Stores
 
 ACTOR_TIMEOUT_S = 0.25
 "How long the actor may take; then it is done here."

@@ -22,7 +22,8 @@ from actors.experiments.messages import ExperimentUpdate
 from cluster.clock import Clock, iso_ms
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.experiment import STEPS, Experiment, Status, can_overlap
-from cluster.store.ports.stores import ExperimentBook, Stores
+from cluster.store.ports.experiments import ExperimentBook
+from cluster.store.ports.stores import Stores
 
 _TRIES = 8
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from cluster.records.experiment import Variant
-from cluster.store.ports.stores import BrowserWriter
+from cluster.store.ports.interactions import BrowserWriter
 
 LifecycleStep = Literal["start", "pause", "complete", "archive"]
 "A step of an experiment's life that needs nothing but its name."

@@ -20,7 +20,8 @@ from cluster.errors import Unavailable
 from cluster.meter import Meter, SilentMeter
 from cluster.records.experiment import LATENCY_MS, Experiment
 from cluster.records.exposure import Exposure
-from cluster.store.ports.stores import BrowserWriter, ExperimentStore
+from cluster.store.ports.experiments import ExperimentStore
+from cluster.store.ports.interactions import BrowserWriter
 
 _OVER: Final = "over"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 
 from cluster.artifacts.segments import SegmentStore
-from cluster.store.ports.stores import ChangeLogEntry
+from cluster.store.ports.changes import ChangeLogEntry
 
 
 def read_compacted_changes(

@@ -45,7 +45,8 @@ from cluster.clock import Clock
 from cluster.errors import Fault
 from cluster.meter import Meter
 from cluster.records.thread import News
-from cluster.store.ports.stores import ChangeLogEntry, Stores
+from cluster.store.ports.changes import ChangeLogEntry
+from cluster.store.ports.stores import Stores
 
 LAG_MS = 2_500
 "Age a change must have. Longer than any write of a subscription may take."

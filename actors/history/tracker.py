@@ -17,7 +17,8 @@ from actors.history.messages import GenerateUpdate, GenerateUpdateResult, Thread
 from cluster.clock import Clock
 from cluster.errors import Fault, HouseError, Refusal, Unavailable
 from cluster.records.thread import ReaderThreads
-from cluster.store.ports.stores import ChangeLog, ThreadStore
+from cluster.store.ports.changes import ChangeLog
+from cluster.store.ports.threads import ThreadStore
 
 MAX_TRIES = 32
 "Of those who change one reader's threads at once, one gets through each time."

@@ -17,7 +17,7 @@ from actors.language.embedder import Embedder
 from cluster.clock import Clock
 from cluster.errors import Fault, Unavailable
 from cluster.meter import Meter
-from cluster.store.ports.stores import Batch, Intake
+from cluster.store.ports.intake import Batch, Intake
 
 BatchOutcome = Literal["applied", "already", "given_up"]
 

@@ -20,7 +20,7 @@ from cluster.artifacts.tables import NOUNS
 from cluster.clock import Clock
 from cluster.errors import Conflict, Fault, HouseError, Unavailable
 from cluster.meter import Meter
-from cluster.store.ports.stores import ChangeLog, ChangeLogEntry, Noun
+from cluster.store.ports.changes import ChangeLog, ChangeLogEntry, Noun
 
 DeleteQueries = Callable[[str, Sequence[str]], Awaitable[None]]
 "Takes what else is known of readers of an app off the shelf."

@@ -35,7 +35,8 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock, iso_ms
 from cluster.errors import HouseError, TooMany, Unavailable
 from cluster.records.erasure import ErasedPlace, Erasure, Person
-from cluster.store.ports.stores import REDIS_PLACES, Stores
+from cluster.store.ports.erasures import REDIS_PLACES
+from cluster.store.ports.stores import Stores
 
 HOUR_MS = 3_600_000
 TASK_WAIT_S = 30.0

@@ -28,7 +28,8 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock
 from cluster.errors import HouseError, Unavailable
 from cluster.meter import Meter
-from cluster.store.ports.stores import Batch, Stores
+from cluster.store.ports.intake import Batch
+from cluster.store.ports.stores import Stores
 
 LEASE = "intake"
 CONSUMER = "intake"

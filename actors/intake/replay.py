@@ -22,7 +22,8 @@ from cluster.ids import new_task_id
 from cluster.records.quarantine_entry import QuarantineEntry
 from cluster.records.validation.accepted import AcceptedRecords, RecordNoun, TypeCheck
 from cluster.records.validation.upload import parse_upload
-from cluster.store.ports.stores import Noun, Op, Stores
+from cluster.store.ports.changes import Noun, Op
+from cluster.store.ports.stores import Stores
 
 ReplayStatus = Literal["replayed", "refused", "skipped", "waiting"]
 

@@ -15,7 +15,8 @@ from actors.intake.steps import prepare_batch
 from actors.language.embedder import Embedder
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock
-from cluster.store.ports.stores import ChangeLogEntry, Noun, Stores
+from cluster.store.ports.changes import ChangeLogEntry, Noun
+from cluster.store.ports.stores import Stores
 
 _BATCH = 200
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from cluster import ids
 from cluster.artifacts.segments import position_from_offset
 from cluster.artifacts.tables import INTERACTIONS, RECORDS
-from cluster.store.ports.stores import ChangeLogEntry, Noun
+from cluster.store.ports.changes import ChangeLogEntry, Noun
 
 GROUP = "group:"
 UNKNOWN_RATING = 3.0

@@ -14,9 +14,10 @@ import numpy as np
 import orjson
 
 from actors.language.embedder import Embedder, embedding_text
-from actors.retrieval.html import parse_page
+from actors.retrieval.html import text_from_html
 from cluster.errors import Fault
-from cluster.store.ports.stores import Noun, RecordPut
+from cluster.store.ports.changes import Noun
+from cluster.store.ports.intake import RecordPut
 
 _HTML_READ = 50_000
 _HTML_KEPT = 2_000
@@ -89,18 +90,8 @@ def build_product_text(product: dict[str, Any]) -> str:
     """Write down what a product is about; one that has only `html` speaks through its plain text."""
     html = product.get("html")
     if html and not product.get("description") and not product.get("short_description"):
-        return embedding_text({**product, "description": text_from_html(html)})
+        return embedding_text({**product, "description": text_from_html(html[:_HTML_READ], _HTML_KEPT)})
     return embedding_text(product)
-
-
-def text_from_html(html: str) -> str:
-    """Strip tags, scripts and styles from the beginning of a page; it is read for its words only."""
-    root = parse_page(html[:_HTML_READ])
-    for node in root.css("script, style, template, x-template, noscript"):
-        node.decompose()
-    body = root.css_first("body")
-    words: str = body.text(separator=" ") if body is not None else ""
-    return " ".join(words[: _HTML_KEPT * 2].split())[:_HTML_KEPT]
 
 
 def _parse(payload: bytes) -> list[Any]:

@@ -14,8 +14,9 @@ from itertools import chain
 import mmh3
 import Stemmer
 
+from actors.language.folding import fold
 from actors.language.stopwords import STOP_WORDS
-from actors.language.tokens import fold, tokenize
+from actors.language.tokens import tokenize
 
 ALGORITHMS = {
     "ar": "arabic", "ca": "catalan", "da": "danish", "de": "german", "el": "greek", "en": "english",

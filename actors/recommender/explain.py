@@ -7,7 +7,7 @@ place before anything was rearranged.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,11 @@ import numpy as np
 from actors.models.cohorts import LEAST_USERS
 from actors.recommender.messages import Boost, RecommendationResult, UserQuery
 from actors.recommender.ranking.candidates import recently_consumed
-from actors.recommender.ranking.query_context import QueryContext
+from actors.recommender.ranking.page_window import PageWindow, find_page_window
+from actors.recommender.ranking.query_context import QueryContext, find_anchor_rows
 from actors.recommender.ranking.score import explain_rows, list_sources
 from actors.recommender.ranking.user_profile import list_recent_rows
+from actors.recommender.ranking.user_signals import UserSignals
 from actors.recommender.rerank.rerank import RerankStep
 from cluster.query.fields import Projection
 from cluster.query.language.filter_text import render_filter
@@ -32,19 +34,27 @@ _WITHOUT_SEEN = ("user_to_products", "user_to_trending")
 
 
 def explain_result(
-    request: QueryContext, result: RecommendationResult, pool: Sequence[int], steps: Sequence[RerankStep]
+    request: QueryContext,
+    user: UserSignals,
+    page: PageWindow,
+    result: RecommendationResult,
+    pool: Sequence[int],
+    steps: Sequence[RerankStep],
 ) -> RecommendationResult:
     """Explain a list: every record of it, and what is missing.
 
     `pool` is the whole ranking before it was arranged, when products were asked for.
     """
-    explain_products(request, result.products, pool, steps)
+    explain_products(request, user, page, result.products, pool, steps)
     ranks = {row: rank for rank, row in enumerate(pool)}
-    return replace(result, explanation=_build_explanation(request, result, ranks, {}))
+    return replace(result, explanation=_build_explanation(request, user, page, result, ranks, {}))
 
 
 def explain_groups(
-    request: QueryContext, result: RecommendationResult, pools: Sequence[Sequence[int]]
+    request: QueryContext,
+    user: UserSignals,
+    result: RecommendationResult,
+    pools: Sequence[Sequence[int]],
 ) -> RecommendationResult:
     """Explain what is missing from categories or attribute values; `pools` are their rankings, in order."""
     ranks: dict[int, int] = {}
@@ -53,21 +63,24 @@ def explain_groups(
         for rank, row in enumerate(pool):
             if rank < ranks.get(row, len(pool)):
                 ranks[row], groups[row] = rank, group.value
-    return replace(result, explanation=_build_explanation(request, result, ranks, groups))
+    page = find_page_window(request.query, request.shown_ids, request.catalog)
+    return replace(result, explanation=_build_explanation(request, user, page, result, ranks, groups))
 
 
 def explain_products(
     request: QueryContext,
+    user: UserSignals,
+    page: PageWindow,
     products: Sequence[dict[str, Any]],
     pool: Sequence[int],
     steps: Sequence[RerankStep],
 ) -> None:
     """Give every record of a page its `_explain`; `pool` is the ranking before it was arranged."""
     rows = request.catalog.rows_of([product["product_id"] for product in products])
-    parts = _explain_scores(rows, request)
+    parts = _explain_scores(rows, request, user)
     ranks = {row: rank for rank, row in enumerate(pool)}
-    before, start = request.shown_count, request.start
-    moves = _list_moves(rows, [row for row in pool if row not in request.shown_rows], steps, before)
+    before, start = page.shown_count, page.start
+    moves = _list_moves(rows, [row for row in pool if row not in page.shown_rows], steps, before)
     for at, (product, row, part) in enumerate(zip(products, rows, parts, strict=True)):
         product["_explain"] = {
             "came_from": list_sources(part),
@@ -80,7 +93,12 @@ def explain_products(
 
 
 def _build_explanation(
-    request: QueryContext, result: RecommendationResult, ranks: Mapping[int, int], groups: Mapping[int, Any]
+    request: QueryContext,
+    user: UserSignals,
+    page: PageWindow,
+    result: RecommendationResult,
+    ranks: Mapping[int, int],
+    groups: Mapping[int, Any],
 ) -> dict[str, Any]:
     """Say what applied to the whole answer, and why each product that was asked for is missing."""
     query = request.query
@@ -92,17 +110,17 @@ def _build_explanation(
             {"rule": rule.label, "name": rule.name, "does": _describe_action(rule, query)}
             for rule in (*query.boosts, *query.removed)
         ],
-        "missing": _explain_missing(request, ranks, groups, returned),
-        **_list_ignored(request, result),
+        "missing": _explain_missing(request, user, page, ranks, groups, returned),
+        **_list_ignored(request, user, result),
     }
 
 
-def _list_ignored(request: QueryContext, result: RecommendationResult) -> dict[str, Any]:
+def _list_ignored(request: QueryContext, user: UserSignals, result: RecommendationResult) -> dict[str, Any]:
     """Name the parameters that changed nothing: keys of `user_cohort` without a cohort, and fields nobody has."""
     query, found = request.query, {}
     reasons = dict(request.engine_state.list_unknown_cohort_keys(query.cohort))
-    if request.cohort_scores is None:
-        known = request.history_profile.has_signal
+    if user.cohort is None:
+        known = user.has_history
         why = "the user has a history" if known else f"fewer than {LEAST_USERS} users with it did something"
         reasons = {**dict.fromkeys(query.cohort, why), **reasons}
     if reasons:
@@ -162,33 +180,48 @@ def _list_moves(
 # --- what is missing --------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class _RankedList:
+    """A list that was answered, and the rows that it leaves out."""
+
+    request: QueryContext
+    user: UserSignals
+    page: PageWindow
+    ranks: Mapping[int, int]
+    consumed: Set[int]
+    anchors: Set[int]
+    hidden: Set[int]
+    "The anchors and, with `dedupe`, their variants."
+
+
 def _explain_missing(
-    request: QueryContext, ranks: Mapping[int, int], groups: Mapping[int, Any], returned: Set[str]
+    request: QueryContext,
+    user: UserSignals,
+    page: PageWindow,
+    ranks: Mapping[int, int],
+    groups: Mapping[int, Any],
+    returned: Set[str],
 ) -> list[dict[str, Any]]:
-    seen = set(recently_consumed(request))
-    anchors = request.anchor_rows if request.query.kind == "product_to_products" else []
-    hidden = set(request.catalog.add_variants(anchors) if request.query.dedupe else anchors)
+    query, catalog = request.query, request.catalog
+    anchors = find_anchor_rows(query, catalog) if query.kind == "product_to_products" else []
+    hidden = set(catalog.add_variants(anchors) if query.dedupe else anchors)
+    consumed = set(recently_consumed(request, user.history))
+    ranked = _RankedList(request, user, page, ranks, consumed, set(anchors), hidden)
     found: list[dict[str, Any]] = []
-    for product_id in dict.fromkeys(request.query.explain_missing):
-        row = request.catalog.row_of(product_id)
+    for product_id in dict.fromkeys(query.explain_missing):
+        row = catalog.row_of(product_id)
         reasons = [{"reason": "returned"}]
         if product_id not in returned:
-            reasons = _list_reasons(request, row, product_id, ranks, seen, hidden)
+            reasons = _list_reasons(ranked, row, product_id)
         if row in groups and reasons[-1]["reason"] == "below_the_cut":
             reasons[-1]["group"] = groups[row]
         found.append({"product_id": product_id, "reasons": reasons})
     return found
 
 
-def _list_reasons(
-    request: QueryContext,
-    row: int,
-    product_id: str,
-    ranks: Mapping[int, int],
-    seen: Set[int],
-    hidden: Set[int],
-) -> list[dict[str, Any]]:
-    """List everything that keeps a product out; when nothing does, say where it ranks."""
+def _list_reasons(ranked: _RankedList, row: int, product_id: str) -> list[dict[str, Any]]:
+    """List every reason that keeps a product out. Without one, name its rank."""
+    request, ranks, consumed = ranked.request, ranked.ranks, ranked.consumed
     query, catalog = request.query, request.catalog
     if row < 0 or catalog.product_ids[row] != product_id or not catalog.present[row]:
         return [{"reason": "unknown", "told": "never uploaded, or deleted"}]
@@ -200,19 +233,21 @@ def _list_reasons(
     reasons += _list_failed_filters(request, row)
     if row in catalog.rows_of(query.exclude):
         reasons.append({"reason": "excluded", "told": "it is in exclude"})
-    if row in request.shown_rows:
+    if row in ranked.page.shown_rows:
         reasons.append({"reason": "shown_before", "told": "an earlier page of this pagination_id held it"})
-    if row in hidden:
-        reasons.append(_anchor_reason(request, row))
+    if row in ranked.hidden:
+        text = "it is an anchor" if row in ranked.anchors else "it is a variant of an anchor"
+        reasons.append({"reason": "anchor", "told": text})
     if row in ranks:
-        rank = ranks[row]
-        if query.kind in _GROUPED and row in seen:
-            reasons.append(_seen_reason(request, row, "; in groups such products come last"))
-        return [*reasons, {"reason": "below_the_cut", "rank": rank, "score": _score_row(request, row)}]
-    family = catalog.add_variants([row]) if query.dedupe else [row]
-    better = next((variant for variant in family if variant in ranks), None)
-    if row in seen and query.kind != "user_to_history" and (better is None or query.kind in _WITHOUT_SEEN):
-        reasons.append(_seen_reason(request, row))
+        if query.kind in _GROUPED and row in consumed:
+            reasons.append(_seen_reason(ranked, row, "; in groups such products come last"))
+        (parts,) = _explain_scores([row], request, ranked.user)
+        return [*reasons, {"reason": "below_the_cut", "rank": ranks[row], "score": sum(parts.values())}]
+    variants = catalog.add_variants([row]) if query.dedupe else [row]
+    better = next((variant for variant in variants if variant in ranks), None)
+    is_hidden = row in consumed and query.kind != "user_to_history"
+    if is_hidden and (better is None or query.kind in _WITHOUT_SEEN):
+        reasons.append(_seen_reason(ranked, row))
     if better is not None:
         other = catalog.product_ids[better]
         reasons.append({"reason": "same_group", "as": other, "rank": ranks[better]})
@@ -245,35 +280,26 @@ def _split_clauses(node: Node | None) -> tuple[Node, ...]:
     return node.children if isinstance(node, All) else (node,)
 
 
-def _anchor_reason(request: QueryContext, row: int) -> dict[str, Any]:
-    told = "it is an anchor" if row in request.anchor_rows else "it is a variant of an anchor"
-    return {"reason": "anchor", "told": told}
+def _seen_reason(ranked: _RankedList, row: int, more: str = "") -> dict[str, Any]:
+    """Build the reason of a product that the user dealt with lately; `as` names the variant."""
+    reason = {"reason": "seen", "told": "the reader dealt with it lately" + more}
+    recent = list_recent_rows(ranked.user.history)
+    if row in recent:
+        return reason
+    catalog = ranked.request.catalog
+    variants = catalog.add_variants([row])
+    other = next((variant for variant in recent if variant in variants), row)
+    return {**reason, "as": catalog.product_ids[other]}
 
 
-def _seen_reason(request: QueryContext, row: int, more: str = "") -> dict[str, Any]:
-    """Say that the reader knows a product, and by which variant."""
-    told = {"reason": "seen", "told": "the reader dealt with it lately" + more}
-    dealt_with = list_recent_rows(request.interaction_rows)
-    if row in dealt_with:
-        return told
-    family = request.catalog.add_variants([row])
-    other = next((variant for variant in dealt_with if variant in family), row)
-    return {**told, "as": request.catalog.product_ids[other]}
-
-
-def _score_row(request: QueryContext, row: int) -> float:
-    (parts,) = _explain_scores([row], request)
-    return sum(parts.values())
-
-
-def _explain_scores(rows: Sequence[int], request: QueryContext) -> list[dict[str, float]]:
+def _explain_scores(rows: Sequence[int], request: QueryContext, user: UserSignals) -> list[dict[str, float]]:
     return explain_rows(
         rows,
-        request.user_profile,
+        user.profile,
         request.engine_state,
         request.item_priors,
-        cohort=request.cohort_scores,
-        is_new=not request.history_profile.has_signal,
+        cohort=user.cohort,
+        is_new=not user.has_history,
     )
 
 

@@ -9,9 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from actors.retrieval.answer_messages import AnswerQuery as AnswerQuery
-from actors.retrieval.answer_messages import AnswerResult as AnswerResult
-from actors.retrieval.messages import SearchQuery, SearchResult
+from actors.retrieval.messages import AnswerQuery, AnswerResult, SearchQuery, SearchResult
 from cluster.query.language.tree import Node
 from cluster.records.recent_event import RecentEvent
 

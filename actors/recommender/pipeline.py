@@ -1,148 +1,330 @@
-"""THE HOT PATH: who may appear, what the reader likes, how good everything is, which list that makes.
+"""THE HOT PATH: the stages of a recommendation, in the order in which they run.
 
-    admitted ──▶ taste ──▶ score ──▶ pick the best, one per group ──▶ arrange ──▶ project
+    user signals ──▶ scores ──▶ allowed rows ──▶ ranking ──▶ candidates ──▶ re-ranking ──▶ result records
 
-Every endpoint is these stages in its own order. Nothing here reads a store, a clock or randomness.
+Every endpoint runs these stages in its own order. A stage is a function of its arguments: it reads no store, no clock
+and no randomness. docs/concepts/scoring.md has the equations.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from itertools import islice
+from typing import TypeVar
 
 import numpy as np
 
-from actors.recommender.explain import explain_result
-from actors.recommender.messages import RecommendationResult
-from actors.recommender.ranking.candidates import recently_consumed, select_candidates, select_trend_leaders
-from actors.recommender.ranking.history_rows import list_history_rows
-from actors.recommender.ranking.query_context import QueryContext
+from actors.recommender.explain import explain_groups, explain_products, explain_result
+from actors.recommender.messages import RecommendationResult, RecommendedGroup
+from actors.recommender.ranking.candidates import (
+    allow_rows,
+    filter_rows,
+    recently_consumed,
+    select_candidates,
+    select_distinct,
+    select_history_rows,
+    select_trend_leaders,
+)
+from actors.recommender.ranking.page_window import PageWindow, find_page_window
+from actors.recommender.ranking.query_context import QueryContext, find_anchor_rows
+from actors.recommender.ranking.ranking import rank
 from actors.recommender.ranking.score import (
     combine_components,
+    compute_user_scores,
     score_bought_together,
     score_related_items,
     score_similar_items,
 )
 from actors.recommender.ranking.user_profile import profile_from_weights
+from actors.recommender.ranking.user_signals import UserSignals, build_user_signals, name_fallback_level
+from actors.recommender.rerank.dither import dithering_seed
 from actors.recommender.rerank.exploration import add_exploration
+from actors.recommender.rerank.grouping import count_available, score_groups, sum_popularity
 from actors.recommender.rerank.rerank import RerankStep, rerank
 from actors.recommender.result_fields import render_products
+from actors.recommender.state.filtered_groups import FilteredGroups
+from actors.recommender.state.groups import Groups, select_best_rows
 from actors.recommender.state.interaction_rows import (
     interactions_from_anchors,
     join_interactions,
     select_session,
 )
-from actors.recommender.state.prior_scores import PriorScores, Ranking
-from actors.vectors.types import Scores
+from actors.recommender.state.prior_scores import PriorScores
+from actors.vectors.types import Mask, Scores
 
-_BLOCK_SIZE = 50
+V = TypeVar("V", bound=Hashable)
+
+_STRETCH = 50
+"Ranks of the trend among which the personal score may move products."
 _MOST_PERSONAL = np.float32(5)
-"No taste moves a product further among what trends."
+"The personal score moves a product no further among trending products."
+_SEEN_MALUS = np.float32(1e6)
 
 
 def user_to_products(request: QueryContext) -> RecommendationResult:
-    """Answer `user_to_products`."""
-    ranking = request.build_ranking()
-    pool, again = select_candidates(request, ranking, recently_consumed(request))
-    if not again:
-        pool = add_exploration(pool, request, ranking)
-    return _render_page(request, pool, ranking.get_scores(pool), again or request.fallback_level)
+    """Answer `user_to_products` with the products of the highest score.
+
+    Source:
+        docs/concepts/scoring.md, equations 1 (score), 23 (candidates) and 28 (exploration)
+    """
+    query, state, catalog, priors = request.query, request.engine_state, request.catalog, request.item_priors
+    page = find_page_window(query, request.shown_ids, catalog)
+    user = build_user_signals(request)
+    scores = compute_user_scores(user, state, priors)
+    ranking = rank(scores.prior, scores.personal, allow_rows(request), catalog.rows_of(query.exclude))
+    consumed = recently_consumed(request, user.history)
+    candidates, level = select_candidates(ranking, request, page.depth, consumed, may_repeat=page.is_first)
+    if not level:
+        candidates = add_exploration(candidates, ranking, request, page.depth)
+        level = name_fallback_level(user, priors)
+    return _render_page(request, user, page, candidates, ranking.get_scores(candidates), level)
 
 
 def user_to_trending(request: QueryContext) -> RecommendationResult:
-    """Answer `user_to_trending`: what leads now, for users without history in their cohort.
+    """Answer `user_to_trending` with the leaders of the trend, for users without history those of their cohort.
 
-    Near-equals stand in the order of the reader's taste.
+    The personal score reorders stretches of the trend. The stretches are the same for every page.
 
-    Taste reorders stretches of the trend that stay the same whichever page is asked for.
+    Source:
+        docs/concepts/scoring.md, equations 17 (cohort) and 24
     """
-    standing, blend, taste = request.item_priors, request.engine_state.weights, request.user_profile
-    left_out, again = recently_consumed(request), ""
-    wanted = request.shown_count + request.page_end
-    if taste.has_signal:
-        wanted = -(-wanted // _BLOCK_SIZE) * _BLOCK_SIZE
-    cohort = request.cohort_scores
-    trend = PriorScores(standing.trend) if cohort is None else cohort.trend
-    pool = select_trend_leaders(request, left_out, wanted) if cohort is None else []
-    if not pool:
-        pool, again = select_candidates(request, Ranking(trend), left_out, wanted=wanted)
-    own = request.personal_scores.get_scores(np.array(pool, np.int64))
-    if taste.has_signal:
-        ranking = trend.scores[pool] + np.float32(blend.profile_in_trending) * np.minimum(
-            np.maximum(own, -_MOST_PERSONAL), _MOST_PERSONAL
+    query, state, catalog, priors = request.query, request.engine_state, request.catalog, request.item_priors
+    page = find_page_window(query, request.shown_ids, catalog)
+    user = build_user_signals(request)
+    scores = compute_user_scores(user, state, priors)
+    has_profile, cohort = user.profile.has_signal, user.cohort
+    trend = PriorScores(priors.trend) if cohort is None else cohort.trend
+    depth = -(-page.depth // _STRETCH) * _STRETCH if has_profile else page.depth
+    consumed = recently_consumed(request, user.history)
+    level = "cohort" if cohort is not None else "trending" if priors.has_interactions else "newest"
+    candidates = select_trend_leaders(request, consumed, depth) if cohort is None else []
+    if not candidates:
+        ranking = rank(trend, None, allow_rows(request), catalog.rows_of(query.exclude))
+        candidates, repeated = select_candidates(ranking, request, depth, consumed, may_repeat=page.is_first)
+        level = repeated or level
+    personal = scores.personal.get_scores(np.array(candidates, np.int64))
+    if has_profile:
+        keys = trend.scores[candidates] + np.float32(state.weights.profile_in_trending) * np.minimum(
+            np.maximum(personal, -_MOST_PERSONAL), _MOST_PERSONAL
         )
-        order = np.lexsort((-ranking, np.arange(len(pool)) // _BLOCK_SIZE))
-        pool, own = [pool[at] for at in order.tolist()], own[order]
-    scores = request.prior_scores.scores[pool] + own
-    rung = "cohort" if cohort is not None else "trending" if standing.has_interactions else "newest"
-    return _render_page(request, pool, scores, again or rung)
+        order = np.lexsort((-keys, np.arange(len(candidates)) // _STRETCH))
+        candidates, personal = [candidates[at] for at in order.tolist()], personal[order]
+    return _render_page(request, user, page, candidates, scores.prior.scores[candidates] + personal, level)
 
 
 def product_to_products(request: QueryContext) -> RecommendationResult:
-    """Answer `product_to_products`: what goes with the anchors, which are never returned themselves."""
-    found = _select_similar(request)
-    present = request.catalog.present
-    if any(present[row] for row in request.anchor_rows):
-        return found
-    return replace(found, anchor_found=False)
+    """Answer `product_to_products` with products that go with the anchors, never with the anchors themselves.
 
-
-def _select_similar(request: QueryContext) -> RecommendationResult:
-    """Find what goes with the anchors, or what the reader likes when nothing is known of them.
-
-    When the reader is in the middle of something, the anchors are what they looked at last in it.
+    If nothing is known of the anchors, the answer is that of `user_to_products`.
     """
-    holdings, query, standing = request.engine_state, request.query, request.item_priors
-    like = profile_from_weights(
-        dict.fromkeys(request.anchor_rows, 1.0),
-        holdings.index,
-        interactions_from_anchors(request.anchor_rows, request.now_ms),
-    )
-    if not like.has_signal:
-        return user_to_products(request)
-    parts = score_bought_together(like, holdings, standing) if query.buy_together else []
-    rung = "baskets" if parts else "similar"
-    if not parts:
-        session = select_session(request.user_profile.interactions, request.now_ms)
-        parts = score_similar_items(like, holdings, standing, join_interactions(like.interactions, session))
-        parts += score_related_items(request.anchor_rows, holdings, standing)
-    start = standing.prior.scale(holdings.weights.prior_in_similar)
-    ranking = Ranking(start, combine_components(parts, holdings, standing))
-    anchors = request.anchor_rows
-    hidden = request.catalog.add_variants(anchors) if query.dedupe else anchors
-    pool, _ = select_candidates(request, ranking, hidden, hide_always=True)
-    return _render_page(request, pool, _score_rows(pool, request), rung)
+    anchors = find_anchor_rows(request.query, request.catalog)
+    result = _select_similar(request, anchors) or user_to_products(request)
+    present = request.catalog.present
+    return result if any(present[row] for row in anchors) else replace(result, anchor_found=False)
+
+
+def _select_similar(request: QueryContext, anchors: Sequence[int]) -> RecommendationResult | None:
+    """Select what goes with the anchors; None if nothing is known of them.
+
+    The anchors count as the newest interactions of the session of the user.
+
+    Source:
+        docs/concepts/scoring.md, equation 25
+    """
+    query, state, catalog, priors = request.query, request.engine_state, request.catalog, request.item_priors
+    named = interactions_from_anchors(anchors, request.now_ms)
+    similar_to = profile_from_weights(dict.fromkeys(anchors, 1.0), state.index, named)
+    if not similar_to.has_signal:
+        return None
+    page = find_page_window(query, request.shown_ids, catalog)
+    user = build_user_signals(request)
+    components = score_bought_together(similar_to, state, priors) if query.buy_together else []
+    level = "baskets" if components else "similar"
+    if not components:
+        session = select_session(user.profile.interactions, request.now_ms)
+        components = score_similar_items(similar_to, state, priors, join_interactions(named, session))
+        components += score_related_items(anchors, state, priors)
+    prior = priors.prior.scale(state.weights.prior_in_similar)
+    similarity = combine_components(components, state, priors)
+    ranking = rank(prior, similarity, allow_rows(request), catalog.rows_of(query.exclude))
+    hidden = catalog.add_variants(anchors) if query.dedupe else anchors
+    candidates, _ = select_candidates(ranking, request, page.depth, hidden)
+    return _render_page(request, user, page, candidates, _score_rows(request, user, candidates), level)
 
 
 def user_to_history(request: QueryContext) -> RecommendationResult:
-    """Answer `user_to_history`: what the reader did something with, newest first."""
-    rows = list_history_rows(request)
-    ranking = np.full(len(request.item_priors), -np.inf, np.float32)
-    ranking[rows] = np.arange(len(rows), 0, -1)
-    pool, _ = select_candidates(request, Ranking(PriorScores(ranking)), [])
-    return _render_page(request, pool, _score_rows(pool, request), "history")
+    """Answer `user_to_history` with the products of the user's interactions, newest first."""
+    query, catalog, priors = request.query, request.catalog, request.item_priors
+    page = find_page_window(query, request.shown_ids, catalog)
+    user = build_user_signals(request)
+    scores = compute_user_scores(user, request.engine_state, priors)
+    by_score = rank(scores.prior, scores.personal)
+    rows = select_history_rows(request, by_score)
+    recency = np.full(len(priors), -np.inf, np.float32)
+    recency[rows] = np.arange(len(rows), 0, -1)
+    by_recency = rank(PriorScores(recency), None, allow_rows(request), catalog.rows_of(query.exclude))
+    candidates, _ = select_candidates(by_recency, request, page.depth)
+    return _render_page(request, user, page, candidates, by_score.get_scores(candidates), "history")
 
 
-def _render_page(request: QueryContext, pool: list[int], scores: Scores, rung: str) -> RecommendationResult:
-    """Arrange the pool into a page and write its records, with the reader's score of each product."""
+def user_to_categories(request: QueryContext) -> RecommendationResult:
+    """Answer `user_to_categories`: children of a path, the top level without one, any sub-category with `*`."""
+    root = request.query.root_category or ()
+    groups = request.catalog.categories
+    if root == ("*",):
+        codes = [code for code, path in enumerate(groups.values) if len(path) > 1]
+    else:
+        depth = len(root) + 1
+        codes = [code for code, path in enumerate(groups.values) if len(path) == depth and path[:-1] == root]
+    enough = max(1, request.query.group_rows) if request.query.filter is not None else 1
+    return _rank_groups(request, groups, codes, first=[], enough=enough)
+
+
+def user_to_attributes(request: QueryContext) -> RecommendationResult:
+    """Answer `user_to_attributes`: values of a field, boosted ones first, excluded ones never."""
+    query = request.query
+    groups = request.catalog.group_by_attribute(query.field_name)
+    excluded = set(query.exclude_values)
+    codes = [code for code, value in enumerate(groups.values) if value not in excluded]
+    boosted = [groups.code_of(value) for value in query.boost_values if value not in excluded]
+    return _rank_groups(request, groups, codes, first=[code for code in boosted if code is not None])
+
+
+def _rank_groups(
+    request: QueryContext, groups: Groups[V], codes: list[int], first: Sequence[int], enough: int = 1
+) -> RecommendationResult:
+    """Rank groups by the interests of the user, and the products of each by the score.
+
+    Source:
+        docs/concepts/scoring.md, equation 26
+    """
+    query, state, priors = request.query, request.engine_state, request.item_priors
+    user = build_user_signals(request)
+    filtered = _get_filtered_groups(request, groups)
+    user_scores = compute_user_scores(user, state, priors)
+    scores = rank(user_scores.prior, user_scores.personal).scores
+    ranking = np.where(filtered.available, scores, np.float32(-np.inf))
+    excluded = [row for row in request.catalog.rows_of(query.exclude) if row < len(ranking)]
+    ranking[excluded] = -np.inf
+    candidates = np.array(codes, np.int64)
+    candidates = candidates[count_available(groups, filtered, excluded)[candidates] >= enough]
+    merit = score_groups(
+        groups, candidates, ranking, user.profile, sum_popularity(groups, user, state, priors)
+    )
+    order = candidates[np.argsort(-merit, kind="stable")].tolist()
+    present = set(order)
+    leading = [code for code in dict.fromkeys(first) if code in present]
+    chosen = leading + [code for code in order if code not in leading]
+    # consumed products fill a group only after everything else in it
+    consumed = {row for row in recently_consumed(request, user.history) if row < len(ranking)}
+    ranking[list(consumed)] -= _SEEN_MALUS
+    # totals count variants; a group is only full when it has enough different products
+    least = enough if query.group_rows and query.dedupe else 0
+    ranked = ((code, _select_group_rows(request, filtered, code, ranking)) for code in chosen)
+    page = list(islice((item for item in ranked if len(item[1]) >= least), query.rows))
+    found = [_render_group(request, user, groups, code, filtered, rows, scores) for code, rows in page]
+    result = RecommendationResult(groups=found, served_by=name_fallback_level(user, priors))
+    return explain_groups(request, user, result, [rows for _, rows in page]) if query.explain else result
+
+
+def _get_filtered_groups(request: QueryContext, groups: Groups[V]) -> FilteredGroups:
+    """Find the rows of every group that pass type and filters, which are those that totals count."""
+    query, catalog, priors = request.query, request.catalog, request.item_priors
+    count = len(priors)
+
+    def allowed() -> Mask:
+        mask = filter_rows(query, catalog)
+        present: Mask = catalog.present[:count].copy()
+        return present if mask is None else present & mask[:count]
+
+    removed = tuple(rule.filter for rule in query.removed)
+    conditions = (query.type, query.filter, query.circles, removed)
+    versions = (catalog.version, priors.versions[0], count)
+    return request.engine_state.filtered_groups.get(
+        groups, conditions, versions, allowed, priors.offered & catalog.offered[:count]
+    )
+
+
+def _select_group_rows(
+    request: QueryContext, filtered: FilteredGroups, code: int, ranking: Scores
+) -> list[int]:
+    """Select the best rows of one group, as many as the query needs."""
+    query = request.query
+    if not query.group_rows and not query.explain_missing:
+        return []
+    return select_distinct(
+        lambda depth: select_best_rows(filtered.list_rows(code), ranking, depth),
+        query,
+        request.catalog,
+        query.group_rows,
+    )
+
+
+def _render_group(
+    request: QueryContext,
+    user: UserSignals,
+    groups: Groups[V],
+    code: int,
+    filtered: FilteredGroups,
+    rows: list[int],
+    scores: Scores,
+) -> RecommendedGroup:
+    """Re-rank the products of one group and render their records."""
     query, catalog = request.query, request.catalog
     steps: list[RerankStep] | None = [] if query.explain else None
-    page = rerank(
-        pool,
+    seed = dithering_seed(query, request.now_ms)
+    items = rerank(rows, query, catalog, start=0, rows=query.group_rows, seed=seed, steps=steps)
+    by_row = {item.row: float(scores[item.row]) for item in items}
+    products = render_products(items, by_row, query, catalog)
+    if steps is not None:
+        window = find_page_window(query, request.shown_ids, catalog)
+        explain_products(request, user, window, products, rows, steps)
+    value = groups.values[code]
+    shown = value if isinstance(value, tuple) else str(value)
+    return RecommendedGroup(value=shown, total=int(filtered.totals[code]), products=products)
+
+
+def _render_page(
+    request: QueryContext,
+    user: UserSignals,
+    page: PageWindow,
+    candidates: list[int],
+    scores: Scores,
+    level: str,
+) -> RecommendationResult:
+    """Re-rank the candidates, cut the page, and render its records with the user's score of each product.
+
+    Shapes:
+        scores: float32 [m], one for each candidate
+
+    Source:
+        docs/concepts/scoring.md, equations 14 (shown score) and 29 (dithering)
+    """
+    query, catalog = request.query, request.catalog
+    steps: list[RerankStep] | None = [] if query.explain else None
+    items = rerank(
+        candidates,
         query,
         catalog,
-        start=request.start,
+        start=page.start,
         rows=query.rows,
-        seed=request.seed if query.dithering > 1 else 0,
-        before=request.shown_count,
-        shown=request.shown_rows,
-        last_shown=request.last_shown,
+        seed=dithering_seed(query, request.now_ms),
+        before=page.shown_count,
+        shown=page.shown_rows,
+        last_shown=page.last_shown,
         steps=steps,
     )
-    by_row = dict(zip(pool, scores.tolist(), strict=True))
-    result = RecommendationResult(products=render_products(page, by_row, query, catalog), served_by=rung)
-    return result if steps is None else explain_result(request, result, pool, steps)
+    by_row = dict(zip(candidates, scores.tolist(), strict=True))
+    result = RecommendationResult(products=render_products(items, by_row, query, catalog), served_by=level)
+    return result if steps is None else explain_result(request, user, page, result, candidates, steps)
 
 
-def _score_rows(rows: list[int], request: QueryContext) -> Scores:
-    """Score some rows for the reader, as `user_to_products` would."""
-    return request.build_ranking().get_scores(rows)
+def _score_rows(request: QueryContext, user: UserSignals, rows: list[int]) -> Scores:
+    """Score some rows for the user as `user_to_products` would.
+
+    Shapes:
+        returns: float32 [m], fresh
+    """
+    scores = compute_user_scores(user, request.engine_state, request.item_priors)
+    return rank(scores.prior, scores.personal).get_scores(rows)

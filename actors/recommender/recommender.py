@@ -14,7 +14,7 @@ from actors.retrieval.autocomplete.field_index import FieldIndex
 from actors.retrieval.autocomplete.field_indexes import FieldIndexes
 from actors.retrieval.autocomplete.text_index import RowTextIndex
 from cluster.ids import DEFAULT_ENGINE
-from cluster.store.ports.stores import ChangeLogEntry
+from cluster.store.ports.changes import ChangeLogEntry
 
 
 class Recommender:

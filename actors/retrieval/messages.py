@@ -5,7 +5,7 @@ Plain values made for the crossing: filters are trees, formulas and patterns are
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -154,3 +154,28 @@ class SearchResult:
     assets: tuple[Any, ...] = ()
     applied: tuple[str, ...] = ()
     filtering: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerQuery:
+    """A question to the pages of products."""
+
+    text: str
+    "What is read of the question."
+    original: str
+    min_probability: float
+    "Probability an answer must have."
+    min_boosted_probability: float
+    "Probability from which boosts count."
+    correct: bool = True
+    html: bool = False
+    block: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerResult:
+    """Paragraphs that answer, best first: `product_id`, `answer`, perhaps `answer_block`, and the fields asked for."""
+
+    total: int
+    answers: Sequence[Mapping[str, Any]]
+    spelling: SpellingResult

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from actors.language.folding import fold_text
 from actors.retrieval.autocomplete.field_index import FieldIndex
 from actors.retrieval.autocomplete.field_values import LONGEST
 from actors.retrieval.autocomplete.text_index import CompletionHit, RowTextIndex
-from actors.retrieval.text import fold_text
 from actors.vectors.types import Floats, Mask, ensure_capacity
 from cluster.records.links import has_link
 from cluster.records.validation.upload import ORIGIN

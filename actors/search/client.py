@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from actors.language.folding import fold_text, fold_typed
 from actors.retrieval.autocomplete.highlighting import highlight, match_typed_words
-from actors.retrieval.text import fold_text, fold_typed
 from actors.search.question_bank import QuestionBankIndex
 from cluster.errors import Unavailable
 from cluster.records.bank_question import BankQuestion
-from cluster.store.ports.stores import QuestionBankStore
+from cluster.store.ports.question_bank import QuestionBankStore
 
 MOST_QUESTIONS_HELD = 200_000
 "Of all apps together; beyond that the bank nobody asked for longest goes. About 2 KB each."

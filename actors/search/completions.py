@@ -8,19 +8,22 @@ Filters say which products may be found; taste and boosts change the order of wh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from actors.language.folding import fold_text, fold_typed
 from actors.recommender.messages import QUERY_SOURCES, RecommendationResult
 from actors.recommender.ranking.candidates import filter_rows
 from actors.recommender.ranking.query_context import QueryContext
+from actors.recommender.ranking.score import UserScores, compute_user_scores
+from actors.recommender.ranking.user_signals import build_user_signals
+from actors.recommender.rerank.dither import dithering_seed
 from actors.recommender.rerank.rerank import rerank
 from actors.recommender.result_fields import render_products
 from actors.retrieval.autocomplete.highlighting import highlight, match_typed_words
 from actors.retrieval.autocomplete.text_index import CompletionHit
-from actors.retrieval.text import fold_text, fold_typed
 from actors.vectors.types import Floats, Mask
 from cluster.query.language.field_values import canonical
 
@@ -61,6 +64,7 @@ def _first_page(request: QueryContext) -> dict[str, list[dict[str, Any]]]:
     typed = fold_typed(query.typed)
     page = query.rows
     found: dict[str, list[dict[str, Any]]] = {}
+    user: _UserPreference | None = None
     for name in query.completion_fields:
         if name in QUERY_SOURCES:
             hits = _queries(request, name, typed, page)
@@ -70,9 +74,10 @@ def _first_page(request: QueryContext) -> dict[str, list[dict[str, Any]]]:
             (canonical(name), query.language, query.only_language), catalog, lambda: _popularity(request)
         )
         hits = field.look_up(typed, _POOL * page, page, rows, request.now_ms, lambda: _popularity(request))
-        found[name] = _build_list(
-            request, _prefer_personal(request, hits), typed, with_product=name == "title"
-        )
+        # without a hit no score is needed
+        user = _score_user(request) if hits and user is None else user
+        preferred = _prefer_personal(request, user, hits) if user is not None else []
+        found[name] = _build_list(request, preferred, typed, with_product=name == "title")
     return found
 
 
@@ -95,8 +100,22 @@ def _popularity(request: QueryContext) -> Floats:
     return request.item_priors.relative_popularity * _COUNTED
 
 
+@dataclass(frozen=True, slots=True)
+class _UserPreference:
+    """The scores of the user, and whether any of them is personal."""
+
+    scores: UserScores
+    has_profile: bool
+
+
+def _score_user(request: QueryContext) -> _UserPreference:
+    user = build_user_signals(request)
+    scores = compute_user_scores(user, request.engine_state, request.item_priors)
+    return _UserPreference(scores, user.profile.has_signal)
+
+
 def _prefer_personal(
-    request: QueryContext, hits: Sequence[CompletionHit]
+    request: QueryContext, user: _UserPreference, hits: Sequence[CompletionHit]
 ) -> list[tuple[CompletionHit, int, float]]:
     """Choose each text's product, and put the reader's favourites first among equals: hit, row and score."""
     if not hits:
@@ -104,13 +123,13 @@ def _prefer_personal(
     every = sorted({row for hit in hits for row in hit.rows})
     judged = [row for row in every if row < len(request.item_priors)]
     scores = dict.fromkeys(every, 0.0)
-    start = request.prior_scores.scores
-    own = request.personal_scores.get_scores(np.array(judged, np.int64))
+    start = user.scores.prior.scores
+    own = user.scores.personal.get_scores(np.array(judged, np.int64))
     for row, value in zip(judged, own.tolist(), strict=True):
         scores[row] = value + (float(start[row]) if np.isfinite(start[row]) else 0.0)
     chosen = [max(hit.rows, key=lambda row: (scores[row], -row)) for hit in hits]
     taste: Floats = np.zeros(len(hits))
-    if request.user_profile.has_signal:
+    if user.has_profile:
         alone = dict(zip(judged, own.tolist(), strict=True))
         taste = np.array([alone.get(row, 0.0) for row in chosen])
         taste = taste / max(float(np.abs(taste).max()), 1e-9)
@@ -118,7 +137,7 @@ def _prefer_personal(
     # taste never lifts a text over one with fewer typos
     order = sorted(
         range(len(hits)),
-        key=lambda at: (hits[at].edits if request.user_profile.has_signal else 0, worth[at], at),
+        key=lambda at: (hits[at].edits if user.has_profile else 0, worth[at], at),
     )
     return [(hits[at], chosen[at], scores[chosen[at]]) for at in order]
 
@@ -135,9 +154,8 @@ def _build_list(
     if query.dedupe and with_product:
         preferred = _one_per_group(preferred, request)
     rows = list(dict.fromkeys(row for _, row, _ in preferred))
-    placed = {
-        item.row: item for item in rerank(rows, query, catalog, start=0, rows=len(rows), seed=request.seed)
-    }
+    seed = dithering_seed(query, request.now_ms)
+    placed = {item.row: item for item in rerank(rows, query, catalog, start=0, rows=len(rows), seed=seed)}
     order = {row: at for at, row in enumerate(placed)}
     if query.boosts or query.boost_circles:
         # texts of one product keep their order, wherever boosts put it

@@ -15,10 +15,11 @@ import numpy as np
 
 from actors.recommender.messages import RecommendationResult
 from actors.recommender.ranking.query_context import QueryContext
+from actors.recommender.rerank.dither import dithering_seed
 from actors.recommender.rerank.rerank import RankedItem, rerank
 from actors.recommender.state.catalog import Catalog
-from actors.retrieval.answer_messages import AnswerQuery, AnswerResult
 from actors.retrieval.lexical.text_query import TextHits, TextQuery
+from actors.retrieval.messages import AnswerQuery, AnswerResult
 from actors.retrieval.paragraphs.paragraph_renderer import render_paragraph
 from actors.retrieval.paragraphs.paragraph_scorer import score_paragraphs
 from actors.search.result_records import build_spelling_result
@@ -84,8 +85,13 @@ def _rerank_answers(request: QueryContext, asked: AnswerQuery, best: Sequence[_A
     ready = [one.row for one in best if one.probability >= asked.min_boosted_probability]
     rest = [one.row for one in best if one.probability < asked.min_boosted_probability]
     plain = replace(query, boosts=(), boost_circles=())
-    first = rerank(ready, query, catalog, start=0, rows=len(ready), seed=request.seed)
-    return [*first, *rerank(rest, plain, catalog, start=0, rows=len(rest), seed=request.seed)]
+    first = rerank(
+        ready, query, catalog, start=0, rows=len(ready), seed=dithering_seed(query, request.now_ms)
+    )
+    return [
+        *first,
+        *rerank(rest, plain, catalog, start=0, rows=len(rest), seed=dithering_seed(query, request.now_ms)),
+    ]
 
 
 def _render_answer(

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from actors.retrieval.autocomplete.index_builder import build_index
+from actors.language.folding import fold_typed
 from actors.retrieval.autocomplete.lookup import CompletionIndex
-from actors.retrieval.text import fold_typed
 from cluster.records.bank_question import BankQuestion
 
 
@@ -39,7 +38,7 @@ class QuestionBankIndex:
         # of equally near texts the earlier one is found first
         ordered = tuple(sorted(heaviest.values(), key=lambda one: -one.weight))
         weights = np.array([one.weight for one in ordered], np.float64)
-        return cls(ordered, build_index([one.question for one in ordered], weights))
+        return cls(ordered, CompletionIndex.of([one.question for one in ordered], weights))
 
     def look_up(self, typed: str, wanted: int) -> list[BankQuestion]:
         """Find questions for what was typed, best first: fewer typos before more, then by weight."""

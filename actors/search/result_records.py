@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from actors.language.folding import fold_text
 from actors.recommender.messages import UserQuery
 from actors.recommender.ranking.score import normalize_score
 from actors.recommender.rerank.rerank import RankedItem
 from actors.recommender.state.catalog import Catalog
 from actors.retrieval.lexical.text_query import Correction
 from actors.retrieval.messages import SearchQuery, SpellingResult
-from actors.retrieval.text import fold_text
 from actors.search.retrieve import SearchHits
 from cluster.query.fields import Projection
 

@@ -18,6 +18,9 @@ import numpy as np
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.recommender.ranking.candidates import select_distinct
 from actors.recommender.ranking.query_context import QueryContext
+from actors.recommender.ranking.score import UserScores, compute_user_scores
+from actors.recommender.ranking.user_signals import UserSignals, build_user_signals
+from actors.recommender.rerank.dither import dithering_seed
 from actors.recommender.rerank.rerank import RankedItem, rerank
 from actors.retrieval.messages import (
     BOOSTING,
@@ -54,7 +57,9 @@ def search(request: QueryContext) -> RecommendationResult:
     found = _add_requested_rows(request, asked, retrieve(request, asked, allowed), allowed)
     chosen = FacetSelection(asked.facet_filters, request.catalog)
     hits = found.filter(chosen.filter_rows(found.rows))
-    ranking = _Ranking.of(request, asked, hits)
+    user = build_user_signals(request)
+    scores = compute_user_scores(user, request.engine_state, request.item_priors)
+    ranking = _Ranking.of(request, asked, hits, user, scores)
     page = _page(request, asked, ranking)
     facets = count_facets(asked.facets, found.rows, chosen, request.catalog, dedupe=query.dedupe)
     apart = None
@@ -63,7 +68,9 @@ def search(request: QueryContext) -> RecommendationResult:
         apart = (
             []
             if partial is None
-            else _partial_records(request, asked, partial.filter(chosen.filter_rows(partial.rows)))
+            else _partial_records(
+                request, asked, partial.filter(chosen.filter_rows(partial.rows)), user, scores
+            )
         )
     result = SearchResult(
         total=ranking.total,
@@ -113,11 +120,18 @@ class _Ranking:
     total: int
 
     @classmethod
-    def of(cls, request: QueryContext, asked: SearchQuery, hits: SearchHits) -> _Ranking:
+    def of(
+        cls,
+        request: QueryContext,
+        asked: SearchQuery,
+        hits: SearchHits,
+        user: UserSignals,
+        scores: UserScores,
+    ) -> _Ranking:
         """Judge hits."""
         query, catalog = request.query, request.catalog
-        taste = _personal_scores(request, hits.rows)
-        most = _PERSONAL_WEIGHT if request.user_profile.has_signal else _PRIOR_WEIGHT
+        taste = _personal_scores(scores, hits.rows)
+        most = _PERSONAL_WEIGHT if user.profile.has_signal else _PRIOR_WEIGHT
         weight = most * asked.personalization / MOST_PERSONAL
         # At weight 0 everybody gets one list: equals are ordered by what all users start from.
         liked = taste if asked.personalization else _prior_scores(request.item_priors.prior.scores, hits.rows)
@@ -170,16 +184,16 @@ def _add_requested_rows(
     return hits.with_rows(np.array(rows, np.int64)) if rows else hits
 
 
-def _personal_scores(request: QueryContext, rows: Rows) -> Floats:
+def _personal_scores(user_scores: UserScores, rows: Rows) -> Floats:
     """Give the reader's score of some rows, as recommendations have it.
 
     Shapes:
         rows: int64 [k]; returns: float64 [k]
     """
-    start = request.prior_scores.scores
+    start = user_scores.prior.scores
     scores = _prior_scores(start, rows)
     judged = np.flatnonzero(rows < len(start))
-    scores[judged] += request.personal_scores.get_scores(rows[judged])
+    scores[judged] += user_scores.personal.get_scores(rows[judged])
     return scores
 
 
@@ -219,11 +233,12 @@ def _page(request: QueryContext, asked: SearchQuery, ranking: _Ranking) -> list[
     query = _keep_order(request.query) if asked.order else request.query
     entries = active_anchorings(asked.anchorings, request.now_ms)
     start, end = query.start, query.start + query.rows
+    seed = dithering_seed(query, request.now_ms)
     if not entries:
         rows = ranking.rows(end)
-        return rerank(rows, query, request.catalog, start=start, rows=query.rows, seed=request.seed)
+        return rerank(rows, query, request.catalog, start=start, rows=query.rows, seed=seed)
     rows = ranking.rows(max(end, MOST_ANCHORED))
-    whole = rerank(rows, query, request.catalog, start=0, rows=len(rows), seed=request.seed)
+    whole = rerank(rows, query, request.catalog, start=0, rows=len(rows), seed=seed)
     return place_anchored(whole, entries, request.catalog, dedupe=query.dedupe)[start:end]
 
 
@@ -241,9 +256,15 @@ def _keep_order(query: UserQuery) -> UserQuery:
     return replace(query, boosts=boosts, boost_circles=circles)
 
 
-def _partial_records(request: QueryContext, asked: SearchQuery, partial: SearchHits) -> list[dict[str, Any]]:
+def _partial_records(
+    request: QueryContext,
+    asked: SearchQuery,
+    partial: SearchHits,
+    user: UserSignals,
+    scores: UserScores,
+) -> list[dict[str, Any]]:
     """Write the first products that match in part."""
-    ranking = _Ranking.of(request, asked, partial)
+    ranking = _Ranking.of(request, asked, partial, user, scores)
     page = [RankedItem(row) for row in ranking.rows(request.query.rows)[: request.query.rows]]
     return build_records(page, partial, ranking.result_scores(page), request.query, asked, request.catalog)
 

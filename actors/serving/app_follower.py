@@ -45,7 +45,8 @@ from cluster.errors import ColumnsNotReady, Unavailable
 from cluster.ids import DEFAULT_ENGINE
 from cluster.meter import Meter
 from cluster.query.columnar.column_source import Key
-from cluster.store.ports.stores import ChangeLogEntry, Noun, Stores
+from cluster.store.ports.changes import ChangeLogEntry, Noun
+from cluster.store.ports.stores import Stores
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from actors.recommender import group_pipeline, pipeline
+from actors.recommender import pipeline
 from actors.recommender.field_warnings import list_field_warnings
 from actors.recommender.messages import QUERY_SOURCES, QueryKind, RecommendationResult, UserQuery
 from actors.recommender.ranking.query_context import QueryContext
@@ -32,8 +32,8 @@ ANSWERS: Mapping[QueryKind, AnswerFunction] = {
     "user_to_trending": pipeline.user_to_trending,
     "product_to_products": pipeline.product_to_products,
     "user_to_history": pipeline.user_to_history,
-    "user_to_categories": group_pipeline.user_to_categories,
-    "user_to_attributes": group_pipeline.user_to_attributes,
+    "user_to_categories": pipeline.user_to_categories,
+    "user_to_attributes": pipeline.user_to_attributes,
     "autocomplete": completions.complete,
     "search": search_pipeline.search,
     "mget": search_pipeline.get_products,
@@ -59,7 +59,7 @@ def answer(
     request = QueryContext(
         query=query,
         recent_events=parse_recent_events(recent, query.simulated),
-        shown_ids=list(shown),
+        shown_ids=shown,
         engine_state=state,
         item_priors=state.get_item_priors(now_ms),
         now_ms=now_ms,

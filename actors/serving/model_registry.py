@@ -29,7 +29,7 @@ from cluster.clock import Clock
 from cluster.errors import Fault, HouseError, Unavailable
 from cluster.meter import Meter
 from cluster.records.engine import Engine
-from cluster.store.ports.stores import EngineStore
+from cluster.store.ports.engines import EngineStore
 
 LOOK_S = 0.75
 "Pause between looks at the records."

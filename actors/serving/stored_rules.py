@@ -12,7 +12,7 @@ from cluster.clock import Clock
 from cluster.errors import Invalid, Unavailable
 from cluster.query.language.boost_rules import CompiledRule, compile_rules
 from cluster.records.boost_rule import BoostRule
-from cluster.store.ports.stores import RuleStore
+from cluster.store.ports.boost_rules import RuleStore
 
 _KEEP_S = 1.0
 _log = structlog.get_logger()

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.account import Account, Role, new_user_id
 from cluster.records.password import hash_password, new_password
-from cluster.store.ports.stores import AccountStore, ActiveGrant, GrantStore
+from cluster.store.ports.accounts import AccountStore, ActiveGrant, GrantStore
 
 
 class AccountAdmin:

@@ -6,7 +6,7 @@ import asyncio
 
 from cluster.records.account import Account, new_user_id
 from cluster.records.password import hash_password, new_password
-from cluster.store.ports.stores import AccountStore
+from cluster.store.ports.accounts import AccountStore
 
 USERNAME = "admin"
 

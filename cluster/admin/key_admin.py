@@ -25,7 +25,7 @@ from cluster.records.access import (
 )
 from cluster.records.issued_key import IssuedKey, issue_key, reveal_key
 from cluster.secrecy import Vault, derive_token_key, key_sha256
-from cluster.store.ports.stores import AccessBook, AccessStore
+from cluster.store.ports.access import AccessBook, AccessStore
 
 KINDS: tuple[KeyKind, ...] = ("secret", "publishable")
 FIRST_APPS: tuple[Environment, ...] = ("playground", "development", "production")

@@ -20,7 +20,7 @@ from cluster.settings import Settings
 
 MASTER_KEY = "master.key"
 MANIFEST_KEY = "manifest.key"
-"Names of files below `Places.secrets_dir`."
+"Names of files below `InstallationPaths.secrets_dir`."
 
 _MANIFESTS = "artifact manifests"
 

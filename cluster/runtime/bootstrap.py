@@ -44,7 +44,7 @@ from cluster.settings import Settings
 
 PLAYGROUND = "jobs.playground"
 NAMESPACE = "kiosk"
-ENGINE_OPERATOR = "cluster.runtime.engine_operator:EngineKeeper"
+ENGINE_OPERATOR = "cluster.runtime.engine_operator:EngineOperator"
 ENGINES_S = 60.0
 "How long a start waits for engines with a place of their own."
 KEEP_ALIVE_S = 600

@@ -16,7 +16,7 @@ import psutil
 from cluster.paths import InstallationPaths
 
 MARK = "KIOSK_MARK"
-"Environment variable that holds `Places.mark`."
+"Environment variable that holds `InstallationPaths.mark`."
 _PR_SET_CHILD_SUBREAPER = 36
 
 

@@ -11,7 +11,7 @@ INTAKE = "actors.intake.host:IntakeHost"
 ENGINES = "deployments.hosts.app:build_recommender"
 ASSIGNER = "actors.experiments.host:AssignerHost"
 TRACKER = "actors.history.host:TrackerHost"
-TRACKER_SERVICES = "deployments.hosts.gateway:open_means"
+TRACKER_SERVICES = "deployments.hosts.gateway:open_tracker_services"
 TRAINER = "jobs.refresh.driver:Trainer"
 
 

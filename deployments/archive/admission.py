@@ -25,7 +25,8 @@ from cluster.records.client_rule import (
     find_rule,
     fold_client_name,
 )
-from cluster.store.ports.stores import ClientRuleStore, LimitStore
+from cluster.store.ports.archive_admin import ClientRuleStore
+from cluster.store.ports.limits import LimitStore
 from deployments.archive.caller import ArchiveCaller
 
 READ_EVERY_S = 0.5

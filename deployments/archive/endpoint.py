@@ -25,8 +25,7 @@ from deployments.edge.body import ClientDisconnected, Receive, read_body
 from deployments.edge.deadline import Deadline, DeadlineExceeded
 from deployments.edge.envelope import Reply
 from deployments.edge.request import Scope, Send
-from deployments.edge.request_log import RequestCounts
-from deployments.edge.trace import HEADER, AccessLog, request_id_from
+from deployments.edge.request_log import HEADER, AccessLog, RequestCounts, request_id_from
 
 MOST_BYTES = 1 << 20
 BODY_S = 10.0

@@ -26,8 +26,7 @@ from deployments.archive.signed_offsets import OffsetSigner
 from deployments.archive.transport import AllowedOrigins
 from deployments.archive.usage_log import UsageLog
 from deployments.edge.client_address import DIRECT, ClientAddresses
-from deployments.edge.request_log import RequestCounts
-from deployments.edge.trace import AccessLog
+from deployments.edge.request_log import AccessLog, RequestCounts
 
 TITLE = "News Archive Search"
 

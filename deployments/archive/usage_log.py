@@ -1,31 +1,20 @@
-"""The book of calls: noted in memory while answering, written to the store twice a second.
-
-A call never waits for it. When the store is away the latest ten thousand entries are kept until it is back; what a
-killed replica had not written yet, half a second's worth, is lost.
-"""
+"""The log of the calls of archive tools, for the usage report."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
-
 from cluster.clock import Clock
-from cluster.errors import HouseError
 from cluster.records.archive_call import ArchiveCall, Outcome
-from cluster.store.ports.stores import ArchiveCallStore
+from cluster.store.ports.archive_admin import ArchiveCallStore
 from deployments.archive.caller import ArchiveCaller
 from deployments.edge.batch_writer import BatchWriter
 
-MOST_WAITING = 10_000
 MOST_AT_ONCE = 500
 _MOST_QUESTION = 500
 _MOST_NAME = 120
-
-_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,53 +64,39 @@ class FinishedToolCall:
     coverage: float | None = None
 
 
-class UsageLog:
+class UsageLog(BatchWriter[ArchiveCall]):
     """Collects calls and writes them off the request path."""
 
     def __init__(self, store: ArchiveCallStore, app_id: str, clock: Clock) -> None:
+        super().__init__("archive_calls")
         self._store = store
         self._app_id = app_id
         self._clock = clock
-        self._waiting: deque[ArchiveCall] = deque(maxlen=MOST_WAITING)
-        self._scribe = BatchWriter(self.write, "archive_calls_lost")
 
-    def record(self, noted: FinishedToolCall) -> None:
-        """Note a call. Cost: 2 microseconds."""
-        usage = noted.usage
-        call = ArchiveCall(
-            at=self._clock.now_ms(),
-            tool=usage.tool,
-            client=usage.person.client_id[:_MOST_NAME],
-            client_name=usage.person.client_name[:_MOST_NAME],
-            skill_used=usage.skill_used,
-            question=usage.question,
-            articles=noted.articles,
-            outcome=noted.outcome,
-            refusal=noted.refusal,
-            coverage=None if noted.coverage is None else round(noted.coverage, 3),
-            took_ms=round((self._clock.monotonic_s() - usage.begun_s) * 1000, 3),
+    def record(self, call: FinishedToolCall) -> None:
+        """Record a call. Cost: 2 microseconds."""
+        usage = call.usage
+        self.put(
+            ArchiveCall(
+                at=self._clock.now_ms(),
+                tool=usage.tool,
+                client=usage.person.client_id[:_MOST_NAME],
+                client_name=usage.person.client_name[:_MOST_NAME],
+                skill_used=usage.skill_used,
+                question=usage.question,
+                articles=call.articles,
+                outcome=call.outcome,
+                refusal=call.refusal,
+                coverage=None if call.coverage is None else round(call.coverage, 3),
+                took_ms=round((self._clock.monotonic_s() - usage.begun_s) * 1000, 3),
+            )
         )
-        self._waiting.append(call)
 
-    async def start(self) -> None:
-        """Begin to write."""
-        await self._scribe.start()
+    def split(self, entries: Sequence[ArchiveCall]) -> Iterable[Sequence[ArchiveCall]]:
+        return (entries[start : start + MOST_AT_ONCE] for start in range(0, len(entries), MOST_AT_ONCE))
 
-    async def close(self) -> None:
-        """Write what is left and stop."""
-        await self._scribe.close()
-
-    async def write(self) -> None:
-        """Write what waits, in lots; what can't be written stays."""
-        while self._waiting:
-            lot = [self._waiting.popleft() for _ in range(min(MOST_AT_ONCE, len(self._waiting)))]
-            try:
-                await self._store.append(self._app_id, lot)
-            except HouseError as error:
-                room = MOST_WAITING - len(self._waiting)
-                self._waiting.extendleft(reversed(lot[-room:] if room else []))
-                _log.warning("archive_calls_kept", count=len(self._waiting), reason=error.code)
-                return
+    async def write_batch(self, batch: Sequence[ArchiveCall]) -> None:
+        await self._store.append(self._app_id, list(batch))
 
 
 def _clip_text(value: Any, most: int) -> str:

@@ -11,7 +11,7 @@ from cluster.artifacts.marked_snapshots import find_marked_snapshots
 from cluster.errors import HouseError, NotFound
 from cluster.records.engine import Engine, EngineStatus, Placement
 from cluster.store.connect import OpenStores
-from cluster.store.ports.stores import EngineTraffic
+from cluster.store.ports.engines import EngineTraffic
 
 STALE_MS = 15_000
 

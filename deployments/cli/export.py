@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deployments.cli import screen
-from deployments.cli.exit_codes import PARTLY, exit_on_error
 from deployments.cli.installation import Installation, read_clock_ms
 from deployments.cli.report import parse_span_ms
+from deployments.cli.screen import PARTLY, exit_on_error
 
 if TYPE_CHECKING:
     from jobs.export.file_export import ExportOrder, ExportSummary

@@ -10,9 +10,9 @@ import typer
 
 from cluster.ids import DEFAULT_ENGINE
 from deployments.cli import screen
-from deployments.cli.exit_codes import exit_on_error
 from deployments.cli.export import AppName, AsJson, FormatName, KeepFormulas, show_progress
 from deployments.cli.installation import Installation
+from deployments.cli.screen import exit_on_error
 
 if TYPE_CHECKING:
     from jobs.scoring.user_scorer import ScoringOrder

@@ -14,7 +14,7 @@ from cluster.clock import iso_ms
 from cluster.errors import Invalid
 from cluster.records.account import Account, Role
 from cluster.store.connect import OpenStores
-from cluster.store.ports.stores import ActiveGrant
+from cluster.store.ports.accounts import ActiveGrant
 from deployments.cli import screen
 from deployments.cli.installation import Installation, read_clock_ms
 

@@ -16,7 +16,7 @@ from cluster.errors import Fault, HouseError, Unavailable
 from cluster.records.access import IN_BROWSER, ApiKey
 from cluster.records.issued_key import reveal_key
 from cluster.secrecy import Vault, derive_token_key, key_sha256
-from cluster.store.ports.stores import AccessBook, AccessStore
+from cluster.store.ports.access import AccessBook, AccessStore
 from deployments.edge.caller import Credential
 
 EXPOSED_EVERY_MS = 3_600_000

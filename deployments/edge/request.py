@@ -12,7 +12,7 @@ from deployments.edge.caller import Caller, Credential, UserToken
 from deployments.edge.client_address import DIRECT, ClientAddresses
 from deployments.edge.client_address import HEADER as FORWARDED
 from deployments.edge.credentials import parse_query
-from deployments.edge.trace import HEADER, request_id_from
+from deployments.edge.request_log import HEADER, request_id_from
 
 Scope = Mapping[str, Any]
 Send = Callable[[Any], Awaitable[None]]

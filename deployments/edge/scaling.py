@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from cluster.clock import Clock
 
-POLICY = "deployments.edge.scaling:replicas_wanted"
+POLICY = "deployments.edge.scaling:compute_replicas"
 
 FULL_SHARE = 0.7
 "Share of one core at which a replica counts as full."

@@ -58,9 +58,8 @@ from deployments.edge.admission import AdmissionServices
 from deployments.edge.client_address import ClientAddresses
 from deployments.edge.keyring import Keyring
 from deployments.edge.limits import RateLimiter
-from deployments.edge.request_log import RequestCounts
+from deployments.edge.request_log import AccessLog, RequestCounts
 from deployments.edge.scaling import LoadMeter
-from deployments.edge.trace import AccessLog
 from deployments.hosts.engine_connections import EngineConnections
 from deployments.hosts.gateway import open_answering
 

@@ -12,7 +12,8 @@ import orjson
 from actors.hosting.uncompacted_interactions import read_uncompacted
 from cluster.artifacts.segments import SegmentStore
 from cluster.records.validation.upload import ORIGIN
-from cluster.store.ports.stores import StoredQuestion, Stores
+from cluster.store.ports.questions import StoredQuestion
+from cluster.store.ports.stores import Stores
 
 KINDS = ("feedback",)
 MOST_READ = 2_000

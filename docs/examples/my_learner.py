@@ -4,7 +4,7 @@
     kiosk learners allow my_learner:NextItem
     kiosk train APP --recipe ./my_recipe.toml --working-dir .
 
-`docs/guides/learners.md` explains every word of it.
+`docs/guides/learners.md` explains it.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from jobs.refresh.data.dataset import Interactions
 
 @dataclass(frozen=True)
 class NextItemModel:
-    """What was learned: a matrix of weights, and how to score with it."""
+    """A matrix of weights, and how to score with it."""
 
     weights: Any
     "CSR float32 [n, n]: row = item of the history, column = item to recommend."
     half_life: float
 
     def score(self, histories: UserHistories) -> Batch:
-        """Score every item for every history: float32 [q, n], larger is better, 0 where nothing is known."""
-        # apply_time_decay() gives CSR [q, n]: what each user did with each item, the newest event counting most.
-        # It leaves out items that the catalog does not know (-1), and gives empty rows to empty histories.
+        """Return the score of every item for every history: float32 [q, n], larger is better, 0 without knowledge."""
+        # CSR [q, n]: the weight of each item in each history; the newest event counts most.
+        # It leaves out items that the catalog does not know (-1). An empty history gets an empty row.
         recent = apply_time_decay(histories, TimeDecay(half_life_items=self.half_life))
         scores: Batch = np.asarray((recent @ self.weights).toarray(), np.float32)
         return scores
 
     def save(self) -> ModelState:
-        """Give what load() needs: arrays by name, and facts that fit JSON."""
+        """Return what load() needs: arrays by name, and facts that fit JSON."""
         matrix = self.weights
         arrays = {"starts": matrix.indptr, "items": matrix.indices, "values": matrix.data}
         return ModelState(arrays, {"half_life": self.half_life})
 
 
 class NextItem:
-    """How to learn it. The arguments of the constructor come from `config` in the recipe."""
+    """Learns the matrix. The arguments of the constructor come from `config` in the recipe."""
 
     def __init__(self, window: int = 3, half_life: float = 5.0) -> None:
         self.window = window
@@ -54,7 +54,7 @@ class NextItem:
     def train(self, data: Interactions, rng: np.random.Generator) -> NextItemModel:
         """Count which item follows which within `window` events of the same user.
 
-        Rows of `data` stand by user, then by time, so what follows an event is in the next rows.
+        Rows of `data` are sorted by user, then by time, so the next rows follow an event.
         """
         size = data.n_items
         counts = sp.csr_matrix((size, size), dtype=np.float32)
@@ -70,7 +70,7 @@ class NextItem:
         return NextItemModel(damped.tocsr().astype(np.float32), self.half_life)
 
     def load(self, parts: ModelState) -> NextItemModel:
-        """Bring back what save() gave. Arrays may be memory-mapped and read-only."""
+        """Return the model that save() described. Arrays may be memory-mapped and read-only."""
         starts = parts.array("starts")
         size = len(starts) - 1
         stored = (parts.array("values"), parts.array("items"), starts)

@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from deployments.cli.command_line import command_line
+from docs.generate import programs
 from docs.generate.markdown import write_code, write_page, write_table
 
 _INTRO = """
@@ -30,18 +31,30 @@ _KINDS = {"str": "TEXT", "int": "N", "float": "NUMBER", "Path": "PATH"}
 
 def build_page() -> str:
     """Write the page of all commands."""
-    found = list(walk_commands())
-    overview = write_table(
-        ("Command", "Purpose"),
-        ([f"[`{name}`](#{name.replace(' ', '-')})", _first_sentence(command)] for name, command in found),
-    )
-    sections = [_write_section(name, command) for name, command in found]
+    rows, sections = [], []
+    for name, command in walk_commands():
+        found = list(programs.load_parsers(name)) if passes_on(command) else []
+        rows += [(_link(word), _first_sentence(parser.description)) for word, parser in found]
+        sections += [programs.write_section(word, parser) for word, parser in found]
+        if not found:
+            rows.append((_link(name), _first_sentence(command.help)))
+            sections.append(_write_section(name, command))
+    overview = write_table(("Command", "Purpose"), rows)
     return write_page("Commands", _INTRO, [f"## All commands\n\n{overview}", *sections])
+
+
+def _link(name: str) -> str:
+    return f"[`{name}`](#{name.replace(' ', '-')})"
 
 
 def walk_commands() -> Iterator[tuple[str, Any]]:
     """List every command that does something, by its full name (`kiosk keys rotate`), in alphabetical order."""
     yield from sorted(_walk("kiosk", typer.main.get_command(command_line())))
+
+
+def passes_on(command: Any) -> bool:
+    """Does a command hand its words to another program?"""
+    return bool(command.context_settings.get("ignore_unknown_options"))
 
 
 def option_names(command: Any) -> list[str]:
@@ -114,8 +127,8 @@ def _write_epilog(epilog: str) -> str:
     return f"**{_plain(heading)}**\n\n{write_code(_MARKUP.sub('', inspect.cleandoc(rest)))}"
 
 
-def _first_sentence(command: Any) -> str:
-    return re.split(r"(?<=\.)\s", _plain(command.help))[0]
+def _first_sentence(text: str | None) -> str:
+    return re.split(r"(?<=\.)\s", _plain(text))[0].strip()
 
 
 def _plain(text: str | None) -> str:

@@ -21,7 +21,8 @@ from cluster.artifacts.query_log import QueryLogStore, table_from_queries, witho
 from cluster.artifacts.segment_stream import SegmentRange, SegmentStream
 from cluster.errors import Unavailable
 from cluster.records.logged_query import LoggedQuery
-from cluster.store.ports.stores import QueryStore, Stores
+from cluster.store.ports.query_log import QueryStore
+from cluster.store.ports.stores import Stores
 from jobs.export.columns import NOUN_OF, Subject
 from jobs.export.log_tail import LogTail, read_tail, remove_users
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from actors.intake.segment_rows import build_compaction_batch
 from cluster.artifacts.segment_files import position_from_offset
 from cluster.artifacts.tables import RECORDS
-from cluster.store.ports.stores import ChangeLog, ChangeLogEntry, Noun
+from cluster.store.ports.changes import ChangeLog, ChangeLogEntry, Noun
 
 _PAGE = 1_000
 _COLUMNS = {"interaction": ("reader", "at_ms", "offset", "json")}

@@ -23,7 +23,8 @@ from cluster.clock import Clock, SystemClock
 from cluster.errors import HouseError, Invalid, NotFound, ReadOnly, messages
 from cluster.ids import new_request_id
 from cluster.meter import Meter, SilentMeter
-from cluster.store.ports.stores import Noun, Stores
+from cluster.store.ports.changes import Noun
+from cluster.store.ports.stores import Stores
 from jobs.ingest import sources as reading
 from jobs.ingest.columns import ColumnRows
 from jobs.ingest.delimited_files import DelimitedFormat

@@ -24,7 +24,9 @@ from cluster.errors import Fault, TooMany, Unavailable
 from cluster.ids import new_task_id
 from cluster.records.task import Task
 from cluster.records.validation.accepted import AcceptedInteractions, AcceptedRecords, TypeCheck
-from cluster.store.ports.stores import ChangeLogEntry, IntakeReceipt, Noun, Stores
+from cluster.store.ports.changes import ChangeLogEntry, Noun
+from cluster.store.ports.intake import IntakeReceipt
+from cluster.store.ports.stores import Stores
 from jobs.ingest.validation import AcceptedPart, RejectedRow, reason_from_message, row_from_message
 
 T = TypeVar("T")

@@ -29,7 +29,8 @@ from cluster.ids import DEFAULT_ENGINE, new_request_id
 from cluster.meter import SilentMeter
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import Node
-from cluster.store.ports.stores import ChangeLog, Noun, Stores
+from cluster.store.ports.changes import ChangeLog, Noun
+from cluster.store.ports.stores import Stores
 from jobs.scoring.results import UserList
 from jobs.scoring.users import UserKey
 

@@ -17,8 +17,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from actors.retrieval.autocomplete.index_builder import build_index
-from actors.retrieval.text import fold_typed
+from actors.language.folding import fold_typed
+from actors.retrieval.autocomplete.lookup import CompletionIndex
 from tests.benchmarks.peers import completions as peers
 from tests.benchmarks.peers.completions import Answers
 from tests.benchmarks.quality_sets import data_folder
@@ -40,7 +40,7 @@ _SETS = ("goodbooks", "wikipedia_movies", "films", "all", "generated-100000", "g
 def ours(titles: Titles, queries: Sequence[str], wanted: int) -> Answers:
     """Ask the completions index."""
     began = time.perf_counter()
-    index = build_index(titles.texts, np.array(titles.popularity))
+    index = CompletionIndex.of(titles.texts, np.array(titles.popularity))
     build_s = time.perf_counter() - began
     found, ms = [], []
     for query in queries[:50]:

@@ -24,10 +24,9 @@ from typing import Any
 import numpy as np
 import orjson
 
+from actors.language.folding import fold_typed
 from actors.retrieval.autocomplete.index_arrays import arrays_from_index
-from actors.retrieval.autocomplete.index_builder import build_index
 from actors.retrieval.autocomplete.lookup import CompletionIndex
-from actors.retrieval.text import fold_typed
 from tests.benchmarks import bulk, report, stack
 from tests.benchmarks.load import Figures, drive, http_request
 from tests.benchmarks.quality_sets import data_folder
@@ -62,7 +61,7 @@ def in_process(titles: Titles) -> Iterator[Line]:
     """Measure the index alone: one thread, no door, no product."""
     count = len(titles.texts)
     began = time.perf_counter()
-    index = build_index(titles.texts, np.array(titles.popularity))
+    index = CompletionIndex.of(titles.texts, np.array(titles.popularity))
     yield Line(f"index of {count:,} titles: built in", time.perf_counter() - began, "s")
     size = sum(array.nbytes for array in arrays_from_index(index).values())
     yield Line("index: memory per million titles, shared by replicas", size / count, "MB")

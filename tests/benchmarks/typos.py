@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from actors.retrieval.text import fold_text
+from actors.language.folding import fold_text
 
 _SHARE = 0.6
 _SHORTEST = {0: 5, 1: 5, 2: 7, 3: 10, 4: 14}

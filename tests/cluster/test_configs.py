@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,11 @@ import yaml
 
 from cluster.paths import InstallationPaths
 from cluster.records.engine import Scaling
+from cluster.runtime import bootstrap
 from cluster.runtime.ray_environment import HOT_LAYER, RayPorts, ray_environment
 from cluster.runtime.start_plan import StartPlan
 from cluster.settings import SECRET_VARIABLES, Settings
+from deployments.api.http.hot import middlewares
 
 pytestmark = pytest.mark.ray
 CLUSTER = Path(__file__).resolve().parents[2] / "cluster"
@@ -212,3 +216,13 @@ def _pods() -> list[dict[str, Any]]:
 
 def _raw_manifests() -> str:
     return "\n".join(path.read_text() for path in sorted((CLUSTER / "kuberay" / "base").glob("*.yaml")))
+
+
+def test_documented_import_paths_of_earlier_releases_stay_valid() -> None:
+    assert importlib.import_module("deployments.api.hot").middlewares is middlewares
+    former = importlib.import_module("cluster.runtime.head")
+    assert former.without_client_server is bootstrap.without_client_server
+    plan = subprocess.run(
+        [sys.executable, "-m", "cluster.runtime.head", "no plan"], capture_output=True, text=True, check=False
+    )
+    assert "JSONDecodeError" in plan.stderr

@@ -55,7 +55,7 @@ def test_missing_parts_return_and_a_refused_engine_has_a_reason(installation: St
     say(installation, "engines", "create", APP, "large", "--own")
     large = application_name(APP, "large")
     assert call(installation, "POST", ASK, {"user_id": "u1", "engine_id": "large"}).status == 200
-    (keeper,) = processes(installation, "EngineKeeper")
+    (keeper,) = processes(installation, "EngineOperator")
     keeper.kill()
     (replica,) = replicas(installation, large)
     replica.kill()

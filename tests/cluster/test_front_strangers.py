@@ -1,6 +1,6 @@
 """What strangers can't do to others, through the real HAProxy: the proofs of findings 1, 2, 3, 20 and 25.
 
-Behind it stands a replica's whole edge without Ray (`tests/fakes/edge`).
+Behind it stands a replica's whole edge without Ray (`tests/fakes/edge.py`).
 """
 
 from __future__ import annotations

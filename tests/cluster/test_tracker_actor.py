@@ -18,7 +18,7 @@ from cluster.errors import Refusal
 from cluster.records.access import App
 from cluster.records.thread import Thread
 from cluster.store.connect import OpenStores, open_stores
-from cluster.store.ports.stores import RecordPut
+from cluster.store.ports.intake import RecordPut
 from tests.cluster.roster_watch import RELEASE, health_of
 from tests.suites.doing import APP
 from tests.suites.redis_process import RedisProcess
@@ -26,7 +26,7 @@ from tests.suites.waiting import until
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis]
 KIND = "actors.history.host:TrackerHost"
-MEANS = "tests.fakes.answerer:ready_means"
+MEANS = "tests.fakes.answerer:ready_answer_services"
 STORIES = (
     (
         "sold",

@@ -6,12 +6,14 @@ A comment above a block marks it:
     <!-- answer -->   `json`: what the last command must answer; keys that are left out are not compared
     <!-- after PAGE -->   anywhere: the blocks of PAGE (from the top of docs/) are played before
 
-In a bash block, a line `# 422` above a command names the status it must get, and `NAME=$(curl ... | jq -r .path)` keeps
-a value of the answer for later commands.
+In a bash block, a line `# 422` or `# 422: reason` above a command names the status it must get.
+`NAME=$(curl ... | jq -r .path)` keeps a value of the answer for later commands. A python block may `await`; it has
+`SECRET_KEY`, `PUBLISHABLE_KEY` and `stores`, and texts that it assigns are variables of later commands.
 """
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 import re
@@ -89,8 +91,8 @@ def parse_commands(text: str) -> Iterator[Command]:
         if starts and lines:
             yield parsed()
             status, lines = 200, []
-        if re.match(r"# \d{3}$", line):
-            status = int(line[2:])
+        if named := re.match(r"# (\d{3})(?:: .*)?$", line):
+            status = int(named[1])
         elif not line.startswith("# ") and line.strip():
             assert lines or starts, f"no curl command: {line}"
             lines.append(line)
@@ -106,7 +108,7 @@ class PagePlayer:
         self.last: Answer | None = None
         corner = player.corner
         self._names: dict[str, Any] = {
-            "SECRET_KEY": corner.secret(), "PUBLISHABLE_KEY": corner.publishable(),
+            "SECRET_KEY": corner.secret(), "PUBLISHABLE_KEY": corner.publishable(), "stores": corner.stores,
         }  # fmt: skip
         self.variables = {"KEY": corner.secret(), "PUBLISHABLE": corner.publishable(), "BROWSER": BROWSER}
 
@@ -122,14 +124,17 @@ class PagePlayer:
                 for command in parse_commands(block.text):
                     await self._send(page, command)
             elif block.language == "python":
-                self._run(block.text)
+                await self._run(page, block.text)
             played += 1
         return played
 
-    def _run(self, code: str) -> None:
+    async def _run(self, page: Path, code: str) -> None:
         # The page signs for a clock that goes; the one of this app stands still.
-        now_s = self.player.corner.clock.now_ms() / 1000
-        exec(code.replace("time.time()", str(now_s)), self._names)
+        code = code.replace("time.time()", str(self.player.corner.clock.now_ms() / 1000))
+        program = compile(code, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        awaited = eval(program, self._names)
+        if awaited is not None:
+            await awaited
         texts = {name: value for name, value in self._names.items() if isinstance(value, str)}
         self.variables |= {name.upper(): value for name, value in texts.items() if not name.startswith("_")}
 

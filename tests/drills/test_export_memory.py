@@ -28,16 +28,16 @@ LEAST_ROWS_PER_S = {"parquet": 10_000, "jsonl": 40_000, "csv": 8_000}
 EXPORT = """
 import asyncio, json, re, sys, time
 from pathlib import Path
-from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.records.access import App
 from tests.fakes.stores.memory import memory_stores
-from jobs.export.file_export import ExportOrder, export
+from jobs.export.file_export import ExportOrder, export_to_file
 
 async def main(folder, out, form):
     stores = memory_stores()
     await stores.access.put_app(App(app_id="market", environment="development", created_at=0))
     began = time.monotonic()
-    summary = await export(ExportOrder("market", "interactions", out, form), stores, Shelf.open(folder))
+    summary = await export_to_file(ExportOrder("market", "interactions", out, form), stores, ArtifactStore.open(folder))
     # not `ru_maxrss`, which a new process has from its parent
     peak_mb = int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1024
     print(json.dumps([summary.rows, peak_mb, time.monotonic() - began]))

@@ -29,7 +29,7 @@ SECONDS = int(os.environ.get("KIOSK_FUZZ_SECONDS", "480"))
 PROCESSES = 2
 MOST_MS = 50.0
 
-_CORPUS = Path(__file__).parents[1] / "unit/cluster/query/corpus"
+_CORPUS = Path(__file__).parents[1] / "unit/cluster/query/language/corpus"
 _TOKENS = (
     *str.split("a b brand title price rating published_at tags attributes.x custom_attributes.y.z _query_ _val_"),
     *str.split("Alder \"A & B\" \" ' : :: ( ) [ ] { } * ? ~ ^ + - ! && || & | AND OR NOT TO and or to"),

@@ -30,7 +30,9 @@ from actors.recommender.recommender import Recommender
 from cluster.clock import iso_ms
 from cluster.ids import new_task_id
 from cluster.records.recent_event import RecentEvent
-from cluster.store.ports.stores import ChangeLogEntry, RecordPut, Stores
+from cluster.store.ports.changes import ChangeLogEntry
+from cluster.store.ports.intake import RecordPut
+from cluster.store.ports.stores import Stores
 
 APP = "shop"
 NOW_MS = 1_772_452_800_000

@@ -23,17 +23,17 @@ from cluster.meter import SilentMeter
 from cluster.records.access import App, AppSettings, Environment, KeyKind, Limits
 from cluster.records.issued_key import issue_key
 from cluster.secrecy import Vault
-from cluster.store.ports.stores import RecordPut, Stores
+from cluster.store.ports.intake import RecordPut
+from cluster.store.ports.stores import Stores
 from deployments.api.http.endpoints import ApiServices, build_endpoints
 from deployments.api.http.identity_links import IdentityLinkWriter
-from deployments.api.http.query_log import DisabledQueryLog, QueryLog
+from deployments.api.http.query_log_writer import DisabledQueryLog, QueryLog
 from deployments.api.http.request_handler import RequestHandler
 from deployments.api.resources.questions import AskServices
 from deployments.edge.admission import AdmissionServices
 from deployments.edge.keyring import Keyring
 from deployments.edge.limits import RateLimiter as Purses
-from deployments.edge.request_log import RequestCounts
-from deployments.edge.trace import AccessLog
+from deployments.edge.request_log import AccessLog, RequestCounts
 from tests.fakes.stores.memory import memory_stores
 
 MASTER = bytes(range(32))

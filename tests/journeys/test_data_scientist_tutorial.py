@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.paths import Places
+from cluster.paths import InstallationPaths
 from cluster.runtime.sockets import free_ports
 from tests.cluster.test_up_down import Installed
 from tests.house.tree import ROOT
@@ -27,7 +27,7 @@ BLOCK = re.compile(r"^<!-- (run kiosk|file [\w.]+) -->\n```(\w+)\n(.*?)^```$", r
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Iterator[Installed]:
-    installed = Installed(Places.of(tmp_path / "data"), free_ports(1)[0])
+    installed = Installed(InstallationPaths.from_data_dir(tmp_path / "data"), free_ports(1)[0])
     installed.kiosk("up", "--port", str(installed.port))
     yield installed
     installed.kiosk("down")

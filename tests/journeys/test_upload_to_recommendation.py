@@ -34,8 +34,7 @@ from deployments.api.http.request_handler import RequestHandler
 from deployments.edge.admission import AdmissionServices
 from deployments.edge.keyring import Keyring
 from deployments.edge.limits import RateLimiter as Purses
-from deployments.edge.request_log import RequestCounts
-from deployments.edge.trace import AccessLog
+from deployments.edge.request_log import AccessLog, RequestCounts
 from tests.fakes.asgi import call
 from tests.fakes.request_handler import PLENTY
 from tests.fakes.stores.memory import memory_stores

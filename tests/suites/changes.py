@@ -6,7 +6,9 @@ import asyncio
 
 import pytest
 
-from cluster.store.ports.stores import Noun, RecordPut, Stores
+from cluster.store.ports.changes import Noun
+from cluster.store.ports.intake import RecordPut
+from cluster.store.ports.stores import Stores
 from tests.suites.doing import APP, NOW, OTHER, body, put
 
 TEN_MINUTES = 10 * 60 * 1000

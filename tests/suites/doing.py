@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import orjson
 
 from cluster.records.recent_event import RecentEvent
-from cluster.store.ports.stores import Batch, Noun, RecordPut, Stores
+from cluster.store.ports.changes import Noun
+from cluster.store.ports.intake import Batch, RecordPut
+from cluster.store.ports.stores import Stores
 
 APP = "shop"
 OTHER = "other-shop"

@@ -10,7 +10,8 @@ import pytest
 
 from cluster.records.experiment import Experiment
 from cluster.records.exposure import Exposure
-from cluster.store.ports.stores import BrowserWriter, Stores
+from cluster.store.ports.interactions import BrowserWriter
+from cluster.store.ports.stores import Stores
 from tests.suites.doing import APP, NOW, OTHER
 
 

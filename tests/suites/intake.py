@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from cluster.errors import TooMany
-from cluster.store.ports.stores import RecordPut, Stores
+from cluster.store.ports.intake import RecordPut
+from cluster.store.ports.stores import Stores
 from tests.suites.doing import APP, NOW, OTHER, accept, apply, body, claim_one, remove
 
 

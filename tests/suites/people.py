@@ -9,7 +9,8 @@ import pytest
 
 from cluster.records.account import Account, Code, Grant
 from cluster.records.registration import Registration, revocation_id
-from cluster.store.ports.stores import RotateOutcome, Stores
+from cluster.store.ports.accounts import RotateOutcome
+from cluster.store.ports.stores import Stores
 from cluster.store.redis.accounts import MOST_GRANTS, MOST_SIBLINGS
 from tests.suites.doing import NOW
 

@@ -267,7 +267,7 @@ async def _free(stores: Stores) -> None:
 
 async def _owners(stores: Stores) -> list[str]:
     if hasattr(stores, "server"):
-        owner = await stores.server.ask_slow("GET", "kiosk:lease:intake")
+        owner = await stores.server.execute_slow("GET", "kiosk:lease:intake")
         return [owner.decode()] if owner else []
     held: Any = stores.leases
     return [owner for owner, _ in held._held.values()]

@@ -25,7 +25,8 @@ from cluster.ids import new_task_id
 from cluster.meter import SilentMeter
 from cluster.records.access import App
 from cluster.store.connect import open_stores
-from cluster.store.ports.stores import ChangeLogEntry, Noun, Stores
+from cluster.store.ports.changes import ChangeLogEntry, Noun
+from cluster.store.ports.stores import Stores
 from tests.fakes.dying_shelf import DyingArtifactStore, Killed
 from tests.fakes.dying_stores import Life, mortal
 from tests.fakes.stores.memory import memory_stores
@@ -213,7 +214,7 @@ async def test_a_poison_record_is_set_aside_and_its_batch_finishes(
 
 async def _quarantined(stores: Stores) -> list[Any]:
     if hasattr(stores, "server"):
-        entries = await stores.server.ask_slow("XRANGE", "{shop}:quarantine", "-", "+")
+        entries = await stores.server.execute_slow("XRANGE", "{shop}:quarantine", "-", "+")
         return [
             orjson.loads(dict(zip(flat[::2], flat[1::2], strict=True))[b"payload"]) for _, flat in entries
         ]
@@ -443,7 +444,7 @@ async def _lose(stores: Stores, task_id: str) -> None:
         if batch.task_id != task_id:
             continue
         if hasattr(stores, "server"):
-            await stores.server.ask_slow("XDEL", "{shop}:intake", batch.entry_id)
+            await stores.server.execute_slow("XDEL", "{shop}:intake", batch.entry_id)
         else:
             state: Any = stores.intake
             state._take_out(batch)
@@ -465,7 +466,7 @@ async def append(stores: Stores, *items: dict[str, Any]) -> str:
 async def test_settled_changes_are_on_the_shelf_and_off_the_log(
     stores: Stores, clock: ManualClock, shelf: ArtifactStore
 ) -> None:
-    loop = loop_over(stores, clock, shelf, settle=EAGER)
+    loop = loop_over(stores, clock, shelf, compaction=EAGER)
     await accept(stores, "product", [{"product_id": "p1", "title": "Trowel"}, {"product_id": "p2"}])
     await accept(stores, "user", [user("ann")])
     await drain(loop)
@@ -494,13 +495,13 @@ async def test_a_log_settled_but_not_trimmed_before_a_crash_is_trimmed_after_it(
     await append(stores, click("ann", "p1"))
 
     def dies(method: str) -> None:
-        if method == "settle":
+        if method == "compact":
             raise Killed
 
     with pytest.raises(Killed):
-        await loop_over(mortal(stores, Life(), dies), clock, shelf, settle=EAGER).compact_round()
+        await loop_over(mortal(stores, Life(), dies), clock, shelf, compaction=EAGER).compact_round()
     assert len(await changes(stores, "interaction")) == 1
-    assert await loop_over(stores, clock, shelf, settle=EAGER).compact_round() == 0
+    assert await loop_over(stores, clock, shelf, compaction=EAGER).compact_round() == 0
     assert await changes(stores, "interaction") == []
     assert SegmentStore(shelf).load(APP).interactions.num_rows == 1
 
@@ -508,7 +509,7 @@ async def test_a_log_settled_but_not_trimmed_before_a_crash_is_trimmed_after_it(
 async def test_changes_wait_until_they_are_old_or_many(
     stores: Stores, clock: ManualClock, shelf: ArtifactStore
 ) -> None:
-    loop = loop_over(stores, clock, shelf, settle=CompactionConfig(entries=5, entry_bytes=0))
+    loop = loop_over(stores, clock, shelf, compaction=CompactionConfig(entries=5, entry_bytes=0))
     await append(stores, click("ann", "p1"))
     assert await loop.compact_round() == 0
     clock.ahead_s += 31.0
@@ -537,7 +538,7 @@ async def test_what_somebody_waits_for_settles_at_once_and_nothing_after_it(
 async def test_an_erased_person_is_gone_from_the_shelf_at_once(
     stores: Stores, clock: ManualClock, shelf: ArtifactStore
 ) -> None:
-    loop = loop_over(stores, clock, shelf, settle=EAGER)
+    loop = loop_over(stores, clock, shelf, compaction=EAGER)
     await append(stores, click("ann", "p1"), click("bob", "p1"))
     await accept(stores, "user", [user("ann"), user("bob")])
     await drain(loop)
@@ -599,7 +600,7 @@ async def test_killed_while_settling_the_shelf_and_the_rest_of_the_log_are_compl
         dying = DyingArtifactStore(shelf)
         dying.life = rng.randint(0, 12)
         try:
-            await loop_over(mortal(stores, life), clock, dying, settle=EAGER).compact_round()
+            await loop_over(mortal(stores, life), clock, dying, compaction=EAGER).compact_round()
         except Killed:
             deaths += 1
         assert await _complete(stores, shelf) == (await _catalog(stores), sorted(expected))
@@ -652,13 +653,13 @@ async def test_damaged_segments_stop_settling_of_that_app_only_and_lose_nothing(
     stores: Stores, clock: ManualClock, shelf: ArtifactStore, tmp_path: Path
 ) -> None:
     await stores.access.put_app(App(app_id="calm", environment="production", created_at=1))
-    loop = loop_over(stores, clock, shelf, settle=EAGER)
+    loop = loop_over(stores, clock, shelf, compaction=EAGER)
     await append(stores, click("ann", "p1"))
     await loop.compact_round()
     (damaged,) = (tmp_path / "shelf" / APP / "segments").glob("manifest-*.json")
     whole = damaged.read_bytes()
     damaged.write_bytes(whole[:-9])
-    again = loop_over(stores, clock, shelf, settle=EAGER)
+    again = loop_over(stores, clock, shelf, compaction=EAGER)
     await append(stores, click("ann", "p2"))
     await stores.interactions.append("calm", orjson.dumps([click("bob", "p1")]), [])
 
@@ -676,7 +677,7 @@ async def test_damaged_segments_stop_settling_of_that_app_only_and_lose_nothing(
 async def test_lost_product_segments_are_written_anew_from_the_records(
     stores: Stores, clock: ManualClock, shelf: ArtifactStore, tmp_path: Path, loss: str
 ) -> None:
-    loop = loop_over(stores, clock, shelf, settle=EAGER)
+    loop = loop_over(stores, clock, shelf, compaction=EAGER)
     await accept(stores, "product", [{"product_id": f"p{n}", "title": f"Title {n}"} for n in range(5)])
     await drain(loop)
     await append(stores, click("ann", "p1"))
@@ -691,7 +692,7 @@ async def test_lost_product_segments_are_written_anew_from_the_records(
     for path in folder.iterdir() if loss == "gone" else folder.glob("product-*.parquet"):
         path.unlink() if loss == "gone" else path.write_bytes(b"PAR1")
 
-    again = loop_over(stores, clock, shelf, settle=EAGER)
+    again = loop_over(stores, clock, shelf, compaction=EAGER)
     await again.compact_round()
 
     state = SegmentStore(shelf).load(APP)
@@ -710,7 +711,7 @@ async def test_a_shelf_that_stays_full_does_not_fill_memory_instead(
 ) -> None:
     full = ArtifactStore.open(tmp_path / "shelf", reserve_bytes=1 << 60)
     rules = CompactionConfig(every_s=0.0, page=1, full_bytes=300)
-    loop = loop_over(stores, clock, full, settle=rules)
+    loop = loop_over(stores, clock, full, compaction=rules)
     for n in range(20):
         await append(stores, click("ann", f"p{n}"))
     for _ in range(30):
@@ -724,7 +725,7 @@ async def test_a_shelf_that_stays_full_does_not_fill_memory_instead(
 
 async def test_a_full_disk_only_delays_settling(stores: Stores, clock: ManualClock, tmp_path: Path) -> None:
     full = ArtifactStore.open(tmp_path / "shelf", reserve_bytes=1 << 60)
-    loop = loop_over(stores, clock, full, settle=EAGER)
+    loop = loop_over(stores, clock, full, compaction=EAGER)
     await append(stores, click("ann", "p1"))
     with pytest.raises(Unavailable, match="no space left"):
         await loop.compact_round()

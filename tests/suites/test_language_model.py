@@ -23,7 +23,8 @@ from cluster.clock import SystemClock
 from cluster.ids import new_question_id
 from cluster.meter import SilentMeter
 from cluster.records.question import Question
-from cluster.store.ports.stores import StoredQuestion, Stores
+from cluster.store.ports.questions import StoredQuestion
+from cluster.store.ports.stores import Stores
 from tests.fakes.corner_shop import upload
 from tests.fakes.llm_provider import Provider
 from tests.fakes.small_archive import ARTICLES

@@ -10,7 +10,8 @@ from cluster.records.engine import Engine
 from cluster.records.question import Answer, Question
 from cluster.store import keys
 from cluster.store.connect import OpenStores
-from cluster.store.ports.stores import BrowserWriter, RecordPut
+from cluster.store.ports.intake import RecordPut
+from cluster.store.ports.interactions import BrowserWriter
 from cluster.store.redis import pagination
 from cluster.store.redis.append_plan import MANY
 from cluster.store.redis.salts import Salts

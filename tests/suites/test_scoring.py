@@ -216,7 +216,7 @@ class Worker(ScoringWorker):
 async def test_chunks_that_come_at_once_load_the_app_once_and_wait_for_the_store(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "step_aside", lambda: None)
+    monkeypatch.setattr(driver, "use_idle_priority", lambda: None)
     monkeypatch.setattr(driver, "_PAUSE_S", 0.0)
     scorer = shop.scorer()
     worker = Worker(scorer, 0)

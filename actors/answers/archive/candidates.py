@@ -11,7 +11,7 @@ import numpy as np
 from actors.answers.archive.library import PassageLibrary
 from actors.answers.archive.messages import ArchiveQuery
 from actors.answers.archive.segment import PassageSegment
-from actors.retrieval.lexical.passage_postings import compute_idf
+from actors.retrieval.lexical.bm25 import compute_idf
 from actors.vectors.top import best_rows
 from actors.vectors.types import Mask, Rows, Scores, Vector
 

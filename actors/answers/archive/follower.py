@@ -29,7 +29,8 @@ from cluster.artifacts.segments import SegmentStore, position_from_offset
 from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.meter import Meter
-from cluster.store.ports.stores import ChangeLogEntry, Stores
+from cluster.store.ports.changes import ChangeLogEntry
+from cluster.store.ports.stores import Stores
 
 T = TypeVar("T")
 LibraryAtOffset = tuple[PassageLibrary, str]

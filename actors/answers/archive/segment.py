@@ -22,13 +22,13 @@ import numpy.typing as npt
 from actors.answers.archive.passages import Document, Passage
 from actors.language.analysis import Analyzers
 from actors.language.embedder import Embedder
-from actors.retrieval.lexical.passage_postings import PassagePostings
-from actors.retrieval.lexical.term_counts import (
+from actors.retrieval.lexical.passage_postings import (
+    PassagePostings,
     build_postings,
-    count_terms,
     drop_passages,
     merge_postings,
 )
+from actors.retrieval.lexical.term_counts import count_terms
 from actors.vectors.compact import CompactVectors
 from actors.vectors.types import Mask, Matrix
 

@@ -15,7 +15,7 @@ from actors.answers.extractive.numbers import NumberMention, is_number_word, par
 from actors.answers.extractive.sentences import split_sentences
 from actors.answers.extractive.text_tokens import TextToken, TextTokenizer, select_names
 from actors.language.analysis import Analyzers
-from actors.language.tokens import fold
+from actors.language.folding import fold
 
 MIN_SUPPORT = 0.5
 "A sentence with at least this may be shown."

@@ -12,11 +12,14 @@ import numpy as np
 
 from actors.recommender.messages import UserQuery
 from actors.recommender.ranking.query_context import QueryContext
-from actors.recommender.ranking.user_profile import list_recent_rows
+from actors.recommender.ranking.ranking import Ranking
+from actors.recommender.ranking.user_profile import list_recent_rows, select_history
 from actors.recommender.state.catalog import Catalog
 from actors.recommender.state.cooccurrence import SESSION_GAP_MS
-from actors.recommender.state.prior_scores import Ranking
+from actors.recommender.state.events import EXPOSURE
+from actors.recommender.state.interaction_rows import InteractionRows
 from actors.vectors.types import Mask, Rows
+from cluster.records.validation.recent_events import GROUP
 
 BLOCK_SIZE = 1000
 "So many neighbours of the ranking may change places: as many as the longest page has rows."
@@ -49,85 +52,131 @@ def filter_rows(query: UserQuery, catalog: Catalog) -> Mask | None:
     return mask
 
 
-def recently_consumed(request: QueryContext) -> list[int]:
-    """Find what the reader dealt with lately; with the other variants when one per product is wanted.
+def allow_rows(request: QueryContext) -> Mask | None:
+    """Mark the rows that a list may hold; None when the prior of the query leaves out all others already.
 
-    Where the engine's snapshot found that readers take the same again, only what they dealt with just now; where it
-    found that they do not, everything that is known. Where it found that other events lead to purchases, what they
-    dealt with just now and what they bought.
+    Shapes:
+        returns: bool [n], not to be changed
+
+    Source:
+        docs/concepts/scoring.md, equation 23
     """
-    champion = request.engine_state.serving_model
-    if champion is None:
-        rows = list_recent_rows(request.interaction_rows)
+    catalog = request.catalog
+    allowed = filter_rows(request.query, catalog)
+    if request.item_priors.versions[0] == catalog.version:
+        return allowed
+    # a product may have been removed or sold out since the priors were computed
+    return catalog.offered if allowed is None else catalog.offered & allowed
+
+
+def recently_consumed(request: QueryContext, history: InteractionRows) -> list[int]:
+    """List the rows that the user dealt with lately and should not see again, with variants when `dedupe` is set.
+
+    Without a snapshot these are the most recent rows. The snapshot of the engine may say more: if users take the same
+    product again, only the rows of the running session count, else all known rows. If other events lead to
+    purchases, the rows of the running session and the purchases count.
+    """
+    model = request.engine_state.serving_model
+    if model is None:
+        rows = list_recent_rows(history)
     else:
-        since_ms = request.now_ms - SESSION_GAP_MS if champion.allows_repeats else None
-        rows = list_recent_rows(
-            request.interaction_rows, None, since_ms=since_ms, kinds=champion.consumed_kinds
-        )
+        since_ms = request.now_ms - SESSION_GAP_MS if model.allows_repeats else None
+        rows = list_recent_rows(history, None, since_ms=since_ms, kinds=model.consumed_kinds)
     return request.catalog.add_variants(rows) if request.query.dedupe else rows
 
 
 def select_candidates(
-    request: QueryContext,
     ranking: Ranking,
-    left_out: list[int],
+    request: QueryContext,
+    depth: int,
+    consumed: Sequence[int] = (),
     *,
-    hide_always: bool = False,
-    wanted: int = 0,
+    may_repeat: bool = False,
 ) -> tuple[list[int], str]:
-    """Pick the best admitted rows, one per group, as many as the page and its arranging need, at least `wanted`.
+    """Select the best rows of a ranking, one for each group, as many as re-ranking needs to fill `depth` places.
 
-    What earlier pages showed is still among them: dithering needs the whole list to repeat its order. Rows that may
-    not appear are barred from `ranking`.
+    The function excludes the `consumed` rows from `ranking`. If no other row is left and `may_repeat` is set, it
+    restores and returns them. Rows of earlier pages are among the candidates: dithering needs the whole list to
+    repeat its order.
 
-    When nothing but `left_out` matches, those come after all (and the rung `seen_again` is named), unless they
-    are to be hidden always or this is a later page.
+    Returns the rows, best first, and the fallback level `seen_again` when they are consumed ones, else an empty text.
+
+    Source:
+        docs/concepts/scoring.md, equation 23
     """
     query, catalog = request.query, request.catalog
-    if request.item_priors.versions[0] != catalog.version:
-        # a product may have been removed or sold out since the standing was made
-        ranking.restrict(catalog.offered)
-    allowed = filter_rows(query, catalog)
-    if allowed is not None:
-        ranking.restrict(allowed)
-    if query.exclude:
-        ranking.exclude(catalog.rows_of(query.exclude))
-    if not left_out:
-        return _select_distinct_page(request, ranking, wanted), ""
-    barred = ranking.exclude(left_out)
-    pool = _select_distinct_page(request, ranking, wanted)
-    if pool or hide_always or request.start or request.shown_ids:
-        return pool, ""
-    ranking.restore(barred)
-    return _select_distinct_page(request, ranking, wanted), "seen_again"
+    if not consumed:
+        return select_distinct(ranking.select_best, query, catalog, depth), ""
+    excluded = ranking.exclude(consumed)
+    rows = select_distinct(ranking.select_best, query, catalog, depth)
+    if rows or not may_repeat:
+        return rows, ""
+    ranking.restore(excluded)
+    return select_distinct(ranking.select_best, query, catalog, depth), "seen_again"
 
 
-def select_trend_leaders(request: QueryContext, left_out: list[int], wanted: int) -> list[int]:
-    """Pick from the leaders of the trend, which are known beforehand; nothing when they are not `wanted` many.
+def select_trend_leaders(request: QueryContext, consumed: Sequence[int], depth: int) -> list[int]:
+    """Select from the leaders of the trend, which are known beforehand; nothing if they do not fill `depth` places.
 
-    Only for requests that filter nothing.
+    A query with filters gets nothing.
     """
-    query, catalog, standing = request.query, request.catalog, request.item_priors
+    query, catalog, priors = request.query, request.catalog, request.item_priors
     if query.type is not None or query.filter is not None or query.circles or query.removed:
         return []
-    known = required_depth(query, wanted)
-    hidden = {*left_out, *catalog.rows_of(query.exclude)}
-    rows = list(islice((row for row in standing.leaders if row not in hidden), expected_depth(known)))
-    if standing.versions[0] != catalog.version:
+    known = required_depth(query, depth)
+    hidden = {*consumed, *catalog.rows_of(query.exclude)}
+    rows = list(islice((row for row in priors.leaders if row not in hidden), expected_depth(known)))
+    if priors.versions[0] != catalog.version:
         offered = catalog.offered
         rows = [row for row in rows if offered[row]]
-    pool = deduplicate_groups(rows, catalog) if query.dedupe else rows
-    return pool if len(pool) >= known else []
+    rows = deduplicate_groups(rows, catalog) if query.dedupe else rows
+    return rows if len(rows) >= known else []
+
+
+def select_history_rows(request: QueryContext, ranking: Ranking) -> list[int]:
+    """List the offered rows of the user's history, newest first, by the query's `history_type`.
+
+    An interaction with a group alone counts for the variant on offer with the best score.
+    """
+    events = select_history(request.recent_events, request.query.history_type)
+    names = dict.fromkeys(name for kind, ids, _, _ in events if kind not in EXPOSURE for name in ids)
+    variants = _select_variants([name for name in names if name.startswith(GROUP)], request, ranking)
+    rows = (variants[name] if name in variants else request.catalog.row_of(name) for name in names)
+    return [row for row in dict.fromkeys(rows) if _is_offered(row, request)]
+
+
+def _select_variants(names: Sequence[str], request: QueryContext, ranking: Ranking) -> dict[str, int]:
+    """Choose a variant for every group; -1 where none is on offer."""
+    variants = {
+        name: [
+            row
+            for row in request.catalog.rows_of_group(name.removeprefix(GROUP))
+            if _is_offered(row, request)
+        ]
+        for name in names
+    }
+    every = [row for rows in variants.values() for row in rows]
+    if not every:
+        return dict.fromkeys(names, -1)
+    by_row = dict(zip(every, ranking.get_scores(every).tolist(), strict=True))
+    return {name: max(rows, key=by_row.__getitem__, default=-1) for name, rows in variants.items()}
+
+
+def _is_offered(row: int, request: QueryContext) -> bool:
+    return 0 <= row < len(request.item_priors) and bool(request.catalog.offered[row])
 
 
 def select_distinct(
-    best: Callable[[int], Rows], query: UserQuery, catalog: Catalog, wanted: int
+    select_best: Callable[[int], Rows], query: UserQuery, catalog: Catalog, wanted: int
 ) -> list[int]:
-    """Go down a ranking until enough different products came up, or it ends; `best` gives its first rows."""
+    """Select rows from the top of a ranking until they hold enough different products, or until it ends.
+
+    `select_best` returns the first rows of the ranking.
+    """
     known = required_depth(query, wanted)
     depth = expected_depth(known)
     while True:
-        rows = best(depth).tolist()
+        rows = select_best(depth).tolist()
         pool = deduplicate_groups(rows, catalog) if query.dedupe else rows
         if len(pool) >= known or len(rows) < depth:
             return pool
@@ -177,8 +226,3 @@ def boost_depth(query: UserQuery) -> int:
     if query.group_rows:
         return max(last + 1, min(BLOCK_SIZE, max(_GROUP_BLOCK_SIZE, 20 * query.group_rows)))
     return (last // BLOCK_SIZE + 1) * BLOCK_SIZE
-
-
-def _select_distinct_page(request: QueryContext, ranking: Ranking, wanted: int) -> list[int]:
-    wanted = max(wanted, request.shown_count + request.page_end)
-    return select_distinct(ranking.select_best, request.query, request.catalog, wanted)

@@ -12,11 +12,13 @@ the parts, `personal_scores` adds them up; everything else looks at that sum.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from actors.models.user_history import UserHistory, compute_sparse_scale
 from actors.recommender.ranking.user_profile import UserProfile
+from actors.recommender.ranking.user_signals import UserSignals
 from actors.recommender.state.cooccurrence import CooccurrenceTable
 from actors.recommender.state.engine_state import CohortScores, EngineState, ItemPriors
 from actors.recommender.state.interaction_rows import WeightedInteractions
@@ -46,9 +48,34 @@ _SIMILARITY_SHARE = 0.2
 "Share of likeness where products are known by what people did with them."
 
 
-def select_priors(taste: UserProfile, standing: ItemPriors) -> PriorScores:
-    """Give what a reader's scores start from."""
-    return standing.prior if taste.has_signal else standing.prior_new
+@dataclass(frozen=True, slots=True)
+class UserScores:
+    """The score of every row for one user, in its two terms."""
+
+    prior: PriorScores
+    personal: PersonalScores
+
+
+def compute_user_scores(user: UserSignals, state: EngineState, priors: ItemPriors) -> UserScores:
+    """Compute the prior and the personal score of a user for all rows.
+
+    Cost:
+        100,000 products, 40 events: 0.15 ms with a snapshot, 2 ms without
+
+    Source:
+        docs/concepts/scoring.md, equations 4, 5 and 17 (prior), 8 to 13 (personal)
+    """
+    prior = select_prior(user.history_profile, user.cohort, priors)
+    return UserScores(prior, personal_scores(user.profile, state, priors))
+
+
+def select_prior(
+    history_profile: UserProfile, cohort: CohortScores | None, priors: ItemPriors
+) -> PriorScores:
+    """Return the prior of users with a history, of users in a cohort, or of all other users."""
+    if history_profile.has_signal:
+        return priors.prior
+    return priors.prior_new if cohort is None else cohort.prior
 
 
 def personal_scores(taste: UserProfile, holdings: EngineState, standing: ItemPriors) -> PersonalScores:

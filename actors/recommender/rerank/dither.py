@@ -7,11 +7,32 @@ from __future__ import annotations
 
 import math
 
+import mmh3
 import numpy as np
 
+from actors.recommender.messages import UserQuery
 from actors.vectors.types import Floats, Rows
 
 _STEP = 1 / 8
+_DAY_MS = 86_400_000
+
+
+def seed_from_names(*parts: str) -> int:
+    """Derive a seed from names."""
+    return mmh3.hash64("\x00".join(parts), signed=False)[0]
+
+
+def compute_seed(query: UserQuery, now_ms: int) -> int:
+    """Compute the seed of the noise: one for each user and `pagination_id`, else one for each user and UTC day.
+
+    So the pages of one user fit together when the client turns them by `start` alone.
+    """
+    return seed_from_names(*query.reader_ids, query.pagination_id or f"day {now_ms // _DAY_MS}")
+
+
+def dithering_seed(query: UserQuery, now_ms: int) -> int:
+    """Compute the seed of a query that asks for dithering; 0 for all others."""
+    return compute_seed(query, now_ms) if query.dithering > 1 else 0
 
 
 def dither(rows: list[int], dithering: float, seed: int, first: int = 0) -> list[int]:

@@ -1,27 +1,15 @@
-"""Scores of all rows, and the best of them without looking at most.
-
-A reader's score is what everybody's starts from and what is said to them alone, and that is much for few products. So
-the best are among the first of the common order and those of whom much is said; all rows are only added up for
-whoever wants all.
-"""
+"""The scores of all rows before the user is known, and the first rows of their order."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from actors.recommender.state.score_components import PersonalScores
-from actors.vectors.top import best_few, best_rows
-from actors.vectors.types import Mask, Rows, Scores
-
-ExcludedRows = tuple[list[int], Mask]
-"Rows, and which of them were open before."
+from actors.vectors.top import best_rows
+from actors.vectors.types import Rows, Scores
 
 _FRONT = 4_096
-_SHORT = 512
-_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,126 +67,3 @@ class PriorScores:
             return self
         front = None if self.top_rows is None else self.top_rows.scale(share)
         return PriorScores(self.scores * np.float32(share), front)
-
-
-class Ranking:
-    """Scores on their way to a list; whoever holds it may bar rows."""
-
-    def __init__(self, start: PriorScores, own: PersonalScores | None = None) -> None:
-        self._prior = start
-        self._personal = own
-        self._allowed: Mask | None = None
-        self._all: Scores | None = None
-
-    def __len__(self) -> int:
-        """Count the rows that are judged."""
-        return len(self._prior.scores)
-
-    def exclude(self, rows: Sequence[int]) -> ExcludedRows:
-        """Let some rows not appear, as far as they are judged; `unbar` takes back what this returns."""
-        count = len(self)
-        inside = [row for row in rows if row < count]
-        if self._allowed is None:
-            self._allowed = np.ones(count, np.bool_)
-        before = self._allowed[inside]
-        self._allowed[inside] = False
-        return inside, before
-
-    def restore(self, barred: ExcludedRows) -> None:
-        """Let rows appear again that did before they were barred."""
-        rows, before = barred
-        if self._allowed is not None:
-            self._allowed[rows] = before
-
-    def restrict(self, allowed: Mask) -> None:
-        """Let only some rows appear.
-
-        Shapes:
-            allowed: bool [n or more]
-        """
-        mask = allowed[: len(self)]
-        self._allowed = mask.copy() if self._allowed is None else self._allowed & mask
-
-    def get_scores(self, rows: Sequence[int] | Rows) -> Scores:
-        """Give the scores of some rows, -inf where a product must not appear.
-
-        Shapes:
-            rows: int64 [m], as a list or array; returns: float32 [m], fresh
-        """
-        chosen = np.asarray(rows, np.int64)
-        return self._score_rows(chosen, self._prior.scores[chosen])
-
-    @property
-    def scores(self) -> Scores:
-        """The scores of all rows, -inf where a product must not appear.
-
-        Shapes:
-            float32 [n], not to be changed
-        """
-        if self._all is None:
-            self._all = (
-                self._prior.scores if self._personal is None else self._personal.add_to(self._prior.scores)
-            )
-        return self._all if self._allowed is None else np.where(self._allowed, self._all, np.float32(-np.inf))
-
-    def select_best(self, count: int) -> Rows:
-        """Pick the best rows, best first; never one at -inf.
-
-        Shapes:
-            returns: int64 [m], m <= count
-        Cost:
-            100,000 rows: 30 us; when likeness is worked out for all: 0.3 ms
-        """
-        whole = self._prior.top_rows
-        if whole is not None and count > 0 and not (self._personal and self._personal.vector_scores):
-            for front in (whole.head(max(_SHORT, 4 * count)), whole):
-                found = self._select_near_top(front, count)
-                if found is not None:
-                    return found
-        return best_rows(self.scores, count)
-
-    def select_best_of(self, rows: Rows, count: int) -> Rows:
-        """Pick the best of some rows, best first; never one at -inf."""
-        return rows[best_few(self.get_scores(rows), count)]
-
-    def _select_near_top(self, front: TopRows, count: int) -> Rows | None:
-        """Pick among the front and those of whom much is said; None when better ones may stand behind."""
-        if len(front.rows) < count:
-            return None
-        now = self._score_rows(front.rows, front.values)
-        least = float(np.partition(now, len(now) - count)[len(now) - count])
-        if least == -np.inf:
-            return None
-        leading = now >= least
-        rows, scores = front.rows[leading], now[leading]
-        if front.next_score > -np.inf:
-            # who stands behind the front needs so much of their own to get among the best
-            needed = least - front.next_score - _ROUNDING * (abs(least) + abs(front.next_score))
-            if needed <= 0:
-                return None
-            if self._personal is not None:
-                risen, own = self._personal.rows_above(needed, len(self))
-                rows = np.concatenate((rows, risen))
-                scores = np.concatenate((scores, self._mask_excluded(risen, self._prior.scores[risen] + own)))
-        return _select_best_once(rows, scores, count)
-
-    def _score_rows(self, rows: Rows, start: Scores) -> Scores:
-        return self._mask_excluded(
-            rows, start + self._personal.get_scores(rows) if self._personal is not None else start.copy()
-        )
-
-    def _mask_excluded(self, rows: Rows, scores: Scores) -> Scores:
-        if self._allowed is not None:
-            scores[~self._allowed[rows]] = -np.inf
-        return scores
-
-
-def _select_best_once(rows: Rows, scores: Scores, count: int) -> Rows:
-    """Pick the best of rows of which each may come twice, best first, among equals the smaller row."""
-    if len(rows) > 2 * count:
-        kept = scores >= np.partition(scores, len(scores) - 2 * count)[len(scores) - 2 * count]
-        rows, scores = rows[kept], scores[kept]
-    rows = rows[np.lexsort((rows, -scores))]
-    # a row that comes twice has the same score twice
-    best: Rows = rows[np.append(True, rows[1:] != rows[:-1])][:count]
-    return best

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from actors.language.folding import fold_text
 from actors.retrieval.edit_distance import LONGEST, CharCodes
-from actors.retrieval.text import fold_text
 from actors.vectors.types import Mask, Rows
 
 BLANK = 32

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from html import escape
 
-from actors.retrieval.text import fold_with_positions
+from actors.language.folding import fold_with_positions
 
 
 @dataclass(frozen=True, slots=True)

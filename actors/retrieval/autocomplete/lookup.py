@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,8 @@ import numpy.typing as npt
 
 from actors.retrieval.autocomplete.folded_texts import FoldedTexts
 from actors.retrieval.autocomplete.grams import NgramIndex
-from actors.retrieval.autocomplete.prefixes import Allowed, PrefixIndex
+from actors.retrieval.autocomplete.moved_articles import restore_article
+from actors.retrieval.autocomplete.prefixes import Allowed, PrefixIndex, popularity_ranks
 from actors.retrieval.autocomplete.word_index import WordIndex
 from actors.retrieval.edit_distance import LONGEST, EditPattern, char_codes, max_edits
 from actors.vectors.types import Floats, Mask, Rows
@@ -82,6 +84,28 @@ class CompletionIndex:
     places: Rows
     place_starts: Rows
     pull: npt.NDArray[np.float32]
+
+    @classmethod
+    def of(cls, texts: Sequence[str], popularity: Floats) -> CompletionIndex:
+        """Build the index of the texts of one field, given as uploaded.
+
+        Shapes:
+            popularity: float64 [n], 0 or more
+        """
+        folded = FoldedTexts.of([restore_article(text) for text in texts])
+        places = folded.word_starts()
+        pull = np.log1p(np.maximum(popularity, 0.0))
+        largest = float(pull.max(initial=0.0))
+        return cls(
+            texts=folded,
+            prefixes=PrefixIndex.of(folded, popularity_ranks(popularity, np.diff(folded.starts))),
+            pairs=NgramIndex.of(folded, 2),
+            triples=NgramIndex.of(folded, 3),
+            words=WordIndex.of(folded),
+            places=places.astype(np.int32 if folded.size < 2**31 else np.int64),
+            place_starts=np.searchsorted(places, folded.starts).astype(np.int64),
+            pull=(pull / largest if largest else pull).astype(np.float32),
+        )
 
     def look_up(
         self, typed: str, wanted: int, page: int = 0, allowed: Allowed | None = None

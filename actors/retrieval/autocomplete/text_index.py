@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.retrieval.autocomplete.field_values import rows_by_code
-from actors.retrieval.autocomplete.index_builder import build_index
 from actors.retrieval.autocomplete.lookup import CompletionIndex, CompletionMatches
 from actors.retrieval.autocomplete.moved_articles import restore_article
 from actors.retrieval.source_texts import SourceTexts
@@ -59,7 +58,7 @@ class TextIndex:
         starts = np.searchsorted(together[:, 0], np.arange(len(numbers) + 1)).astype(np.int64)
         worth = np.zeros(len(numbers))
         np.maximum.at(worth, together[:, 0], popularity[together[:, 1]])
-        index = build_index(list(numbers), worth)
+        index = CompletionIndex.of(list(numbers), worth)
         return cls(index, SourceTexts.of(numbers), starts, together[:, 1].astype(np.int32), marks)
 
     def __len__(self) -> int:

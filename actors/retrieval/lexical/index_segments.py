@@ -1,8 +1,8 @@
-"""The parts of an index and which part speaks for a product: put, remove, seal, merge.
+"""The segments of the product index: put, remove, seal, merge, as log-structured merge trees do.
 
-fresh    products that came last, as terms; made a small part when somebody asks
-parts    sealed, never changed; many small ones are merged to a large one, in another thread
-owner    by row: the part that has the product as it is now; older postings of it are skipped
+fresh      terms of the newest products; a query makes a small segment of them
+segments   sealed, never changed; a thread merges several small ones into a larger one
+owner      by row: the segment that has the newest record of the product; older postings of the row are skipped
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from actors.retrieval.lexical.postings import starts_of_kept
 from actors.retrieval.lexical.product_postings import (
     IndexSegment,
     TermVector,
@@ -27,18 +28,19 @@ FRESH: Final = 0
 _GONE: Final = -1
 _SEAL: Final = 128
 _ALIKE: Final = 6
-"Parts of like size that are worth merging."
-_DEAD: Final = 0.2
-"Share of a part that may be out of date."
-_DEAD_LAID: Final = 0.5
+"Segments of like size that are worth merging."
+_STALE: Final = 0.2
+"Share of the products of a segment that may be stale."
+_STALE_MAPPED: Final = 0.5
+"The same for a segment out of a snapshot, whose memory processes share."
 
 
 @dataclass(frozen=True, slots=True)
 class RowMapping:
-    """Which rows the products of a part that was made elsewhere stand at.
+    """The rows of the catalog at which the products of a snapshot's segment stand.
 
     Shapes:
-        rows: int64 [h], by product of the part, -1 for none; codes: int64 [r], by row, -1 for none
+        rows: int64 [h], by product of the segment, -1 for none; codes: int64 [r], by row, -1 for none
     """
 
     rows: Rows
@@ -46,16 +48,21 @@ class RowMapping:
 
     @classmethod
     def of(cls, rows: Rows) -> RowMapping:
-        """Make both ways of one."""
+        """Build both directions from one.
+
+        Shapes:
+            rows: int64 [h]
+        """
         codes = np.full(int(rows.max(initial=-1)) + 1, -1, np.int64)
-        here = np.flatnonzero(rows >= 0)
-        codes[rows[here]] = here
+        mapped = np.flatnonzero(rows >= 0)
+        codes[rows[mapped]] = mapped
         return cls(rows, codes)
 
     def codes_of(self, rows: Rows) -> Rows:
         """Find the products that stand at rows, ascending.
 
         Shapes:
+            rows: int64 [r]
             returns: int64 [m], m at most as many as rows
         """
         codes = self.codes[rows[rows < len(self.codes)]]
@@ -65,42 +72,42 @@ class RowMapping:
 
 @dataclass(frozen=True, slots=True)
 class ActiveSegment:
-    """A part that is asked."""
+    """A segment that queries read."""
 
     number: int
     segment: IndexSegment
-    whole: bool
-    "Are all of its products as they are now?"
+    is_whole: bool
+    "No product of it is stale."
     row_mapping: RowMapping | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MergedSegment:
-    """A part that can take the place of others."""
+    """A segment that can replace others."""
 
     segment: IndexSegment
     replaces: tuple[int, ...]
 
 
 class IndexSegments:
-    """Postings of all products, by parts. Rows are those of the catalog."""
+    """The postings of all products of an app. Rows are those of the catalog."""
 
     def __init__(self, seal: int = _SEAL) -> None:
         self.products = 0
         self._seal = seal
-        self._parts: dict[int, IndexSegment] = {}
-        self._lays: dict[int, RowMapping] = {}
-        self._dead: dict[int, int] = {}
-        "How many products of each part are out of date."
+        self._segments: dict[int, IndexSegment] = {}
+        self._mappings: dict[int, RowMapping] = {}
+        self._stale_counts: dict[int, int] = {}
+        "By segment: how many of its products are stale."
         self._next = FRESH + 1
         self._owner = np.zeros(0, np.int32)
         self._rows = 0
         self._fresh: dict[int, TermVector] = {}
-        self._fresh_part: IndexSegment | None = None
+        self._fresh_segment: IndexSegment | None = None
 
     def __len__(self) -> int:
-        """Count parts."""
-        return len(self._parts) + bool(self._fresh)
+        """Count segments."""
+        return len(self._segments) + bool(self._fresh)
 
     @property
     def rows(self) -> int:
@@ -109,8 +116,8 @@ class IndexSegments:
 
     @property
     def nbytes(self) -> int:
-        """Memory held by postings."""
-        return sum(part.nbytes for part in self._parts.values()) + self._owner.nbytes
+        """Bytes of all postings."""
+        return sum(segment.nbytes for segment in self._segments.values()) + self._owner.nbytes
 
     @property
     def alive(self) -> Mask:
@@ -119,7 +126,7 @@ class IndexSegments:
         return alive
 
     def has(self, row: int) -> bool:
-        """Is there a product at a row?"""
+        """Has a row a product?"""
         return row < self._rows and int(self._owner[row]) != _GONE
 
     def put(self, text: TermVector) -> None:
@@ -129,30 +136,30 @@ class IndexSegments:
         self._rows = max(self._rows, text.row + 1)
         self._owner[text.row] = FRESH
         self._fresh[text.row] = text
-        self._fresh_part = None
+        self._fresh_segment = None
         self.products += 1
         if len(self._fresh) >= self._seal:
             self._add(build_segment(list(self._fresh.values())))
             self._fresh = {}
 
     def remove(self, row: int) -> None:
-        """Take a product out."""
+        """Remove a product."""
         if not self.has(row):
             return
         owner = int(self._owner[row])
         if owner == FRESH:
             del self._fresh[row]
-            self._fresh_part = None
+            self._fresh_segment = None
         else:
-            self._dead[owner] += 1
+            self._stale_counts[owner] += 1
         self._owner[row] = _GONE
         self.products -= 1
 
-    def bind_rows(self, part: IndexSegment, rows: Rows) -> None:
-        """Let a part that was made elsewhere speak for rows; what they had here is out of date.
+    def bind_rows(self, segment: IndexSegment, rows: Rows) -> None:
+        """Add the segment of a snapshot as the owner of some rows; what they had here becomes stale.
 
         Shapes:
-            rows: int64 [h], by product of the part, -1 for those that are not as the part has them
+            rows: int64 [h], by product of the segment, -1 for a product that changed since
         """
         taken = rows[rows >= 0]
         self._owner = ensure_capacity(self._owner, int(taken.max(initial=-1)) + 1, _GONE)
@@ -161,27 +168,31 @@ class IndexSegments:
         self.products += int(np.count_nonzero(before == _GONE))
         for row in taken[before == FRESH].tolist():
             del self._fresh[row]
-            self._fresh_part = None
+            self._fresh_segment = None
         for number, count in zip(*np.unique(before[before > FRESH], return_counts=True), strict=True):
-            self._dead[int(number)] += int(count)
+            self._stale_counts[int(number)] += int(count)
         number, self._next = self._next, self._next + 1
-        self._parts[number], self._lays[number] = part, RowMapping.of(rows)
-        self._dead[number] = len(part) - len(taken)
+        self._segments[number], self._mappings[number] = segment, RowMapping.of(rows)
+        self._stale_counts[number] = len(segment) - len(taken)
         self._owner[taken] = number
-        for old in [old for old, each in self._parts.items() if self._dead[old] >= len(each)]:
+        for old in [old for old, each in self._segments.items() if self._stale_counts[old] >= len(each)]:
             self._drop(old)
 
     def active_segments(self) -> Iterator[ActiveSegment]:
-        """Give every part."""
-        for number, part in self._parts.items():
-            yield ActiveSegment(number, part, not self._dead[number], self._lays.get(number))
+        """Yield every segment with the rows it owns."""
+        for number, segment in self._segments.items():
+            yield ActiveSegment(number, segment, not self._stale_counts[number], self._mappings.get(number))
         if self._fresh:
-            if self._fresh_part is None:
-                self._fresh_part = build_segment(list(self._fresh.values()))
-            yield ActiveSegment(FRESH, self._fresh_part, True)
+            if self._fresh_segment is None:
+                self._fresh_segment = build_segment(list(self._fresh.values()))
+            yield ActiveSegment(FRESH, self._fresh_segment, True)
 
     def owned_by(self, number: int, rows: npt.NDArray[Any]) -> Mask:
-        """Mark rows that a part speaks for."""
+        """Mark rows whose newest record is in a segment.
+
+        Shapes:
+            rows: int [m]; returns: bool [m]
+        """
         owned: Mask = np.equal(self._owner[rows], number)
         return owned
 
@@ -189,79 +200,78 @@ class IndexSegments:
 
     @property
     def needs_merge(self) -> bool:
-        """Are there many parts of like size, or is one much out of date?"""
-        return bool(self._worth_merging())
+        """Are there many segments of like size, or is much of one stale?"""
+        return bool(self._select_for_merge())
 
     def plan_merge(self, *, every: bool = False) -> Callable[[], MergedSegment]:
-        """Give the work of merging parts, for another thread; changes meanwhile are kept."""
+        """Return a function that merges segments in another thread; later changes are kept."""
         numbers = (
-            tuple(number for number in self._parts if number not in self._lays)
+            tuple(number for number in self._segments if number not in self._mappings)
             if every
-            else self._worth_merging()
+            else self._select_for_merge()
         )
-        parts = [_plain(self._parts[number], self._lays.get(number)) for number in numbers]
+        segments = [_map_rows(self._segments[number], self._mappings.get(number)) for number in numbers]
         owner = self._owner[: self._rows].copy()
         return lambda: MergedSegment(
-            merge_segments(parts, [np.equal(owner, number) for number in numbers])
-            if parts
+            merge_segments(segments, [np.equal(owner, number) for number in numbers])
+            if segments
             else empty_segment(),
             numbers,
         )
 
-    def adopt(self, done: MergedSegment) -> None:
-        """Let a merged part serve in place of those it was made of."""
-        if not done.replaces or any(number not in self._parts for number in done.replaces):
+    def adopt(self, merged: MergedSegment) -> None:
+        """Replace segments by the one they were merged into."""
+        if not merged.replaces or any(number not in self._segments for number in merged.replaces):
             return
-        for number in done.replaces:
+        for number in merged.replaces:
             self._drop(number)
-        rows = done.segment.owned.astype(np.int64)
-        still = np.isin(self._owner[rows], done.replaces)
-        number = self._add(done.segment, rows[still])
-        self._dead[number] = len(rows) - int(np.count_nonzero(still))
+        rows = merged.segment.owned.astype(np.int64)
+        still = np.isin(self._owner[rows], merged.replaces)
+        number = self._add(merged.segment, rows[still])
+        self._stale_counts[number] = len(rows) - int(np.count_nonzero(still))
 
     def _drop(self, number: int) -> None:
-        del self._parts[number], self._dead[number]
-        self._lays.pop(number, None)
+        del self._segments[number], self._stale_counts[number]
+        self._mappings.pop(number, None)
 
-    def _add(self, part: IndexSegment, rows: Rows | None = None) -> int:
+    def _add(self, segment: IndexSegment, rows: Rows | None = None) -> int:
         number, self._next = self._next, self._next + 1
-        self._parts[number], self._dead[number] = part, 0
-        self._owner[part.owned if rows is None else rows] = number
+        self._segments[number], self._stale_counts[number] = segment, 0
+        self._owner[segment.owned if rows is None else rows] = number
         return number
 
-    def _worth_merging(self) -> tuple[int, ...]:
+    def _select_for_merge(self) -> tuple[int, ...]:
         sizes: dict[int, list[int]] = {}
-        for number, part in self._parts.items():
-            if number in self._lays:
-                # its pages are shared: worth more than a little order
-                if self._dead[number] > _DEAD_LAID * len(part):
+        for number, segment in self._segments.items():
+            if number in self._mappings:
+                # processes share its memory pages, a merged copy would not be shared
+                if self._stale_counts[number] > _STALE_MAPPED * len(segment):
                     return (number,)
                 continue
-            if self._dead[number] > _DEAD * max(len(part), self._seal):
+            if self._stale_counts[number] > _STALE * max(len(segment), self._seal):
                 return (number,)
-            sizes.setdefault(_size_of(part, self._seal), []).append(number)
+            sizes.setdefault(_size_class(segment, self._seal), []).append(number)
         alike: Sequence[int] = next((found for found in sizes.values() if len(found) >= _ALIKE), ())
         return tuple(alike)
 
 
-def _plain(part: IndexSegment, lay: RowMapping | None) -> IndexSegment:
-    """Bring a part that was made elsewhere to the rows here."""
-    if lay is None:
-        return part
-    rows = lay.rows[part.rows]
-    here = rows >= 0
-    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(here)])
-    owned = lay.rows[lay.rows >= 0]
+def _map_rows(segment: IndexSegment, mapping: RowMapping | None) -> IndexSegment:
+    """Copy the segment of a snapshot with rows of the catalog; terms may lose all their postings."""
+    if mapping is None:
+        return segment
+    rows = mapping.rows[segment.rows]
+    kept = rows >= 0
+    owned = mapping.rows[mapping.rows >= 0]
     return IndexSegment(
-        part.terms,
-        before[part.starts],
-        rows[here].astype(np.uint32),
-        part.counts[here],
-        part.fields[here],
+        segment.terms,
+        starts_of_kept(segment.starts, kept),
+        rows[kept].astype(np.uint32),
+        segment.counts[kept],
+        segment.fields[kept],
         np.sort(owned).astype(np.uint32),
     )
 
 
-def _size_of(part: IndexSegment, seal: int) -> int:
-    """Name the size of a part: each is four times the one before."""
-    return max(len(part) // seal, 1).bit_length() // 2
+def _size_class(segment: IndexSegment, seal: int) -> int:
+    """Compute the size class of a segment: each is four times as large as the one before."""
+    return max(len(segment) // seal, 1).bit_length() // 2

@@ -1,13 +1,14 @@
-"""BM25 over passages: postings as flat arrays that can be memory-mapped, and the exact best of them.
+"""Postings of passages: the score of a term in a passage in 255 levels, and the exact best passages of a query.
 
-    terms    uint64 [t]      sorted
-    starts   int64 [t + 1]   where the postings of a term begin
-    rows     uint32 [p]      ascending within a term
-    levels   uint8 [p]       what the term is worth in that passage, frequency and length already in it
-    peaks    uint8 [t]       the largest of them
+    levels   uint8 [p]   score of the term in the passage without its idf: 255 is k1 + 1
+    peaks    uint8 [t]   the highest level of each term
+    lengths  int32 [n]   terms in every passage
 
-The worth of a term in a passage needs frequency, length and mean length, none of which changes any more, so it is
-computed once and kept in 255 levels. How rare a term is changes with every upload and is multiplied in when asked.
+Frequency, length and mean length of a segment do not change, so the level is computed once. The idf changes with every
+upload; `find_best` gets it in the weights.
+
+Source:
+    H. Turtle, J. Flood, Query evaluation: strategies and optimizations (1995), for the bounds of long lists
 """
 
 from __future__ import annotations
@@ -20,39 +21,37 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from actors.retrieval.lexical.bm25 import K1, compute_length_norms, saturate_counts
+from actors.retrieval.lexical.postings import Postings, locate, starts_of_kept
+from actors.retrieval.lexical.term_counts import PassageTermCounts, merge_lists
 from actors.vectors.top import best_rows
 from actors.vectors.types import Mask, Rows, Scores
 
-K1, B = 1.2, 0.75
-LEVELS = 255
-UNIT = (K1 + 1) / LEVELS
+_LEVELS = 255
+_UNIT = (K1 + 1) / _LEVELS
 _LONG_LIST = 8_192
 "Postings from which on it is worth asking whether they can still change the best."
 _LEADERS = 1_024
 "Passages of a long list that are tried before all of it is added."
 _ENTERED = 0.05
-"Looking up more than this share of a list takes longer than writing all of it where every passage has a place."
+"Looking up more than this share of a list takes longer than an array with a place for every passage."
 _REMEMBERED = 30_000
-"Terms whose places are remembered."
+"Terms whose postings are remembered."
 _NOWHERE = (-1, 0, 0)
 _ZERO = np.zeros(1, np.int64)
-_STEPS = np.arange(LEVELS + 1, dtype=np.float32) * np.float32(UNIT)
+_LEVEL_SCORES = np.arange(_LEVELS + 1, dtype=np.float32) * np.float32(_UNIT)
 
 _List: TypeAlias = tuple[float, Scores, int, int]
-"Bound, worth by level, first and last posting."
+"Bound, score by level, first and last posting."
 
 
 @dataclass(frozen=True, slots=True)
-class PassagePostings:
-    """See the drawing above."""
+class PassagePostings(Postings):
+    """Postings of the passages of a segment. The arrays are drawn above."""
 
-    terms: npt.NDArray[np.uint64]
-    starts: npt.NDArray[np.int64]
-    rows: npt.NDArray[np.uint32]
     levels: npt.NDArray[np.uint8]
     peaks: npt.NDArray[np.uint8]
     lengths: npt.NDArray[np.int32]
-    "int32 [n], terms in every passage."
     _spans: dict[int, tuple[int, int, int]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -64,19 +63,8 @@ class PassagePostings:
         """Count passages."""
         return len(self.lengths)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        return sum(array.nbytes for array in self.arrays().values())
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """All arrays by name, for whoever writes them down."""
-        return {
-            name: getattr(self, name) for name in ("terms", "starts", "rows", "levels", "peaks", "lengths")
-        }
-
     def find_spans(self, codes: Sequence[int]) -> list[tuple[int, int, int]]:
-        """Find terms: number, first and last posting of each; an unknown one has none."""
+        """Find terms: number, first and last posting of each; (-1, 0, 0) for an unknown one."""
         known = self._spans
         fresh = [code for code in codes if code not in known]
         if fresh:
@@ -92,15 +80,15 @@ class PassagePostings:
     def find_best(
         self, weights: Mapping[int, float], k: int, allowed: Mask | None = None
     ) -> tuple[Rows, Scores]:
-        """Find the best passages, exactly.
+        """Find the exact best passages of weighted terms.
 
-        Short lists are added up. When long ones can't lift any new passage among the best, only the candidates are
-        looked up in them; when they can, the passages they say most about become candidates too, and only if even
-        the next of them could still come among the best everything is added.
+        Short lists are added up. If long lists can't lift a new passage among the best, only the candidates are looked
+        up in them. Else the leaders of the long lists become candidates too. Whole long lists are added only if a
+        passage behind the leaders could still be among the best.
 
         Shapes:
-            weights: term -> what it is worth at its highest level, rarity included
-            allowed: bool [n]
+            weights: term -> idf times the weight of the term in the query
+            allowed: bool [n]; None for all
             returns: int64 [m] and float32 [m], best first, m <= k
         Cost:
             300,000 passages: see tests/benchmarks/retrieval.py
@@ -144,19 +132,19 @@ class PassagePostings:
         return scores
 
     def _bound_terms(self, weights: Mapping[int, float]) -> list[_List]:
-        """Bound, worth by level, first and last posting of every term that occurs; the weightiest first."""
+        """Return bound, score by level, first and last posting of every term that occurs; the weightiest first."""
         found = []
         codes = list(weights)
         for code, (term, start, end) in zip(codes, self.find_spans(codes), strict=True):
             if end > start:
-                lut = _STEPS * np.float32(weights[code])
+                lut = _LEVEL_SCORES * np.float32(weights[code])
                 found.append((float(lut[self.peaks[term]]), lut, start, end))
         return sorted(found, key=lambda one: -one[0] / math.log2(2 + one[3] - one[2]))
 
     def _add_leaders(
         self, rows: Any, sums: Scores, long: Sequence[_List], k: int
     ) -> tuple[Rows, Scores] | None:
-        """Try with the leaders of long lists as further candidates; None when a passage behind them may be better."""
+        """Find the best among the candidates and the leaders of long lists; None if another one may be better."""
         leaders = [self._find_leaders(one) for one in long]
         behind = sum(float(lut[level]) for (_, lut, _, _), (_, level) in zip(long, leaders, strict=True))
         parts = [(rows, sums), *((led, np.zeros(len(led), np.float32)) for led, _ in leaders)]
@@ -171,7 +159,7 @@ class PassagePostings:
         return rows[top].astype(np.int64), scores[top]
 
     def _find_leaders(self, one: _List) -> tuple[npt.NDArray[np.uint32], int]:
-        """Rows a long list says most about, ascending, and the highest level behind them; remembered."""
+        """Return the rows with the highest levels of a long list, ascending, and the highest level behind them."""
         _, _, start, end = one
         found = self._leaders.get(start)
         if found is None:
@@ -185,14 +173,14 @@ class PassagePostings:
         self, rows: Any, sums: Scores, long: Sequence[_List], allowed: Mask | None
     ) -> tuple[Any, Scores]:
         """Add whole lists."""
-        every = np.zeros(len(self), np.float32)
-        every[rows] = sums
+        totals = np.zeros(len(self), np.float32)
+        totals[rows] = sums
         for _, lut, start, end in long:
-            every[self.rows[start:end]] += lut[self.levels[start:end]]
+            totals[self.rows[start:end]] += lut[self.levels[start:end]]
         if allowed is not None:
-            every[~allowed] = 0
-        rows = np.flatnonzero(every != 0)  # of floats it takes ten times as long
-        return rows, every[rows]
+            totals[~allowed] = 0
+        rows = np.flatnonzero(totals != 0)  # of floats it takes ten times as long
+        return rows, totals[rows]
 
     def _select_top(self, rows: Any, scores: Scores, lists: Sequence[_List], k: int) -> tuple[Rows, Scores]:
         scores = self._add_list_scores(rows, scores, lists)
@@ -200,24 +188,62 @@ class PassagePostings:
         return rows[top].astype(np.int64), scores[top]
 
     def _add_list_scores(self, rows: Any, scores: Scores, lists: Sequence[_List]) -> Scores:
-        """Look ascending rows up in lists and add what they are worth there."""
+        """Look ascending rows up in lists and add their scores there."""
         for _, lut, start, end in lists:
             listed, levels = self.rows[start:end], self.levels[start:end]
             if len(rows) > _ENTERED * (end - start):
-                every = np.zeros(len(self), np.uint8)
-                every[listed] = levels
-                scores = scores + lut[every[rows]]
+                row_levels = np.zeros(len(self), np.uint8)
+                row_levels[listed] = levels
+                scores = scores + lut[row_levels[rows]]
                 continue
-            places = np.searchsorted(listed, rows)
-            places[places == end - start] = 0
-            here = listed[places] == rows
-            scores = scores + np.where(here, lut[levels[places]], np.float32(0))
+            places, is_listed = locate(listed, rows)
+            scores = scores + np.where(is_listed, lut[levels[places]], np.float32(0))
         return scores
 
 
-def compute_idf(count: int, passages: int) -> float:
-    """Weigh a term by how many passages hold it."""
-    return math.log1p((passages - count + 0.5) / (count + 0.5))
+def build_postings(counted: PassageTermCounts, mean_length: float) -> PassagePostings:
+    """Build postings from counts; `mean_length` is the number of terms of an average passage."""
+    norms = compute_length_norms(counted.lengths, mean_length).astype(np.float32)
+    scores = saturate_counts(counted.counts.astype(np.float32), norms[counted.rows], np.float32(K1 + 1))
+    levels = np.clip(np.rint(scores / np.float32(_UNIT)), 1, _LEVELS).astype(np.uint8)
+    peaks = _max_levels(levels, counted.starts)
+    return PassagePostings(counted.terms, counted.starts, counted.rows, levels, peaks, counted.lengths)
+
+
+def merge_postings(postings: Sequence[PassagePostings]) -> PassagePostings:
+    """Merge postings; the passages of each come behind those before it, and levels stay as they are."""
+    parts = [(part.terms, part.starts, part.rows, part.levels, part.lengths) for part in postings]
+    terms, starts, rows, levels, lengths = merge_lists(parts)
+    return PassagePostings(terms, starts, rows, levels, _max_levels(levels, starts), lengths)
+
+
+def drop_passages(postings: PassagePostings, keep: Mask) -> PassagePostings:
+    """Leave passages out; the others close up.
+
+    Shapes:
+        keep: bool [n]
+    """
+    kept = keep[postings.rows]
+    places = (np.cumsum(keep) - 1).astype(np.uint32)
+    counts = np.diff(starts_of_kept(postings.starts, kept))
+    occurring = counts > 0
+    starts = np.concatenate([_ZERO, np.cumsum(counts[occurring])])
+    levels = postings.levels[kept]
+    return PassagePostings(
+        terms=postings.terms[occurring],
+        starts=starts,
+        rows=places[postings.rows[kept]],
+        levels=levels,
+        peaks=_max_levels(levels, starts),
+        lengths=postings.lengths[keep],
+    )
+
+
+def _max_levels(levels: Any, starts: Any) -> npt.NDArray[np.uint8]:
+    if not len(levels):
+        return np.zeros(len(starts) - 1, np.uint8)
+    peaks: npt.NDArray[np.uint8] = np.maximum.reduceat(levels, starts[:-1])
+    return peaks
 
 
 def _sum_by_row(parts: Sequence[tuple[Any, Scores]]) -> tuple[Any, Scores]:
@@ -240,5 +266,5 @@ def _sum_by_row(parts: Sequence[tuple[Any, Scores]]) -> tuple[Any, Scores]:
 
 
 def _kth_best(scores: Scores, k: int) -> float:
-    """The k-th best; 0 when there are fewer."""
+    """Return the k-th best score; 0 when there are fewer."""
     return float(np.partition(scores, len(scores) - k)[len(scores) - k]) if len(scores) >= k else 0.0

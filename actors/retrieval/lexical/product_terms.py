@@ -11,7 +11,7 @@ from typing import Any, Final
 import mmh3
 
 from actors.language.analysis import Analyzer, Analyzers, split_words, term_code
-from actors.language.tokens import fold
+from actors.language.folding import fold
 from actors.retrieval.lexical.product_fields import WEIGHTS, read_texts, read_translations
 from actors.retrieval.lexical.product_postings import PAIR, TermVector
 

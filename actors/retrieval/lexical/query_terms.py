@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from actors.language.analysis import Analyzer, Analyzers, split_words_with_spans, term_code
-from actors.language.tokens import fold
+from actors.language.folding import fold
 
 LONGEST = 2_000
 "Characters of a question that are read."

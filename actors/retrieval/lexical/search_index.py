@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.language.analysis import Analyzers
+from actors.retrieval.lexical.bm25 import compute_length_norms
 from actors.retrieval.lexical.index_segments import IndexSegments, MergedSegment
 from actors.retrieval.lexical.product_fields import GROUPS, WEIGHTS
 from actors.retrieval.lexical.product_terms import AnalyzedProduct, bigram_code, fingerprint
@@ -21,7 +22,7 @@ from actors.retrieval.lexical.query_terms import QueryWord, analyze_query
 from actors.retrieval.lexical.snapshot_format import SavedIndex
 from actors.retrieval.lexical.spell_correction import CorrectedQuery, SpellCorrector
 from actors.retrieval.lexical.spell_dictionary import DictionaryBuild, ProductVocabulary
-from actors.retrieval.lexical.term_matcher import K1, B, TermGroup, TermHits, TermMatcher, best_first
+from actors.retrieval.lexical.term_matcher import TermGroup, TermHits, TermMatcher, order_best_first
 from actors.retrieval.lexical.text_query import FIELDS, Names, TextHits, TextQuery
 from actors.vectors.types import Mask, Rows, ensure_capacity
 
@@ -157,7 +158,7 @@ class SearchIndex:
         matching = TermMatcher(self._parts, self._length_norms())
         matching.look_up([group for word in words for group in word.groups])
         factors = _factors(ask.fields)
-        anything = partial(matching.hits, every=True, allowed=allowed, factors=factors)
+        anything = partial(matching.find, all_required=True, allowed=allowed, factors=factors)
         speller = SpellCorrector(self._vocabulary, self._analyzers, languages, matching, anything)
         corrected = speller.correct(ask.text, words)
         used = ask.text
@@ -179,7 +180,9 @@ class SearchIndex:
         wishes = _term_groups(words, {})
         if together:
             wishes += [TermGroup(pair.terms) for pair in _pairs(words)]
-        return TermMatcher(self._parts, self._length_norms()).hits(wishes, every=True, allowed=None).rows
+        return (
+            TermMatcher(self._parts, self._length_norms()).find(wishes, all_required=True, allowed=None).rows
+        )
 
     # --- how ------------------------------------------------------------------------------------------------
 
@@ -195,7 +198,9 @@ class SearchIndex:
             allowed = self._rows_in_language(ask.language, allowed)
         titled = factors is None or factors[1] > 0
         more = _title_bigrams(wishes) if titled else []
-        hits = matching.hits(wishes + more, every=ask.partial is False, allowed=allowed, factors=factors)
+        hits = matching.find(
+            wishes + more, all_required=ask.partial is False, allowed=allowed, factors=factors
+        )
         if not isinstance(ask.partial, bool) and ask.partial > 0 and len(hits):
             hits = _filter_by_weight(matching, wishes, hits, float(ask.partial), allowed, factors)
         if not len(hits):
@@ -220,14 +225,14 @@ class SearchIndex:
         used: str,
     ) -> TextHits:
         worth = np.maximum(hits.scores, _ABOVE_ALL)
-        order = best_first(worth)
+        order = order_best_first(worth)
         scores = worth[order].astype(np.float32)
         needed = len([wish for wish in wishes if wish.required])
         groups = [wish.terms for wish in wishes if wish.required]
         return TextHits(
             rows=hits.rows[order],
             scores=scores,
-            complete=np.equal(hits.found[order], needed),
+            complete=np.equal(hits.group_counts[order], needed),
             corrections=corrected.corrections,
             corrected=corrected.text,
             used=used,
@@ -248,8 +253,7 @@ class SearchIndex:
     def _length_norms(self) -> npt.NDArray[np.float64]:
         """Say by row how little a word counts because the product is long."""
         if self._norms is None:
-            mean = max(self._length / max(len(self), 1), 1.0)
-            self._norms = K1 * (1 - B) + (K1 * B / mean) * self._lengths
+            self._norms = compute_length_norms(self._lengths, self._length / max(len(self), 1))
         return self._norms
 
     def _language_bits(self, known: AnalyzedProduct) -> int:
@@ -327,19 +331,19 @@ def _filter_by_weight(
     factors: npt.NDArray[np.float64] | None,
 ) -> TermHits:
     """Keep the products that have so much of what the words weigh."""
-    rarities = [matching.rarity(wish.terms) for wish in wishes]
+    idfs = [matching.idf(wish.terms) for wish in wishes]
     weights = np.zeros(len(hits))
-    for wish, rarity in zip(wishes, rarities, strict=True):
-        having = matching.hits([wish], every=True, allowed=allowed, factors=factors).rows
-        weights[np.isin(hits.rows, having, assume_unique=True)] += rarity
-    return hits.at(weights >= share * sum(rarities) - 1e-9)
+    for wish, idf in zip(wishes, idfs, strict=True):
+        having = matching.find([wish], all_required=True, allowed=allowed, factors=factors).rows
+        weights[np.isin(hits.rows, having, assume_unique=True)] += idf
+    return hits.filter(weights >= share * sum(idfs) - 1e-9)
 
 
 def _matched(matching: TermMatcher, groups: list[tuple[int, ...]], rows: Sequence[int]) -> list[Names]:
     where = np.array(rows, np.int64)
     bits = np.zeros(len(where), np.uint8)
     for group in groups:
-        bits |= matching.fields_of(where, group)
+        bits |= matching.find_fields(where, group)
     said = {
         one: tuple(dict.fromkeys(GROUPS[field] for field in range(len(FIELDS)) if one >> field & 1))
         for one in set(bits.tolist())
@@ -353,7 +357,7 @@ def _missing(matching: TermMatcher, words: list[QueryWord], text: str, rows: Seq
     for word in words:
         having = np.ones(len(where), np.bool_)
         for group in word.groups:
-            having &= matching.fields_of(where, group) > 0
+            having &= matching.find_fields(where, group) > 0
         for at in np.flatnonzero(~having).tolist():
             lacking[at].append(text[word.start : word.end])
     return list(map(tuple, lacking))

@@ -15,11 +15,11 @@ from typing import Final
 
 import numpy as np
 
+from actors.language.folding import fold_text
 from actors.retrieval.autocomplete.folded_texts import FoldedTexts
 from actors.retrieval.autocomplete.grams import NgramIndex, ngram_keys
 from actors.retrieval.autocomplete.prefixes import PrefixIndex, popularity_ranks
 from actors.retrieval.edit_distance import EditPattern, char_codes, max_edits
-from actors.retrieval.text import fold_text
 from actors.vectors.types import Floats, Rows
 
 _PAIR: Final = 2

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from actors.retrieval.html import parse_page
+from actors.retrieval.html import HIDDEN_TAGS, INLINE_TAGS, parse_page
 
 LONGEST_PAGE: Final = 400_000
 "Characters of a page that are read."
@@ -21,16 +21,11 @@ _SHORTEST = 3
 _LONGEST = 4_000
 "Characters of a paragraph that are read."
 
-HIDDEN: Final = frozenset({
-    "script", "style", "template", "x-template", "noscript", "iframe", "object", "embed", "svg", "math", "head", "nav",
-    "form", "button", "select", "textarea", "canvas",
-})  # fmt: skip
+HIDDEN: Final = HIDDEN_TAGS | {"x-template", "object", "embed", "math", "textarea", "canvas"}
 HEADINGS: Final = frozenset(["h1", "h2", "h3", "h4", "h5", "h6"])
-_INLINE: Final = frozenset({
-    "a", "abbr", "b", "bdi", "bdo", "br", "cite", "code", "data", "del", "dfn", "em", "font", "i", "img",
-    "ins", "kbd", "label", "mark", "q", "rp", "rt", "ruby", "s", "samp", "small", "span", "strike", "strong",
-    "sub", "sup", "time", "tt", "u", "var", "wbr",
-})  # fmt: skip
+_INLINE: Final = INLINE_TAGS | {
+    "br", "data", "del", "dfn", "img", "rp", "rt", "ruby", "samp", "strike", "tt",
+}  # fmt: skip
 _STEP_LENGTH: Final = len(" > :nth-child(123456)")
 
 

@@ -1,7 +1,7 @@
 """A whole upload body to records ready to be stored, or to one message per bad record.
 
 All or nothing: one bad record refuses the upload. The exception is a custom attribute whose type differs from
-the data set's: such a record fails alone, which only the store can tell, so `AcceptedRecords.against` answers
+the data set's: such a record fails alone, which only the store can tell, so `AcceptedRecords.check_types` answers
 for any set of types already known.
 
 Records are kept as they were sent, except that absent stays absent (`null` of an optional field is dropped) and

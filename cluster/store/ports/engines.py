@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from cluster.records.boost_rule import BoostRule
 from cluster.records.engine import Engine, EngineStatus, Placement
 
 
@@ -63,20 +62,4 @@ class EngineWatch(Protocol):
 
     async def delete(self, app_id: str, engine_id: str) -> None:
         """Drop the status of an engine without a deployment."""
-        ...
-
-
-class RuleStore(Protocol):
-    """Stored boost rules: few, read whole."""
-
-    async def put(self, app_id: str, rules: Sequence[BoostRule]) -> None:
-        """Store rules, all or none; one with the same engine and name is replaced."""
-        ...
-
-    async def all(self, app_id: str) -> list[BoostRule]:
-        """All rules of all engines, by engine and name."""
-        ...
-
-    async def remove(self, app_id: str, engine_id: str, names: Sequence[str]) -> int:
-        """Remove rules; say how many there were."""
         ...

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from cluster.records.experiment import Experiment
 from cluster.records.exposure import Exposure
-from cluster.store.redis.append_plan import BrowserWriter
+from cluster.store.ports.interactions import BrowserWriter
 
 AssignMode = Literal["read", "take", "force"]
 "What an assignment may do: only look; give the proposed variant to whoever has none; give it whatever they had."

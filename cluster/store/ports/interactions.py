@@ -3,9 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from cluster.store.redis.append_plan import BrowserWriter as BrowserWriter
+
+@dataclass(frozen=True, slots=True)
+class BrowserWriter:
+    """Who writes with a publishable key, and how much they may."""
+
+    address: str
+    "Digest of the client's address."
+    now_ms: int
+    proven: frozenset[str] = frozenset()
+    "User ids that were proven; every other reader is a stranger."
+    readers_per_address: int = 1_000
+    "Readers without proof one address may add on a day, or keep longer than that."
+    readers_per_day: int = 100_000
+    bytes_per_minute: int = 0
+    "Of change-log entries, all browsers of the app together; 0: no bound."
+
+    @property
+    def day(self) -> int:
+        """Days since 1970."""
+        return self.now_ms // 86_400_000
 
 
 class InteractionStore(Protocol):

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from cluster.records.bank_question import BankQuestion
 from cluster.records.logged_query import LoggedQuery
 
 
@@ -36,28 +35,4 @@ class QueryStore(Protocol):
 
     async def salt(self, app_id: str) -> bytes:
         """What pseudonyms of the app's readers are made with: made by the first who asks, the same for ever."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class QuestionBankContents:
-    """All questions of an app, and their version."""
-
-    version: int
-    questions: tuple[BankQuestion, ...]
-
-
-class QuestionBankStore(Protocol):
-    """Question banks, one an app, written and read whole."""
-
-    async def replace(self, app_id: str, questions: Sequence[BankQuestion]) -> int:
-        """Put questions in the place of all there were; return the new version."""
-        ...
-
-    async def version(self, app_id: str) -> int:
-        """Read the counter that every replacement increments; 0 before the first."""
-        ...
-
-    async def load(self, app_id: str) -> QuestionBankContents:
-        """Read the bank. What is damaged of it is left out."""
         ...

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from cluster.records.access import ApiKey, App
 from cluster.store import keys
-from cluster.store.ports.stores import AccessBook
+from cluster.store.ports.access import AccessBook
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import name_of
 from cluster.store.redis.quarantine import Quarantine

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from cluster.records.account import Account, Code, Grant
 from cluster.records.registration import revocation_id, short_id
 from cluster.store import keys
-from cluster.store.ports.stores import ActiveGrant, RedeemOutcome, Revocations, RotateOutcome
+from cluster.store.ports.accounts import ActiveGrant, RedeemOutcome, Revocations, RotateOutcome
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import name_of, text_of
 from cluster.store.redis.quarantine import Quarantine

@@ -21,11 +21,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 
 from cluster.clock import Clock
 from cluster.ids import anonymous_reader, user_reader
 from cluster.store import keys
+from cluster.store.ports.interactions import BrowserWriter
 from cluster.store.redis.multiplexer import Argument
 
 CAP = 200
@@ -51,27 +51,6 @@ STRANGER_LIFE_S = 2 * 24 * 3600
 
 Recent = tuple[str, str, bytes]
 "user id or empty, anonymous id or empty, packed interaction; empty bytes link and push nothing"
-
-
-@dataclass(frozen=True, slots=True)
-class BrowserWriter:
-    """Who writes with a publishable key, and how much they may."""
-
-    address: str
-    "Digest of the client's address."
-    now_ms: int
-    proven: frozenset[str] = frozenset()
-    "User ids that were proven; every other reader is a stranger."
-    readers_per_address: int = 1_000
-    "Readers without proof one address may add on a day, or keep longer than that."
-    readers_per_day: int = 100_000
-    bytes_per_minute: int = 0
-    "Of change-log entries, all browsers of the app together; 0: no bound."
-
-    @property
-    def day(self) -> int:
-        """Days since 1970."""
-        return self.now_ms // 86_400_000
 
 
 class Renewals:

@@ -9,7 +9,7 @@ from typing import cast
 import orjson
 
 from cluster.store import keys
-from cluster.store.ports.stores import ChangeLogEntry, Noun, Op
+from cluster.store.ports.changes import ChangeLogEntry, Noun, Op
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import text_of
 from cluster.store.redis.quarantine import Quarantine

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from cluster.records.engine import EngineStatus, Placement
 from cluster.store import keys
-from cluster.store.ports.stores import EngineTraffic
+from cluster.store.ports.engines import EngineTraffic
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import text_of
 from cluster.store.redis.script import Script

@@ -12,7 +12,8 @@ from cluster.records.experiment import Experiment
 from cluster.records.exposure import Exposure
 from cluster.store import keys
 from cluster.store.ports.experiments import AssignMode, ExperimentBook
-from cluster.store.redis.append_plan import MOST_ADDRESSES, STRANGER_LIFE_S, BrowserWriter
+from cluster.store.ports.interactions import BrowserWriter
+from cluster.store.redis.append_plan import MOST_ADDRESSES, STRANGER_LIFE_S
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import Argument, name_of
 from cluster.store.redis.quarantine import Quarantine

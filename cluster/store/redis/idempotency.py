@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 from cluster.store import keys
-from cluster.store.ports.stores import IdempotencyState
+from cluster.store.ports.idempotency import IdempotencyState
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.salts import Salts
 from cluster.store.redis.script import Script

@@ -23,7 +23,8 @@ from cluster.errors import HouseError, TooMany
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.engine import Engine
 from cluster.store import keys
-from cluster.store.ports.stores import Batch, IntakeReceipt, Noun, Op, RecordPut
+from cluster.store.ports.changes import Noun, Op
+from cluster.store.ports.intake import Batch, IntakeReceipt, RecordPut
 from cluster.store.redis import quarantine
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.error_replies import NoGroup

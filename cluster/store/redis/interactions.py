@@ -11,7 +11,8 @@ from cluster.clock import Clock
 from cluster.errors import TooMany, Unavailable, messages
 from cluster.ids import anonymous_reader, user_reader
 from cluster.store import keys
-from cluster.store.redis.append_plan import MANY, AppendPlan, BrowserWriter, Recent, Renewals, merge_recent
+from cluster.store.ports.interactions import BrowserWriter
+from cluster.store.redis.append_plan import MANY, AppendPlan, Recent, Renewals, merge_recent
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.experiments import erase_exposures
 from cluster.store.redis.multiplexer import Argument, name_of

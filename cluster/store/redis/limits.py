@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cluster.store import keys
-from cluster.store.ports.stores import TokenGrant
+from cluster.store.ports.limits import TokenGrant
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.script import Script
 

@@ -32,8 +32,8 @@ from cluster.store.ports.erasures import (
     RECENTS,
     REPLIES,
     TASKS,
-    THREADS,
-)  # fmt: skip
+    THREADS,  # fmt: skip
+)
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.experiments import erase_exposures_of
 from cluster.store.redis.multiplexer import name_of, text_of

@@ -8,7 +8,7 @@ from cluster.clock import Clock
 from cluster.errors import HouseError
 from cluster.meter import Meter
 from cluster.store import keys
-from cluster.store.ports.stores import Noun
+from cluster.store.ports.changes import Noun
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.script import Script
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from cluster.records.bank_question import BankQuestion
 from cluster.store import keys
-from cluster.store.ports.query_log import QuestionBankContents
+from cluster.store.ports.question_bank import QuestionBankContents
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.script import Script
 from cluster.store.redis.seal import salt_from_key, seal, unseal

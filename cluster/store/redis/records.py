@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import orjson
 
 from cluster.store import keys
-from cluster.store.ports.stores import Noun
+from cluster.store.ports.changes import Noun
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import text_of
 from cluster.store.redis.quarantine import Quarantine

@@ -9,7 +9,7 @@ import structlog
 
 from cluster.records.task import Task
 from cluster.store import keys
-from cluster.store.ports.stores import Noun
+from cluster.store.ports.changes import Noun
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import name_of, text_of
 from cluster.store.redis.script import Script

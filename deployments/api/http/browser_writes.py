@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cluster.records.validation.upload import rejected_upload_error
-from cluster.store.ports.stores import BrowserWriter
+from cluster.store.ports.interactions import BrowserWriter
 from deployments.edge.address_buckets import digest_address
 from deployments.edge.proof import ClaimedIdentity, verify_identity
 from deployments.edge.request import ApiRequest

@@ -20,30 +20,34 @@ from cluster.clock import Clock
 from cluster.records.validation.schema import record_schema
 from cluster.store.ports.stores import Stores
 from deployments.api.http.endpoint import Endpoint, EndpointTexts
-from deployments.api.http.query_log import DisabledQueryLog, QueryLog
+from deployments.api.http.query_log_writer import DisabledQueryLog, QueryLog
 from deployments.api.http.query_treatment import QueryTreatment
 from deployments.api.resources.aggregation import AggregationResource
-from deployments.api.resources.ask_table import build_ask_endpoints
+from deployments.api.resources.ask_suggestions import build_ask_endpoints
 from deployments.api.resources.bulk import BulkResource
-from deployments.api.resources.completions import CompletionsResource
-from deployments.api.resources.experiment_admin import ExperimentsResource
-from deployments.api.resources.experiment_table import build_experiment_endpoints
-from deployments.api.resources.experiments import ExperimentEventsResource
+from deployments.api.resources.completions import CompletionsResource, QuestionBankSuggestions
+from deployments.api.resources.experiments import (
+    ExperimentEventsResource,
+    ExperimentsResource,
+    build_experiment_endpoints,
+)
 from deployments.api.resources.generation import build_generation_endpoint
-from deployments.api.resources.history import HistoryResource
-from deployments.api.resources.history_table import build_history_endpoints, build_thread_endpoints
+from deployments.api.resources.history import (
+    HistoryResource,
+    ThreadsResource,
+    build_history_endpoints,
+    build_thread_endpoints,
+)
 from deployments.api.resources.interactions import InteractionsResource
-from deployments.api.resources.products import ProductsResource
-from deployments.api.resources.question_answers import QuestionAnswersResource
-from deployments.api.resources.question_answers_table import build_question_answer_endpoints
-from deployments.api.resources.question_bank import QuestionBankResource
+from deployments.api.resources.question_answers import (
+    QuestionAnswersResource,
+    QuestionBankResource,
+    build_question_answer_endpoints,
+)
 from deployments.api.resources.questions import AskServices
 from deployments.api.resources.recommendation import BODIES, RecommendationResource
-from deployments.api.resources.records import RecordsResource
+from deployments.api.resources.records import ProductsResource, RecordsResource, UsersResource
 from deployments.api.resources.search import SearchResource
-from deployments.api.resources.suggested_queries import QuestionBankSuggestions
-from deployments.api.resources.threads import ThreadsResource
-from deployments.api.resources.users import UsersResource
 from deployments.api.wire import records as wire
 from deployments.api.wire.autocomplete import Autocomplete, CompletionsReply
 from deployments.api.wire.bulk import Bulk, BulkReply

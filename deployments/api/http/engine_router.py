@@ -17,7 +17,7 @@ from actors.serving.client import RecommenderClient
 from cluster.clock import Clock
 from cluster.errors import HouseError, TooMany, Unavailable, messages
 from cluster.records.engine import Engine, Placement
-from cluster.store.ports.stores import EngineStore
+from cluster.store.ports.engines import EngineStore
 
 _log = structlog.get_logger()
 

@@ -34,7 +34,7 @@ from deployments.edge.credentials import find_key
 from deployments.edge.envelope import Reply
 from deployments.edge.errors import reply_from_error, unknown_path_reply
 from deployments.edge.request import Scope, Send
-from deployments.edge.trace import HEADER, request_id_from
+from deployments.edge.request_log import HEADER, request_id_from
 
 Find = Callable[[], "RequestHandler | None"]
 SHORT_BYTES = 16_000

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import re
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cache, cached_property
 from html import escape
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from deployments.edge.compression import accepts_gzip, gzip
+from deployments.edge.envelope import compute_etag, matches_etag
 
 STYLE = """
 :root{color-scheme:light dark;--line:#d6d6d6;--soft:#f5f5f3;--link:#0b57a4;--dim:#5a5a5a}
@@ -67,3 +78,118 @@ def render_inline(text: str) -> str:
 
 def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+_PLACES = {
+    "docs": ("docs", "The reference: every operation with an example to paste."),
+    "try": ("docs/try", "Send requests from the browser."),
+    "openapi": ("openapi.json", "The same for tools: OpenAPI 3.1."),
+    "health": ("-/healthz", "Whether this installation is ready."),
+    "mcp": ("mcp", "The news archive for AI agents (Model Context Protocol)."),
+    "agents": ("llms.txt", "How an agent connects to the archive."),
+}
+
+
+def render_start_json(name: str, version: str) -> dict[str, Any]:
+    """List the addresses for programs."""
+    return {"name": name, "version": version, **{key: f"/{path}" for key, (path, _) in _PLACES.items()}}
+
+
+def render_start_page(name: str, version: str) -> bytes:
+    """List the addresses for people."""
+    rows = "".join(
+        f"<tr><td>{_link(path) if key != 'mcp' else f'<code>/{path}</code>'}<td>{render_inline(text)}"
+        for key, (path, text) in _PLACES.items()
+    )
+    more = (
+        "Keys of this installation: `kiosk keys list --reveal`. How to begin stands in the file `README.md`, "
+        "and `docs/api.md` is the guide for web developers."
+    )
+    return render_page(name, f"<h1>{name} {version}</h1><table>{rows}</table><p>{render_inline(more)}</p>")
+
+
+def _link(path: str) -> str:
+    return f'<a href="{path}">/{path}</a>'
+
+
+_BODY = """
+<nav><a href="../docs">Documentation</a><a href="../openapi.json">openapi.json</a></nav>
+<h1>Try it</h1>
+<noscript><p>This page needs JavaScript. The examples in the documentation are commands for a shell.</p></noscript>
+<label for="key">Key</label>
+<input id="key" type="password" autocomplete="off" placeholder="ksk_... or kpk_...">
+<small>The page keeps the key in memory and sends it to this installation only. Do not use the secret key of
+production here: it may change and delete everything.</small>
+<label for="token">Reader token (optional)</label>
+<input id="token" type="password" autocomplete="off">
+<label for="operation">Operation</label>
+<select id="operation"></select>
+<p id="about"></p>
+<div id="given"></div>
+<div id="body-part"><label for="body">Body</label><textarea id="body" spellcheck="false"></textarea></div>
+<button id="send" type="button">Send</button>
+<div id="result" hidden><h2>Answer: <span id="status" role="status"></span></h2><pre id="answer"></pre></div>
+<h2>The same as code</h2><pre id="curl"></pre><pre id="fetch"></pre>
+"""
+
+
+@cache
+def render_try_page() -> tuple[bytes, dict[str, str]]:
+    """Write the page and its headers."""
+    script = Path(__file__).with_name("try_out.js").read_text("utf-8")
+    return render_page("Kiosk: try it", _BODY, script), page_headers(script=script)
+
+
+class PublishedDocument:
+    """A document that `write` makes when it is first asked for."""
+
+    def __init__(self, write: Callable[[], bytes], media_type: str, headers: Mapping[str, str]) -> None:
+        self._write = write
+        self._media_type = media_type
+        self._headers = {**headers, "vary": "Accept-Encoding"}
+        self._building: asyncio.Future[None] | None = None
+
+    @cached_property
+    def body(self) -> bytes:
+        """The document."""
+        return self._write()
+
+    @cached_property
+    def _compressed(self) -> bytes:
+        return gzip(self.body)
+
+    @cached_property
+    def _etag(self) -> bytes:
+        return compute_etag(self.body)
+
+    async def _build_off_loop(self) -> None:
+        """Write the document on a thread: it takes up to half a second, and requests go on meanwhile."""
+        if self._building is None:
+            self._building = asyncio.ensure_future(asyncio.to_thread(self._write_once))
+        await asyncio.shield(self._building)
+
+    def _write_once(self) -> None:
+        _ = self._etag, self._compressed
+
+    def respond(self, request: Request) -> Response:
+        """Answer with the document, or with 304 when the caller has it."""
+        etag = self._etag
+        headers = {**self._headers, "etag": etag.decode()}
+        known = request.headers.get("if-none-match")
+        if known is not None and matches_etag(etag, known.encode("latin-1")):
+            return Response(status_code=304, headers=headers)
+        if not accepts_gzip(request.headers.get("accept-encoding", "").encode("latin-1")):
+            return Response(self.body, media_type=self._media_type, headers=headers)
+        # One tag for both forms, so it says that they mean the same and not that their bytes are the same.
+        headers |= {"content-encoding": "gzip", "etag": "W/" + etag.decode()}
+        return Response(self._compressed, media_type=self._media_type, headers=headers)
+
+    @property
+    def endpoint(self) -> Callable[[Request], Awaitable[Response]]:
+        """The document as the endpoint of a route."""
+
+        async def show(request: Request) -> Response:
+            await self._build_off_loop()
+            return self.respond(request)
+
+        return show

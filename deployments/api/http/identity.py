@@ -9,12 +9,14 @@ Source: reference 3.3, 3.4
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cluster.clock import from_ms
 from deployments.api.http.browser_writes import address_pseudonym
-from deployments.api.resources.interactions import default_anonymous_id
 from deployments.api.wire.ask import AskBody
 from deployments.edge.proof import verify_user_type
 from deployments.edge.request import ApiRequest
@@ -84,3 +86,19 @@ def _find_identity(request: ApiRequest, body: AskBody) -> tuple[str, str, bool]:
         return "", token_type or ANONYMOUS_TYPE, bool(token_type)
     proven = verify_user_type(credential, body.user_hash, reader_id, body.user_type or "")
     return user_id, token_type or proven or (VERIFIED_TYPE if user_id else ANONYMOUS_TYPE), True
+
+
+def default_anonymous_id(request: ApiRequest, now_ms: int) -> str:
+    """Name a visitor who named nobody: `SHA1("<api key>:<ip>:<user agent>:<date>")`.
+
+    With `keyed_visitor_ids` it is HMAC-SHA1 of the same text under the secret key, because a neighbour behind the
+    same address knows everything in it and could read the visitor's history by it.
+
+    Source: reference 5.3.1. SHA-1 is the interface's choice; without the secret key it names and protects nothing.
+    """
+    day = from_ms(now_ms).date().isoformat()
+    credential = request.credential
+    text = f"{credential.text}:{request.ip}:{request.user_agent}:{day}".encode("utf-8", "surrogatepass")
+    if credential.app.settings.keyed_visitor_ids and credential.secrets:
+        return hmac.digest(credential.secrets[0], text, "sha1").hex()
+    return hashlib.sha1(text, usedforsecurity=False).hexdigest()

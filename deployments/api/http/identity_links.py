@@ -20,7 +20,7 @@ import structlog
 from cluster.errors import HouseError, Unauthenticated
 from cluster.meter import Meter
 from cluster.records.fields import NAMED_ID
-from cluster.store.ports.stores import BrowserWriter, InteractionStore
+from cluster.store.ports.interactions import BrowserWriter, InteractionStore
 from deployments.api.http.browser_writes import browser_writer
 from deployments.edge.proof import ClaimedIdentity, verify_identity
 from deployments.edge.request import ApiRequest

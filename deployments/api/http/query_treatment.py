@@ -16,7 +16,6 @@ from actors.serving.client import RecommenderClient, StoredRules
 from cluster.errors import Invalid
 from deployments.api.http.browser_writes import limit_new_users
 from deployments.api.http.confidential_fields import remove_hidden_fields
-from deployments.api.resources.experiments import classify_device
 from deployments.edge.request import ApiRequest
 
 
@@ -71,3 +70,14 @@ def apply_treatments(query: UserQuery, met: Sequence[ExperimentTreatment]) -> Us
         if variant.boost_rule and variant.boost_rule not in rules:
             rules.append(variant.boost_rule)
     return replace(query, engine_id=engine_id, snapshot=snapshot, rule_names=tuple(rules))
+
+
+def classify_device(user_agent: str) -> str:
+    """Sort a user agent into one of a few kinds, good enough to see that one of them breaks a split."""
+    if "iPad" in user_agent or "Tablet" in user_agent:
+        return "tablet"
+    if "Mobi" in user_agent:
+        return "phone"
+    if user_agent.startswith("Mozilla/"):
+        return "desktop"
+    return "server" if user_agent else ""

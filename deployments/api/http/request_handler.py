@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from cluster.clock import Clock
 from cluster.errors import HouseError, TooMany, Unauthenticated, Unavailable, messages
-from cluster.store.ports.stores import IdempotencyStore
+from cluster.store.ports.idempotency import IdempotencyStore
 from deployments.api.http.endpoint import Endpoint, validate_and_answer
 from deployments.api.http.paths import PathMatch, PathTable
 from deployments.edge import cors, idempotency
@@ -34,8 +34,7 @@ from deployments.edge.errors import (
     unknown_path_reply,
 )
 from deployments.edge.request import ApiRequest, Scope, Send
-from deployments.edge.request_log import RequestCounts
-from deployments.edge.trace import AccessLog
+from deployments.edge.request_log import AccessLog, RequestCounts
 
 
 @dataclass(slots=True)

@@ -17,12 +17,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from deployments.api.http.docs import HEADERS, render_docs
-from deployments.api.http.html_pages import page_headers
+from deployments.api.http.html_pages import (
+    PublishedDocument,
+    page_headers,
+    render_start_json,
+    render_start_page,
+    render_try_page,
+)
 from deployments.api.http.openapi import TITLE, build_openapi
-from deployments.api.http.published_document import PublishedDocument
 from deployments.api.http.request_handler import RequestHandler
-from deployments.api.http.start_page import render_start_json, render_start_page
-from deployments.api.http.try_out import render_try_page
 from deployments.edge.cors import ORIGIN
 from deployments.edge.envelope import NOSNIFF, dumps
 

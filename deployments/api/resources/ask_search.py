@@ -29,10 +29,14 @@ from deployments.api.http.confidential_fields import (
     remove_hidden_suggestions,
 )
 from deployments.api.http.identity import RequestIdentity, identity_from_request
-from deployments.api.http.query_log import QueryLog
-from deployments.api.resources.browser_questions import check_browser_question
-from deployments.api.resources.filtered_products import list_few_matching
-from deployments.api.resources.questions import AskServices, QuestionsResource, validate_body
+from deployments.api.http.query_log_writer import QueryLog
+from deployments.api.resources.questions import (
+    AskServices,
+    QuestionsResource,
+    check_browser_question,
+    list_few_matching,
+    validate_body,
+)
 from deployments.api.wire.ask import AskSearch, parse_question_id
 from deployments.api.wire.search import ManyProducts, SearchBody, to_named_query, to_search_query
 from deployments.edge.envelope import Reply, success

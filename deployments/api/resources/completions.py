@@ -5,21 +5,24 @@ Source: reference 8.5, endpoint 18
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from pydantic import ValidationError
 
 from actors.recommender.messages import UserQuery
+from actors.search.client import QuestionBankClient
+from actors.serving.client import RecommenderClient
 from cluster.clock import Clock
+from cluster.errors import Unavailable
 from cluster.ids import ServiceId
 from deployments.api.http.confidential_fields import check_query
-from deployments.api.http.query_log import QueryLog
+from deployments.api.http.query_log_writer import QueryLog
 from deployments.api.http.query_treatment import QueryTreatment
-from deployments.api.http.result_notices import render_notices
-from deployments.api.resources.suggested_queries import QuestionBankSuggestions
 from deployments.api.wire.autocomplete import Autocomplete, to_completion_query
 from deployments.api.wire.faults import unprocessable_from
+from deployments.api.wire.recommendation import render_notices
 from deployments.edge.envelope import Reply, dumps, result
 from deployments.edge.request import ApiRequest
 
@@ -81,3 +84,43 @@ class CompletionsResource:
             service_id=self._new_service_id(),
             alias=request.credential.app.settings.service_id_response_alias,
         )
+
+
+FIELD = "suggested_queries"
+MOST_ASKED = 500
+"Characters of what was typed that a bank is asked for."
+
+Completions = Mapping[str, list[dict[str, Any]]]
+
+
+class QuestionBankSuggestions:
+    """Questions of the bank as completions."""
+
+    def __init__(self, banks: QuestionBankClient, recommender: RecommenderClient) -> None:
+        self._banks = banks
+        self._recommender = recommender
+
+    async def fill(self, query: UserQuery, completions: Completions) -> Completions:
+        """Add questions to the page of a query when popular queries do not fill it.
+
+        Cost:
+            one read of a counter, only for this field and a page that is not full
+        """
+        found = completions.get(FIELD)
+        if found is None or len(found) >= query.rows:
+            return completions
+        if query.start:
+            # what stands on earlier pages is not repeated
+            whole = replace(query, completion_fields=(FIELD,), start=0, rows=query.start + query.rows)
+            found = list((await self._recommender.answer(whole)).completions.get(FIELD, ()))
+        try:
+            listed = await self._add_questions(query, found)
+        except Unavailable:
+            return completions
+        return {**completions, FIELD: listed[query.start : query.start + query.rows]}
+
+    async def _add_questions(self, query: UserQuery, found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        beside = [one["text"] for one in found]
+        wanted = query.start + query.rows
+        questions = await self._banks.suggest(query.app_id, query.typed[:MOST_ASKED], wanted, beside)
+        return [*found, *questions]

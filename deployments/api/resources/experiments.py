@@ -8,20 +8,26 @@ Source: reference 8.7; decision I3
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from actors.experiments.client import ExperimentClient
-from actors.experiments.messages import ExperimentEvent
+from actors.experiments.client import ExperimentClient, LocalExperimentAdmin
+from actors.experiments.messages import ExperimentEvent, ExperimentUpdate, LifecycleStep
 from cluster.clock import Clock
-from cluster.errors import Malformed
+from cluster.errors import Invalid, Malformed
 from cluster.records.validation.json_limits import load_json
 from deployments.api.http.browser_writes import limit_new_users
-from deployments.api.resources.interactions import default_anonymous_id
-from deployments.api.wire.experiments import ExperimentBody
-from deployments.api.wire.faults import unprocessable_from
-from deployments.edge.envelope import Reply, plain_reply
+from deployments.api.http.endpoint import Answer, Endpoint, EndpointTexts, Schema
+from deployments.api.http.identity import default_anonymous_id
+from deployments.api.http.query_treatment import classify_device
+from deployments.api.wire import experiments as shape
+from deployments.api.wire.experiments import ExperimentBody, ExperimentEdit, ScheduleBody
+from deployments.api.wire.faults import refuse, unprocessable_from
+from deployments.api.wire.records import MessageReply, build_envelope
+from deployments.edge.admission import AdmissionRules
+from deployments.edge.envelope import Reply, plain_reply, success
 from deployments.edge.proof import ClaimedIdentity, verify_identity
 from deployments.edge.request import ApiRequest
 
@@ -90,17 +96,6 @@ def parse_event(body: bytes) -> Any:
         raise error if place is None else Malformed(error.message, detail=[place]) from None
 
 
-def classify_device(user_agent: str) -> str:
-    """Sort a user agent into one of a few kinds, good enough to see that one of them breaks a split."""
-    if "iPad" in user_agent or "Tablet" in user_agent:
-        return "tablet"
-    if "Mobi" in user_agent:
-        return "phone"
-    if user_agent.startswith("Mozilla/"):
-        return "desktop"
-    return "server" if user_agent else ""
-
-
 def _invalid_json_position(body: bytes) -> dict[str, Any] | None:
     """Say where a body stops being JSON; None when that is not its fault."""
     if len(body) > _MOST_FAULTS:
@@ -112,3 +107,134 @@ def _invalid_json_position(body: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return None
+
+
+class ExperimentsResource:
+    """Makes, shows and changes experiments."""
+
+    def __init__(self, client: LocalExperimentAdmin) -> None:
+        self._client = client
+
+    def body_parser(self, model: type[BaseModel]) -> Callable[[ApiRequest], Any]:
+        """Make the step that reads a body."""
+
+        def read(request: ApiRequest) -> Any:
+            try:
+                return model.model_validate(request.payload)
+            except ValidationError as error:
+                raise unprocessable_from(error) from error
+
+        return read
+
+    async def create(self, request: ApiRequest) -> Reply:
+        """Make drafts, all or none."""
+        try:
+            return success({"experiments": await self._client.create(request.app_id, request.payload)})
+        except Invalid as error:
+            refuse(error.message)
+
+    async def list(self, request: ApiRequest) -> Reply:
+        """List the experiments of the app, oldest first."""
+        return success({"experiments": await self._client.list(request.app_id)})
+
+    async def show(self, request: ApiRequest) -> Reply:
+        """Show one experiment."""
+        return success(await self._client.show(request.app_id, request.ids[NAMED]))
+
+    async def edit(self, request: ApiRequest) -> Reply:
+        """Change one where it stands."""
+        body: ExperimentEdit = request.parsed
+        wanted = ExperimentUpdate(
+            name=body.name, traffic=body.traffic, weights=body.weights, ends_at=body.ends_at,
+            goal=None if body.goal is None else tuple(body.goal), layer=body.layer, slice=body.slice,
+        )  # fmt: skip
+        return success(await self._client.edit(request.app_id, request.ids[NAMED], wanted))
+
+    def build_step(self, step: LifecycleStep) -> Callable[[ApiRequest], Awaitable[Reply]]:
+        """Make the answer of a step that needs nothing but the experiment's name."""
+
+        async def answer(request: ApiRequest) -> Reply:
+            return success(await self._client.step(request.app_id, request.ids[NAMED], step))
+
+        return answer
+
+    async def schedule(self, request: ApiRequest) -> Reply:
+        """Let it run from a moment on, perhaps until another."""
+        body: ScheduleBody = request.parsed
+        named = request.ids[NAMED]
+        return success(await self._client.schedule(request.app_id, named, body.starts_at, body.ends_at))
+
+    async def report(self, request: ApiRequest) -> Reply:
+        """Say what came of it."""
+        return success(await self._client.report(request.app_id, request.ids[NAMED]))
+
+
+BASE = "/v1/experiments"
+_ONE = f"{BASE}/{{{NAMED}}}"
+_TAG = "Experiments"
+_EVENT = AdmissionRules(
+    publishable_by="publishable_experiments", writes=True, body="raw", browser_bytes=16 << 10
+)
+_READ = AdmissionRules()
+_STEP = AdmissionRules(bucket="write", writes=True)
+_CHANGE = AdmissionRules(bucket="write", writes=True, body="json")
+
+
+def build_experiment_endpoints(
+    events: ExperimentEventsResource, admin: ExperimentsResource
+) -> tuple[Endpoint, ...]:
+    """Make the rows."""
+    return (
+        Endpoint(
+            "experiments.event", "POST", f"{_ONE}/events", _EVENT, "experiments", events.answer,
+            schema=events.read, hot=True,
+            about=EndpointTexts(
+                "Assign a user to a variant", _TAG, shape.ExperimentBody, {200: shape.EventReply, 404: MessageReply}
+            ),
+        ),
+        *_administration(admin),
+    )  # fmt: skip
+
+
+def _administration(desk: ExperimentsResource) -> tuple[Endpoint, ...]:
+    one, many = build_envelope(shape.ShownExperiment), build_envelope(shape.ShownExperiments)
+
+    def row(
+        name: str, method: str, path: str, rules: AdmissionRules, answer: Answer, about: str, *,
+        reply: Any = one, body: Any = None, schema: Schema | None = None,
+    ) -> Endpoint:  # fmt: skip
+        replies = {200: reply, **({404: MessageReply} if path.startswith(_ONE) else {})}
+        if rules.writes:
+            replies[400] = MessageReply
+        return Endpoint(
+            f"experiments.{name}", method, path, rules, "detail", answer,
+            schema=schema, about=EndpointTexts(about, _TAG, body, replies),
+        )  # fmt: skip
+
+    def step(name: LifecycleStep, about: str) -> Endpoint:
+        return row(name, "POST", f"{_ONE}/{name}", _STEP, desk.build_step(name), about)
+
+    return (
+        row("list", "GET", BASE, _READ, desk.list, "List experiments", reply=many),
+        row(
+            "create", "POST", BASE, _CHANGE, desk.create, "Create experiments as drafts",
+            reply=many, body=shape.EXPERIMENT_DRAFTS,
+        ),
+        row("show", "GET", _ONE, _READ, desk.show, "Read an experiment"),
+        row(
+            "edit", "PUT", _ONE, _CHANGE, desk.edit, "Change an experiment",
+            body=shape.ExperimentEdit, schema=desk.body_parser(shape.ExperimentEdit),
+        ),
+        step("start", "Start an experiment"),
+        row(
+            "schedule", "POST", f"{_ONE}/schedule", _CHANGE, desk.schedule, "Schedule an experiment",
+            body=shape.ScheduleBody, schema=desk.body_parser(shape.ScheduleBody),
+        ),
+        step("pause", "Pause an experiment"),
+        step("complete", "End an experiment for good"),
+        step("archive", "Archive an experiment"),
+        row(
+            "report", "GET", f"{_ONE}/report", _READ, desk.report, "Read the report of an experiment",
+            reply=build_envelope(shape.ShownReport),
+        ),
+    )  # fmt: skip

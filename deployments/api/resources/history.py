@@ -8,7 +8,7 @@ Source: reference 8.9, 5.7, 3.4
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,12 +18,16 @@ from pydantic import ValidationError
 from actors.history.client import LocalHistoryClient
 from actors.history.messages import GenerateUpdate, ThreadChange, ThreadChangeResult, ThreadVerb
 from cluster.clock import iso_ms
-from cluster.errors import Fault, Unauthenticated, Unavailable, messages
+from cluster.errors import Fault, NotFound, Unauthenticated, Unavailable, messages
 from cluster.records.thread import Thread
+from deployments.api.http.endpoint import Answer, Endpoint, EndpointTexts
 from deployments.api.wire import history as wire
+from deployments.api.wire import records
 from deployments.api.wire.faults import refuse, unprocessable_from
-from deployments.edge.envelope import Reply, message_reply, success
+from deployments.edge.admission import AdmissionRules
+from deployments.edge.envelope import Reply, message_reply, success, with_etag
 from deployments.edge.request import ApiRequest
+from deployments.edge.tokens import check_same_user
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,3 +162,248 @@ def store_errors_as_faults() -> Iterator[None]:
         yield
     except Unavailable as error:
         raise Fault(f"history: {error.message}") from error
+
+
+NAMED = "thread_id"
+_ALL = 10_000
+
+Read = Callable[[ApiRequest], HistoryRequest]
+
+
+class ThreadsResource:
+    """Threads and notifications of one reader."""
+
+    def __init__(self, client: LocalHistoryClient) -> None:
+        self._client = client
+
+    def body_parser(self, model: wire.Body = wire.UserBody) -> Read:
+        """Make the step that reads whose history it is, and a body when there is one."""
+
+        def read(request: ApiRequest) -> HistoryRequest:
+            given = request.payload if isinstance(request.payload, dict) else {}
+            try:
+                body = model.model_validate({"user_id": request.query.get("user_id"), **given})
+            except ValidationError as error:
+                raise unprocessable_from(error) from error
+            return HistoryRequest(_find_user(request, body.user_id or ""), body)
+
+        return read
+
+    async def list(self, request: ApiRequest) -> Reply:
+        """List all threads, latest activity first."""
+        return with_etag(
+            success({"threads": [_resource_from_thread(thread) for thread in await self._threads(request)]})
+        )
+
+    async def show(self, request: ApiRequest) -> Reply:
+        """Show a thread with its questions."""
+        return with_etag(success(await self._thread(request)))
+
+    async def rename(self, request: ApiRequest) -> Reply:
+        """Give a thread another title."""
+        body: wire.NewTitle = request.parsed.body
+        await self._change(request, "rename", _named_thread(request), text=body.title)
+        return success(await self._thread(request))
+
+    async def delete_one(self, request: ApiRequest) -> Reply:
+        """Delete a thread."""
+        thread = await self._thread(request)
+        await self._change(request, "delete", thread["thread_id"])
+        return message_reply(messages.SUCCESS)
+
+    async def delete_many(self, request: ApiRequest) -> Reply:
+        """Delete threads; what is unknown is skipped."""
+        body: wire.ThreadDeletion = request.parsed.body
+        return success({"deleted_count": (await self._change(request, "delete", *body.thread_ids)).count})
+
+    async def delete_all(self, request: ApiRequest) -> Reply:
+        """Delete all threads of the reader."""
+        await self._change(request, "delete_all")
+        return message_reply(messages.SUCCESS)
+
+    def build_change(self, verb: ThreadVerb) -> Callable[[ApiRequest], Awaitable[Reply]]:
+        """Make the answer of a change of one thread that is told nothing but that it happened."""
+
+        async def answer(request: ApiRequest) -> Reply:
+            await self._change(request, verb, _named_thread(request))
+            return message_reply(messages.SUCCESS)
+
+        return answer
+
+    async def notifications(self, request: ApiRequest) -> Reply:
+        """Tell the account's indicator, how many threads are unread, and when the last update came."""
+        wanted: HistoryRequest = request.parsed
+        threads = await self._threads(request)
+        with store_errors_as_faults():
+            has_new = await self._client.has_new(request.app_id, wanted.user_id)
+        last_ms = max((thread.new_at_ms for thread in threads), default=0)
+        new = {
+            "has_new": has_new,
+            "unread_count": sum(thread.has_new for thread in threads),
+            "last_update_at": iso_ms(last_ms) if last_ms else None,
+        }
+        return with_etag(success(new))
+
+    async def dismiss(self, request: ApiRequest) -> Reply:
+        """Clear the account's indicator."""
+        await self._change(request, "dismiss_overall")
+        return message_reply(messages.SUCCESS)
+
+    async def _threads(self, request: ApiRequest) -> tuple[Thread, ...]:
+        wanted: HistoryRequest = request.parsed
+        with store_errors_as_faults():
+            page = await self._client.list_threads(request.app_id, wanted.user_id, rows=_ALL, start=0)
+        return tuple(page.threads)
+
+    async def _thread(self, request: ApiRequest) -> dict[str, Any]:
+        thread_id = _named_thread(request)
+        found = next((one for one in await self._threads(request) if thread_id in one.question_ids), None)
+        if found is None:
+            raise NotFound(messages.NOT_FOUND)
+        return {**_resource_from_thread(found), "questions_ids": list(found.question_ids)}
+
+    async def _change(
+        self, request: ApiRequest, verb: ThreadVerb, *thread_ids: str, text: str = ""
+    ) -> ThreadChangeResult:
+        wanted: HistoryRequest = request.parsed
+        with store_errors_as_faults():
+            return await self._client.change(
+                ThreadChange(request.app_id, wanted.user_id, verb, thread_ids=thread_ids, text=text)
+            )
+
+
+def _find_user(request: ApiRequest, named: str) -> str:
+    token = request.token
+    if token is not None and token.user_id:
+        check_same_user(token, named)
+        return token.user_id
+    if not request.credential.is_secret:
+        raise Unauthenticated(messages.READER_REQUIRED)
+    if not named:
+        refuse("field required", "user_id", kind="value_error.missing", within="query")
+    return named
+
+
+def _named_thread(request: ApiRequest) -> str:
+    return request.ids[NAMED].lower()
+
+
+def _resource_from_thread(thread: Thread) -> dict[str, Any]:
+    return {
+        "thread_id": thread.thread_id,
+        "title": thread.title,
+        "updated_at": iso_ms(thread.time_ms),
+        "subscribed": thread.subscribed,
+        "has_new": thread.has_new,
+    }
+
+
+BASE = "/v1/ask/user_history"
+_TAG = "History"
+_READ = AdmissionRules(publishable=True, body="json", reads_token=True, token_in_body=True)
+_CHANGE = AdmissionRules(publishable=True, writes=True, body="json", reads_token=True, token_in_body=True)
+_OPERATE = AdmissionRules(writes=True, body="json", reads_token=True, token_in_body=True)
+
+
+def build_history_endpoints(desk: HistoryResource) -> tuple[Endpoint, ...]:
+    """Make the rows."""
+
+    def row(
+        name: str, path: str, rules: AdmissionRules, answer: Answer, body: wire.Body, reply: Any, about: str, *,
+        hot: bool = False, thread: bool = False,
+    ) -> Endpoint:  # fmt: skip
+        replies: dict[int, Any] = {200: reply}
+        if thread:
+            replies[404] = records.MessageReply
+        return Endpoint(
+            f"history.{name}", "POST", BASE + path, rules, "detail", answer,
+            schema=desk.body_parser(body), hot=hot, about=EndpointTexts(about, _TAG, body, replies, needs_user=True),
+        )  # fmt: skip
+
+    def change(name: ThreadVerb, body: wire.Body, about: str, path: str = "") -> Endpoint:
+        answer, of_thread = desk.build_change(name), issubclass(body, wire.ThreadBody)
+        path = path or f"/thread/updates/{name}"
+        return row(name, path, _CHANGE, answer, body, records.MessageReply, about, thread=of_thread)
+
+    enveloped = records.build_envelope
+    return (
+        row(
+            "list", "/list", _READ, desk.list, wire.ThreadList, enveloped(wire.Threads),
+            "List the threads of a user",
+        ),
+        row(
+            "thread", "/thread", _READ, desk.contents, wire.ThreadContents, enveloped(wire.ThreadQuestions),
+            "List the questions of a thread", thread=True,
+        ),
+        row(
+            "rename", "/thread/rename", _CHANGE, desk.rename, wire.Rename, enveloped(wire.Renamed),
+            "Give a thread another title", thread=True,
+        ),
+        row(
+            "delete", "/delete", _CHANGE, desk.delete, wire.Deletion, enveloped(wire.DeletedThreads),
+            "Delete threads",
+        ),
+        change("delete_all", wire.UserBody, "Delete all threads of a user", "/delete_all"),
+        row(
+            "updates", "/thread/updates", _READ, desk.updates, wire.UserBody, enveloped(wire.Updates),
+            "Check for news", hot=True,
+        ),
+        change("subscribe", wire.ThreadBody, "Watch a thread for news"),
+        change("unsubscribe", wire.ThreadBody, "Stop watching a thread"),
+        change("dismiss_thread", wire.ThreadBody, "Clear a thread's indicator"),
+        change("dismiss_overall", wire.UserBody, "Clear the account's indicator"),
+        row(
+            "touch", "/thread/updates/touch", _OPERATE, desk.touch, wire.Touch, enveloped(wire.Touched),
+            "Set a thread's indicator", thread=True,
+        ),
+    )  # fmt: skip
+
+
+_FETCH = AdmissionRules(publishable=True, reads_token=True)
+_STEP = AdmissionRules(publishable=True, writes=True, reads_token=True)
+_READER = {"user_id": {"type": "string"}}
+
+
+def build_thread_endpoints(desk: ThreadsResource) -> tuple[Endpoint, ...]:
+    """Make the rows of threads and notifications as resources."""
+    threads, notifications = f"{BASE}/threads", f"{BASE}/notifications"
+    one = f"{threads}/{{{NAMED}}}"
+    enveloped = records.build_envelope
+
+    def row(
+        name: str, method: str, path: str, answer: Answer, about: str, reply: Any = records.MessageReply,
+        body: wire.Body | None = None,
+    ) -> Endpoint:  # fmt: skip
+        rules = _FETCH if method == "GET" else _STEP if body is None else _CHANGE
+        replies = {200: reply, **({404: records.MessageReply} if path.startswith(one) else {})}
+        return Endpoint(
+            f"history.{name}", method, path, rules, "detail", answer,
+            schema=desk.body_parser(body or wire.UserBody), about=EndpointTexts(about, _TAG, body, replies,
+            _READER, True),
+        )  # fmt: skip
+
+    def change(name: str, verb: ThreadVerb, about: str) -> Endpoint:
+        return row(f"threads.{name}", "POST", f"{one}/{name}", desk.build_change(verb), about)
+
+    return (
+        row("threads.list", "GET", threads, desk.list, "List the threads of a user", enveloped(wire.ThreadResources)),
+        row("threads.show", "GET", one, desk.show, "Read a thread", enveloped(wire.WholeThread)),
+        row(
+            "threads.rename", "PUT", one, desk.rename, "Give a thread another title", enveloped(wire.WholeThread),
+            wire.NewTitle,
+        ),
+        row("threads.delete", "DELETE", one, desk.delete_one, "Delete a thread"),
+        row(
+            "threads.delete_many", "POST", f"{threads}/_delete", desk.delete_many, "Delete threads",
+            enveloped(wire.DeletedThreads), wire.ThreadDeletion,
+        ),
+        row("threads.delete_all", "POST", f"{threads}/_delete_all", desk.delete_all, "Delete all threads of a user"),
+        change("read", "dismiss_thread", "Clear a thread's indicator"),
+        change("subscribe", "subscribe", "Watch a thread for news"),
+        change("unsubscribe", "unsubscribe", "Stop watching a thread"),
+        row(
+            "notifications", "GET", notifications, desk.notifications, "Count unread updates",
+            enveloped(wire.Notifications),
+        ),
+        row("notifications.dismiss", "POST", f"{notifications}/dismiss", desk.dismiss, "Clear the account's indicator"),
+    )  # fmt: skip

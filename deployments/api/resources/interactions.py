@@ -5,20 +5,20 @@ Source: reference 5.3, 7; decisions I7, I8
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from dataclasses import replace
 from typing import Any
 
 import orjson
 
-from cluster.clock import Clock, from_ms
+from cluster.clock import Clock
 from cluster.errors import messages
 from cluster.records.validation.accepted import AcceptedInteractions
 from cluster.records.validation.deletes import parse_interaction_delete
 from cluster.records.validation.upload import parse_upload
-from cluster.store.ports.stores import BrowserWriter, InteractionStore, RecordStore
+from cluster.store.ports.interactions import BrowserWriter, InteractionStore
+from cluster.store.ports.records import RecordStore
 from deployments.api.http.browser_writes import WritePermission
+from deployments.api.http.identity import default_anonymous_id
 from deployments.api.resources.records import is_dry_run, mark_dry_run
 from deployments.edge.envelope import Reply, message_reply, plain_reply
 from deployments.edge.request import ApiRequest
@@ -112,19 +112,3 @@ def _upload_reply(
     if accepted.unnamed and request.credential.is_secret:
         return replace(reply, headers=((b"x-kiosk-warning", UNNAMED % accepted.unnamed),))
     return reply
-
-
-def default_anonymous_id(request: ApiRequest, now_ms: int) -> str:
-    """Name a visitor who named nobody: `SHA1("<api key>:<ip>:<user agent>:<date>")`.
-
-    With `keyed_visitor_ids` it is HMAC-SHA1 of the same text under the secret key, because a neighbour behind the
-    same address knows everything in it and could read the visitor's history by it.
-
-    Source: reference 5.3.1. SHA-1 is the interface's choice; without the secret key it names and protects nothing.
-    """
-    day = from_ms(now_ms).date().isoformat()
-    credential = request.credential
-    text = f"{credential.text}:{request.ip}:{request.user_agent}:{day}".encode("utf-8", "surrogatepass")
-    if credential.app.settings.keyed_visitor_ids and credential.secrets:
-        return hmac.digest(credential.secrets[0], text, "sha1").hex()
-    return hashlib.sha1(text, usedforsecurity=False).hexdigest()

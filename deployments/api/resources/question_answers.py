@@ -9,16 +9,28 @@ from collections.abc import Callable
 
 from pydantic import ValidationError
 
-from actors.recommender.messages import AnswerResult, UserQuery
-from actors.retrieval.messages import SpellingResult
+from actors.recommender.messages import UserQuery
+from actors.retrieval.messages import AnswerResult, SpellingResult
+from actors.search.client import QuestionBankClient
 from cluster.ids import ServiceId
+from cluster.store.ports.question_bank import QuestionBankStore
 from deployments.api.http.confidential_fields import check_query
-from deployments.api.http.query_log import QueryLog
+from deployments.api.http.endpoint import Endpoint, EndpointTexts
+from deployments.api.http.query_log_writer import QueryLog
 from deployments.api.http.query_treatment import QueryTreatment
-from deployments.api.http.result_notices import render_notices
+from deployments.api.wire import qa as wire
 from deployments.api.wire.faults import unprocessable_from
-from deployments.api.wire.qa import QuestionAnswering, to_answer_query
-from deployments.edge.envelope import Reply, dumps, result
+from deployments.api.wire.qa import (
+    MOST_COMPLETIONS,
+    QuestionAnswering,
+    QuestionAutocomplete,
+    QuestionBank,
+    to_answer_query,
+)
+from deployments.api.wire.recommendation import render_notices
+from deployments.api.wire.records import MessageReply, build_envelope
+from deployments.edge.admission import AdmissionRules
+from deployments.edge.envelope import Reply, dumps, result, success
 from deployments.edge.request import ApiRequest
 
 _NOTHING = AnswerResult(0, [], SpellingResult(False, False, "", "", "", ""))
@@ -73,3 +85,80 @@ class QuestionAnswersResource:
             service_id=self._new_service_id(),
             alias=request.credential.app.settings.service_id_response_alias,
         )
+
+
+class QuestionBankResource:
+    """Endpoints 49 and 50."""
+
+    def __init__(
+        self, store: QuestionBankStore, banks: QuestionBankClient, new_service_id: Callable[[], ServiceId]
+    ) -> None:
+        self._store = store
+        self._banks = banks
+        self._new_service_id = new_service_id
+
+    def read_bank(self, request: ApiRequest) -> QuestionBank:
+        """Read the body of an upload."""
+        try:
+            return QuestionBank.model_validate(request.payload)
+        except ValidationError as error:
+            raise unprocessable_from(error) from error
+
+    async def replace(self, request: ApiRequest) -> Reply:
+        """Replace the bank."""
+        bank: QuestionBank = request.parsed
+        await self._store.replace(request.app_id, [entry.record() for entry in bank.data])
+        return success({"took": request.took_ms(), "service_id": self._new_service_id()})
+
+    def read_typed(self, request: ApiRequest) -> QuestionAutocomplete:
+        """Read the body of a completion."""
+        try:
+            return QuestionAutocomplete.model_validate(request.payload)
+        except ValidationError as error:
+            raise unprocessable_from(error) from error
+
+    async def complete(self, request: ApiRequest) -> Reply:
+        """Complete a question."""
+        asked: QuestionAutocomplete = request.parsed
+        found = await self._banks.complete(request.app_id, asked.q[:MOST_COMPLETIONS], asked.rows)
+        return result(
+            "completions",
+            dumps([{"question": one.question, "weight": one.weight} for one in found]),
+            took_ms=request.took_ms(),
+            service_id=self._new_service_id(),
+            alias=request.credential.app.settings.service_id_response_alias,
+        )
+
+
+_WRITE = AdmissionRules(bucket="write", writes=True, body="json")
+_ASK = AdmissionRules(publishable=True, body="json", reads_token=True, proves_writer=True)
+_TAG = "Questions and answers"
+
+
+def build_question_answer_endpoints(
+    banks: QuestionBankResource, pages: QuestionAnswersResource
+) -> tuple[Endpoint, ...]:
+    """Make the rows."""
+    return (
+        Endpoint(
+            "qa.question_answering", "POST", "/v1/qa/question_answering", _ASK, "detail", pages.answer,
+            schema=pages.read, hot=True,
+            about=EndpointTexts(
+                "Answer a question from the pages of products", _TAG, wire.QuestionAnswering,
+                {200: build_envelope(wire.AnswersReply), 404: MessageReply},
+            ),
+        ),
+        Endpoint(
+            "qa.questions", "POST", "/v1/qa/questions", _WRITE, "detail", banks.replace, schema=banks.read_bank,
+            about=EndpointTexts("Replace the question bank", _TAG, wire.QuestionBank,
+                {200: build_envelope(wire.BankReply)}),
+        ),
+        Endpoint(
+            "qa.question_autocomplete", "POST", "/v1/qa/question_autocomplete", _ASK, "detail", banks.complete,
+            schema=banks.read_typed, hot=True,
+            about=EndpointTexts(
+                "Complete a question of the bank", _TAG, wire.QuestionAutocomplete,
+                {200: build_envelope(wire.BankQuestionsReply)},
+            ),
+        ),
+    )  # fmt: skip

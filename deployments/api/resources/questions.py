@@ -17,19 +17,21 @@ from pydantic_core import PydanticCustomError
 
 from actors.answers.archive.client import ArchiveClient, QuestionClient
 from actors.history.client import LocalHistoryClient
+from actors.recommender.messages import UserQuery
+from actors.retrieval.messages import SearchQuery
 from actors.serving.client import RecommenderClient
 from cluster.clock import Clock
 from cluster.errors import HouseError, NotFound, TooMany, Unauthenticated, Unavailable, messages
-from cluster.ids import new_question_id
+from cluster.ids import DEFAULT_ENGINE, new_question_id
+from cluster.query.language.parser import parse
 from cluster.records.links import has_link
 from cluster.records.logged_query import UNKNOWN
 from cluster.records.question import ANSWER_WITHIN_MS, CLAIMS_MARK, Format, Question
-from cluster.store.ports.stores import QuestionStore, StoredQuestion
+from cluster.store.ports.questions import QuestionStore, StoredQuestion
+from deployments.api.http.confidential_fields import check_format
 from deployments.api.http.identity import RequestIdentity, identity_from_request
-from deployments.api.http.query_log import QueryLog
-from deployments.api.resources.browser_questions import check_browser_format, check_browser_question
-from deployments.api.resources.filtered_products import list_few_matching
-from deployments.api.wire.ask import AskAnswers, AskQuestion, parse_question_id
+from deployments.api.http.query_log_writer import QueryLog
+from deployments.api.wire.ask import AnswerFormatBody, AskAnswers, AskBody, AskQuestion, parse_question_id
 from deployments.api.wire.faults import refuse, unprocessable_from
 from deployments.api.wire.shared import parse_filter
 from deployments.edge.admission import bearer_user
@@ -293,3 +295,63 @@ async def _ignore_store_errors(work: Any) -> None:
         await work
     except HouseError as error:
         structlog.get_logger().info("note_missed", reason=error.message)
+
+
+MOST_METADATA = 4 << 10
+"Bytes of `metadata` as JSON."
+_MARKUP = frozenset("<>&")
+
+
+def check_browser_question(request: ApiRequest, body: AnswerFormatBody) -> None:
+    """Check metadata and format of a question.
+
+    Errors:
+        Unprocessable
+    """
+    if not request.credential.is_secret:
+        _check_metadata(body)
+        check_browser_format(request, body)
+
+
+def check_browser_format(request: ApiRequest, body: AnswerFormatBody) -> None:
+    """Check that no mark of a citation is markup: pages put answers into their HTML.
+
+    Errors:
+        Unprocessable
+    """
+    if request.credential.is_secret:
+        return
+    check_format(request, body)
+    for name in ("cite_start", "cite_end"):
+        mark = getattr(body, name) or ""
+        if any(char in _MARKUP or not char.isprintable() for char in mark):
+            refuse("ensure this value has no <, > or &, and no control characters", name)
+
+
+def _check_metadata(body: AskBody) -> None:
+    for name, value in (("metadata", body.metadata), ("_meta", body.meta)):
+        if value and len(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)) > MOST_METADATA:
+            refuse(f"ensure this value has at most {MOST_METADATA} bytes", name, kind="value_error.size")
+
+
+MOST_LISTED = 1_000
+
+
+async def list_few_matching(
+    recommender: RecommenderClient, app_id: str, fq: str | None, kind: str | None
+) -> tuple[str, ...] | None:
+    """Name the products a filter lets through; None when they are many, or when no engine can say."""
+    if fq is None or not fq.strip():
+        return None
+    asked = SearchQuery(campaigns=False, personalization=0)
+    query = UserQuery(
+        kind="search", app_id=app_id, engine_id=DEFAULT_ENGINE, rows=MOST_LISTED, type=kind, dedupe=False,
+        filter=parse(fq), search=asked,
+    )  # fmt: skip
+    try:
+        found = await recommender.answer(query)
+    except HouseError:
+        return None
+    if found.search is None or found.search.total > MOST_LISTED:
+        return None
+    return tuple(str(one["product_id"]) for one in found.products)

@@ -18,7 +18,6 @@ from cluster.ids import ServiceId
 from deployments.api.http.confidential_fields import check_query
 from deployments.api.http.endpoint import Answer, Schema
 from deployments.api.http.query_treatment import QueryTreatment
-from deployments.api.http.result_notices import render_notices
 from deployments.api.wire.faults import unprocessable_from
 from deployments.api.wire.recommendation import (
     ProductToProducts,
@@ -28,6 +27,7 @@ from deployments.api.wire.recommendation import (
     UserToHistory,
     UserToProducts,
     UserToTrending,
+    render_notices,
     to_query,
 )
 from deployments.edge.envelope import Reply, dumps, result

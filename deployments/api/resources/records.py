@@ -11,15 +11,26 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
+from actors.intake.client import Erasures
 from cluster.clock import Clock, iso_ms
 from cluster.errors import Conflict, NotFound, messages
 from cluster.ids import TaskId
 from cluster.records.task import Task
 from cluster.records.validation.accepted import AcceptedRecords, RecordNoun, TypeCheck
+from cluster.records.validation.deletes import parse_product_delete, parse_user_delete
 from cluster.records.validation.upload import parse_upload
 from cluster.store.ports.stores import Stores
 from deployments.api.wire.faults import refuse
-from deployments.edge.envelope import Header, Reply, dumps, plain_reply, success, success_json, with_etag
+from deployments.edge.envelope import (
+    Header,
+    Reply,
+    compute_etag,
+    dumps,
+    plain_reply,
+    success,
+    success_json,
+    with_etag,
+)
 from deployments.edge.request import ApiRequest
 
 INCONSISTENT = (
@@ -192,3 +203,63 @@ def _task_body(task: Task, now_ms: int) -> dict[str, Any]:
             "finished_at": None if task.finished_at is None else iso_ms(task.finished_at),
         },
     }
+
+
+class ProductsResource(RecordsResource):
+    """Endpoints 10 to 15."""
+
+    noun = "product"
+    id_field = "product_id"
+    delete_one_message = messages.SUCCESS
+    delete_many_message = messages.DELETED
+
+    async def read(self, request: ApiRequest) -> Reply:
+        """Answer with the product itself, or in the envelope if the app says so."""
+        found = await self._stored(request)
+        if request.credential.app.settings.product_envelope:
+            return with_etag(success_json(found))
+        return Reply(200, found, etag=compute_etag(found))
+
+    def _type_of(self, request: ApiRequest) -> str | None:
+        return request.query.get("type") or None
+
+    def read_delete(self, request: ApiRequest) -> list[str]:
+        """Validate the body of a bulk delete."""
+        return parse_product_delete(request.body)
+
+
+class UsersResource(RecordsResource):
+    """Endpoints 3 to 8."""
+
+    noun = "user"
+    id_field = "user_id"
+    delete_one_message = messages.DELETED
+    delete_many_message = messages.SUCCESS
+
+    def __init__(self, stores: Stores, clock: Clock, new_task_id: Callable[[], TaskId]) -> None:
+        super().__init__(stores, clock, new_task_id)
+        self._erasures = Erasures(stores, clock)
+
+    async def _missing_error(self, app_id: str) -> str:
+        if await self._stores.records.seen(app_id, self.noun):
+            return messages.NOT_FOUND
+        return messages.NO_SUCH_INDEX
+
+    async def delete_one(self, request: ApiRequest) -> Reply:
+        """Queue the delete of a profile, or order that the person is forgotten everywhere."""
+        if request.query.get("everything", "").lower() not in ("1", "true"):
+            return await super().delete_one(request)
+        erasure = await self._erasures.order(
+            request.app_id, user_id=request.parsed, request_id=request.request_id, by="api"
+        )
+        told = {"task_id": erasure.erasure_id, "receipt": f"/v1/users/_erasures/{erasure.erasure_id}"}
+        return success(told, self.delete_one_message)
+
+    async def receipt(self, request: ApiRequest) -> Reply:
+        """Answer with the receipt of an erasure; its status says whether it is complete."""
+        erasure = await self._erasures.receipt(request.app_id, request.ids["erasure_id"])
+        return success(erasure.to_dict())
+
+    def read_delete(self, request: ApiRequest) -> list[str]:
+        """Validate the body of a bulk delete."""
+        return parse_user_delete(request.body)

@@ -16,10 +16,10 @@ from actors.serving.client import RecommenderClient
 from cluster.clock import Clock
 from cluster.ids import ServiceId
 from deployments.api.http.confidential_fields import check_query, remove_hidden_fields
-from deployments.api.http.query_log import QueryLog
+from deployments.api.http.query_log_writer import QueryLog
 from deployments.api.http.query_treatment import QueryTreatment
-from deployments.api.http.result_notices import render_notices
 from deployments.api.wire.faults import unprocessable_from
+from deployments.api.wire.recommendation import render_notices
 from deployments.api.wire.search import ManyProducts, SearchBody, to_named_query, to_search_query
 from deployments.edge.envelope import Reply, dumps, result
 from deployments.edge.request import ApiRequest

@@ -14,8 +14,7 @@ from actors.recommender.messages import QUERY_SOURCES, UserQuery
 from cluster.query.language.field_values import canonical
 from cluster.records.product import TRANSLATION_NAME, Product
 from deployments.api.wire.faults import refuse
-from deployments.api.wire.query_conversion import query_from_body
-from deployments.api.wire.shared import Count, Name, UserQueryBody, Warnings
+from deployments.api.wire.shared import Count, Name, UserQueryBody, Warnings, query_from_body
 
 MOST_TYPED = 1_000
 "Characters of `q` that are read; nobody types more, and what was pasted begins like that too."

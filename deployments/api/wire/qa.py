@@ -10,11 +10,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from actors.recommender.messages import AnswerQuery, UserQuery
+from actors.recommender.messages import UserQuery
+from actors.retrieval.messages import AnswerQuery
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import All, Node
 from cluster.records.bank_question import LONGEST_QUESTION, MOST_QUESTIONS, BankQuestion
-from deployments.api.wire.query_conversion import plain_query_from_body
 from deployments.api.wire.search import Spellcheck, SpellcheckReply
 from deployments.api.wire.shared import (
     Count,
@@ -25,6 +25,7 @@ from deployments.api.wire.shared import (
     RequestModel,
     Warnings,
     number_not_bool,
+    plain_query_from_body,
 )
 
 MOST_COMPLETIONS = 1_000

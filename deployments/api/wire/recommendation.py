@@ -10,12 +10,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 
-from actors.recommender.messages import QueryKind, UserQuery
+from actors.recommender.messages import QueryKind, RecommendationResult, UserQuery
 from cluster.query.language.field_values import canonical
 from cluster.records.product import TRANSLATION_NAME, Product
 from cluster.records.validation.recent_events import GROUP
 from deployments.api.wire.faults import build_error, refuse
-from deployments.api.wire.query_conversion import query_from_body
 from deployments.api.wire.shared import (
     Count,
     Dithering,
@@ -26,8 +25,10 @@ from deployments.api.wire.shared import (
     Offset,
     SessionContext,
     UserQueryBody,
+    query_from_body,
     spacings_from_body,
 )
+from deployments.edge.envelope import dumps
 
 _ID_SCHEMA = {"type": "string", "minLength": 1, "maxLength": 512}
 NamedList = Annotated[list[Annotated[str, Field(min_length=1, max_length=512)]], Field(max_length=1000)]
@@ -217,3 +218,13 @@ def _check_attributes(body: UserToAttributes) -> None:
     if both:
         at = next(at for at, value in enumerate(body.boost_attributes) if value in both)
         refuse("this value is also in exclude_attributes; keep it in one of them", "boost_attributes", at)
+
+
+def render_notices(answered: RecommendationResult) -> bytes:
+    """Write `warnings` and `anchor_found` as further members of `data`; nothing for a query without faults.
+
+    An engine with a place of its own may run the release before, whose results have neither.
+    """
+    warnings = getattr(answered, "warnings", ())
+    found = b',"warnings":' + dumps(list(warnings)) if warnings else b""
+    return found if getattr(answered, "anchor_found", True) else found + b',"anchor_found":false'

@@ -18,7 +18,6 @@ from cluster.query.language.parser import FULL_TEXT, parse
 from cluster.query.language.tree import All, Node, Not, Phrase, Term
 from cluster.query.language.tree import Any as AnyOf
 from deployments.api.wire.faults import refuse, refuse_filter
-from deployments.api.wire.query_conversion import query_from_body
 from deployments.api.wire.search_clauses import (
     MOST_FACETS,
     AnchoringSetting,
@@ -45,6 +44,7 @@ from deployments.api.wire.shared import (
     VisitorName,
     Warnings,
     number_not_bool,
+    query_from_body,
     spacings_from_body,
 )
 

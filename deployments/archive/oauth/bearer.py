@@ -19,7 +19,7 @@ from cluster.clock import Clock
 from cluster.errors import HouseError, Unavailable
 from cluster.records.account import Grant
 from cluster.records.registration import revocation_id_from_short
-from cluster.store.ports.stores import GrantStore
+from cluster.store.ports.accounts import GrantStore
 from deployments.archive.caller import ArchiveCaller
 from deployments.archive.oauth.clients import short_id
 from deployments.archive.oauth.redirects import parse_target_host

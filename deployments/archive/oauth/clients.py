@@ -15,7 +15,7 @@ from typing import cast, get_args
 
 from cluster.records.registration import AuthMethod, Registration
 from cluster.records.registration import short_id as short_id
-from cluster.store.ports.stores import RegistrationStore
+from cluster.store.ports.accounts import RegistrationStore
 from deployments.archive.oauth.redirects import fingerprint
 from deployments.archive.oauth.signing import OAuthSigner
 

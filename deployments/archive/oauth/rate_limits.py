@@ -10,7 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from cluster.clock import Clock
-from cluster.store.ports.stores import LimitStore
+from cluster.store.ports.limits import LimitStore
 from deployments.archive.oauth.signing import OAuthSigner
 
 APP = "kiosk:oauth"

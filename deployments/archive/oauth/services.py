@@ -8,7 +8,8 @@ from starlette.requests import Request
 
 from cluster.clock import Clock
 from cluster.secrecy import Vault
-from cluster.store.ports.stores import AccountStore, GrantStore, RegistrationStore, Stores
+from cluster.store.ports.accounts import AccountStore, GrantStore, RegistrationStore
+from cluster.store.ports.stores import Stores
 from deployments.archive.oauth.addresses import ServerAddresses
 from deployments.archive.oauth.bearer import AccessTokens
 from deployments.archive.oauth.clients import OAuthClients

@@ -23,7 +23,7 @@ from cluster.clock import Clock
 from cluster.errors import TooMany
 from cluster.records.account import Account
 from cluster.records.password import check_password
-from cluster.store.ports.stores import AccountStore
+from cluster.store.ports.accounts import AccountStore
 from deployments.archive.oauth.signing import OAuthSigner, sha256
 
 BROWSER = "kiosk_browser"

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from cluster.store.ports.stores import ChangeLog
+from cluster.store.ports.changes import ChangeLog
 from jobs.refresh.data.event_account import EventAccount
 from jobs.refresh.recipe import Recipe
 from jobs.refresh.runs.estimate import DataSize, TrainingCost, estimate_costs, estimate_peak_memory

@@ -33,7 +33,8 @@ from cluster.records.run import (
     release_run,
     update_leased_run,
 )
-from cluster.store.ports.stores import Noun, Stores
+from cluster.store.ports.changes import Noun
+from cluster.store.ports.stores import Stores
 from jobs.refresh.runs.promotion import promote_version
 from jobs.refresh.runs.run_commands import get_run, update_run
 from jobs.refresh.runs.shipped_code import import_from_package

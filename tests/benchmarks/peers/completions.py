@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from rapidfuzz import fuzz, process
 
-from actors.retrieval.text import fold_text
+from actors.language.folding import fold_text
 from tests.benchmarks.typos import Titles
 
 _SCRIPT = Path(__file__).with_name("completions.mjs")

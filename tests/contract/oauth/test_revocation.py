@@ -11,7 +11,8 @@ import pytest
 from cluster.clock import SystemClock
 from cluster.errors import Unavailable
 from cluster.store.connect import OpenStores
-from cluster.store.ports.stores import Revocations, Stores
+from cluster.store.ports.accounts import Revocations
+from cluster.store.ports.stores import Stores
 from deployments.archive.oauth.bearer import AccessTokens
 from tests.contract.oauth.conftest import Scene
 from tests.fakes.archive_oauth import (

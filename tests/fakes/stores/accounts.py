@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from cluster.records.account import Account, Code, Grant
 from cluster.records.registration import Registration, revocation_id
-from cluster.store.ports.stores import ActiveGrant, RedeemOutcome, Revocations, RotateOutcome
+from cluster.store.ports.accounts import ActiveGrant, RedeemOutcome, Revocations, RotateOutcome
 from cluster.store.redis import accounts, registrations
 
 

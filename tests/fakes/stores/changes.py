@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from cluster.store.ports.stores import ChangeLogEntry, Noun, Op
+from cluster.store.ports.changes import ChangeLogEntry, Noun, Op
 from cluster.store.redis.changes import FORGOTTEN_MS, LIVE_MS
 from tests.fakes.stores.state import MemoryState, offset_of, text_of
 

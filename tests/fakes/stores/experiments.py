@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from cluster.records.experiment import Experiment
 from cluster.records.exposure import Exposure
 from cluster.store.ports.experiments import AssignMode, ExperimentBook
-from cluster.store.redis.append_plan import BrowserWriter
+from cluster.store.ports.interactions import BrowserWriter
 
 
 @dataclass(slots=True)

@@ -11,7 +11,8 @@ from cluster.errors import TooMany
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.engine import Engine
 from cluster.records.task import Task
-from cluster.store.ports.stores import Batch, IntakeReceipt, Noun, Op, RecordPut
+from cluster.store.ports.changes import Noun, Op
+from cluster.store.ports.intake import Batch, IntakeReceipt, RecordPut
 from cluster.store.redis.intake import IDLE_MS, MOST_WAITING
 from cluster.store.redis.tasks import LIFE_S
 from tests.fakes.stores.records import change_task, fail_task, stored_task

@@ -8,15 +8,9 @@ import orjson
 
 from cluster.errors import TooMany, messages
 from cluster.ids import anonymous_reader, user_reader
+from cluster.store.ports.interactions import BrowserWriter
 from cluster.store.redis import interactions
-from cluster.store.redis.append_plan import (
-    CAP,
-    MOST_EVICTED,
-    MOST_VISITORS,
-    BrowserWriter,
-    Recent,
-    merge_recent,
-)
+from cluster.store.redis.append_plan import CAP, MOST_EVICTED, MOST_VISITORS, Recent, merge_recent
 from tests.fakes.stores.experiments import MemoryExperiments
 from tests.fakes.stores.questions import MemoryQuestions
 from tests.fakes.stores.state import AppState, LoggedChange, MemoryState

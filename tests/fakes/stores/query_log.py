@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from cluster.clock import Clock
 from cluster.records.bank_question import BankQuestion
 from cluster.records.logged_query import LoggedQuery
-from cluster.store.ports.query_log import QueryBatch, QuestionBankContents
+from cluster.store.ports.query_log import QueryBatch
+from cluster.store.ports.question_bank import QuestionBankContents
 from cluster.store.redis.query_log import MOST_BATCHES
 from cluster.store.redis.salts import SALT_BYTES
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cluster.records.task import Task
-from cluster.store.ports.stores import Noun
+from cluster.store.ports.changes import Noun
 from cluster.store.redis.tasks import CHECKED_AT_ONCE, LIFE_S, LOST
 from tests.fakes.stores.state import MemoryState, StoredTask
 

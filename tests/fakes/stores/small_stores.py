@@ -8,7 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from cluster.clock import Clock
 from cluster.records.access import ApiKey, App
 from cluster.records.engine import Engine, EngineStatus, Placement
-from cluster.store.ports.stores import AccessBook, EngineTraffic, IdempotencyState, TokenGrant
+from cluster.store.ports.access import AccessBook
+from cluster.store.ports.engines import EngineTraffic
+from cluster.store.ports.idempotency import IdempotencyState
+from cluster.store.ports.limits import TokenGrant
 from cluster.store.redis import engine_watch, idempotency, limits, pagination
 from tests.fakes.stores.state import MemoryState
 

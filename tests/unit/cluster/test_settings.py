@@ -72,7 +72,7 @@ def test_every_command_refuses_to_begin(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.usefixtures("allow_world")
 @pytest.mark.parametrize("line", [
-    "cluster up --json", "cluster models list", "jobs.ingest x.csv --noun product --app a",
+    "deployments.cli up --json", "deployments.cli models list", "jobs.ingest x.csv --noun product --app a",
     "jobs.refresh train a", "cluster.runtime.handover true",
 ])  # fmt: skip
 def test_every_program_prints_one_line_and_exits_with_code_2(tmp_path: Path, line: str) -> None:

@@ -14,7 +14,8 @@ from actors.experiments.client import ACTOR_RETRY_S, ActorExperimentClient, Loca
 from actors.experiments.lifecycle import ExperimentLifecycle
 from actors.experiments.messages import Assignment, ExperimentEvent
 from cluster.errors import NotFound, Refusal, Unavailable, messages
-from cluster.store.ports.stores import ExperimentBook, Stores
+from cluster.store.ports.experiments import ExperimentBook
+from cluster.store.ports.stores import Stores
 from tests.fakes.request_handler import StillClock
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.doing import APP

@@ -25,7 +25,8 @@ from cluster.errors import TooMany, Unavailable
 from cluster.meter import SilentMeter
 from cluster.records.access import App, AppSettings
 from cluster.records.thread import Thread
-from cluster.store.ports.stores import Batch, RecordPut, Stores
+from cluster.store.ports.intake import Batch, RecordPut
+from cluster.store.ports.stores import Stores
 from cluster.store.redis.changes import LIVE_MS
 from tests.fakes.answerer import ScriptedAnswerer, read_plain
 from tests.fakes.request_handler import StillClock

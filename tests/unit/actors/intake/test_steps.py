@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 import pytest
 
-from actors.intake.steps import build_product_text, parse_removed_ids, prepare_batch, text_from_html
+from actors.intake.steps import build_product_text, parse_removed_ids, prepare_batch
 from actors.language.embedder import HashingEmbedder, Vectors, embedding_text
 from cluster.errors import Fault
 
@@ -137,7 +137,6 @@ def test_ids_to_remove_must_be_text() -> None:
 def test_html_speaks_for_a_product_without_description() -> None:
     head = "<html><head><style>p{}</style><script>alert(1)</script></head>"
     page = head + "<body><h1>Bulb&nbsp;guide</h1><p>Plant <b>deep</b></p>"
-    assert text_from_html(page) == "Bulb guide Plant deep"
     words = build_product_text(product("p", title="Guide", html=page))
     assert "Plant deep" in words
     assert "alert" not in words

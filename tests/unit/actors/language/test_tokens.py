@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from actors.language.tokens import fold, grams, tokenize, tokenize_typed
+from actors.language.folding import fold
+from actors.language.tokens import grams, tokenize
 
 
 def test_accents_case_and_width_do_not_make_another_word() -> None:
@@ -13,12 +14,6 @@ def test_words_are_split_at_everything_that_is_neither_letter_nor_digit() -> Non
 
 def test_scripts_without_blanks_are_cut_into_pairs() -> None:
     assert tokenize("東京都庁 tour") == ["東京", "京都", "都庁", "tour"]
-
-
-def test_a_trailing_blank_finishes_the_last_word() -> None:
-    assert tokenize_typed("hand tro").open_end
-    assert not tokenize_typed("hand trowel ").open_end
-    assert not tokenize_typed("").open_end
 
 
 def test_grams_mark_both_ends_of_the_word() -> None:

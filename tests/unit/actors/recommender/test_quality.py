@@ -21,7 +21,7 @@ from actors.models.registry import LoadedSnapshot
 from actors.models.snapshot import Snapshot
 from actors.models.validation import validate_snapshot
 from actors.recommender.messages import QueryKind, UserQuery
-from actors.recommender.ranking.score import personal_scores, select_priors
+from actors.recommender.ranking.score import personal_scores, select_prior
 from actors.recommender.ranking.user_profile import (
     build_user_profile,
     find_interaction_rows,
@@ -159,7 +159,7 @@ def test_a_reader_with_a_history_gets_three_times_what_popularity_gives(split: S
             (
                 personal,
                 personal_scores(taste, recommender.default_engine_state, standing).add_to(
-                    select_priors(taste, standing).scores
+                    select_prior(taste, None, standing).scores
                 ),
             ),
             (popular, sold.astype(np.float32)),
@@ -228,7 +228,9 @@ def test_a_snapshot_is_worth_more_than_the_live_parts_and_live_parts_keep_an_old
             taste = build_user_profile(
                 find_interaction_rows(parse_recent_events(split.recents(reader)), catalog), index
             )
-            scores = personal_scores(taste, holdings, standing).add_to(select_priors(taste, standing).scores)
+            scores = personal_scores(taste, holdings, standing).add_to(
+                select_prior(taste, None, standing).scores
+            )
             scores[list(seen)] = -np.inf
             figures[name].append(ndcg(np.argsort(-scores)[:10].tolist(), new))
             if holdings.serving_model is not None and learned is not None:

@@ -14,7 +14,7 @@ from actors.retrieval.lexical.text_query import TextQuery
 from actors.retrieval.snapshot_format import SearchSnapshot, save
 from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Fault
-from cluster.store.ports.stores import ChangeLogEntry
+from cluster.store.ports.changes import ChangeLogEntry
 
 NOW_MS = 1_700_000_000_000
 

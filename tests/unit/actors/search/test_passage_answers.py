@@ -10,7 +10,7 @@ import pytest
 from actors.language.embedder import HashingEmbedder
 from actors.recommender.messages import Boost, UserQuery
 from actors.recommender.recommender import Recommender
-from actors.retrieval.answer_messages import AnswerQuery, AnswerResult
+from actors.retrieval.messages import AnswerQuery, AnswerResult
 from actors.serving import dispatch
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import All

@@ -30,12 +30,12 @@ import json, os, sys
 from pathlib import Path
 from cluster.log import set_up_logging
 from cluster.local import haproxy_process
-from cluster.local.supervisor import Supervisor, Wanted
+from cluster.local.supervisor import Supervisor, SupervisorConfig
 from cluster.settings import Settings
 set_up_logging()
 haproxy_process.RETRY_S = 0.5
 head = (sys.executable, "-m", "tests.fakes.bootstrap")
-sys.exit(Supervisor(Wanted(Settings(), "test", Path(sys.argv[1]), json.loads(sys.argv[2]), head)).run())
+sys.exit(Supervisor(SupervisorConfig(Settings(), "test", Path(sys.argv[1]), json.loads(sys.argv[2]), head)).run())
 """
 
 

@@ -15,6 +15,6 @@ def test_the_artifact_store_is_opened_in_one_place() -> None:
         if isinstance(node, ast.Attribute)
         and node.attr == "open"
         and isinstance(node.value, ast.Name)
-        and node.value.id == "Shelf"
+        and node.value.id == "ArtifactStore"
     ]
     assert opened == ["cluster/runtime/artifact_access.py"]

@@ -60,8 +60,8 @@ def test_one_process_holds_the_lock_and_records_its_name(tmp_path: Path) -> None
         [
             sys.executable,
             "-c",
-            "import sys, pathlib\nfrom cluster.runtime.installation_state import Lock\n"
-            "print(Lock(pathlib.Path(sys.argv[1])).take(), flush=True) or sys.stdin.read()",
+            "import sys, pathlib\nfrom cluster.runtime.installation_state import InstallationLock\n"
+            "print(InstallationLock(pathlib.Path(sys.argv[1])).acquire(), flush=True) or sys.stdin.read()",
             str(places.lock),
         ],
         stdin=subprocess.PIPE,

@@ -70,9 +70,9 @@ def test_whoever_asks_and_its_ancestors_are_spared(
     places: InstallationPaths, monkeypatch: pytest.MonkeyPatch, nursery: _Nursery
 ) -> None:
     code = (
-        "import pathlib, sys, os\nfrom cluster.paths import Places\n"
-        "from cluster.runtime.processes import belonging_to\n"
-        "found = {p.pid for p in belonging_to(Places.of(pathlib.Path(sys.argv[1])))}\n"
+        "import pathlib, sys, os\nfrom cluster.paths import InstallationPaths\n"
+        "from cluster.runtime.processes import list_processes\n"
+        "found = {p.pid for p in list_processes(InstallationPaths.from_data_dir(pathlib.Path(sys.argv[1])))}\n"
         "sys.exit(os.getpid() in found or os.getppid() in found)"
     )
     environment = {**os.environ, MARK: places.mark, "PYTHONPATH": ":".join(sys.path)}

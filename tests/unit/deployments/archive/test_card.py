@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from deployments.archive.card import DESCRIPTION, build_card
+from deployments.archive.card import DESCRIPTION, build_card, list_installs
 from deployments.archive.citation import CitationRules
-from deployments.archive.guide import list_installs
 from tests.fakes.archive import BASE, ArchiveCorner, open_archive_corner
 
 CARD = "/.well-known/mcp-server-card"

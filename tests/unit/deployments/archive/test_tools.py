@@ -24,7 +24,7 @@ def test_there_are_the_two_tools_with_the_arguments_of_the_specification() -> No
 
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
 def test_descriptions_hold_what_clients_insist_on(tool: Any) -> None:
-    told = tool.described()
+    told = tool.to_dict()
     assert told["inputSchema"]["type"] == told["outputSchema"]["type"] == "object"
     assert isinstance(told["inputSchema"]["required"], list)
     assert "additionalProperties" not in told["inputSchema"]

@@ -25,7 +25,7 @@ from cluster.records.experiment import Experiment
 from cluster.records.exposure import Exposure
 from deployments.cli.__main__ import command_line
 from deployments.cli.charts import render_svg
-from deployments.cli.experiment_views import build_charts, show_report
+from deployments.cli.experiments import build_charts, show_report
 from tests.fakes.stores.memory import memory_stores
 from tests.fakes.trained_snapshot import publish_ring_snapshot
 from tests.suites.doing import APP

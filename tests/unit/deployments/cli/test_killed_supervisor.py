@@ -106,7 +106,7 @@ def test_up_ends_what_was_left_and_nobody_else_and_then_starts(
     def begin(installation: object) -> InstallationState:
         raise Fault("this is where the start begins")
 
-    monkeypatch.setattr(up, "_in_background", begin)
+    monkeypatch.setattr(up, "_start_in_background", begin)
     result = CliRunner().invoke(command_line(), ["up", "--port", str(killed.port)])
     assert isinstance(result.exception, Fault)
     assert result.exception.message == "this is where the start begins"

@@ -100,11 +100,11 @@ def test_a_second_start_on_another_port_reports_the_kept_port(
     summary = InstallationSummary(load_state(running), [AppKeys("development", "development")])  # type: ignore[arg-type]
     asked = []
 
-    def summarise(*given: object, reveal: bool, first: bool = False) -> InstallationSummary:
+    def build_summary(*given: object, reveal: bool, first: bool = False) -> InstallationSummary:
         asked.append(reveal)
         return summary
 
-    monkeypatch.setattr(up, "summarise", summarise)
+    monkeypatch.setattr(up, "build_summary", build_summary)
     result = CliRunner().invoke(command_line(), ["up", "--port", "8161"])
     assert result.exit_code == 0
     assert "It stays on http://127.0.0.1:8160." in result.stderr

@@ -9,7 +9,7 @@ from cluster.errors import Unavailable
 from cluster.records.access import App
 from cluster.records.issued_key import issue_key
 from cluster.secrecy import Vault, key_sha256
-from cluster.store.ports.stores import AccessBook, AccessStore
+from cluster.store.ports.access import AccessBook, AccessStore
 from deployments.edge.keyring import Keyring
 from tests.fakes.request_handler import MASTER, StillClock
 from tests.fakes.stores.memory import memory_stores

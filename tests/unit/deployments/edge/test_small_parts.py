@@ -9,8 +9,7 @@ import structlog
 
 from deployments.edge import envelope
 from deployments.edge.deadline import Deadline, DeadlineExceeded
-from deployments.edge.request_log import RequestCounts
-from deployments.edge.trace import AccessLog, request_id_from
+from deployments.edge.request_log import AccessLog, RequestCounts, request_id_from
 
 
 class Notes:

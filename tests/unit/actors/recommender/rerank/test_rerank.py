@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.recommender.messages import Boost, Circle, DiversityRule, UserQuery
-from actors.recommender.ranking.query_context import seed_from_names
-from actors.recommender.rerank.dither import dither
+from actors.recommender.rerank.dither import dither, seed_from_names
 from actors.recommender.rerank.diversity import diversify, gather_equal_values
 from actors.recommender.rerank.rerank import RankedItem, rerank
 from actors.recommender.state.catalog import Catalog

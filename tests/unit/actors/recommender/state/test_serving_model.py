@@ -18,6 +18,7 @@ from actors.models.user_histories import UserHistories
 from actors.models.user_history import UserHistory
 from actors.models.validation import validate_snapshot
 from actors.recommender.messages import QueryKind, RecommendationResult, UserQuery
+from actors.recommender.ranking.ranking import Ranking
 from actors.recommender.ranking.score import explain_rows, list_sources, personal_scores
 from actors.recommender.ranking.user_profile import (
     build_user_profile,
@@ -25,14 +26,13 @@ from actors.recommender.ranking.user_profile import (
     parse_recent_events,
 )
 from actors.recommender.recommender import Recommender
-from actors.recommender.state.prior_scores import Ranking
 from actors.recommender.state.serving_model import ServingModel
 from actors.serving import dispatch
 from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Fault
 from cluster.query.language.parser import parse as parse_filter
 from cluster.records.recent_event import RecentEvent
-from cluster.store.ports.stores import ChangeLogEntry
+from cluster.store.ports.changes import ChangeLogEntry
 from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import train_engine
 from jobs.refresh.data.profiles import Profiles

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.language.folding import fold_text
 from actors.retrieval.autocomplete.highlighting import highlight, match_typed_words
-from actors.retrieval.text import fold_text
 
 
 @pytest.mark.parametrize(

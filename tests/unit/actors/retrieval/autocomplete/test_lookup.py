@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from actors.retrieval.autocomplete.index_builder import build_index
+from actors.language.folding import fold_typed
 from actors.retrieval.autocomplete.lookup import CompletionIndex
-from actors.retrieval.text import fold_typed
 
 TITLES = [
     "Steel hand trowel",
@@ -25,7 +24,7 @@ POPULARITY = np.array([50.0, 40, 5, 30, 20, 10, 3, 60, 2])
 
 @pytest.fixture(scope="module")
 def index() -> CompletionIndex:
-    return build_index(TITLES, POPULARITY)
+    return CompletionIndex.of(TITLES, POPULARITY)
 
 
 def looked_up(index: CompletionIndex, typed: str, wanted: int = 5) -> list[str]:
@@ -75,7 +74,7 @@ def test_every_title_matches_its_prefix() -> None:
     rng = np.random.default_rng(5)
     words = ["".join(rng.choice(list("abcdef"), rng.integers(2, 8))) for _ in range(60)]
     titles = sorted({" ".join(rng.choice(words, rng.integers(1, 5))) for _ in range(3_000)})
-    many = build_index(titles, rng.random(len(titles)))
+    many = CompletionIndex.of(titles, rng.random(len(titles)))
     for at in rng.integers(0, len(titles), 200).tolist():
         exact = {place for place, title in enumerate(titles) if f" {title}".find(f" {titles[at]}") >= 0}
         assert set(many.look_up(titles[at], len(exact)).texts.tolist()) == exact
@@ -88,7 +87,7 @@ def test_of_equally_popular_texts_the_one_of_which_most_was_typed_comes_first() 
         "Garden hose",
         "Garden hose reel",
     ]
-    equal = build_index(titles, np.ones(4))
+    equal = CompletionIndex.of(titles, np.ones(4))
     for typed in ("garden h", "gadren h"):
         found = [titles[at] for at in equal.look_up(typed, 4).texts.tolist()]
         assert found[:3] == ["Garden hose", "Garden hose reel", titles[0]]
@@ -117,7 +116,7 @@ FILMS = [
     ],
 )
 def test_a_title_with_a_moved_article_matches_in_natural_order(typed: str, wanted: str) -> None:
-    films = build_index(FILMS, np.array([50.0, 40, 30, 20, 10]))
+    films = CompletionIndex.of(FILMS, np.array([50.0, 40, 30, 20, 10]))
     found = films.look_up(fold_typed(typed), 3)
     assert FILMS[int(found.texts[0])] == wanted
     assert int(found.edits[0]) <= 2
@@ -140,6 +139,6 @@ def test_one_more_typo_is_forgiven_where_nothing_else_could_be_meant(
 
 def test_a_few_distant_inner_matches_do_not_hide_the_prefix_match() -> None:
     titles = ["The Three Mesquiteers", "Help Thanks Wow: The Three Essential Prayers", "Tales of the City"]
-    few = build_index(titles, np.ones(3))
+    few = CompletionIndex.of(titles, np.ones(3))
     found = few.look_up("the therre es", 10)
     assert {titles[at] for at in found.texts.tolist()} == set(titles[:2])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from actors.retrieval.autocomplete.index_builder import build_index
-from actors.retrieval.text import fold_typed
+from actors.language.folding import fold_typed
+from actors.retrieval.autocomplete.lookup import CompletionIndex
 from tests.benchmarks.quality_sets import data_folder, has
 from tests.benchmarks.typos import Case, load_films, misspelled, with_typos
 
@@ -19,7 +19,7 @@ _CASES = 200
 @pytest.mark.skipif(not has("titles"), reason="the public title sets are not here")
 def test_films_match_in_spite_of_typos() -> None:
     films = load_films(data_folder())
-    index = build_index(films.texts, np.array(films.popularity))
+    index = CompletionIndex.of(films.texts, np.array(films.popularity))
 
     def share(cases: list[Case]) -> float:
         looked_up = [index.look_up(fold_typed(case.typed), 10).texts.tolist() for case in cases]

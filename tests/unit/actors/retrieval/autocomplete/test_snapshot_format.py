@@ -20,7 +20,7 @@ from actors.retrieval.autocomplete.snapshot_format import MOST_LANGUAGES, Comple
 from actors.serving import dispatch
 from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Fault
-from cluster.store.ports.stores import ChangeLogEntry
+from cluster.store.ports.changes import ChangeLogEntry
 from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import train_engine
 from jobs.refresh.build.product_indexes import (

@@ -7,14 +7,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.retrieval.lexical.passage_postings import K1, B, PassagePostings, compute_idf
-from actors.retrieval.lexical.term_counts import (
+from actors.retrieval.lexical.bm25 import K1, B, compute_idf
+from actors.retrieval.lexical.passage_postings import (
+    PassagePostings,
     build_postings,
-    concatenate_counts,
-    count_terms,
     drop_passages,
     merge_postings,
 )
+from actors.retrieval.lexical.term_counts import concatenate_counts, count_terms
 
 Passages = list[list[int]]
 passages_of_terms = st.lists(st.lists(st.integers(1, 12), max_size=14), min_size=1, max_size=60)

@@ -36,14 +36,14 @@ def same(one: IndexSegment, other: IndexSegment) -> None:
 def test_merging_gives_what_sealing_at_once_gives(told: list[list[tuple[int, int]]], at_once: int) -> None:
     parts = [build_segment(texts_of(told, 2, 1)), empty_segment(), build_segment(texts_of(told, 2, 0))]
     everyone = np.ones(len(told), bool)
-    same(merge_segments(parts, [everyone] * 3, at_once=at_once), build_segment(texts_of(told, 1, 0)))
+    same(merge_segments(parts, [everyone] * 3, most_sorted=at_once), build_segment(texts_of(told, 1, 0)))
 
 
 @given(TEXTS, st.data())
 @settings(max_examples=60, deadline=None)
 def test_rows_that_are_not_kept_leave_nothing(told: list[list[tuple[int, int]]], data: st.DataObject) -> None:
     kept = [data.draw(st.booleans()) for _ in told]
-    left = merge_segments([build_segment(texts_of(told, 1, 0))], [np.array(kept, bool)], at_once=3)
+    left = merge_segments([build_segment(texts_of(told, 1, 0))], [np.array(kept, bool)], most_sorted=3)
     same(left, build_segment([text for text in texts_of(told, 1, 0) if kept[text.row]]))
 
 
@@ -52,4 +52,4 @@ def test_counts_weigh_titles_twice_and_stop_at_255() -> None:
     assert part.counts.tolist() == [255]
     assert part.fields.tolist() == [0b1000_0001]
     assert build_segment([TermVector(0, [7, 7], [0, 7])]).counts.tolist() == [3]
-    assert part.spans(np.array([7, 8], np.uint64)) == [(0, 0, 1)]
+    assert part.find_spans(np.array([7, 8], np.uint64)) == [(0, 0, 1)]

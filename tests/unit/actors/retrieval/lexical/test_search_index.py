@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from actors.language.analysis import Analyzer
 from actors.retrieval.lexical.search_index import SearchIndex
-from actors.retrieval.lexical.term_matcher import best_first
+from actors.retrieval.lexical.term_matcher import order_best_first
 from actors.retrieval.lexical.text_query import TextQuery
 
 SHELF: list[dict[str, Any]] = [
@@ -126,7 +126,7 @@ def test_changes_while_parts_are_merged_are_kept(changes: list[tuple[int, str | 
 @settings(deadline=None)
 def test_the_best_go_first_and_equals_stay_as_they_stand(scores: list[float]) -> None:
     values = np.array(scores, np.float64)
-    assert best_first(values).tolist() == np.argsort(-values, kind="stable").tolist()
+    assert order_best_first(values).tolist() == np.argsort(-values, kind="stable").tolist()
 
 
 # --- what is found --------------------------------------------------------------------------------------------------

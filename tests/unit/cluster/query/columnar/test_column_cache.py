@@ -42,7 +42,7 @@ changes = st.lists(
 
 @pytest.fixture(autouse=True)
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column_cache, "_LOT", 2)
+    monkeypatch.setattr(column_cache, "_BATCH_ROWS", 2)
     monkeypatch.setattr(column_cache, "_FEW", 2)
 
 

@@ -119,7 +119,7 @@ async def test_the_page_is_built_once_and_not_on_the_event_loop(
         threads.append(threading.get_ident())
         return render_docs(document)
 
-    monkeypatch.setattr(routes, "page", build)
+    monkeypatch.setattr(routes, "render_docs", build)
     app = routes.build_application(corner.door, version="0")
     answers = await asyncio.gather(*[call(app, "GET", "/docs") for _ in range(3)])
     assert {answer.status for answer in answers} == {200}

@@ -10,7 +10,8 @@ from cluster.meter import SilentMeter
 from cluster.records.access import AppSettings
 from cluster.records.logged_query import LONGEST, UNKNOWN, LoggedQuery, pseudonym
 from cluster.store.ports.stores import Stores
-from deployments.api.http.query_log_writer import MOST_WAITING, QueryLogWriter
+from deployments.api.http.query_log_writer import QueryLogWriter
+from deployments.edge.batch_writer import MOST_WAITING
 from deployments.edge.caller import Caller, UserToken
 from deployments.edge.request import ApiRequest
 from tests.fakes.asgi import call

@@ -104,7 +104,7 @@ def test_advice_is_shown_with_its_brackets(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad = Finding("haproxy", "bad", "not [here]", "pip install 'ray[serve]'")
-    monkeypatch.setattr(machine_checks, "haproxy", lambda state: bad)
+    monkeypatch.setattr(machine_checks, "check_haproxy", lambda state: bad)
     shown = CliRunner().invoke(command_line(), ["doctor"], env={"COLUMNS": "160"}).stdout
     assert "not [here]" in shown
     assert "pip install 'ray[serve]'" in shown
@@ -136,7 +136,7 @@ def test_passwords_over_plain_http_are_named(host: str, url: str, plain: bool, l
 def test_a_dashboard_that_answers_strangers_is_bad(
     monkeypatch: pytest.MonkeyPatch, status: int, level: str
 ) -> None:
-    monkeypatch.setattr(running_checks.probe, "ask", lambda *words, **more: (status, b""))
+    monkeypatch.setattr(running_checks.probe, "send_request", lambda *words, **more: (status, b""))
     (found,) = running_checks.check_ray_token(_state(dashboard_url="http://127.0.0.1:8265"))
     assert found.level == level
 
@@ -266,7 +266,7 @@ def test_a_port_open_to_the_network_is_bad_unless_it_is_the_doors(
 ) -> None:
     import psutil
 
-    monkeypatch.setattr(running_checks, "belonging_to", lambda places: [psutil.Process()])
+    monkeypatch.setattr(running_checks, "list_processes", lambda places: [psutil.Process()])
 
     def check_port(port: int) -> Finding:
         return next(iter(running_checks.check_ports(installation, _state(port=port))))

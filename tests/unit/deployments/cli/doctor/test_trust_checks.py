@@ -21,7 +21,7 @@ from tests.fakes import generated_market
 def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installation:
     for name in SECRET_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(trust_checks, "belonging_to", lambda places: [])
+    monkeypatch.setattr(trust_checks, "list_processes", lambda places: [])
     settings = Settings(data_dir=tmp_path)
     ensure_master_key(settings)
     return Installation(settings)
@@ -53,7 +53,7 @@ def test_secrets_in_processes_of_the_installation_are_bad(
         def name(self) -> str:
             return "redis-server"
 
-    monkeypatch.setattr(trust_checks, "belonging_to", lambda places: [Leaking()])
+    monkeypatch.setattr(trust_checks, "list_processes", lambda places: [Leaking()])
     (found,) = trust_checks.check_secrets(installation)
     assert (found.level, found.words) == ("bad", "KIOSK_MASTER_KEY in redis-server")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.retrieval.text import fold_text, fold_typed, fold_with_positions
+from actors.language.folding import fold_text, fold_typed, fold_with_positions
 
 
 @pytest.mark.parametrize(

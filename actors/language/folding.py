@@ -1,9 +1,13 @@
-"""Texts as they are compared: folded, without punctuation, one blank between words; and the way back to what is shown.
+"""Texts folded for comparison, in two forms.
 
-    "Harry Potter & the Sorcerer's Stone"   ->   "harry potter the sorcerers stone"
+fold        a word as index terms are made of it: case, width and accents go, everything else stays
+fold_text   a whole text as completions compare it: one blank between words, no punctuation, 16-bit characters, and
+            with `fold_with_positions` the way back to the text as written
 
-Folding drops accents, case and width, joins what an apostrophe divides, and turns everything else that is neither
-letter nor digit into one blank. Ideographs stand without blanks; each of them begins a word of its own.
+    fold_text("Harry Potter & the Sorcerer's Stone")   ->   "harry potter the sorcerers stone"
+
+`fold_text` removes apostrophes and turns every other run of characters that are neither letter nor digit into one
+blank. The two forms differ in stored indexes, so one can't replace the other.
 """
 
 from __future__ import annotations
@@ -31,22 +35,26 @@ _PRIVATE: Final = 0xE000
 _PRIVATE_SIZE: Final = 0x1900
 
 
+def fold(text: str) -> str:
+    """Fold case, width and accents, so that `Café` and `cafe` are one word."""
+    if text.isascii():
+        return text.lower()
+    parts = unicodedata.normalize("NFKD", text.casefold())
+    return unicodedata.normalize("NFC", "".join(c for c in parts if not unicodedata.combining(c)))
+
+
 def fold_text(text: str) -> str:
-    """Fold a text; blanks at its ends are gone."""
+    """Fold a text, without blanks at its ends."""
     if text.isascii():
         return _ASCII_JUNK.sub(" ", text.lower().translate(_ASCII_JOINED)).strip()
-    return "".join(char for char, _ in _pieces(text)).strip()
+    return "".join(char for char, _ in _fold_pieces(text)).strip()
 
 
 def fold_with_positions(text: str) -> tuple[str, list[int]]:
-    """Fold a text and say where in it each folded character came from.
-
-    Shapes:
-        the list is as long as the folded text
-    """
+    """Fold a text and return with it the position in the text that each folded character came from."""
     if text.isascii():
-        return _ascii_with_places(text)
-    pieces = _pieces(text)
+        return _fold_ascii_with_positions(text)
+    pieces = _fold_pieces(text)
     while pieces and pieces[0][0] == " ":
         pieces.pop(0)
     while pieces and pieces[-1][0] == " ":
@@ -55,14 +63,14 @@ def fold_with_positions(text: str) -> tuple[str, list[int]]:
 
 
 def fold_typed(text: str) -> str:
-    """Fold what somebody is typing; a blank at its end stays: the last word is finished."""
+    """Fold the beginning of a query; one blank stays at its end if the user finished the last word."""
     found = fold_text(text)
     ended = bool(found) and bool(text) and not _is_word(text[-1]) and text[-1] not in _APOSTROPHES
     return found + " " if ended else found
 
 
 def is_ideograph(code: int) -> bool:
-    """Does a character stand for a word or syllable, so that words have no blanks between them?"""
+    """Is a character of a script without blanks between words?"""
     return 0x2E80 <= code <= 0x9FFF or 0xAC00 <= code <= 0xD7AF or 0xF900 <= code <= 0xFAFF
 
 
@@ -70,24 +78,24 @@ def _is_word(char: str) -> bool:
     return char.isalnum() or bool(unicodedata.combining(char))
 
 
-def _pieces(text: str) -> list[tuple[str, int]]:
-    """Fold character by character, with the place of each; blanks never follow each other."""
+def _fold_pieces(text: str) -> list[tuple[str, int]]:
+    """Fold character by character, with the position of each; blanks never follow each other."""
     pieces: list[tuple[str, int]] = []
     for place, char in enumerate(text):
         if char in _APOSTROPHES:
             continue
-        for part in _parts(char):
+        for part in _decompose(char):
             if unicodedata.combining(part) or part in _APOSTROPHES:
                 continue
             if part.isalnum() or _PRIVATE <= ord(part) < _PRIVATE + _PRIVATE_SIZE:
-                pieces.append((_in_plane(unicodedata.normalize("NFC", part)), place))
+                pieces.append((_to_16_bits(unicodedata.normalize("NFC", part)), place))
             elif pieces and pieces[-1][0] != " ":
                 pieces.append((" ", place))
-    return _composed(pieces)
+    return _compose_hangul(pieces)
 
 
-def _ascii_with_places(text: str) -> tuple[str, list[int]]:
-    """Fold as `folded` folds plain letters, where there is nothing to take apart."""
+def _fold_ascii_with_positions(text: str) -> tuple[str, list[int]]:
+    """Fold an ASCII text as `fold_text` does."""
     chars: list[str] = []
     places: list[int] = []
     for place, char in enumerate(text.lower()):
@@ -102,14 +110,14 @@ def _ascii_with_places(text: str) -> tuple[str, list[int]]:
     return "".join(chars), places
 
 
-def _parts(char: str) -> str:
-    """Take a character apart and fold its case; some become capitals only when they are taken apart."""
+def _decompose(char: str) -> str:
+    """Decompose a character and fold its case; some become capitals only when they are decomposed."""
     parts = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", char).casefold())
     return "".join(_SPECIAL.get(part, part) for part in parts)
 
 
-def _composed(pieces: list[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Put syllables back together that decomposition took apart (Hangul); everything else is left as it is."""
+def _compose_hangul(pieces: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Compose the Hangul syllables that decomposition took apart."""
     if not any("\u1100" <= char <= "\u11ff" for char, _ in pieces):
         return pieces
     put: list[tuple[str, int]] = []
@@ -123,6 +131,6 @@ def _composed(pieces: list[tuple[str, int]]) -> list[tuple[str, int]]:
     return put
 
 
-def _in_plane(char: str) -> str:
-    """Bring rare characters beyond 16 bits into the private area, so that every character is one number."""
+def _to_16_bits(char: str) -> str:
+    """Map a character beyond 16 bits into the private use area, so that every character is one 16-bit number."""
     return char if ord(char) <= 0xFFFF else chr(_PRIVATE + ord(char) % _PRIVATE_SIZE)

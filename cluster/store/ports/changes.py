@@ -1,0 +1,71 @@
+"""The protocol of the change log: one ordered stream of writes for each noun."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+Noun = Literal["user", "product", "interaction"]
+Op = Literal["put", "remove", "erase"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeLogEntry:
+    """One entry of a change log."""
+
+    noun: Noun
+    offset: str
+    "Stream entry id `<ms>-<n>`; offsets of one noun grow."
+    op: Op
+    payload: bytes
+    """put user/product: JSON array of records. remove: JSON array of ids. put interaction: JSON array of
+    normalised interactions. erase interaction: JSON array of reader ids (`u:...`, `a:...`)."""
+    vectors: bytes = b""
+    "Only product puts: float16 [n, d] little endian, one row a record, in payload order."
+    embedder: str = ""
+    "Version of the embedder that made `vectors`."
+    is_lost: bool = False
+    "An `erase` or `remove` of which both copies are damaged: it names nobody."
+
+
+class ChangeLog(Protocol):
+    """The ordered stream of what was written, one per noun."""
+
+    async def read(
+        self, app_id: str, after: Mapping[Noun, str], *, count: int, block_ms: int
+    ) -> list[ChangeLogEntry]:
+        """Changes after the given offsets (`"0"` = from the start), oldest first per noun, up to `count` each.
+
+        Waits up to `block_ms` for the first; 0 does not wait. A change that was damaged comes as an empty one
+        (`put` of `[]`), so that its reader gets past it.
+        """
+        ...
+
+    async def last(self, app_id: str, noun: Noun) -> str:
+        """Newest offset, `"0"` when nothing was written."""
+        ...
+
+    async def first(self, app_id: str, noun: Noun) -> str:
+        """The offset from which the log is complete: reading after it misses nothing; `"0"` when it was never
+        trimmed. Whoever stands at an older offset has a gap and must load settled segments."""
+        ...
+
+    async def record_follower(self, app_id: str, name: str, offsets: Mapping[Noun, str], now_ms: int) -> None:
+        """Say how far a follower has read; for 10 minutes nothing after that is trimmed."""
+        ...
+
+    async def compacted_offsets(self, app_id: str) -> dict[Noun, str]: ...
+
+    async def request_compaction(self, app_id: str, offsets: Mapping[Noun, str]) -> None:
+        """Ask that everything up to these offsets settles soon, without waiting for more to come."""
+        ...
+
+    async def requested_compactions(self, app_id: str) -> dict[Noun, str]: ...
+
+    async def compact(self, app_id: str, noun: Noun, offset: str, now_ms: int) -> int:
+        """Record that everything up to `offset` stands on the shelf; trim what no live follower needs.
+
+        Returns how many entries were trimmed. An older offset than the recorded one only trims.
+        """
+        ...

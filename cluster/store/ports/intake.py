@@ -1,0 +1,109 @@
+"""The protocol of the queue of accepted batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from cluster.store.ports.changes import Noun, Op
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One accepted upload or delete, waiting in the intake."""
+
+    app_id: str
+    entry_id: str
+    "Stream entry id; acknowledged by the script that applies the batch."
+    noun: Noun
+    op: Op
+    task_id: str
+    payload: bytes
+    "put: JSON array of normalised records. remove: JSON array of ids."
+    deliveries: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPut:
+    """One record ready to be written."""
+
+    record_id: str
+    json: bytes
+    product_type: str | None = None
+    "Only products: fills the per-type id index."
+
+
+@dataclass(frozen=True, slots=True)
+class IntakeReceipt:
+    """What accepting a batch came to: the task, or the attribute types that clash."""
+
+    task_id: str
+    conflicts: Mapping[str, str] = field(default_factory=dict)
+    "Attribute name -> type already registered by other records. Not empty: nothing was written."
+
+
+class Intake(Protocol):
+    """Accepted batches between the door and the intake actor."""
+
+    async def accept(
+        self,
+        app_id: str,
+        noun: Noun,
+        op: Op,
+        payload: bytes,
+        *,
+        task_id: str,
+        total: int,
+        now_ms: int,
+        attribute_types: Mapping[str, str] | None = None,
+        errors: Sequence[str] = (),
+    ) -> IntakeReceipt:
+        """Queue a batch and create its task in one step; durable when it returns.
+
+        `attribute_types` are the types this batch relies on; unknown names are registered, a clash writes
+        nothing and reports itself. `errors` are records already refused (they count as failed in the task and
+        are part of `total`). Accepting the same `task_id` again changes nothing, so a retry is safe.
+
+        Errors:
+            TooMany: too many batches of the app are waiting
+        """
+        ...
+
+    async def claim(self, consumer: str, app_ids: Sequence[str], *, count: int, block_ms: int) -> list[Batch]:
+        """Take batches: first those this consumer already held, then those idle for 10 s at a dead
+        consumer, then new ones; waits up to `block_ms` for a new one. Their tasks are `running` from then on.
+
+        `count` holds for each app, so that no app starves another. A batch that was claimed and neither
+        applied nor given up comes back with the next call. Broken batches are given up here and not returned.
+        """
+        ...
+
+    async def apply_put(
+        self,
+        batch: Batch,
+        records: Sequence[RecordPut],
+        *,
+        change_payload: bytes,
+        vectors: bytes,
+        embedder: str,
+        failed: Sequence[str],
+        now_ms: int,
+        set_aside: Sequence[bytes] = (),
+    ) -> bool:
+        """Write records, change-log entry and task progress, and acknowledge, in one atomic step.
+
+        Returns False and writes nothing when the batch was already applied. Creates the `default` engine
+        with the first product. `quarantine_rows` are the records `failed` speaks of, in its order; they
+        go to quarantine with their reason.
+        """
+        ...
+
+    async def apply_remove(self, batch: Batch, record_ids: Sequence[str], *, now_ms: int) -> bool:
+        """The same for deletes."""
+
+    async def give_up(self, batch: Batch, reason: str, *, now_ms: int) -> bool:
+        """Move a poisonous batch to quarantine, its task failed."""
+
+    async def depth(self, app_id: str) -> int:
+        """Batches waiting or held."""

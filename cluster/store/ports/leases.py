@@ -1,0 +1,15 @@
+"""The protocol of leases: exclusive rights to do a job, with an expiry."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class LeaseStore(Protocol):
+    """Who does a job that only one may do."""
+
+    async def hold(self, name: str, owner: str, ttl_ms: int) -> bool:
+        """Take or renew; False when somebody else holds it."""
+        ...
+
+    async def release(self, name: str, owner: str) -> None: ...

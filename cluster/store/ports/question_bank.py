@@ -1,0 +1,33 @@
+"""The protocol of the store of question banks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from cluster.records.bank_question import BankQuestion
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionBankContents:
+    """All questions of an app, and their version."""
+
+    version: int
+    questions: tuple[BankQuestion, ...]
+
+
+class QuestionBankStore(Protocol):
+    """Question banks, one an app, written and read whole."""
+
+    async def replace(self, app_id: str, questions: Sequence[BankQuestion]) -> int:
+        """Put questions in the place of all there were; return the new version."""
+        ...
+
+    async def version(self, app_id: str) -> int:
+        """Read the counter that every replacement increments; 0 before the first."""
+        ...
+
+    async def load(self, app_id: str) -> QuestionBankContents:
+        """Read the bank. What is damaged of it is left out."""
+        ...

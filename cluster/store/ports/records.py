@@ -1,0 +1,29 @@
+"""The protocol of the store of users and products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from cluster.store.ports.changes import Noun
+
+
+class RecordStore(Protocol):
+    """Stored users and products, as JSON bytes. A record whose checksum fails is moved to quarantine and
+    reads as absent."""
+
+    async def get(self, app_id: str, noun: Noun, record_id: str) -> bytes | None: ...
+
+    async def get_many(self, app_id: str, noun: Noun, record_ids: Sequence[str]) -> list[bytes | None]: ...
+
+    async def ids(self, app_id: str, noun: Noun, product_type: str | None = None) -> list[str]:
+        """All ids, sorted."""
+        ...
+
+    async def seen(self, app_id: str, noun: Noun) -> bool:
+        """Was a record of this noun ever uploaded to the app?"""
+        ...
+
+    async def attribute_types(self, app_id: str, noun: Noun) -> dict[str, str]:
+        """Custom attribute name -> scalar type registered so far."""
+        ...

@@ -1,0 +1,23 @@
+"""The protocol of the store of tasks."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from cluster.records.task import Task
+from cluster.store.ports.changes import Noun
+
+
+class TaskStore(Protocol):
+    """What became of accepted batches, for 24 hours."""
+
+    async def get(self, app_id: str, noun: Noun, task_id: str) -> Task | None:
+        """Read a task; None when it is unknown, too old, or of another noun."""
+        ...
+
+    async def end_lost(self, app_id: str, *, before_ms: int, now_ms: int) -> int:
+        """The watchdog's step: end tasks created before a time whose batch is gone without having been applied.
+
+        A few at a time, oldest first; returns how many were ended.
+        """
+        ...
