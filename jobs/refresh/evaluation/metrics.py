@@ -77,19 +77,35 @@ def ndcg(hits: HitMask, lengths: Rows, k: int) -> Floats:
 
 
 def recall(hits: HitMask, lengths: Rows, k: int) -> Floats:
-    """Share of a reader's targets among the first k."""
+    """Compute the share of a user's targets among the first k places.
+
+    Shapes:
+        hits: bool [q, at least k]
+        lengths: int64 [q], targets of each user
+        returns: float64 [q], 0 to 1
+    """
     share: Floats = hits[:, :k].sum(axis=1) / lengths
     return share
 
 
 def hit_rate(hits: HitMask, k: int) -> Floats:
-    """Is any target among the first k?"""
+    """Compute 1 for a user with a target among the first k places, else 0.
+
+    Shapes:
+        hits: bool [q, at least k]
+        returns: float64 [q]
+    """
     found: Floats = np.asarray(hits[:, :k].any(axis=1), np.float64)
     return found
 
 
 def reciprocal_rank(hits: HitMask, k: int) -> Floats:
-    """One over the place of the first target, 0 when it is not among the first k."""
+    """Compute one over the place of the first target, 0 when no target is among the first k.
+
+    Shapes:
+        hits: bool [q, at least k]
+        returns: float64 [q], 0 to 1
+    """
     first = hits[:, :k].argmax(axis=1)
     rank: Floats = np.where(hits[:, :k].any(axis=1), 1.0 / (first + 1), 0.0)
     return rank
