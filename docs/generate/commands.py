@@ -25,7 +25,7 @@ everything that is meant for people to standard error. `KIOSK_DATA_DIR` says whi
 | 3 | Kiosk does not run, or a part of it is away. |
 | 130 | The command was interrupted. |
 """
-_MARKUP = re.compile(r"\[/?[a-z ]*\]")
+_MARKUP = re.compile(r"\[(?:bold|dim|italic|/(?:bold|dim|italic)?)\]")
 _KINDS = {"str": "TEXT", "int": "N", "float": "NUMBER", "Path": "PATH"}
 
 
