@@ -284,7 +284,7 @@ def _check_tuning(name: str, part: PartRecipe) -> None:
 
 def _validation_messages(error: ValidationError, fields: Mapping[str, Any]) -> list[str]:
     """Say what is wrong where, without the tags that tell parts apart."""
-    told = []
+    messages = []
     for fault in error.errors():
         place = [str(step) for step in fault["loc"]]
         if len(place) > 2 and place[0] == "parts":
@@ -295,8 +295,8 @@ def _validation_messages(error: ValidationError, fields: Mapping[str, Any]) -> l
             message = f"name one of {', '.join(_LEARNERS)}, or a class of yours as package.module:Class"
         if fault["type"] == "extra_forbidden":
             message = f"there is no such field{_field_suggestion(place, fields)}"
-        told.append(f"{'.'.join(place)}: {message}" if place else message)
-    return told
+        messages.append(f"{'.'.join(place)}: {message}" if place else message)
+    return messages
 
 
 def _field_suggestion(place: list[str], fields: Mapping[str, Any]) -> str:

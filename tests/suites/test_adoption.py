@@ -201,10 +201,10 @@ async def test_a_schedule_in_redis_that_names_a_function_orders_nothing(
             created_at=1,
         )
     )
-    crew = ProcessWorkerPool()
-    assert await RunScheduler(redis_stores, crew, SystemClock(), owner="one").run_once() == 0
+    pool = ProcessWorkerPool()
+    assert await RunScheduler(redis_stores, pool, SystemClock(), owner="one").run_once() == 0
     assert await redis_stores.runs.open(generated_market.APP) == []
-    assert crew.pids == {}
+    assert pool.pids == {}
 
 
 async def test_submitting_a_run_explains_how_to_allow_a_class(

@@ -221,10 +221,12 @@ VariantCallback = Callable[[SweepVariant, dict[str, Any]], None]
 FOLDER = "sweeps"
 
 
-def run_sweep(found: Sequence[SweepVariant], checkpoints: CheckpointStore, told: VariantCallback) -> None:
+def run_sweep(
+    found: Sequence[SweepVariant], checkpoints: CheckpointStore, on_variant: VariantCallback
+) -> None:
     """Examine variants one after the other; one that can't be trained says why and does not stop the others."""
     for variant in found:
-        told(variant, try_variant(variant, checkpoints))
+        on_variant(variant, try_variant(variant, checkpoints))
 
 
 def try_variant(variant: SweepVariant, checkpoints: CheckpointStore) -> dict[str, Any]:
