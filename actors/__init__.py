@@ -1,22 +1,29 @@
 """State and decisions.
 
-An actor here is three things in one folder: a plain class that thinks (no Ray, no I/O, no clock), a `host.py`
-that gives it a life on the cluster, and a `client.py` through which others reach it. `messages.py` holds the
-frozen values that travel between them.
+An actor is three things in one folder: a plain class with the logic (no Ray, no I/O, no clock), a `host.py` that runs
+it in a process, and a `client.py` through which others reach it. `messages.py` holds the frozen values between them.
 
-Below, what several of them stand on:
+The lowest layer:
 
-    language/      words: fold, cut, stem, embed
-    vectors/       numbers: the only place that imports faiss
-    learned/       what a training learned, and how to ask it
-    following/     apps held in memory, and kept up with the change log
-    search/        the search bar: typos, completions, products by their words
+    language/      folding, stemming, embedding of text
+    vectors/       arrays and vector indexes: the only importer of faiss
 
-Above, strangers to each other:
+On it:
 
-    recommender/   one engine's mind
-    answers/       questions, the passages that hold an answer, and who writes it
-    experiments/   which reader sees which variant, and what came of it
-    history/       a reader's threads, and what is news for them
-    intake/        accepted uploads become records, changes and vectors
+    models/        the scoring half of trained models
+    retrieval/     the indexes of search, completions and paragraphs
+    hosting/       apps in memory, kept up to date with the change log
+
+Packages that do not import each other:
+
+    recommender/   recommendations from the state of one app
+    answers/       questions, the passages that hold an answer, and the text of the answer
+    experiments/   assignment of users to variants, and reports
+    history/       threads of a user, and notifications
+    intake/        from accepted uploads to records, changes and vectors
+
+Above them:
+
+    search/        query-time search over the state of the recommender
+    serving/       loads recommenders and sends them queries
 """

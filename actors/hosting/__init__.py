@@ -1,7 +1,6 @@
-"""Following an app: what every host does that holds an app's state in memory and keeps it up with the change log.
+"""What every host needs that keeps the state of apps in memory.
 
-held    apps on demand, within a memory budget
-loop    reading the log for ever, whatever fails
-
-unsettled    the interactions of the log that no segment holds yet, for reports
+loaded_apps                  apps on demand, within a memory budget
+log_follower                 the loop that applies the change log
+uncompacted_interactions     the interactions of the log that no segment holds yet, for reports
 """

@@ -1,17 +1,16 @@
-"""What was learned, and how to ask it: the half of a trained engine that serving needs. Nothing here trains.
+"""Trained models: the half of a trained engine that serving needs. Nothing here trains.
 
 Read in this order:
 
-    vocabulary    names and codes
-    histories     what readers did before the moment of asking, and how it fades
-    past          one reader's history, for a single question
-    model         the protocol of everything that scores, also of your own models
-    neighbours sessions counted habit factors      models of a blend
-    cohorts content                                models for readers and items nobody knows yet
-    scaled blend                                   several models as one
-    rows_added                                     the one sum that every answer needs, as quick as it can be
-    snapshot      trained arrays on disk, memory-mapped back, every byte vouched for
-    registry      from what a snapshot keeps of a part to the model that scores
+    user_histories      the interactions of users before the query, and their decay
+    user_history        the history of one user, for a single query
+    model               the protocol of everything that scores, also of custom models
+    neighbours sessions popularity repeat factors      the models of a blend
+    cohorts content                                    models for cold-start users and items
+    standardized blend                                 several models as one
+    sparse_sum          the one sum that every answer needs
+    snapshot            trained arrays on disk, memory-mapped, every byte checked
+    registry            from a part of a snapshot to the model that scores (`validation`, `allowed_learners`)
 
-`jobs.refresh` trains and writes; it uses these modules, so what is chosen by validation is what serves.
+`jobs.refresh` trains and writes. It uses these modules, so validation chooses exactly what serves.
 """

@@ -1,36 +1,29 @@
-"""One engine's mind.
+"""Recommendations of one app. Nothing here uses a store, a clock or randomness.
 
-Read `messages` (what is asked), `pipeline` (the hot path, one screen), then the stages in its order:
+Read `messages` (queries and results), `pipeline` (the hot path on one screen), then the stages in their order:
 
-    request      a query with everything the stages need: history by row, taste, pages
-    taste        what the reader likes right now; `context` what the session says
-    score        how good each product is for them: `parts` that speak, added up where they lie (`layout`)
-    ranking      scores of all rows, and the best of them without looking at most
-    recall       who may appear
-    explore      a small share of attention for new products
-    arrange      dithering (`dither`), boosts, spacing (`spacing`), the page
-    project      the fields of the answer
-    grouped      the same scores by category or attribute value; `sections` what of a group passes a filter
-    explain      why a product stands where it does
+    ranking/user_signals      history by row, profile and cohort of the user (`user_profile`, `session_context`)
+    ranking/score             the prior and the personal score of every row
+    ranking/candidates        filters, consumed rows, and the best rows of a `ranking`
+    rerank/exploration        places for cold-start items
+    rerank/rerank             dithering (`dither`), boosts, diversity (`diversity`), the page
+    rerank/grouping           the order of categories and attribute values
+    result_fields             the records of the result
+    explain                   why a product has its place; `field_warnings` names unknown fields
 
-The same products by words: `search/` (what a search bar finds), `completion/` (what somebody types means).
+The stages read the state of one engine:
 
-What the stages read, and how it comes to be:
+    state/catalog             products by row, masks, groups of rows by value (`groups`, `filtered_groups`)
+    state/overlay             applies the change log: products, and interactions as arrays (`events`)
+    state/trending            decayed counts, one vote for each user, product and day (`user_contributions`)
+    state/cooccurrence        products of the same sessions and baskets
+    state/live_cohorts        votes of users with equal attributes (`user_attributes`)
+    state/global_signals      trend, popularity and availability, shared by all engines of an app
+    state/serving_model       the snapshot of one engine, bound to the rows of the catalog
+    state/cold_start          products with few interactions, and the products similar to them
+    state/score_components    the components of a personal score; `prior_scores` the scores before the user is known
+    state/engine_state        all of this for one engine
 
-    catalog      products by row, masks, groups of rows by value (`groups`, `attributes`)
-    overlay      applies the change log: products, and interactions as arrays (`events`)
-    trending     decayed counts, one vote per reader, product and day
-    together     what goes with what
-    ledger       who contributed what, so that it can be taken back
-    user_attributes   values of users that form cohorts; `live_cohorts` what users of a cohort take
-    crowd        how products stand for whoever asks, whichever engine
-    champion     one engine's snapshot, laid over the catalog
-    newcomers    new products and what they are like
-    holdings     all of this for one engine, and what every score starts from
-
-`stored_rules` adds an app's boost rules to a query (`applied_rules` says which), before it is answered.
-
-`recommender` ties it together without a store or a clock. `follower` keeps one app's recommender alive (`boot`
-loads settled segments, then the log is followed), `champions` brings about what the engines' records say serves,
-`host` is the shell around several apps (`actors.hosting`) and `client` how doors reach it.
+`recommender` owns the overlay and the engine states of one app. `actors.serving` loads it, keeps it up to date and
+sends it queries. `rule_matching` selects the stored boost rules of a query.
 """

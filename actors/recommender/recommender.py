@@ -36,32 +36,32 @@ class Recommender:
 
     def get_engine_state(self, engine_id: str) -> EngineState:
         """Give what one engine knows; engines of an app differ in their snapshots only."""
-        holdings = self._engines.get(engine_id)
-        if holdings is None:
-            holdings = EngineState(
+        state = self._engines.get(engine_id)
+        if state is None:
+            state = EngineState(
                 self.overlay,
                 blend=self._weights,
                 crowds=self._global_signals,
                 cohorts=self._cohorts,
                 completions=self.completions,
             )
-            self._engines[engine_id] = holdings
-        return holdings
+            self._engines[engine_id] = state
+        return state
 
-    def set_serving_model(self, engine_id: str, champion: ServingModel | None, now_ms: int = 0) -> None:
+    def set_serving_model(self, engine_id: str, model: ServingModel | None, now_ms: int = 0) -> None:
         """Let another snapshot serve an engine, or none; with a time the next answer finds everything ready."""
-        if champion is None and engine_id != DEFAULT_ENGINE:
+        if model is None and engine_id != DEFAULT_ENGINE:
             # what it knew beside the overlay goes with its snapshot
             self._engines.pop(engine_id, None)
             return
-        holdings = self.get_engine_state(engine_id)
-        holdings.set_serving_model(champion)
-        if champion is not None and champion.completions is not None:
-            self.completions.adopt(champion.completions, self.overlay.catalog)
-        if champion is not None and champion.search is not None:
-            self.overlay.texts.bind_rows(champion.search)
+        state = self.get_engine_state(engine_id)
+        state.set_serving_model(model)
+        if model is not None and model.completions is not None:
+            self.completions.adopt(model.completions, self.overlay.catalog)
+        if model is not None and model.search is not None:
+            self.overlay.texts.bind_rows(model.search)
         if now_ms:
-            holdings.get_item_priors(now_ms)
+            state.get_item_priors(now_ms)
 
     def plan_rebuild(self, now_ms: int) -> tuple[FieldIndex, Callable[[], RowTextIndex]] | None:
         """Give the work of building an index of completions again that has changed much, for another thread."""

@@ -1,1 +1,9 @@
-"""Serving."""
+"""The life of recommenders in a process.
+
+dispatch          from the kind of a query to its pipeline
+app_follower      the recommender of one app: loads it (`startup`), follows the change log, answers
+model_registry    loads and replaces the snapshot that each engine serves
+stored_rules      adds the boost rules of an app to a query
+host              the apps of one process, within a memory budget
+client            how the API reaches a host, embedded or dedicated
+"""

@@ -25,7 +25,7 @@ from typing import TypeVar
 
 import structlog
 
-from actors.hosting.log_follower import follow_log
+from actors.hosting.log_follower import LogFollower
 from actors.language.embedder import Embedder
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.recommender.recommender import Recommender
@@ -123,13 +123,13 @@ class AppFollower:
         await self._model_registry.ensure_loaded(DEFAULT_ENGINE)
         await self._index_texts(self._recommender)
         self._following = asyncio.get_running_loop().create_task(
-            follow_log(
+            LogFollower(
                 self._report_offset,
                 self._apply_next,
                 self._clock,
-                missed=self._record_miss,
-                failed=self._record_failure,
-            )
+                on_miss=self._record_miss,
+                on_failure=self._record_failure,
+            ).run()
         )
         self._watching = asyncio.get_running_loop().create_task(self._model_registry.run())
         self._suggesting = asyncio.get_running_loop().create_task(self._query_log.follow())
@@ -222,14 +222,14 @@ class AppFollower:
             return thought()
 
     def _disabled_parts(self, engine_id: str) -> dict[str, str]:
-        champion = self._active.get_engine_state(engine_id).serving_model
-        return {} if champion is None else champion.disabled_parts
+        model = self._active.get_engine_state(engine_id).serving_model
+        return {} if model is None else model.disabled_parts
 
     def _list_product_ids(self) -> list[str]:
         return list(self._active.overlay.catalog.product_ids)
 
-    async def _set_serving_model(self, engine_id: str, champion: ServingModel | None) -> None:
-        adopt = partial(self._active.set_serving_model, engine_id, champion, self._clock.now_ms())
+    async def _set_serving_model(self, engine_id: str, model: ServingModel | None) -> None:
+        adopt = partial(self._active.set_serving_model, engine_id, model, self._clock.now_ms())
         await self._run_exclusive(adopt, here=False)
 
     # --- loading --------------------------------------------------------------------------------------------
@@ -241,8 +241,8 @@ class AppFollower:
             await self._apply(recommender, changes)
         ids = list(recommender.overlay.catalog.product_ids)
         run = asyncio.get_running_loop().run_in_executor
-        for engine_id, champion in await run(None, self._model_registry.bind_to_catalog, ids):
-            recommender.set_serving_model(engine_id, champion, self._clock.now_ms())
+        for engine_id, model in await run(None, self._model_registry.bind_to_catalog, ids):
+            recommender.set_serving_model(engine_id, model, self._clock.now_ms())
         took_ms = round((self._clock.monotonic_s() - started_s) * 1000)
         catalog = recommender.overlay.catalog
         self._log.info("recommender_loaded", products=catalog.products, took_ms=took_ms)

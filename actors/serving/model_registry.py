@@ -202,17 +202,17 @@ class ModelRegistry:
     async def _load_version(self, engine_id: str, version: str) -> None:
         """Let a version serve, if it can be trusted."""
         started_s = self._clock.monotonic_s()
-        champion: ServingModel | None = None
+        model: ServingModel | None = None
         if version:
             try:
-                champion = await asyncio.get_running_loop().run_in_executor(
+                model = await asyncio.get_running_loop().run_in_executor(
                     None, partial(self._prepare_model, engine_id, version, self._product_ids())
                 )
             except Exception as error:  # noqa: BLE001
                 # models may be anybody's: whatever they raise, what serves goes on serving
                 self._refuse(engine_id, version, error)
                 return
-        await self._set_serving_model(engine_id, champion)
+        await self._set_serving_model(engine_id, model)
         self._refused.pop((engine_id, version), None)
         took_ms = round((self._clock.monotonic_s() - started_s) * 1000)
         self._log.info("snapshot_adopted", engine=engine_id, version=version, took_ms=took_ms)

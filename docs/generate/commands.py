@@ -25,7 +25,7 @@ everything that is meant for people to standard error. `KIOSK_DATA_DIR` says whi
 | 3 | Kiosk does not run, or a part of it is away. |
 | 130 | The command was interrupted. |
 """
-_MARKUP = re.compile(r"\[/?[a-z ]*\]")
+_MARKUP = re.compile(r"\[(?:bold|dim|italic|/(?:bold|dim|italic)?)\]")
 _KINDS = {"str": "TEXT", "int": "N", "float": "NUMBER", "Path": "PATH"}
 
 
@@ -75,7 +75,7 @@ def _walk(name: str, command: Any) -> Iterator[tuple[str, Any]]:
             yield name, command
         return
     for word, part in below.items():
-        yield from _walk(f"{name} {word}", part)
+        yield from _walk(name if word.isupper() else f"{name} {word}", part)
 
 
 def _write_section(name: str, command: Any) -> str:

@@ -24,7 +24,7 @@ import structlog
 from actors.answers.archive.library import PassageLibrary
 from actors.answers.archive.passages import Document, read_product
 from actors.answers.archive.retrieve import is_fast
-from actors.hosting.log_follower import follow_log
+from actors.hosting.log_follower import LogFollower
 from cluster.artifacts.segments import SegmentStore, position_from_offset
 from cluster.clock import Clock
 from cluster.errors import Unavailable
@@ -83,13 +83,13 @@ class ArchiveFollower:
         """
         await self._load()
         loop = asyncio.get_running_loop()
-        following = follow_log(
+        following = LogFollower(
             self._report_offset,
             self._apply_changes,
             self._clock,
-            missed=self._count_miss,
-            failed=self._count_failure,
-        )
+            on_miss=self._count_miss,
+            on_failure=self._count_failure,
+        ).run()
         self._tasks = [loop.create_task(following), loop.create_task(self._watch_snapshots())]
 
     async def close(self) -> None:

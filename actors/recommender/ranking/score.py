@@ -1,12 +1,12 @@
-"""How good each product is for a reader: one number per row, the same on every endpoint.
+"""The score of every product for a user: one number for each row, the same on every endpoint.
 
-    score = base        what the crowd does: the same for everybody, made with the standing
-          + learned     what the engine's snapshot says of the reader's history
-          + live        what goes with the reader's products since, and likeness to their vector where neither knows
-          + new         what a product without events is worth by its features, or inherits from products like it
+    score = prior       the same for all users of a kind: trend, popularity, learned popularity, cohort
+          + learned     the models of the engine's snapshot, from the user's history
+          + live        co-occurrence since the snapshot, and similarity to the profile where neither knows a product
+          + new         cold-start items: scores from features, or inherited from similar products
 
-Every part is scaled to spread 1 before it is weighted (z-scores), which is enough for blending. `score_user` lists
-the parts, `personal_scores` adds them up; everything else looks at that sum.
+Every component is scaled to spread 1 before it is weighted, which is enough for blending. `score_user` lists the
+components and `personal_scores` sums them. docs/concepts/scoring.md defines them, equations 1 to 17.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from actors.recommender.state.prior_scores import PriorScores
 from actors.recommender.state.score_components import (
     PersonalScores,
     ScoreComponent,
+    SlotMap,
     SparseScores,
     VectorScores,
     sum_components,
 )
 from actors.recommender.state.serving_model import ServingModel
-from actors.recommender.state.slot_map import SlotMap
 from actors.vectors.types import Codes, Rows, Scores, Vector
 
 COLD_START = "new:content"
@@ -78,38 +78,38 @@ def select_prior(
     return priors.prior_new if cohort is None else cohort.prior
 
 
-def personal_scores(taste: UserProfile, holdings: EngineState, standing: ItemPriors) -> PersonalScores:
+def personal_scores(profile: UserProfile, state: EngineState, priors: ItemPriors) -> PersonalScores:
     """Add up what is said to a reader: what a score adds to its start.
 
     Cost:
         100,000 products, 40 events: 0.15 ms with a snapshot, 2 ms without
     """
-    if not taste.has_signal:
-        return PersonalScores(get_slot_map(holdings, standing))
-    return combine_components(score_user(taste, holdings, standing), holdings, standing)
+    if not profile.has_signal:
+        return PersonalScores(get_slot_map(state, priors))
+    return combine_components(score_user(profile, state, priors), state, priors)
 
 
 def combine_components(
-    parts: Sequence[ScoreComponent], holdings: EngineState, standing: ItemPriors
+    parts: Sequence[ScoreComponent], state: EngineState, priors: ItemPriors
 ) -> PersonalScores:
     """Add parts up, and let new products inherit unless a part speaks of them; the parts are not to be used again."""
-    own = sum_components(parts, get_slot_map(holdings, standing))
-    new = standing.cold_start
+    own = sum_components(parts, get_slot_map(state, priors))
+    new = priors.cold_start
     if len(new) and own.values is not None and not _has_cold_start_scores(parts):
         own.values[new.slots] += new.inherit_by_slot(own.values)
     return own
 
 
-def get_slot_map(holdings: EngineState, standing: ItemPriors) -> SlotMap:
+def get_slot_map(state: EngineState, priors: ItemPriors) -> SlotMap:
     """Say where products stand in what is said."""
-    return SlotMap(len(standing)) if holdings.serving_model is None else holdings.serving_model.slot_map
+    return SlotMap(len(priors)) if state.serving_model is None else state.serving_model.slot_map
 
 
 def explain_rows(
     rows: Sequence[int],
-    taste: UserProfile,
-    holdings: EngineState,
-    standing: ItemPriors,
+    profile: UserProfile,
+    state: EngineState,
+    priors: ItemPriors,
     *,
     cohort: CohortScores | None = None,
     is_new: bool = False,
@@ -123,18 +123,18 @@ def explain_rows(
     gives it.
     """
     chosen = np.asarray(rows, np.int64)
-    known = taste.has_signal and not is_new
-    named = [(name, values[chosen]) for name, values in holdings.prior_components(standing, known)]
+    known = profile.has_signal and not is_new
+    named = [(name, values[chosen]) for name, values in state.prior_components(priors, known)]
     if cohort is not None:
-        told = cohort.prior.scores[chosen] - standing.prior_new.scores[chosen]
-        named.append((cohort.name, np.where(standing.offered[chosen], told, 0)))
-    if taste.has_signal:
-        layout = get_slot_map(holdings, standing)
-        parts = score_user(taste, holdings, standing)
-        named += [(part.name, sum_components([part], layout).get_scores(chosen)) for part in parts]
+        told = cohort.prior.scores[chosen] - priors.prior_new.scores[chosen]
+        named.append((cohort.name, np.where(priors.offered[chosen], told, 0)))
+    if profile.has_signal:
+        slot_map = get_slot_map(state, priors)
+        parts = score_user(profile, state, priors)
+        named += [(part.name, sum_components([part], slot_map).get_scores(chosen)) for part in parts]
         if not _has_cold_start_scores(parts):
             named.append(
-                (COLD_START, _inherit_scores(chosen, score_user(taste, holdings, standing), layout, standing))
+                (COLD_START, _inherit_scores(chosen, score_user(profile, state, priors), slot_map, priors))
             )
     found: list[dict[str, float]] = [{} for _ in rows]
     for name, values in named:
@@ -154,89 +154,83 @@ def list_sources(explained: Mapping[str, float], least: float = 0.05) -> list[st
     return [name for _, name in sorted(speaking, key=lambda told: (-told[0], told[1]))]
 
 
-def score_user(taste: UserProfile, holdings: EngineState, standing: ItemPriors) -> list[ScoreComponent]:
+def score_user(profile: UserProfile, state: EngineState, priors: ItemPriors) -> list[ScoreComponent]:
     """List what every part says to a reader, whoever is popular."""
-    champion, overlay, blend = holdings.serving_model, holdings.overlay, holdings.weights
+    model, overlay, blend = state.serving_model, state.overlay, state.weights
     parts: list[ScoreComponent] = []
     unknown = 1.0
-    if champion is not None:
-        past = champion.build_history(taste.interactions, standing.global_signals.at_ms)
-        parts += champion.contributions(past)
-        parts += _score_cold_start(champion, past, standing)
-        unknown = _uncovered_share(taste, champion.get_items(len(standing)))
-    if blend.content * unknown > _HARDLY and taste.vector is not None:
+    if model is not None:
+        past = model.build_history(profile.interactions, priors.global_signals.at_ms)
+        parts += model.contributions(past)
+        parts += _score_cold_start(model, past, priors)
+        unknown = _uncovered_share(profile, model.get_items(len(priors)))
+    if blend.content * unknown > _HARDLY and profile.vector is not None:
         weight = blend.content * unknown
-        parts.append(_score_similarity(taste.vector, holdings, standing, weight, unknown < _MOSTLY))
-    if len(taste.rows) and blend.together:
+        parts.append(_score_similarity(profile.vector, state, priors, weight, unknown < _MOSTLY))
+    if len(profile.rows) and blend.together:
         parts.append(
-            _score_cooccurrence(
-                "live:together", taste, overlay.cooccurrence, holdings, standing, blend.together
-            )
+            _score_cooccurrence("live:together", profile, overlay.cooccurrence, state, priors, blend.together)
         )
     return parts
 
 
 def score_similar_items(
-    like: UserProfile, holdings: EngineState, standing: ItemPriors, steps: WeightedInteractions | None = None
+    like: UserProfile, state: EngineState, priors: ItemPriors, steps: WeightedInteractions | None = None
 ) -> list[ScoreComponent]:
     """List what every part says of products that go with given ones; `steps` is the session they came up in."""
-    champion, overlay, blend = holdings.serving_model, holdings.overlay, holdings.weights
+    model, overlay, blend = state.serving_model, state.overlay, state.weights
     parts: list[ScoreComponent] = []
     unknown = 1.0
-    if champion is not None:
-        past = champion.build_history(steps or like.interactions, standing.global_signals.at_ms)
-        parts += champion.similar_contributions(past)
-        parts += _score_cold_start(champion, past, standing)
-        unknown = _uncovered_share(like, champion.get_items(len(standing)))
+    if model is not None:
+        past = model.build_history(steps or like.interactions, priors.global_signals.at_ms)
+        parts += model.similar_contributions(past)
+        parts += _score_cold_start(model, past, priors)
+        unknown = _uncovered_share(like, model.get_items(len(priors)))
     if like.vector is not None:
         weight, quick = (
             blend.content * max(unknown, _SIMILARITY_SHARE),
             unknown < _MOSTLY and _has_enough_scores(parts),
         )
-        parts.append(_score_similarity(like.vector, holdings, standing, weight, quick))
+        parts.append(_score_similarity(like.vector, state, priors, weight, quick))
     parts.append(
-        _score_cooccurrence("live:together", like, overlay.cooccurrence, holdings, standing, blend.together)
+        _score_cooccurrence("live:together", like, overlay.cooccurrence, state, priors, blend.together)
     )
     return parts
 
 
 def score_related_items(
-    anchors: Sequence[int], holdings: EngineState, standing: ItemPriors
+    anchors: Sequence[int], state: EngineState, priors: ItemPriors
 ) -> list[ScoreComponent]:
     """List what the `related_ids` of given products say; nothing when they name no product."""
-    catalog, count = holdings.catalog, len(standing)
+    catalog, count = state.catalog, len(priors)
     named = {
         row for anchor in anchors[:_MOST_TOGETHER] for row in catalog.related_rows(anchor) if row < count
     }
-    if not named or not holdings.weights.related:
+    if not named or not state.weights.related:
         return []
     rows = np.array(sorted(named), np.int64)
     values = np.ones(len(rows), np.float32)
-    values *= np.float32(holdings.weights.related * compute_sparse_scale(rows, values, count))
-    return [SparseScores("live:related", get_slot_map(holdings, standing).slots(rows), values)]
+    values *= np.float32(state.weights.related * compute_sparse_scale(rows, values, count))
+    return [SparseScores("live:related", get_slot_map(state, priors).slots(rows), values)]
 
 
-def score_bought_together(
-    like: UserProfile, holdings: EngineState, standing: ItemPriors
-) -> list[ScoreComponent]:
+def score_bought_together(like: UserProfile, state: EngineState, priors: ItemPriors) -> list[ScoreComponent]:
     """List what every part says of products that are bought with given ones; nothing when no basket held them."""
-    champion, overlay = holdings.serving_model, holdings.overlay
+    model, overlay = state.serving_model, state.overlay
     parts: list[ScoreComponent] = []
-    if champion is not None:
-        told = champion.basket_contributions(
-            champion.build_history(like.interactions, standing.global_signals.at_ms)
-        )
+    if model is not None:
+        told = model.basket_contributions(model.build_history(like.interactions, priors.global_signals.at_ms))
         parts += [told] if told is not None else []
     if overlay.baskets.has_neighbours(like.rows):
         parts.append(
-            _score_cooccurrence("live:baskets", like, overlay.baskets, holdings, standing, 1.0, damped=True)
+            _score_cooccurrence("live:baskets", like, overlay.baskets, state, priors, 1.0, damped=True)
         )
     if parts and like.vector is not None:
         weight, quick = (
-            holdings.weights.content * _SIMILARITY_SHARE,
-            champion is not None and _has_enough_scores(parts),
+            state.weights.content * _SIMILARITY_SHARE,
+            model is not None and _has_enough_scores(parts),
         )
-        parts.append(_score_similarity(like.vector, holdings, standing, weight, quick))
+        parts.append(_score_similarity(like.vector, state, priors, weight, quick))
     return parts
 
 
@@ -247,10 +241,10 @@ def normalize_score(score: float) -> float:
 
 def _score_cooccurrence(
     name: str,
-    taste: UserProfile,
+    profile: UserProfile,
     pairs: CooccurrenceTable,
-    holdings: EngineState,
-    standing: ItemPriors,
+    state: EngineState,
+    priors: ItemPriors,
     weight: float,
     *,
     damped: bool = False,
@@ -262,29 +256,29 @@ def _score_cooccurrence(
     Source:
         ranking notes, section 3: damping by frequency ** 0.25 keeps baskets from being all best sellers
     """
-    champion, count = holdings.serving_model, len(standing)
-    liked = taste.rows[:_MOST_TOGETHER]
-    if champion is not None and not _has_news(champion, pairs, liked):
+    model, count = state.serving_model, len(priors)
+    liked = profile.rows[:_MOST_TOGETHER]
+    if model is not None and not _has_news(model, pairs, liked):
         return SparseScores(name, liked[:0], np.zeros(0, np.float32))
     found, shares = pairs.get_neighbours(liked)
-    shares *= taste.weights[:_MOST_TOGETHER, None]
+    shares *= profile.weights[:_MOST_TOGETHER, None]
     said = (shares > 0) & (found < count)
     rows, values = found[said], shares[said].astype(np.float32)
     if damped:
-        values /= (standing.relative_popularity[rows] + 0.01).astype(np.float32) ** np.float32(_DAMPING)
+        values /= (priors.relative_popularity[rows] + 0.01).astype(np.float32) ** np.float32(_DAMPING)
     scale = np.float32(weight * compute_sparse_scale(rows, values, count))
-    if champion is None:
+    if model is None:
         return SparseScores(name, rows, values * scale)
-    fresh = champion.fresh
+    fresh = model.fresh
     own = np.where(liked < len(fresh), fresh[np.minimum(liked, len(fresh) - 1)], np.float32(1))
     news = np.maximum(np.broadcast_to(own[:, None], said.shape)[said], fresh[rows])
     told = news > _OLD
-    return SparseScores(name, champion.slot_map.slots(rows[told]), (values * news * scale)[told])
+    return SparseScores(name, model.slot_map.slots(rows[told]), (values * news * scale)[told])
 
 
-def _has_news(champion: ServingModel, pairs: CooccurrenceTable, liked: Rows) -> bool:
+def _has_news(model: ServingModel, pairs: CooccurrenceTable, liked: Rows) -> bool:
     """Tell quickly whether anything about some rows or what goes with them is news to a snapshot; perhaps is yes."""
-    fresh = champion.fresh
+    fresh = model.fresh
     return bool(
         fresh.take(liked, mode="clip").max(initial=0) > _OLD
         or fresh.take(pairs.get_neighbour_rows(liked), mode="clip").max(initial=0) > _OLD
@@ -292,26 +286,26 @@ def _has_news(champion: ServingModel, pairs: CooccurrenceTable, liked: Rows) -> 
 
 
 def _score_similarity(
-    vector: Vector, holdings: EngineState, standing: ItemPriors, weight: float, quick: bool
+    vector: Vector, state: EngineState, priors: ItemPriors, weight: float, quick: bool
 ) -> ScoreComponent:
     """Say how like a vector products are; the quick way says it only of those that many deal with."""
-    mean, spread = standing.estimate_spread(vector)
-    known = standing.cold_start
+    mean, spread = priors.estimate_spread(vector)
+    known = priors.cold_start
     if quick and len(known.established_rows):
         like = known.established_vectors @ vector
-        slots = get_slot_map(holdings, standing).slots(known.established_rows)
+        slots = get_slot_map(state, priors).slots(known.established_rows)
         return SparseScores("live:content", slots, (like - np.float32(mean)) * np.float32(weight / spread))
-    return VectorScores("live:content", holdings.index, vector, weight / spread, mean)
+    return VectorScores("live:content", state.index, vector, weight / spread, mean)
 
 
 def _inherit_scores(
-    rows: Rows, parts: Sequence[ScoreComponent], layout: SlotMap, standing: ItemPriors
+    rows: Rows, parts: Sequence[ScoreComponent], slot_map: SlotMap, priors: ItemPriors
 ) -> Scores:
     """Say what some rows inherit of all parts; 0 for those that are not new."""
     found, values, new = (
         np.zeros(len(rows), np.float32),
-        sum_components(parts, layout).values,
-        standing.cold_start,
+        sum_components(parts, slot_map).values,
+        priors.cold_start,
     )
     if values is not None and len(new):
         by_row = dict(zip(new.rows.tolist(), new.inherit_by_slot(values).tolist(), strict=True))
@@ -319,13 +313,11 @@ def _inherit_scores(
     return found
 
 
-def _score_cold_start(
-    champion: ServingModel, past: UserHistory, standing: ItemPriors
-) -> Iterator[SparseScores]:
+def _score_cold_start(model: ServingModel, past: UserHistory, priors: ItemPriors) -> Iterator[SparseScores]:
     """Say what the snapshot's features tell of new products; nothing when it has none."""
-    new = standing.cold_start
+    new = priors.cold_start
     if len(new):
-        values = champion.cold_start_contributions(past, new.features)
+        values = model.cold_start_contributions(past, new.features)
         if values is not None:
             yield SparseScores(COLD_START, new.slots, values * new.shares)
 
@@ -339,11 +331,11 @@ def _has_enough_scores(parts: Sequence[ScoreComponent]) -> bool:
     return sum(part.count for part in parts if not isinstance(part, VectorScores)) >= _ENOUGH
 
 
-def _uncovered_share(taste: UserProfile, items: Codes) -> float:
+def _uncovered_share(profile: UserProfile, items: Codes) -> float:
     """Tell how much of a taste the snapshot can't speak of: products it does not know, and what the session says."""
-    if not len(taste.rows):
+    if not len(profile.rows):
         return 1.0
-    rows = np.minimum(taste.rows, len(items) - 1)
-    unknown = (items[rows] < 0) | (taste.rows >= len(items))
-    unknown[len(rows) - taste.context_count :] = True
-    return float(taste.weights[unknown].sum() / taste.weights.sum())
+    rows = np.minimum(profile.rows, len(items) - 1)
+    unknown = (items[rows] < 0) | (profile.rows >= len(items))
+    unknown[len(rows) - profile.context_count :] = True
+    return float(profile.weights[unknown].sum() / profile.weights.sum())

@@ -41,7 +41,7 @@ def apply_session_context(
     context: Mapping[str, Anything],
     catalog: Catalog,
     index: VectorIndex,
-    standing: ItemPriors,
+    priors: ItemPriors,
 ) -> UserProfile:
     """Add to a taste what the session says.
 
@@ -51,7 +51,7 @@ def apply_session_context(
     clauses = [
         clause for name, value in context.items() if (clause := _parse_clause(name, value)) is not None
     ]
-    rows = _find_matching_rows(clauses[:_MOST_FIELDS], catalog, standing)
+    rows = _find_matching_rows(clauses[:_MOST_FIELDS], catalog, priors)
     if not len(rows):
         return own
     given = profile_from_weights(dict.fromkeys(rows.tolist(), _WEIGHT / len(rows)), index)
@@ -86,18 +86,18 @@ def _text_from_value(value: Anything) -> str:
     return str(value) if isinstance(value, (str, int, float)) else ""
 
 
-def _find_matching_rows(clauses: list[Node], catalog: Catalog, standing: ItemPriors) -> Rows:
+def _find_matching_rows(clauses: list[Node], catalog: Catalog, priors: ItemPriors) -> Rows:
     """Find the most popular products on offer that match the most variables."""
     if not clauses:
         return np.zeros(0, np.int64)
-    hits = np.zeros(len(standing), np.int8)
+    hits = np.zeros(len(priors), np.int8)
     for clause in clauses:
-        mask: Mask = catalog.filter_mask(clause)[: len(standing)]
+        mask: Mask = catalog.filter_mask(clause)[: len(priors)]
         hits += mask
-    hits[~standing.offered] = 0
+    hits[~priors.offered] = 0
     best = int(hits.max(initial=0))
     rows: Rows = np.flatnonzero(hits == best) if best else np.zeros(0, np.int64)
     if len(rows) > _MOST_ROWS:
-        top = np.argsort(-standing.relative_popularity[rows], kind="stable")[:_MOST_ROWS]
+        top = np.argsort(-priors.relative_popularity[rows], kind="stable")[:_MOST_ROWS]
         rows = rows[top]
     return rows

@@ -115,7 +115,7 @@ def find_interaction_rows(did: Sequence[RecentEventTuple], catalog: Catalog) -> 
 
 
 def list_recent_rows(
-    traces: InteractionRows,
+    history: InteractionRows,
     most: int | None = MOST_HIDDEN,
     *,
     since_ms: int | None = None,
@@ -125,9 +125,9 @@ def list_recent_rows(
 
     With `since_ms` only those of later events, and those of earlier events of `kinds`.
     """
-    rows = traces.rows
+    rows = history.rows
     if since_ms is not None:
-        each = zip(rows, traces.at_ms, traces.kinds, strict=True)
+        each = zip(rows, history.at_ms, history.kinds, strict=True)
         rows = [row for row, at_ms, kind in each if at_ms > since_ms or kind in kinds]
     return list(dict.fromkeys(rows))[:most]
 
@@ -139,7 +139,7 @@ def select_history(did: Iterable[RecentEventTuple], history_type: str) -> Iterat
     return (event for event in did if not kind or event[0] == kind)
 
 
-def build_user_profile(traces: InteractionRows, index: VectorIndex) -> UserProfile:
+def build_user_profile(history: InteractionRows, index: VectorIndex) -> UserProfile:
     """Make a taste: event weights, halved for every dozen products further back.
 
     Cost:
@@ -152,7 +152,9 @@ def build_user_profile(traces: InteractionRows, index: VectorIndex) -> UserProfi
     amounts: list[float] = []
     met, plain = weights.get, EVENT_WEIGHTS.get
     last, place = -1, 0
-    for kind, row, value, event in zip(traces.kinds, traces.rows, traces.values, traces.events, strict=True):
+    for kind, row, value, event in zip(
+        history.kinds, history.rows, history.values, history.events, strict=True
+    ):
         weight = weigh_event(kind, value) if value or kind == "rate" else plain(kind, 0.0)
         amounts.append(weight)
         if event != last:
@@ -160,7 +162,7 @@ def build_user_profile(traces: InteractionRows, index: VectorIndex) -> UserProfi
             last, place = event, len(weights)
         if weight and place < _MOST_ROWS:
             weights[row] = met(row, 0.0) + weight * _DECAY[place]
-    steps = WeightedInteractions(traces.rows, traces.at_ms, amounts, traces.kinds)
+    steps = WeightedInteractions(history.rows, history.at_ms, amounts, history.kinds)
     return profile_from_weights(weights, index, _drop_weightless(steps) if 0.0 in amounts else steps)
 
 

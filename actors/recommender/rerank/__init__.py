@@ -1,1 +1,1 @@
-"""Rerank."""
+"""From candidates to a page: exploration, dithering, boosts, diversity, groups."""

@@ -13,8 +13,7 @@ import numpy as np
 import orjson
 
 from actors.recommender.messages import Circle
-from actors.recommender.state.attribute_groups import AttributeColumnSource
-from actors.recommender.state.groups import Groups
+from actors.recommender.state.groups import AttributeColumnSource, Groups
 from actors.vectors.types import Codes, Mask, ensure_capacity
 from cluster.query.columnar.column_store import ColumnStore
 from cluster.query.language.tree import Node

@@ -95,8 +95,8 @@ class ColdStartItems:
         """
         return self._inherit(values, self.neighbour_slots)
 
-    def _inherit(self, values: Scores, kin: Rows) -> Scores:
-        found: Scores = (values[kin] * self.weights).sum(axis=1)
+    def _inherit(self, values: Scores, neighbours: Rows) -> Scores:
+        found: Scores = (values[neighbours] * self.weights).sum(axis=1)
         return found
 
 
@@ -114,48 +114,46 @@ class ColdStartTracker:
         self._features: dict[int, list[int]] = {}
         self._matrix: tuple[Rows, Any] | None = None
 
-    def get_items(self, crowd: GlobalSignals, champion: ServingModel) -> ColdStartItems:
+    def get_items(self, signals: GlobalSignals, model: ServingModel) -> ColdStartItems:
         """List the newest of the products that the snapshot does not know and few dealt with.
 
         Cost:
             64 new products: 8 ms with 4,096 known ones, later nothing
         """
-        if crowd.at_ms - self._chosen_ms >= _ESTABLISHED_FOR_MS:
-            self._select_established(crowd, champion)
+        if signals.at_ms - self._chosen_ms >= _ESTABLISHED_FOR_MS:
+            self._select_established(signals, model)
         alone = ColdStartItems(
             established_rows=self._established, established_vectors=self._established_vectors
         )
         if len(self._established) < _NEIGHBOURS:
             return alone
-        count = len(crowd)
+        count = len(signals)
         votes = self._overlay.votes.get_counts(count)
-        new = np.flatnonzero((champion.get_items(count) < 0) & crowd.offered & (votes < ENOUGH_VOTES))[
-            -_MOST:
-        ]
+        new = np.flatnonzero((model.get_items(count) < 0) & signals.offered & (votes < ENOUGH_VOTES))[-_MOST:]
         self._compared = ensure_capacity(self._compared, count, False)
         missing = new[~self._compared[new]][-(_A_REFRESH if self._compared.any() else _AT_FIRST) :]
         if len(missing):
-            self._compare_items(missing, champion)
+            self._compare_items(missing, model)
         rows = new[self._compared[new]]
         if not len(rows):
             return alone
         share = (1.0 - votes[rows] / ENOUGH_VOTES).astype(np.float32)
-        kin, layout = self._neighbours[rows].astype(np.int64), champion.slot_map
+        neighbours, slot_map = self._neighbours[rows].astype(np.int64), model.slot_map
         return ColdStartItems(
             rows,
-            kin,
+            neighbours,
             self._weights[rows] * share[:, None],
             self._established,
             self._established_vectors,
-            layout.slots(rows),
-            layout.slots(kin),
-            self._build_features(rows, champion),
+            slot_map.slots(rows),
+            slot_map.slots(neighbours),
+            self._build_features(rows, model),
             share,
         )
 
-    def _build_features(self, rows: Rows, champion: ServingModel) -> Any:
+    def _build_features(self, rows: Rows, model: ServingModel) -> Any:
         """Mark the features of new products, as far as the snapshot knows them; the same rows are marked once."""
-        content = champion.learned.content
+        content = model.learned.content
         if content is None:
             return None
         if self._matrix is None or not np.array_equal(self._matrix[0], rows):
@@ -163,16 +161,18 @@ class ColdStartTracker:
             self._matrix = rows, build_feature_matrix(lists, content.features)
         return self._matrix[1]
 
-    def _select_established(self, crowd: GlobalSignals, champion: ServingModel) -> None:
+    def _select_established(self, signals: GlobalSignals, model: ServingModel) -> None:
         """Choose the known products that many deal with."""
-        self._chosen_ms = crowd.at_ms
-        known = np.flatnonzero((champion.get_items(len(crowd)) >= 0) & crowd.offered)
-        self._established = known[np.argsort(-crowd.relative_popularity[known], kind="stable")[:_ESTABLISHED]]
+        self._chosen_ms = signals.at_ms
+        known = np.flatnonzero((model.get_items(len(signals)) >= 0) & signals.offered)
+        self._established = known[
+            np.argsort(-signals.relative_popularity[known], kind="stable")[:_ESTABLISHED]
+        ]
         self._established_vectors = self._overlay.index.take(self._established)
 
-    def _compare_items(self, rows: Rows, champion: ServingModel) -> None:
+    def _compare_items(self, rows: Rows, model: ServingModel) -> None:
         """Compare some new products with the known ones, and read what they are like."""
-        if champion.learned.content is not None:
+        if model.learned.content is not None:
             for row in rows.tolist():
                 self._features[row] = features_from_product(self._overlay.catalog.record(row))
         like = np.maximum(self._overlay.index.take(rows) @ self._established_vectors.T, 0.0)

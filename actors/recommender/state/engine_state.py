@@ -183,18 +183,18 @@ class EngineState:
             OrderedDict()
         )
 
-    def set_serving_model(self, champion: ServingModel | None) -> None:
+    def set_serving_model(self, model: ServingModel | None) -> None:
         """Let another snapshot serve, or none; the next question is answered by it."""
-        self.serving_version = "" if champion is None else champion.version
-        if champion is not None and not champion.learned.blend.parts:
-            champion = (
+        self.serving_version = "" if model is None else model.version
+        if model is not None and not model.learned.blend.parts:
+            model = (
                 None  # what happens from now on ranks better than a snapshot that knows nothing of readers
             )
-        if champion is not None:
-            champion.bind_rows(self.catalog.product_ids)
+        if model is not None:
+            model.bind_rows(self.catalog.product_ids)
             votes = self.overlay.votes.get_counts(len(self.catalog))
-            champion.record_learned_votes(votes, self.overlay.count_votes_since(champion.learned_until_ms))
-        self.serving_model = champion
+            model.record_learned_votes(votes, self.overlay.count_votes_since(model.learned_until_ms))
+        self.serving_model = model
         self._cold_start = ColdStartTracker(self.overlay)
         self._cohort_cache.clear()
         self._item_priors = None
@@ -205,15 +205,15 @@ class EngineState:
         Cost:
             with a snapshot 2 ms more for 100,000 products when something changed; else nothing
         """
-        crowd = self._global_signals.get(now_ms)
+        signals = self._global_signals.get(now_ms)
         now = self._item_priors
-        if now is None or now.global_signals is not crowd:
-            now = self._item_priors = self._build_priors(crowd, now_ms)
+        if now is None or now.global_signals is not signals:
+            now = self._item_priors = self._build_priors(signals, now_ms)
             self._cohort_cache.clear()
         return now
 
     def get_cohort_scores(
-        self, profile: Mapping[str, Any], standing: ItemPriors, now_ms: int
+        self, profile: Mapping[str, Any], priors: ItemPriors, now_ms: int
     ) -> CohortScores | None:
         """Give the scores that users with such a profile start from; None when nothing is known of their cohort.
 
@@ -229,12 +229,12 @@ class EngineState:
         votes = self._cohorts.count_votes(now_ms)
         found = self._cohort_cache.get(values)
         if found is None or found[0] is not votes:
-            shares = self._cohorts.estimate_shares(values, votes, self.serving_model, len(standing))
+            shares = self._cohorts.estimate_shares(values, votes, self.serving_model, len(priors))
             scores = None
             if shares is not None:
                 is_learned = learned is not None and any(learned.find_row(*value) >= 0 for value in values)
                 scores = self._build_cohort_scores(
-                    shares, standing, LEARNED_COHORT if is_learned else LIVE_COHORT
+                    shares, priors, LEARNED_COHORT if is_learned else LIVE_COHORT
                 )
             found = self._cohort_cache[values] = votes, scores
             if len(self._cohort_cache) > _PROFILES:
@@ -246,69 +246,69 @@ class EngineState:
         learned = None if self.serving_model is None else self.serving_model.learned.cohorts
         return list(self._cohorts.list_unknown_values(profile, learned))
 
-    def prior_components(self, standing: ItemPriors, known: bool) -> Iterator[tuple[str, Scores]]:
+    def prior_components(self, priors: ItemPriors, known: bool) -> Iterator[tuple[str, Scores]]:
         """Take the start of a reader's scores apart: name of each part and what it adds by row."""
-        for part in standing.components:
+        for part in priors.components:
             weight = part.weight if known else part.weight_new
             if weight:
                 yield part.name, part.values * np.float32(weight)
-        yield "live:newest", _score_newness(len(standing))
+        yield "live:newest", _score_newness(len(priors))
 
-    def sum_group_popularity(self, groups: Groups[Any], standing: ItemPriors) -> Floats:
+    def sum_group_popularity(self, groups: Groups[Any], priors: ItemPriors) -> Floats:
         """Add up the popularity of every group's products, once per standing.
 
         Shapes:
             returns: float64 [groups]
         """
-        return self._global_signals.sum_by_group(groups, standing.offered, standing.relative_popularity)
+        return self._global_signals.sum_by_group(groups, priors.offered, priors.relative_popularity)
 
-    def _build_priors(self, crowd: GlobalSignals, now_ms: int) -> ItemPriors:
-        parts = list(self._list_components(crowd, now_ms))
+    def _build_priors(self, signals: GlobalSignals, now_ms: int) -> ItemPriors:
+        parts = list(self._list_components(signals, now_ms))
         newcomers = (
             ColdStartItems()
             if self.serving_model is None
-            else self._cold_start.get_items(crowd, self.serving_model)
+            else self._cold_start.get_items(signals, self.serving_model)
         )
         if len(newcomers):
             parts.append(_inherit_prior(newcomers, parts))
         return ItemPriors(
-            global_signals=crowd,
+            global_signals=signals,
             components=tuple(parts),
-            prior=_sum_prior([(part.weight, part.values) for part in parts], crowd.offered),
-            prior_new=_sum_prior([(part.weight_new, part.values) for part in parts], crowd.offered),
+            prior=_sum_prior([(part.weight, part.values) for part in parts], signals.offered),
+            prior_new=_sum_prior([(part.weight_new, part.values) for part in parts], signals.offered),
             cold_start=newcomers,
         )
 
-    def _list_components(self, crowd: GlobalSignals, now_ms: int) -> Iterator[PriorComponent]:
-        champion, blend = self.serving_model, self.weights
-        trend = np.where(crowd.offered, crowd.trend, np.float32(0))
-        if champion is None:
+    def _list_components(self, signals: GlobalSignals, now_ms: int) -> Iterator[PriorComponent]:
+        model, blend = self.serving_model, self.weights
+        trend = np.where(signals.offered, signals.trend, np.float32(0))
+        if model is None:
             yield PriorComponent("live:trend", blend.trend, blend.trend, trend)
-            yield PriorComponent("live:popular", blend.popular, blend.popular, crowd.popularity)
+            yield PriorComponent("live:popular", blend.popular, blend.popular, signals.popularity)
             return
-        champion.bind_rows(self.catalog.product_ids[: len(crowd)])
-        champion.refresh(self.overlay.votes.get_counts(len(crowd)))
+        model.bind_rows(self.catalog.product_ids[: len(signals)])
+        model.refresh(self.overlay.votes.get_counts(len(signals)))
         told_new = False
-        for name, weight, weight_new, values in champion.prior_contributions(
-            self.overlay.counts, crowd.offered, now_ms
+        for name, weight, weight_new, values in model.prior_contributions(
+            self.overlay.counts, signals.offered, now_ms
         ):
             told_new = told_new or weight_new > 0
-            yield PriorComponent(name, weight, weight_new, zscores(values, crowd.offered))
-        yield PriorComponent("live:popular", blend.long_tail, blend.long_tail, crowd.popularity)
+            yield PriorComponent(name, weight, weight_new, zscores(values, signals.offered))
+        yield PriorComponent("live:popular", blend.long_tail, blend.long_tail, signals.popularity)
         if not told_new:
             yield PriorComponent("live:trend", 0.0, blend.trend, trend)
 
-    def _build_cohort_scores(self, shares: Floats, standing: ItemPriors, name: str) -> CohortScores:
+    def _build_cohort_scores(self, shares: Floats, priors: ItemPriors, name: str) -> CohortScores:
         """Put the cohort's favourites before the crowd's, which still tells what changed since."""
-        weight = max(1.0, sum(part.weight_new for part in standing.components))
-        crowd = [(part.weight_new / 2, part.values) for part in standing.components]
-        own = zscores(shares, standing.offered)
-        trend = np.where(standing.offered, standing.trend, np.float32(0))
+        weight = max(1.0, sum(part.weight_new for part in priors.components))
+        signals = [(part.weight_new / 2, part.values) for part in priors.components]
+        own = zscores(shares, priors.offered)
+        trend = np.where(priors.offered, priors.trend, np.float32(0))
         return CohortScores(
             name,
-            _sum_prior([*crowd, (weight, own)], standing.offered),
-            _sum_prior([(0.5, trend), (1.0, own)], standing.offered),
-            np.where(standing.offered, shares, 0.0),
+            _sum_prior([*signals, (weight, own)], priors.offered),
+            _sum_prior([(0.5, trend), (1.0, own)], priors.offered),
+            np.where(priors.offered, shares, 0.0),
         )
 
 

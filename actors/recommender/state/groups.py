@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from actors.vectors.types import Codes, Floats, Mask, Rows, Scores, ensure_capacity
 from cluster.query.columnar.postings import sort_order
+from cluster.query.language.field_values import collect_scalars
 
 V = TypeVar("V", bound=Hashable)
 
+_RUN = 64
+"Records that the column store writes in one run."
 _PAIR = np.dtype([("row", np.int32), ("code", np.int32)])
 
 
@@ -224,3 +227,42 @@ def _sums(values: Floats, starts: Rows, ends: Rows) -> Floats:
     summed = np.concatenate((np.zeros(1), np.cumsum(values)))
     sums: Floats = summed[ends] - summed[starts]
     return sums
+
+
+class AttributeColumnSource:
+    """Builds the groups of one field for the column store (`cluster.query.columnar.column_source`)."""
+
+    def __init__(self, field: str) -> None:
+        self.column: Groups[str] = Groups()
+        self.seen = self.renew_at = 0
+        self.run = _RUN
+        self._field = field
+
+    def bind_rows(self, start: int, records: Sequence[Mapping[str, Any]]) -> None:
+        """Write a run of rows that hold nothing yet."""
+        field = self._field
+        self.column.bind_rows(start, [read_texts(record, field) for record in records])
+
+    def sort_rows(self) -> None:
+        """Sort rows by value."""
+        self.column.sort_rows()
+
+    def write_row(self, row: int, record: Mapping[str, Any]) -> None:
+        """Write a row anew."""
+        self.column.put(row, read_texts(record, self._field))
+
+
+def read_texts(record: Mapping[str, Any], field: str) -> Sequence[str]:
+    """Read the values under a field, by its canonical name, as texts."""
+    value = record.get(field)
+    if type(value) is str:
+        return (value,)
+    return [_text(leaf) for leaf in collect_scalars(record, field)]
+
+
+def _text(value: str | bool | int | float) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value)

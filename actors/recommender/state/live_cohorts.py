@@ -106,7 +106,7 @@ class LiveCohorts:
         self,
         values: tuple[CohortValue, ...],
         votes: CohortVotes,
-        champion: ServingModel | None,
+        model: ServingModel | None,
         count: int,
     ) -> Floats | None:
         """Estimate what users with all these values take; None when too few of them did anything.
@@ -117,18 +117,18 @@ class LiveCohorts:
         found = [
             shares
             for field, text in values
-            if (shares := self._estimate_value_shares(field, text, votes, champion, count)) is not None
+            if (shares := self._estimate_value_shares(field, text, votes, model, count)) is not None
         ]
         return np.mean(found, axis=0) if found else None
 
     def _estimate_value_shares(
-        self, field: str, text: str, votes: CohortVotes, champion: ServingModel | None, count: int
+        self, field: str, text: str, votes: CohortVotes, model: ServingModel | None, count: int
     ) -> Floats | None:
-        learned = None if champion is None else champion.learned.cohorts
+        learned = None if model is None else model.learned.cohorts
         row = -1 if learned is None else learned.find_row(field, text)
-        if champion is not None and learned is not None and row >= 0:
-            of_value = self._select_votes(field, text, votes, champion.learned_until_ms, count)
-            base = champion.expand_to_rows(learned.shares[row], count)
+        if model is not None and learned is not None and row >= 0:
+            of_value = self._select_votes(field, text, votes, model.learned_until_ms, count)
+            base = model.expand_to_rows(learned.shares[row], count)
             return _estimate_blend(votes, of_value, base, learned.get_mass(row)) if len(of_value) else base
         of_value = self._select_votes(field, text, votes, 0, count)
         if not _has_enough_users(votes.slots[of_value]):

@@ -1,10 +1,10 @@
-"""What the parts of a score say to a reader, and what that makes in all.
+"""The components of a personal score, and their sum.
 
-    Said          of some products, one by one              (the live parts, a short history)
-    DenseScores     of everything the snapshot knows          (models that have much to say)
-    Likeness      of any product, when it is looked at      (distance to the reader's vector)
+    SparseScores    some products, one by one            (live co-occurrence, a short history)
+    DenseScores     every product that the snapshot knows (models that score many items)
+    VectorScores    any product, when it is looked at    (similarity to the vector of the profile)
 
-Values are scaled and weighted already: a score is their sum.
+The values are scaled and weighted already, so a score is their sum (docs/concepts/scoring.md, equation 13).
 """
 
 from __future__ import annotations
@@ -15,9 +15,41 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from actors.recommender.state.slot_map import SlotMap
 from actors.vectors.index import VectorIndex
 from actors.vectors.types import Rows, Scores, Vector
+
+
+@dataclass(frozen=True, slots=True)
+class SlotMap:
+    """Maps rows to slots and slots to rows. Without a snapshot both are the same, and the arrays are None.
+
+    The snapshot's components score its items in their order, all other components score rows. Slots join them: first
+    one slot for each item, in the snapshot's order, then one for each row that the snapshot does not know. So the
+    snapshot's arrays are read in place, and only the rows that are looked at are translated.
+
+    Shapes:
+        slot_of: int64 [rows]; row_of: int64 [count], -1 for items that have no row
+    """
+
+    count: int
+    slot_of: Rows | None = None
+    row_of: Rows | None = None
+
+    def slots(self, rows: Rows) -> Rows:
+        """Give the slots of rows, in any shape."""
+        return rows if self.slot_of is None else self.slot_of[rows]
+
+    def rows(self, slots: Rows) -> Rows:
+        """Give the rows of slots, -1 for products that are not there any more."""
+        return slots if self.row_of is None else self.row_of[slots]
+
+    def expand_to_rows(self, values: Scores, count: int) -> Scores:
+        """Lay values of slots out for the first `count` rows.
+
+        Shapes:
+            values: float32 [slots]; returns: float32 [count], a view or fresh
+        """
+        return values[:count] if self.slot_of is None else values.take(self.slot_of[:count])
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +164,7 @@ class PersonalScores:
         return rows[inside], self.values[slots[inside]]
 
 
-def sum_components(parts: Iterable[ScoreComponent], layout: SlotMap) -> PersonalScores:
+def sum_components(parts: Iterable[ScoreComponent], slot_map: SlotMap) -> PersonalScores:
     """Add the parts up; the first vector among them becomes the sum, so they are not to be used again."""
     values: Scores | None = None
     likenesses: list[VectorScores] = []
@@ -148,6 +180,6 @@ def sum_components(parts: Iterable[ScoreComponent], layout: SlotMap) -> Personal
             values += part.values
     for said in listed:
         if said.count:
-            values = np.zeros(layout.count, np.float32) if values is None else values
+            values = np.zeros(slot_map.count, np.float32) if values is None else values
             np.add.at(values, said.slots, said.values)
-    return PersonalScores(layout, values, tuple(likenesses))
+    return PersonalScores(slot_map, values, tuple(likenesses))

@@ -19,8 +19,7 @@ from actors.models.registry import LoadedSnapshot, is_builtin
 from actors.models.user_history import UserHistory, compute_dense_scale, compute_sparse_scale
 from actors.recommender.state.events import EVENT_WEIGHTS, offset_time_ms
 from actors.recommender.state.interaction_rows import WeightedInteractions
-from actors.recommender.state.score_components import DenseScores, SparseScores
-from actors.recommender.state.slot_map import SlotMap
+from actors.recommender.state.score_components import DenseScores, SlotMap, SparseScores
 from actors.recommender.state.trending import DAY_MS, DecayedCounts
 from actors.retrieval.autocomplete.snapshot_format import COMPLETIONS, CompletionSnapshot
 from actors.retrieval.snapshot_format import SEARCH, SearchSnapshot
@@ -93,7 +92,7 @@ class ServingModel:
             for part in learned.blend.parts
             if part.weight and not isinstance(part.model, SharedScoresModel)
         ]
-        self._weight = sum(voice.weight for voice in self._scorers)
+        self._weight = sum(scorer.weight for scorer in self._scorers)
         self.bind_rows(product_ids)
 
     # --- rows and items -------------------------------------------------------------------------------------
@@ -165,8 +164,8 @@ class ServingModel:
     def contributions(self, past: UserHistory) -> Iterator[SparseScores | DenseScores]:
         """Say how good products are for a reader, part by part."""
         if len(past):
-            for voice in self._scorers:
-                yield from self._score_safely(voice, past)
+            for scorer in self._scorers:
+                yield from self._score_safely(scorer, past)
 
     def cold_start_contributions(self, past: UserHistory, features: Any) -> Scores | None:
         """Say how good products it does not know are for a reader, by their features; None when it can't tell.
@@ -182,9 +181,9 @@ class ServingModel:
 
     def similar_contributions(self, past: UserHistory) -> Iterator[SparseScores | DenseScores]:
         """Say what goes with given products, by the parts that know pairs or sessions."""
-        for voice in self._scorers:
-            if voice.score_sparse is not None and len(past):
-                yield from self._score_safely(voice, past)
+        for scorer in self._scorers:
+            if scorer.score_sparse is not None and len(past):
+                yield from self._score_safely(scorer, past)
 
     def basket_contributions(self, past: UserHistory) -> SparseScores | DenseScores | None:
         """Say what is bought with given products; None when that was not learned or nothing is known."""
@@ -225,14 +224,14 @@ class ServingModel:
 
     # --- inside ---------------------------------------------------------------------------------------------
 
-    def _score_safely(self, voice: ModelScorer, past: UserHistory) -> Iterator[SparseScores | DenseScores]:
+    def _score_safely(self, scorer: ModelScorer, past: UserHistory) -> Iterator[SparseScores | DenseScores]:
         """Ask one part; a model of somebody else that fails is not asked again, and the others go on."""
-        if voice.name in self.disabled_parts:
+        if scorer.name in self.disabled_parts:
             return
         try:
-            told = self._score(voice, past)
+            told = self._score(scorer, past)
         except Exception as error:  # noqa: BLE001
-            self.disabled_parts[voice.name] = repr(error)
+            self.disabled_parts[scorer.name] = repr(error)
             return
         yield told
 
@@ -250,24 +249,24 @@ class ServingModel:
             return None
         return values
 
-    def _score(self, voice: ModelScorer, past: UserHistory) -> SparseScores | DenseScores:
+    def _score(self, scorer: ModelScorer, past: UserHistory) -> SparseScores | DenseScores:
         count = self._item_count
-        if voice.score_sparse is not None and voice.add_scores is None:
-            items, values = voice.score_sparse(past)
-            if not voice.is_builtin:
+        if scorer.score_sparse is not None and scorer.add_scores is None:
+            items, values = scorer.score_sparse(past)
+            if not scorer.is_builtin:
                 _validate_scores(values, (len(items),))
                 _validate_items(items, count)
-            factor = voice.weight * compute_sparse_scale(items, values, count)
-            return SparseScores(voice.name, items, values * np.float32(factor))
+            factor = scorer.weight * compute_sparse_scale(items, values, count)
+            return SparseScores(scorer.name, items, values * np.float32(factor))
         total, many = np.zeros(self.slot_map.count, np.float32), count
-        if voice.add_scores is not None:
-            many = voice.add_scores(total, past)
+        if scorer.add_scores is not None:
+            many = scorer.add_scores(total, past)
         else:
-            total[:count] = _score_all(voice, past, count)
-        if not voice.is_builtin:
+            total[:count] = _score_all(scorer, past, count)
+        if not scorer.is_builtin:
             _validate_scores(total, total.shape)
-        total *= np.float32(voice.weight * compute_dense_scale(total, count))
-        return DenseScores(voice.name, total, many)
+        total *= np.float32(scorer.weight * compute_dense_scale(total, count))
+        return DenseScores(scorer.name, total, many)
 
     def _add_live_counts(
         self, model: PopularityModel, learned: Floats, counts: DecayedCounts, now_ms: int
@@ -298,9 +297,9 @@ def _build_scorer(name: str, model: Model, weight: float) -> ModelScorer:
     return ModelScorer(name, model, weight, quick, add, is_builtin(model))
 
 
-def _score_all(voice: ModelScorer, past: UserHistory, count: int) -> Scores:
-    values: Scores = voice.model.score(past.to_histories(count))[0]
-    if not voice.is_builtin:
+def _score_all(scorer: ModelScorer, past: UserHistory, count: int) -> Scores:
+    values: Scores = scorer.model.score(past.to_histories(count))[0]
+    if not scorer.is_builtin:
         _validate_scores(values, (count,))
     return values
 

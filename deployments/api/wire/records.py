@@ -283,9 +283,13 @@ class AttributesReply(RecommendationReply):
 
 
 def build_envelope(data: Any) -> type[BaseModel]:
-    """Make the model of `{message, data}`."""
+    """Make the model of `{message, data}`.
+
+    The OpenAPI document publishes its name: `ProductReply`, or `AnswersEnvelope` where the data are `AnswersReply`.
+    """
+    name = str(data.__name__)
     return create_model(
-        f"{data.__name__}Reply",
+        f"{name.removesuffix('Reply')}Envelope" if name.endswith("Reply") else f"{name}Reply",
         __doc__="The answer to a call that succeeded.",
         message=(str, ...),
         data=(data, ...),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from actors.hosting.log_follower import follow_log
+from actors.hosting.log_follower import LogFollower
 from cluster.clock import SystemClock
 from cluster.errors import Unavailable
 
@@ -29,13 +29,13 @@ async def test_failures_are_reported_and_do_not_end_the_loop() -> None:
         return True
 
     task = asyncio.create_task(
-        follow_log(
+        LogFollower(
             note,
             bring_in,
             SystemClock(),
-            missed=lambda: told.append("missed"),
-            failed=lambda: told.append("failed"),
-        )
+            on_miss=lambda: told.append("missed"),
+            on_failure=lambda: told.append("failed"),
+        ).run()
     )
     await asyncio.wait_for(done.wait(), 10)
     task.cancel()

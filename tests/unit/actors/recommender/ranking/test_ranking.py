@@ -9,8 +9,7 @@ from actors.recommender.ranking import ranking as ranking_module
 from actors.recommender.ranking.ranking import Ranking
 from actors.recommender.state import prior_scores
 from actors.recommender.state.prior_scores import PriorScores, TopRows
-from actors.recommender.state.score_components import PersonalScores
-from actors.recommender.state.slot_map import SlotMap
+from actors.recommender.state.score_components import PersonalScores, SlotMap
 from actors.vectors.types import Rows, Scores
 
 

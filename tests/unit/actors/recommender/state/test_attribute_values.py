@@ -10,8 +10,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.recommender.state.attribute_groups import read_texts
 from actors.recommender.state.catalog import ATTRIBUTE, Catalog
+from actors.recommender.state.groups import read_texts
 from cluster.query.language.field_values import canonical, collect_scalars
 from tests.unit.cluster.query.strategies import STEADY, fields, records
 
