@@ -1,14 +1,16 @@
-"""The common ground: what every process must agree on before it can talk to another.
+"""The common ground: what all processes of Kiosk share.
 
 Read in this order:
 
-    ids, errors, clock, meter, launcher, log, settings   words and small agreements; import nothing of ours
+    ids, errors, clock, meter, log, origin, secrecy, settings, paths, build_info   small shared modules
     records/      the stored nouns and their validation
-    query/        the Solr-style filter language
-    store/        everything that touches Redis
-    artifacts/    what stands on the shelf, and in which form
-    runtime/      the only ground-floor folder that knows Ray
-    commands/     the `kiosk` command line, a thin skin over all of it
+    query/        the filter language and the columns it is applied to
+    store/        everything that speaks to Redis
+    artifacts/    segments and snapshots in the artifact store
+    admin/        use cases that a first start needs: apps, keys, accounts
+    runtime/      Ray: start, find and connect actors and applications
+    local/        the supervisor of an installation on one machine
+    docker/ kuberay/ serve/ prometheus/ locks/   files for deployments
 
-Data goes one way: in at a door (deployments/), into a log (store/), into memory (actors/), out of a door.
+Data goes one way: API replica (deployments/), change log (store/), memory (actors/), API replica.
 """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def installed_version() -> str:
-    """Tell the version of the installed package; a checkout that was never installed says so."""
+    """Return the version of the installed package, or a fixed text for a checkout without installation."""
     try:
         return importlib.metadata.version("kiosk")
     except importlib.metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""How a process gives way to whoever serves on the same machine; Ray starts them and this lowers them further."""
+"""Lower the priority of a process below those that serve on the same machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NICENESS = 10
 
 
 def lower_priority() -> None:
-    """Give way to whoever serves on this machine; holds for the rest of the process's life."""
+    """Lower the priority of this process until it ends."""
     os.nice(max(0, NICENESS - os.nice(0)))  # a process that Ray started may be as modest already
 
 

@@ -75,11 +75,6 @@ def recognise_key(text: str) -> KeyForm | None:
     return KeyForm(_KIND_OF[form[1]], _ENVIRONMENT_OF[form[2]])
 
 
-def find_keys(text: str) -> list[str]:
-    """Find every well-formed key inside a text, for scanning logs and repositories."""
-    return [found[0] for found in _FORM.finditer(text) if recognise_key(found[0])]
-
-
 def key_sha256(key: str) -> str:
     """Hash a key for looking it up."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()

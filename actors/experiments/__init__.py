@@ -1,6 +1,12 @@
-"""Experiments: which reader sees which variant, and what came of it.
+"""Experiments: which user sees which variant, and how the variants compare.
 
-assignment     salted hashes of a reader to a layer, to entry, to a variant; published test vectors
-choice         who gets what: forced, remembered, or by hash
-evidence       always-valid intervals and the check of the split, for reports that may be read every day
+assignment   choose a variant: forced, remembered, or by salted hashes; published test vectors
+assigner     record an event of an experiment and return the user's variant; host is its Ray actor
+treatments   assign and count the variants of queries that the API replica answers
+cache        the experiments of an app, refreshed by version
+lifecycle    drafts, edits and changes of status
+report       conversions, guardrails and the check of the split; report_data loads what it counts
+statistics   always-valid intervals and the test of the split
+client       typed clients of the assigner and of the administration
+messages     what callers send and receive
 """

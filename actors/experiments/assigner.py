@@ -5,9 +5,9 @@ choose by hash -> get or set in the store, one step -> what stands there is what
 
 from __future__ import annotations
 
+from actors.experiments.assignment import choose_variant
 from actors.experiments.cache import ExperimentCache
 from actors.experiments.messages import Assignment, ExperimentEvent
-from actors.experiments.variant_choice import choose_variant
 from cluster.clock import Clock
 from cluster.errors import HouseError, NotFound, Refusal, messages
 from cluster.records.experiment import Experiment

@@ -1,19 +1,23 @@
-"""Salted hashing: the same reader always falls on the same place, and places of different salts are independent.
+"""Who gets which variant: forced, remembered, or by a salted hash. Pure rules; the caller stores the assignment.
 
-    place(salt, reader) = first 53 bits of SHA-256(salt + "\\n" + reader) / 2^53          in [0, 1)
+    position(salt, user) = first 53 bits of SHA-256(salt + "\\n" + user) / 2^53          in [0, 1)
 
-Three salts, three questions: `layer` says which experiment of a layer a reader may take part in, `entry` whether the
-reader does, `variant` with which variant. Test vectors, for whoever hashes elsewhere:
+A user always has the same position under a salt, and positions under different salts are independent. Three salts
+decide three things: `layer`, in which experiment of a layer a user may take part; `entry`, whether the user does;
+`variant`, with which variant. Test vectors for other implementations:
 
-    place("salt", "u:ada") = 0.8538240338385897
-    place("salt", "a:ada") = 0.7497199796638994
-    place("entry-5f0c", "u:Łukasz") = 0.577488983969
+    position("salt", "u:ada") = 0.8538240338385897
+    position("salt", "a:ada") = 0.7497199796638994
+    position("entry-5f0c", "u:Łukasz") = 0.577488983969
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
 
+from cluster.errors import NotFound, messages
 from cluster.records.experiment import Experiment, Variant
 
 _BITS = 53
@@ -51,3 +55,49 @@ def select_variant(experiment: Experiment, reader: str) -> Variant:
         if at < 0:
             return variant
     return open_variants[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class VariantChoice:
+    """What a reader gets, and what has to be remembered for next time."""
+
+    in_experiment: bool
+    variant: Variant
+    remember: Mapping[str, str]
+    "Reader id -> variant id: everybody this person is known as."
+    forced: bool = False
+
+
+def choose_variant(
+    experiment: Experiment,
+    readers: tuple[str, ...],
+    remembered: Mapping[str, str],
+    *,
+    now_ms: int,
+    variant_name: str | None = None,
+) -> VariantChoice:
+    """Choose for a person known under one or two reader ids, the user's first (`u:...`, then `a:...`).
+
+    A variant once given stays, whatever happens to weights and traffic; when an anonymous visitor turns out to be a
+    user, the user's own variant wins over the visitor's, and the visitor's over a fresh one.
+
+    Errors:
+        NotFound: there is no variant of that name
+    """
+    running = experiment.is_running_at(now_ms)
+    if variant_name is not None:
+        named = experiment.variant(variant_name)
+        if named is None:
+            raise NotFound(messages.VARIANT_NOT_FOUND)
+        return VariantChoice(
+            running, named, dict.fromkeys(readers, named.variant_id) if running else {}, forced=True
+        )
+    for reader in readers:
+        kept = experiment.variant(remembered.get(reader, ""))
+        if kept is not None:
+            missing = [other for other in readers if remembered.get(other) != kept.variant_id]
+            return VariantChoice(running, kept, dict.fromkeys(missing, kept.variant_id) if running else {})
+    if not running or not is_eligible(experiment, readers[0]):
+        return VariantChoice(False, experiment.variants[0], {})
+    variant = select_variant(experiment, readers[0])
+    return VariantChoice(True, variant, dict.fromkeys(readers, variant.variant_id))

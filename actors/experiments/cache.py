@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 from dataclasses import dataclass
 
 from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.records.experiment import Experiment
 from cluster.store.ports.experiments import ExperimentBook, ExperimentStore
+from cluster.store.refreshing_cache import RefreshingCache
 
 MAX_AGE_S = 0.5
 """How old what is known may be. A schedule needs none of this: whether an experiment runs is worked out from the
 clock at every request."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _CachedBook:
     book: ExperimentBook
-    until_s: float
     serving: tuple[Experiment, ...]
 
 
@@ -27,10 +27,7 @@ class ExperimentCache:
 
     def __init__(self, store: ExperimentStore, clock: Clock, keep_s: float = MAX_AGE_S) -> None:
         self._store = store
-        self._clock = clock
-        self._keep_s = keep_s
-        self._books: dict[str, _CachedBook] = {}
-        self._readings: dict[str, asyncio.Task[_CachedBook]] = {}
+        self._cache = RefreshingCache(self._load, clock, keep_s=keep_s)
 
     async def find(self, app_id: str, named: str) -> Experiment | None:
         """Find an experiment by id or slug; one that is not known yet is looked for at once.
@@ -38,9 +35,12 @@ class ExperimentCache:
         Errors:
             Unavailable: the store is away and nothing was known before
         """
-        found = (await self._get_book(app_id)).book.find(named)
+        cached = await self._cache.read(app_id)
+        found = cached.book.find(named)
         if found is None:
-            found = (await self._read_book(app_id, self._books[app_id])).book.find(named)
+            with contextlib.suppress(Unavailable):
+                cached = await self._cache.refresh(app_id)
+            found = cached.book.find(named)
         return found
 
     async def list_serving(self, app_id: str) -> tuple[Experiment, ...]:
@@ -51,31 +51,10 @@ class ExperimentCache:
         Cost:
             a dictionary look-up; twice a second per app one read of a counter
         """
-        return (await self._get_book(app_id)).serving
+        return (await self._cache.read(app_id)).serving
 
-    async def _get_book(self, app_id: str) -> _CachedBook:
-        known = self._books.get(app_id)
-        if known is not None and self._clock.monotonic_s() < known.until_s:
-            return known
-        # whoever comes meanwhile waits for the same read: what was known may be as old as the last request
-        reading = self._readings.get(app_id)
-        if reading is None or reading.done():
-            reading = asyncio.get_running_loop().create_task(self._read_book(app_id, known))
-            self._readings[app_id] = reading
-        return await asyncio.shield(reading)
-
-    async def _read_book(self, app_id: str, known: _CachedBook | None) -> _CachedBook:
-        now_s = self._clock.monotonic_s()
-        try:
-            if known is not None and await self._store.version(app_id) == known.book.version:
-                known.until_s = now_s + self._keep_s
-                return known
-            book = await self._store.read_all(app_id)
-        except Unavailable:
-            if known is None:
-                raise
-            known.until_s = now_s + self._keep_s
-            return known
-        serving = tuple(experiment for experiment in book.experiments if experiment.serves)
-        found = self._books[app_id] = _CachedBook(book, now_s + self._keep_s, serving)
-        return found
+    async def _load(self, app_id: str, last: _CachedBook | None) -> _CachedBook:
+        if last is not None and await self._store.version(app_id) == last.book.version:
+            return last
+        book = await self._store.read_all(app_id)
+        return _CachedBook(book, tuple(experiment for experiment in book.experiments if experiment.serves))

@@ -15,9 +15,7 @@ from typing import Any, Protocol
 
 from actors.experiments.assigner import ExperimentAssigner
 from actors.experiments.cache import ExperimentCache
-from actors.experiments.drafts import parse_drafts
-from actors.experiments.experiment_json import experiment_to_dict
-from actors.experiments.lifecycle import ExperimentLifecycle
+from actors.experiments.lifecycle import ExperimentLifecycle, experiment_to_dict, parse_drafts
 from actors.experiments.messages import Assignment, ExperimentEvent, ExperimentUpdate, LifecycleStep
 from actors.experiments.report_data import load_report, validate_snapshots
 from actors.experiments.treatments import TreatmentAssigner

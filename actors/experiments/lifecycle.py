@@ -1,27 +1,45 @@
-"""What an administrator may do with experiments: make, find, and lead them through their lives.
+"""How experiments are created, edited and led from one status to the next.
 
-    desk = ExperimentLifecycle(stores, SystemClock())
-    await desk.create("production", [{"name": "Blue", "variants": [{"name": "now"}, {"name": "blue"}]}])
-    await desk.start("production", "blue")
+    lifecycle = ExperimentLifecycle(stores, SystemClock())
+    await lifecycle.create("production", [{"name": "Blue", "variants": [{"name": "now"}, {"name": "blue"}]}])
+    await lifecycle.start("production", "blue")
 
-Every step reads all experiments of the app, thinks, and writes only if nobody wrote meanwhile; so what it relied on
+Every step reads all experiments of the app, decides, and writes only if nobody wrote meanwhile. What it relied on
 (free slices of a layer, a free slug) is still true when it is written.
+
+A draft is JSON that a person wrote:
+
+    {"name": "Paywall after 3 or 5", "goal": ["subscribe"], "traffic": 0.5, "layer": "paywall", "slice": [0, 0.5],
+     "variants": [{"name": "three"}, {"name": "five", "weight": 1, "configuration": {"free": 5}}]}
+
+What an edit may change depends on the status:
+
+    draft                everything
+    scheduled, active    name, end, weights, and traffic upwards: assigned users keep their variant
+    over                 the name
+
+More traffic keeps all users who had entered, because a user's position does not move. Less traffic would shut out
+users who had met the experiment. After a change of weights, users who met it before and after are not alike, so the
+report counts those who met it since.
 """
 
 from __future__ import annotations
 
+import re
 import secrets
+import unicodedata
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any
 
-from actors.experiments.drafts import build_experiments
-from actors.experiments.edits import apply_edit
+from pydantic import ValidationError
+
 from actors.experiments.messages import ExperimentUpdate
 from cluster.clock import Clock, iso_ms
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.experiment import STEPS, Experiment, Status, can_overlap
+from cluster.records.interaction import INTERACTION_TYPES
 from cluster.store.ports.experiments import ExperimentBook
 from cluster.store.ports.stores import Stores
 
@@ -231,3 +249,176 @@ def _active_window(experiment: Experiment, now_ms: int) -> tuple[float, float]:
 
 def _format_slice(experiment: Experiment) -> str:
     return f"{experiment.slice[0]:g} to {experiment.slice[1]:g}"
+
+
+# --- drafts -----------------------------------------------------------------------------------------------------------
+
+_SERVER_FIELDS = (
+    "app_id",
+    "experiment_id",
+    "status",
+    "starts_at",
+    "ends_at",
+    "created_at",
+    "weights_at",
+    "revision",
+)
+"What a draft may not say: it is given, or a step of the experiment's life."
+
+
+def parse_drafts(written: Any) -> list[Any] | None:
+    """List the drafts of a document: one, an array, or an object with `experiments`; None when there are none."""
+    if isinstance(written, Mapping):
+        written = written["experiments"] if "experiments" in written and "name" not in written else [written]
+    return list(written) if isinstance(written, list) and written else None
+
+
+def build_experiments(
+    items: Sequence[Any], app_id: str, *, now_ms: int, new_id: Callable[[], str], new_salt: Callable[[], str]
+) -> list[Experiment]:
+    """Read drafts; ids, salts and missing slugs are made up.
+
+    Errors:
+        Invalid: says which draft, which field, and what is wrong
+    """
+    found = [
+        _build_experiment(at, item, app_id, now_ms=now_ms, new_id=new_id, new_salt=new_salt)
+        for at, item in enumerate(items)
+    ]
+    slugs = [experiment.slug for experiment in found]
+    for at, slug in enumerate(slugs):
+        if slug in slugs[:at]:
+            raise Invalid(f"experiments.{at}.slug is invalid. There are two experiments {slug!r} in the file")
+    return found
+
+
+def slug_from_name(name: str) -> str:
+    """Make a slug of a name; empty when nothing of it can stand in one."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9_]+", "-", plain).strip("-_")[:63].rstrip("-_")
+
+
+def _build_experiment(
+    at: int, item: Any, app_id: str, *, now_ms: int, new_id: Callable[[], str], new_salt: Callable[[], str]
+) -> Experiment:
+    if not isinstance(item, Mapping):
+        raise Invalid(f"experiments.{at} is invalid. An experiment is an object")
+    for name in _SERVER_FIELDS:
+        if name in item:
+            raise Invalid(f"experiments.{at}.{name} is invalid. It is not for a draft to say")
+    written: dict[str, Any] = {"entry_salt": new_salt(), "variant_salt": new_salt(), **item}
+    written |= {"app_id": app_id, "experiment_id": new_id(), "created_at": now_ms + at}
+    written.setdefault("slug", slug_from_name(str(item.get("name", ""))))
+    variants = item.get("variants", ())
+    if isinstance(variants, Sequence) and not isinstance(variants, str):
+        written["variants"] = [_build_variant(variant, new_id) for variant in variants]
+    try:
+        experiment = Experiment.model_validate(written)
+    except ValidationError as error:
+        raise Invalid(_error_message(at, error)) from None
+    for kind in experiment.goal:
+        if kind not in INTERACTION_TYPES:
+            raise Invalid(f"experiments.{at}.goal is invalid. There is no interaction of type {kind!r}")
+    return experiment
+
+
+def _build_variant(written: Any, new_id: Callable[[], str]) -> Any:
+    if not isinstance(written, Mapping):
+        return written
+    return {"variant_id": new_id(), "slug": slug_from_name(str(written.get("name", ""))), **written}
+
+
+def _error_message(at: int, error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in ("experiments", at, *first["loc"]))
+    return f"{place} is invalid. {first['msg'].removeprefix('Value error, ').capitalize()}"
+
+
+# --- edits ------------------------------------------------------------------------------------------------------------
+
+_REFUSALS = {
+    "goal": "what counts as a conversion can't change once readers met it",
+    "layer": "its readers would change places",
+    "slice": "its readers would change places",
+}
+
+
+def apply_edit(experiment: Experiment, edit: ExperimentUpdate, now_ms: int) -> Experiment:
+    """Change an experiment.
+
+    Errors:
+        Invalid: it stands where this can't be changed, or makes no sense; NotFound: no such variant
+    """
+    stands = experiment.status_at(now_ms)
+    changes = _list_changes(experiment, edit)
+    for name, why in _REFUSALS.items():
+        if stands != "Draft" and name in changes:
+            raise Invalid(f"{experiment.slug} is {stands}; {why}. Complete it and make another one")
+    if stands in ("Completed", "Archived") and set(changes) - {"name"}:
+        raise Invalid(f"{experiment.slug} is {stands}; only its name can be changed")
+    if stands != "Draft" and changes.get("traffic", experiment.traffic) < experiment.traffic:
+        raise Invalid(
+            f"{experiment.slug} is {stands}; traffic can only go up from {experiment.traffic:g}, or readers who met it "
+            "would be shut out. Pause or complete it instead"
+        )
+    ends_at = changes.get("ends_at")
+    if ends_at is not None and ends_at <= now_ms:
+        raise Invalid(f"{iso_ms(ends_at)} is past; `complete` ends it at once")
+    if "variants" in changes and stands != "Draft":
+        changes["weights_at"] = now_ms
+    try:
+        # through plain values, so that variants are looked at again too
+        after = experiment.model_copy(update=changes)
+        return Experiment.model_validate(after.model_dump())
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        words = first["msg"].removeprefix("Value error, ")
+        raise Invalid(f"{place}: {words}" if place else words) from None
+
+
+def _list_changes(experiment: Experiment, edit: ExperimentUpdate) -> dict[str, Any]:
+    """List what really changes; what stays as it is, is no change and is refused nowhere."""
+    goal = edit.goal
+    if goal is not None:
+        for kind in goal:
+            if kind not in INTERACTION_TYPES:
+                raise Invalid(f"goal: there is no interaction of type {kind!r}")
+    wanted = {
+        "name": edit.name, "traffic": edit.traffic, "ends_at": edit.ends_at, "goal": goal, "layer": edit.layer,
+        "slice": edit.slice, "variants": _apply_weights(experiment, edit.weights),
+    }  # fmt: skip
+    return {
+        name: value
+        for name, value in wanted.items()
+        if value is not None and value != getattr(experiment, name)
+    }
+
+
+def _apply_weights(experiment: Experiment, weights: Mapping[str, float]) -> tuple[Any, ...] | None:
+    if not weights:
+        return None
+    by_id: dict[str, float] = {}
+    for named, weight in weights.items():
+        variant = experiment.variant(named)
+        if variant is None:
+            slugs = ", ".join(one.slug for one in experiment.variants)
+            raise NotFound(f"{experiment.slug} has no variant {named!r}; it has {slugs}")
+        by_id[variant.variant_id] = weight
+    return tuple(
+        one.model_copy(update={"weight": by_id.get(one.variant_id, one.weight)})
+        for one in experiment.variants
+    )
+
+
+def experiment_to_dict(experiment: Experiment, now_ms: int) -> dict[str, Any]:
+    """Say an experiment; `status` is where it stands now."""
+    ends_at = experiment.ends_at
+    return {
+        **experiment.model_dump(mode="json"),
+        "status": experiment.status_at(now_ms),
+        "starts_at": iso_ms(experiment.starts_at) if experiment.starts_at else None,
+        "ends_at": iso_ms(ends_at) if ends_at is not None else None,
+        "created_at": iso_ms(experiment.created_at),
+        "weights_at": iso_ms(experiment.weights_at) if experiment.weights_at else None,
+    }

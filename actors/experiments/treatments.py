@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from actors.experiments.assignment import VariantChoice, choose_variant
 from actors.experiments.cache import ExperimentCache
 from actors.experiments.messages import ExperimentTreatment
-from actors.experiments.variant_choice import VariantChoice, choose_variant
 from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.meter import Meter, SilentMeter

@@ -13,6 +13,7 @@ import structlog
 
 from actors.history.answer_service import AnswerService
 from actors.history.monitor import LAG_MS, AppMonitor, SignificanceConfig
+from actors.hosting.job_lease import JobLease
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock
 from cluster.errors import Unavailable
@@ -21,7 +22,6 @@ from cluster.records.access import App
 from cluster.store.ports.stores import Stores
 
 LEASE = "tracker"
-_LEASE_MS = 6_000
 _PAUSE_S = 0.4
 _APPS_S = 1.0
 _UNAVAILABLE_PAUSE_S = 0.5
@@ -55,12 +55,6 @@ class _MonitoredApp:
     "Left alone until then."
 
 
-@dataclass(slots=True)
-class _Lease:
-    renew_at_s: float = float("-inf")
-    is_owned: bool = False
-
-
 class TrackerLoop:
     """Watches all apps until it is stopped. Killing it at any moment is harmless."""
 
@@ -81,13 +75,12 @@ class TrackerLoop:
         self._answering = answering
         self._clock = clock
         self._meter = meter
-        self._owner = owner
         self._lag_ms = lag_ms
         self._segments = segments
         self._monitored: dict[str, _MonitoredApp] = {}
         self._apps_s = float("-inf")
         self._version = -1
-        self._lease = _Lease()
+        self._lease = JobLease(stores.leases, LEASE, owner, clock)
         self._stopping = asyncio.Event()
         self._state = TrackerState()
         self._log = structlog.get_logger()
@@ -120,7 +113,7 @@ class TrackerLoop:
             Unavailable: the store is away
         """
         self._record_progress()
-        if not await self._renew_lease():
+        if not await self._lease.renew():
             return False
         await self._find_apps()
         more = False
@@ -156,13 +149,6 @@ class TrackerLoop:
             self._log.exception("tracker_app_failed", app=app_id)
             kept.paused_until_s = self._clock.monotonic_s() + _FAILURE_PAUSE_S
             return False
-
-    async def _renew_lease(self) -> bool:
-        now_s = self._clock.monotonic_s()
-        if now_s >= self._lease.renew_at_s:
-            self._lease.is_owned = await self._stores.leases.hold(LEASE, self._owner, _LEASE_MS)
-            self._lease.renew_at_s = now_s + _LEASE_MS / 3000
-        return self._lease.is_owned
 
     async def _find_apps(self) -> None:
         now_s = self._clock.monotonic_s()

@@ -25,7 +25,6 @@ import structlog
 
 from actors.history import threads as rules
 from actors.history.answer_service import AnswerService
-from actors.history.compacted_changes import read_compacted_changes
 from actors.history.content import ReadArticle, UploadedArticle
 from actors.history.notifier import UpdateNotifier
 from actors.history.significance import (
@@ -201,7 +200,7 @@ class AppMonitor:
             if self._segments is None:
                 raise Fault("there is no shelf to read from")
             self._compacted_changes = await asyncio.to_thread(
-                read_compacted_changes, self._segments, self._app_id, self._offset, first
+                _read_compacted_changes, self._segments, self._app_id, self._offset, first
             )
         except Fault as error:
             self._log.error("thread_news_missed", offset=self._offset, reason=error.message)
@@ -279,3 +278,22 @@ class AppMonitor:
         self._log.info(
             "news_found", thread=thread_id, score=news.score, reason=verdict.reason, articles=len(lot)
         )
+
+
+def _read_compacted_changes(
+    segments: SegmentStore, app_id: str, after: str, until: str
+) -> deque[ChangeLogEntry]:
+    """Read compacted articles between two offsets as changes; the last change has the end offset, perhaps no records.
+
+    An article that was written several times is one change with its current content.
+
+    Errors:
+        Fault: the manifest of the segments is damaged
+    """
+    found = deque(
+        ChangeLogEntry("product", offset, "put", b"[" + b",".join(records) + b"]")
+        for offset, records in segments.load_records_between(app_id, "product", after, until)
+    )
+    if not found or found[-1].offset != until:
+        found.append(ChangeLogEntry("product", until, "put", b"[]"))
+    return found

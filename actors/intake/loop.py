@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
+from actors.hosting.job_lease import JobLease
 from actors.intake.applier import BatchApplier
 from actors.intake.compaction import ChangeLogCompactor, CompactionConfig
 from actors.intake.erasure import PersonEraser
-from actors.intake.job_lease import JobLease
 from actors.intake.lost_tasks import LostTaskSweeper
 from actors.intake.person_places import LocalFiles
 from actors.intake.query_compaction import QueryCompactionConfig, QueryCompactor

@@ -1,9 +1,10 @@
-"""Words, shared by the recommender, the answers and the intake.
+"""Words and embeddings, shared by search, the answers, history and the intake.
 
-tokens      split and fold text
-analysis    text to index terms: stemmed and hashed, by language
-stopwords   words that say nothing
-embed       the Embedder protocol, and the built-in one that needs no training
-latent      an embedder trained on an app's own texts
-encoder     a sentence encoder that an operator imported
+folding           texts folded for comparison, in two forms
+tokens            words and character n-grams of folded texts
+analysis          text to index terms: stop words, stems and hashes by language
+stopwords         stop words by language
+embedder          the Embedder protocol, and the built-in one that needs no training
+latent_embedder   an embedder trained on the texts of an app
+encoder           a sentence encoder that an operator imported
 """

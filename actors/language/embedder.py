@@ -1,7 +1,7 @@
 """Meaning vectors: the `Embedder` protocol, the built-in one, and which product fields are read.
 
 The built-in embedder needs no training and no model file: every word and every character n-gram is hashed to a
-few signed places of the vector (a sparse random projection), words that say little are damped by rule instead
+few signed places of the vector (a sparse random projection), frequent words are damped by rule instead
 of by corpus statistics. The same text gives the same vector on every machine, for as long as `version` stays.
 """
 
@@ -38,11 +38,11 @@ _FILLERS = frozenset(tokenize(_FILLER_TEXT))
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors whose inner product says how alike they are."""
+    """Turns texts into vectors whose inner product is their similarity."""
 
     @property
     def version(self) -> str:
-        """Names the vector space; vectors of different versions must never meet."""
+        """Names the vector space; vectors of different versions can't be compared."""
         ...
 
     @property
@@ -58,7 +58,7 @@ class Embedder(Protocol):
 
 
 class HashingEmbedder:
-    """The embedder that is always there: hashed words and character n-grams in 128 dimensions."""
+    """The embedder that needs no model: hashed words and character n-grams in 128 dimensions."""
 
     version = "hashing-128-1"
     dimensions = 128
@@ -72,7 +72,7 @@ class HashingEmbedder:
         Shapes:
             returns: float32 [n, 128], rows of length 1 (zeros for a text without words)
         Cost:
-            5 ms for 100 products of 80 words once their words were seen before; 15 us per new word
+            5 ms for 100 products of 80 words whose words it remembers; 15 us for each new word
         """
         out = np.zeros((len(texts), self.dimensions), np.float32)
         for row, text in enumerate(texts):
@@ -86,7 +86,7 @@ class HashingEmbedder:
         return out
 
     def _word(self, word: str) -> Vectors:
-        """Look up or make the vector of one word: its own places and, fainter, those of its n-grams."""
+        """Return the vector of a word: its features and, with less weight, those of its n-grams."""
         vector = self._seen.get(word)
         if vector is None:
             vector = np.zeros(self.dimensions, np.float32)
@@ -102,7 +102,7 @@ class HashingEmbedder:
 
 
 def embedding_text(product: Mapping[str, Any]) -> str:
-    """Write down what a product is about, weighty fields repeated, so that any embedder can read it.
+    """Build the text of a product for an embedder; weighty fields are repeated.
 
     Title thrice; brand, category paths and tags twice, also as one joined word each, so that equal values weigh
     more than shared words; authors, subtitle and string attributes once; the start of the description.
@@ -135,7 +135,7 @@ def _parts(product: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _translated_title(product: Mapping[str, Any]) -> str:
-    """Find a title in the translations of a product that has none of its own."""
+    """Return the first title of a product's translations; empty if there is none."""
     titles = (value.get("title") for name, value in product.items() if name.startswith("i18n_"))
     return str(next((title for title in titles if title), ""))
 
@@ -157,7 +157,7 @@ def _joined(*values: str) -> str:
 
 
 def _weight(word: str, count: int) -> float:
-    """Damp repeated, very short and filling words: what corpus statistics would do, without a corpus."""
+    """Compute the weight of a word: repeated, very short and filler words weigh less."""
     if word in _FILLERS:
         return 0.15
     damp = 0.4 if len(word) <= 2 else 0.7 if word.isdigit() else 1.0

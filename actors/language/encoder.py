@@ -1,4 +1,4 @@
-"""An imported sentence encoder: ONNX in 8 bits through onnxruntime, when its files are here.
+"""An imported sentence encoder: ONNX in 8 bits through onnxruntime.
 
     <models>/<version>/manifest.json     kind `encoder`; facts `version`, `dimensions`, `tokens`
     <models>/<version>/model.onnx        ids, mask, positions -> vectors of length 1
@@ -23,7 +23,7 @@ from cluster.errors import Fault, Invalid, NotFound
 KIND = "encoder"
 MANIFEST, MODEL, TOKENIZER = "manifest.json", "model.onnx", "tokenizer.json"
 SHARE = 0.5
-"How much its meaning counts beside BM25."
+"Weight of its vectors beside BM25."
 
 _BATCH = 16
 
@@ -44,7 +44,7 @@ class SentenceEncoder:
         """Load an imported encoder; its files are verified.
 
         Errors:
-            NotFound: there is none
+            NotFound: the folder has no encoder
             Fault: its files are damaged
             Invalid: the extra `meaning` is not installed
         """
@@ -75,18 +75,20 @@ class SentenceEncoder:
             2.5 ms for a question, 30 to 40 ms for a passage, one thread
         """
         out = np.zeros((len(texts), self.dimensions), np.float32)
-        cut = [encoded.ids for encoded in self._tokenizer.encode_batch([text or "" for text in texts])]
-        order = sorted((at for at, text in enumerate(texts) if text.strip()), key=lambda at: len(cut[at]))
+        token_ids = [encoded.ids for encoded in self._tokenizer.encode_batch([text or "" for text in texts])]
+        order = sorted(
+            (at for at, text in enumerate(texts) if text.strip()), key=lambda at: len(token_ids[at])
+        )
         for start in range(0, len(order), _BATCH):
-            lot = order[start : start + _BATCH]
-            out[lot] = self._run([cut[at] for at in lot])
+            batch = order[start : start + _BATCH]
+            out[batch] = self._run([token_ids[at] for at in batch])
         return out
 
-    def _run(self, lot: Sequence[Sequence[int]]) -> Vectors:
-        longest = max(map(len, lot))
-        ids = np.zeros((len(lot), longest), np.int64)
-        mask = np.zeros((len(lot), longest), np.float32)
-        for row, tokens in enumerate(lot):
+    def _run(self, batch: Sequence[Sequence[int]]) -> Vectors:
+        longest = max(map(len, batch))
+        ids = np.zeros((len(batch), longest), np.int64)
+        mask = np.zeros((len(batch), longest), np.float32)
+        for row, tokens in enumerate(batch):
             ids[row, : len(tokens)] = tokens
             mask[row, : len(tokens)] = 1
         positions = np.arange(longest, dtype=np.int64)
@@ -95,7 +97,7 @@ class SentenceEncoder:
 
 
 def list_models(folder: Path) -> list[Path]:
-    """Folders of imported encoders, the one imported last first."""
+    """List the folders of imported encoders, the one imported last first."""
     if not folder.is_dir():
         return []
     found = [one for one in folder.iterdir() if (one / MANIFEST).is_file() and not one.name.startswith(".")]
@@ -103,7 +105,7 @@ def list_models(folder: Path) -> list[Path]:
 
 
 def find_encoder(folder: Path, version: str = "") -> Embedder | None:
-    """Open the encoder of a version, or the one imported last; None when it is not here."""
+    """Open the encoder of a version, or the one imported last; None if it is not imported."""
     for one in list_models(folder):
         if version in ("", one.name):
             return SentenceEncoder.open(one)
@@ -111,7 +113,7 @@ def find_encoder(folder: Path, version: str = "") -> Embedder | None:
 
 
 def seal_model(folder: Path, facts: dict[str, Any]) -> None:
-    """Write the manifest over the files of an encoder."""
+    """Write the manifest with the checksums of an encoder's files."""
     files = tuple(file_entry_from_path(folder / name) for name in (MODEL, TOKENIZER))
     (folder / MANIFEST).write_bytes(Manifest(KIND, 1, 0, facts, files).dump())
 

@@ -5,7 +5,7 @@ and seed give the same vectors. A word's vector is the sum of its own feature an
 n-grams, so words that were never seen before still get one.
 
     features     uint64 [f]      hashes of words and n-grams, sorted
-    projection   float16 [f, d]  right singular vectors, times the rarity of the feature
+    projection   float16 [f, d]  right singular vectors, times the idf of the feature
 
 Source: latent semantic analysis (Deerwester et al. 1990); randomised range finder (Halko, Martinsson, Tropp 2011)
 """
@@ -29,7 +29,7 @@ from actors.language.tokens import grams, tokenize
 
 DIMENSIONS = 192
 SHARE = 0.2
-"How much its meaning should count beside BM25, measured on the public sets (tests/benchmarks/retrieval.py)."
+"Weight of its vectors beside BM25, measured on public data sets (tests/benchmarks/retrieval.py)."
 
 _FEATURES = 60_000
 _LEAST_TEXTS = 2
@@ -45,11 +45,11 @@ _WORD_SEED, _GRAM_SEED = 31, 37
 
 
 class LatentEmbedder:
-    """Embeds with what `train` found; arrays may be mapped."""
+    """Embeds with the projection that `train` computed; arrays may be mapped."""
 
     is_slow = False
     bend = 0.5
-    "Blending with words goes best over the root of BM25, measured likewise."
+    "Exponent of BM25 scores in a blend, measured likewise."
 
     def __init__(
         self,
@@ -74,11 +74,11 @@ class LatentEmbedder:
         Shapes:
             returns: float32 [n, d], rows of length 1 (zeros for a text without known words)
         Cost:
-            60 us for a question, 0.1 ms for a passage, once their words were seen before
+            60 us for a question, 0.1 ms for a passage, for words that it remembers
         """
         counted = [Counter(tokenize(text)) for text in texts]
         with self._lock:  # a host's readers and its writer share one embedder
-            self._learn(counted)
+            self._add_words(counted)
             places, vectors = self._places, self._vectors
         out = np.zeros((len(texts), self.dimensions), np.float32)
         for row, counts in enumerate(counted):
@@ -90,34 +90,34 @@ class LatentEmbedder:
         return out
 
     def arrays(self) -> Mapping[str, npt.NDArray[Any]]:
-        """What has to be kept of it."""
+        """Return the arrays that a snapshot stores."""
         return {"features": self.features, "projection": self.projection}
 
-    def _learn(self, counted: Sequence[Mapping[str, int]]) -> None:
-        """Have vectors of all these words; forget older ones when there are too many."""
+    def _add_words(self, counted: Sequence[Mapping[str, int]]) -> None:
+        """Compute the vectors of new words; if there are too many, drop the older ones."""
         fresh = {word for counts in counted for word in counts if word not in self._places}
         if not fresh:
             return
         if len(self._places) + len(fresh) > self._remember:
             self._places, self._vectors = {}, np.zeros((0, self.dimensions), np.float32)
             fresh = {word for counts in counted for word in counts}
-        asked, begun = sorted(fresh), len(self._places)
-        wanted = begun + len(asked)
-        if wanted > len(self._vectors):
-            larger = np.zeros((max(wanted, 2 * begun, 256), self.dimensions), np.float32)
-            larger[:begun] = self._vectors[:begun]
+        words, first_new = sorted(fresh), len(self._places)
+        end = first_new + len(words)
+        if end > len(self._vectors):
+            larger = np.zeros((max(end, 2 * first_new, 256), self.dimensions), np.float32)
+            larger[:first_new] = self._vectors[:first_new]
             self._vectors = larger
-        self._vectors[begun:wanted] = self._word_vectors(asked)
-        self._places.update(zip(asked, range(begun, wanted), strict=True))
+        self._vectors[first_new:end] = self._word_vectors(words)
+        self._places.update(zip(words, range(first_new, end), strict=True))
 
-    def _word_vectors(self, asked: Sequence[str]) -> Vectors:
-        codes, weights, owners = _features_of(asked)
+    def _word_vectors(self, words: Sequence[str]) -> Vectors:
+        codes, weights, owners = _features_of(words)
         places = np.searchsorted(self.features, codes)
         places[places == len(self.features)] = 0
         known = self.features[places] == codes if len(self.features) else np.zeros(len(codes), bool)
         used, columns = np.unique(places[known], return_inverse=True)
         matrix = sp.csr_matrix(
-            (weights[known], (owners[known], columns)), (len(asked), len(used)), np.float32
+            (weights[known], (owners[known], columns)), (len(words), len(used)), np.float32
         )
         made: Vectors = matrix @ self.projection[used].astype(np.float32)
         return np.asarray(made, np.float32)
@@ -126,7 +126,7 @@ class LatentEmbedder:
 def train(
     texts: Iterable[str], *, dimensions: int = DIMENSIONS, features: int = _FEATURES, seed: int = _SEED
 ) -> LatentEmbedder:
-    """Learn from texts, about a passage each; twenty thousand are plenty.
+    """Train an embedder on texts of about a passage each; 20,000 are enough.
 
     Cost:
         20,000 passages: about 40 s on one core, 0.6 GB
@@ -138,24 +138,24 @@ def train(
     every, columns = np.unique(codes, return_inverse=True)
     word_features = sp.csr_matrix((weights, (owners, columns)), (len(vocabulary), len(every)), np.float32)
     text_words = _text_words(counted, places)
-    rarity, kept = _rarity(text_words, word_features, features)
-    scaled = (word_features[:, kept] @ sp.diags(rarity[kept])).astype(np.float32)
+    idf, kept = _compute_idf(text_words, word_features, features)
+    scaled = (word_features[:, kept] @ sp.diags(idf[kept])).astype(np.float32)
     matrix = (text_words @ scaled).tocsr()
     lengths = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
     matrix = sp.diags((1 / np.maximum(lengths, 1e-9)).astype(np.float32)) @ matrix
     right = _right_vectors(matrix, dimensions, seed)
-    projection = (right * rarity[kept][:, None]).astype(np.float16)
+    projection = (right * idf[kept][:, None]).astype(np.float16)
     return LatentEmbedder(every[kept], projection, remember=_REMEMBERED_IN_BULK)
 
 
 def _features_of(
-    asked: Sequence[str],
+    words: Sequence[str],
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-    """Features of words: hash, weight and the number of the word, flat."""
+    """Return the features of words as flat arrays: hash, weight and the number of the word."""
     codes: list[int] = []
     weights: list[float] = []
     counts: list[int] = []
-    for word in asked:
+    for word in words:
         parts = grams(word, _GRAM_SIZES) if len(word) <= _LONGEST_CUT_WORD else []
         codes.append(mmh3.hash64(word.encode("utf-8", "surrogatepass"), _WORD_SEED, signed=False)[0])
         codes += [
@@ -175,10 +175,10 @@ def _text_words(counted: Sequence[Mapping[str, int]], places: Mapping[str, int])
     return sp.csr_matrix((values, columns, starts), (len(counted), len(places)), np.float32)
 
 
-def _rarity(
+def _compute_idf(
     text_words: Any, word_features: Any, most: int
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[Any]]:
-    """Inverse text frequency of every feature, and which are kept: the most frequent that are not unique."""
+    """Return the inverse document frequency of every feature, and the features to keep: frequent and not unique."""
     present, holds = text_words.copy(), word_features.copy()
     present.data[:] = 1
     holds.data[:] = 1
@@ -187,14 +187,14 @@ def _rarity(
         part = (present[start : start + 1_000] @ holds).tocsr()
         found += np.bincount(part.indices, minlength=len(found))
     count = text_words.shape[0]
-    rarity = (np.log((1 + count) / (1 + found)) + 1).astype(np.float32)
+    idf = (np.log((1 + count) / (1 + found)) + 1).astype(np.float32)
     often = np.argsort(-found, kind="stable")[:most]
     kept = np.sort(often[found[often] >= min(_LEAST_TEXTS, count)])
-    return rarity, kept
+    return idf, kept
 
 
 def _right_vectors(matrix: Any, dimensions: int, seed: int) -> npt.NDArray[np.float32]:
-    """Right singular vectors of a sparse matrix, the largest first; zeros where there are no more."""
+    """Compute the right singular vectors of a sparse matrix, the largest first; missing ones are 0."""
     if not matrix.nnz:
         return np.zeros((matrix.shape[1], dimensions), np.float32)
     rank = min(dimensions, min(matrix.shape))
@@ -206,7 +206,7 @@ def _right_vectors(matrix: Any, dimensions: int, seed: int) -> npt.NDArray[np.fl
         basis = matrix @ (matrix.T @ basis)
     basis, _ = np.linalg.qr(basis)
     small = (matrix.T @ basis).astype(np.float64)
-    # singular vectors by way of the small square matrix: tens of times faster than an SVD of the long one
+    # eigenvectors of the small square matrix: tens of times faster than an SVD of the long one
     squares, turns = np.linalg.eigh(small.T @ small)
     leading = [at for at in np.argsort(-squares)[:rank].tolist() if squares[at] > _TINY * squares.max()]
     right = (small @ turns[:, leading] / np.sqrt(squares[leading])).T.astype(np.float32)

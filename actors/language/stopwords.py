@@ -1,4 +1,4 @@
-"""Words that say nothing of what a text is about, by language; lower case, with their accents."""
+"""Stop words by language, in lower case, with their accents."""
 
 from __future__ import annotations
 

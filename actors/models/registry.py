@@ -159,8 +159,9 @@ def _remedy(error: Exception) -> str:
     """Return the remedy for a missing module: the new path of one of ours, or how to install a custom one."""
     if not isinstance(error, ModuleNotFoundError):
         return ""
-    if error.name is not None and error.name in _MOVED_MODULES:
-        return f"; the module has moved: {_MOVED_MODULES[error.name]}"
+    moved = _MOVED_MODULES.get(error.name or "")
+    if moved:
+        return f"; the module has moved: {moved}"
     return (
         "; install it into the environment of `kiosk up` (or start that with PYTHONPATH), or ship it with one run: "
         "kiosk train --working-dir DIR"

@@ -1,7 +1,16 @@
-"""The search bar: completions while somebody types, products by their words. Plain arrays.
+"""The index side of all search: lexical, vector and completion indexes over plain arrays. Knows no query of an API.
 
-folding        texts as they are compared, and the way back to what is shown
-distance       how many typos away, for many candidates at once
-completions/   the index of completions: build, look up, mark up
-products/      the index of products: words, typos, meaning
+lexical/            BM25 for products and passages, spelling correction
+autocomplete/       completions of product fields, stored questions and popular queries
+paragraphs/         HTML pages as paragraphs that may answer a question
+messages            SearchQuery, AnswerQuery and their results
+product_rows        what an index needs to know about the products of an app
+product_texts       lexical and vector search over an app's products, kept up to date
+product_vectors     vector search over products
+snapshot_format     the search index in a snapshot
+popular_queries     queries by the number of users who sent them
+logged_queries      the same from the query log
+html                the visible text of HTML
+edit_distance       typos between what was typed and the beginnings of many texts
+source_texts        many texts in one array of bytes
 """

@@ -1,4 +1,4 @@
-"""How many typos lie between what was typed and the beginnings of many texts, all at once.
+"""Edit distances between what was typed and the beginnings of many texts, computed at once.
 
 Optimal string alignment (insert, delete, replace, swap neighbours) as bit vectors, one 64-bit word a candidate. The
 loop runs over characters; numpy does all candidates in each step.
@@ -30,7 +30,7 @@ _SIZES = (8, 16, 32, 64)
 
 @dataclass(frozen=True, slots=True)
 class PrefixDistances:
-    """How near the beginnings of some texts are.
+    """The edit distance of the nearest beginning of some texts.
 
     Shapes:
         edits: int64 [m]; cut: int64 [m], length of the beginning that was compared
@@ -41,7 +41,7 @@ class PrefixDistances:
 
 
 class EditPattern:
-    """What was typed, prepared for comparing; as few bits a candidate as its length allows."""
+    """A typed text prepared for comparison, with as few bits for each candidate as its length allows."""
 
     def __init__(self, typed: CharCodes) -> None:
         self.typed = typed[:LONGEST]
@@ -53,7 +53,7 @@ class EditPattern:
         self._table = table
 
     def compare(self, text: CharCodes, places: Rows, most: int) -> PrefixDistances:
-        """Find for each text the beginning that is nearest, of equals the one most alike in length.
+        """Find the nearest beginning of each text; among equals the one with the most similar length.
 
         Shapes:
             text: uint16 [t], ends with at least `LONGEST` + 8 zeros; places: int64 [m], where the texts begin
@@ -102,7 +102,7 @@ class EditPattern:
             np.bitwise_and(diagonal, rise, out=down)
             before = match
             if step + 1 >= length - most:
-                # of equally near beginnings the one that is as long as what was typed, else the shorter
+                # of equally near beginnings the one as long as what was typed, else the shorter
                 better = score <= best if step < length else score < best
                 np.copyto(best, score, where=better)
                 np.copyto(cut, np.int8(step + 1), where=better)
@@ -110,14 +110,14 @@ class EditPattern:
 
 
 def char_codes(typed: str) -> CharCodes:
-    """Turn a folded text into 16-bit characters."""
+    """Return the 16-bit characters of a folded text.
+
+    Shapes:
+        returns: uint16 [c]
+    """
     return np.frombuffer(typed.encode("utf-16-le"), np.uint16)
 
 
 def max_edits(length: int) -> int:
-    """Say how many typos a text of some length may have.
-
-    Source:
-        ranking notes, section 8
-    """
+    """Return how many typos a text of some length may have."""
     return 0 if length < 3 else 1 if length <= 5 else 2 if length <= 8 else 3 if length <= 11 else 4

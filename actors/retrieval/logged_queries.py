@@ -1,7 +1,7 @@
-"""Queries of the query log that found something: a source of `suggested_queries`, in memory and kept up with the log.
+"""Successful queries of the query log: a source of `suggested_queries`, in memory and kept up to date.
 
-Readers are pseudonyms here too. A reader without proof counts as their address does; an erased reader counts no more,
-also in what is still on its way to the segments.
+Users are pseudonyms. Users without a verified id count once for each client address. An erased user is not counted,
+also in queries that are not compacted yet.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from cluster.records.logged_query import LoggedQuery, pseudonym
 from cluster.store.ports.query_log import QueryStore
 
 KINDS = ("search", "ask")
-"A completion is a query on its way."
+"Completions are left out: they are unfinished queries."
 MOST_LOADED = 200_000
-"Readers times queries that are read from the segments."
+"Pairs of user and query that are read from segments."
 _ERASED_MS = 3_600_000
 _A_STEP = 200
 _PAGE = 100
 _EVERY_S = 5.0
 
 RunStep = Callable[[Callable[[], None]], Awaitable[None]]
-"Runs a short step while nobody else looks."
+"Runs a short step while no query reads."
 
 
 @dataclass(frozen=True, slots=True)
 class SuccessfulQuery:
-    """A query that found something."""
+    """A query with results; `reader` is the pseudonym of its user."""
 
     text: str
     reader: str
@@ -47,7 +47,7 @@ class SuccessfulQuery:
 
 
 class LoggedQueries:
-    """Popular queries of the log. One thread at a time."""
+    """The popular queries of the query log. One thread at a time."""
 
     def __init__(self) -> None:
         self.popular = PopularQueries()
@@ -55,38 +55,38 @@ class LoggedQueries:
         self._erased: dict[str, int] = {}
 
     def record(self, queries: Iterable[SuccessfulQuery]) -> None:
-        """Learn queries."""
+        """Count queries."""
         for query in queries:
             if query.at_ms > self._erased.get(query.reader, -1):
                 self.popular.add(query.text, query.reader, query.at_ms, query.origin)
 
-    def erase(self, reader_ids: Sequence[str], at_ms: int) -> None:
-        """Take back what readers (`u:...`, `a:...`) searched for up to a moment."""
+    def erase(self, user_ids: Sequence[str], at_ms: int) -> None:
+        """Remove the queries of users (`u:...`, `a:...`) up to a moment."""
         if not self.salt:
             return
-        readers = [pseudonym(self.salt, reader_id) for reader_id in reader_ids]
+        readers = [pseudonym(self.salt, user_id) for user_id in user_ids]
         self.popular.delete(readers)
-        self._erased = {who: at for who, at in self._erased.items() if at > at_ms - _ERASED_MS}
+        self._erased = {user: at for user, at in self._erased.items() if at > at_ms - _ERASED_MS}
         self._erased.update(dict.fromkeys(readers, at_ms))
 
 
 class QueryLogFollower:
-    """Keeps `LoggedQueries` of one app up with the query log."""
+    """Keeps the `LoggedQueries` of an app up to date with the query log."""
 
     def __init__(
-        self, app_id: str, store: QueryStore, shelf: QueryLogStore | None, clock: Clock, think: RunStep
+        self, app_id: str, store: QueryStore, log_store: QueryLogStore | None, clock: Clock, run_step: RunStep
     ) -> None:
         self.queries = LoggedQueries()
         self._app_id = app_id
         self._store = store
-        self._shelf = shelf
+        self._log_store = log_store
         self._clock = clock
-        self._think = think
+        self._run_step = run_step
         self._after = ""
         self._log = structlog.get_logger().bind(app=app_id)
 
     async def start(self) -> None:
-        """Get ready to follow: erasures are understood from now on.
+        """Load the salt, so that erasures work from now on.
 
         Errors:
             Unavailable
@@ -94,43 +94,43 @@ class QueryLogFollower:
         self.queries.salt = await self._store.salt(self._app_id)
 
     async def follow(self) -> None:
-        """Follow until cancelled; whatever fails is tried again."""
+        """Follow the log until cancelled; failures are tried again."""
         while True:
             try:
                 await self.read()
             except HouseError as error:
                 self._log.info("query_log_missed", reason=error.message)
-            except Exception:  # noqa: BLE001  suggestions must not end what follows the changes
+            except Exception:  # noqa: BLE001  a failure must not end the follower
                 self._log.exception("query_log_failed")
             await asyncio.sleep(_EVERY_S)
 
     async def read(self) -> None:
-        """Read what is new; the first time everything of the last 30 days.
+        """Read new queries; the first time all of the last 30 days.
 
         Errors:
             Unavailable
-            Fault: the manifest of the settled queries keeps changing
+            Fault: the manifest of the compacted queries keeps changing
         Cost:
-            200,000 pairs of query and reader: 2 s, in steps of a millisecond
+            200,000 pairs of query and user: 2 s, in steps of a millisecond
         """
         if not self._after:
-            self._after, settled = await asyncio.to_thread(self._read_compacted)
-            await self._record(settled)
-        while lots := await self._store.read(self._app_id, self._after, count=_PAGE):
-            await self._record([one for lot in lots for one in _successful_queries(lot.queries)])
-            self._after = lots[-1].offset
+            self._after, compacted = await asyncio.to_thread(self._read_compacted)
+            await self._record(compacted)
+        while batches := await self._store.read(self._app_id, self._after, count=_PAGE):
+            await self._record([one for batch in batches for one in _successful_queries(batch.queries)])
+            self._after = batches[-1].offset
 
     async def _record(self, queries: Sequence[SuccessfulQuery]) -> None:
         for start in range(0, len(queries), _A_STEP):
-            await self._think(partial(self.queries.record, queries[start : start + _A_STEP]))
+            await self._run_step(partial(self.queries.record, queries[start : start + _A_STEP]))
             await asyncio.sleep(0)
 
     def _read_compacted(self) -> tuple[str, list[SuccessfulQuery]]:
-        """Read the settled queries, the newest of each reader, and how far they go."""
-        if self._shelf is None:
+        """Return the offset of the compacted queries, and the newest of each user."""
+        if self._log_store is None:
             return "0", []
-        after = self._shelf.last_offset(self._app_id)
-        table = self._shelf.read(self._app_id, self._clock.now_ms() - WINDOW_MS)
+        after = self._log_store.last_offset(self._app_id)
+        table = self._log_store.read(self._app_id, self._clock.now_ms() - WINDOW_MS)
         found = pc.and_(pc.greater(table["total"], 0), pc.is_in(table["kind"], pa.array(KINDS)))
         known = table.filter(pc.and_(found, pc.not_equal(table["reader"], "")))
         text = pc.if_else(pc.equal(known["written"], ""), known["text"], known["written"])

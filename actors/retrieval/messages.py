@@ -1,6 +1,6 @@
-"""What is asked of a search beyond what every query shares, and what it finds beyond products.
+"""Messages of search and question answering, beside the fields that all queries and results share.
 
-Plain values made for the crossing: filters are trees, formulas and patterns are texts that were tried at the door.
+Plain values that cross processes: filters are trees; the API has validated formulas and patterns, which are texts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ RELEVANCE: Final = "_search_score"
 BOOSTING: Final = "_boosting_score"
 DISTANCE: Final = "_geo_distance"
 SCORES: Final = frozenset({PERSONALIZATION, RELEVANCE, BOOSTING, DISTANCE})
-"What an order may name beside product fields."
+"Scores that an order may name beside product fields."
 
 MOST_PERSONAL: Final = 5
 
@@ -51,12 +51,12 @@ class Facet:
     exclude: str | None = None
     "Patterns over whole values."
     keys: tuple[tuple[str, Node], ...] | None = None
-    "Ranges and queries: name and filter, in the order they were asked for."
+    "Ranges and queries: name and filter, in the order of the request."
 
 
 @dataclass(frozen=True, slots=True)
 class FacetFilter:
-    """What was chosen in one facet; one of the choices must hold."""
+    """The choices in one facet; one of them must hold."""
 
     field: str
     filter: Node
@@ -64,7 +64,7 @@ class FacetFilter:
 
 @dataclass(frozen=True, slots=True)
 class Anchoring:
-    """A product that stands where another one stands."""
+    """A product that is placed beside another one, its anchor."""
 
     product_id: str
     anchor_ids: tuple[str, ...]
@@ -79,9 +79,9 @@ class SearchQuery:
     """A search."""
 
     text: str = ""
-    "As it was typed; empty for everything."
+    "As typed; empty for all products."
     original: str = ""
-    "`q` as it was sent."
+    "`q` as sent."
     advanced: Node | None = None
     "`advanced_q`; values of `full_text` are looked up in the index."
     prefer_language: str = ""
@@ -97,25 +97,25 @@ class SearchQuery:
     partial: bool = False
     separated: bool = False
     partial_threshold: int | None = None
-    "Partial results only when at most so many match whole; None: always."
+    "Partial results only if at most so many products match all words; None: always."
     meaning: float | None = None
-    "How alike products found by meaning must be; None: words only."
+    "Least cosine of products found by vectors; None: words only."
     matched_fields: bool = False
     campaigns: bool = True
     "Stored rules apply."
     existence: tuple[str, ...] = ()
     personalization: int = MOST_PERSONAL
-    "0 to 5: how much the reader's taste counts."
+    "0 to 5: weight of the personal score."
     assets: tuple[Any, ...] = ()
     "`json_asset` of the stored rules that apply."
     applied: tuple[str, ...] = ()
     "Names of the stored rules that apply."
     filtering: str = ""
-    "Name of the stored rule that takes products out."
+    "Name of the stored rule that filters products."
 
     @property
     def is_plain(self) -> bool:
-        """Is it a search as most are: a few words, a few facets, no work that a caller can pile up?"""
+        """Is it a search with few words, few facets and no part whose cost the caller can raise?"""
         return (
             self.advanced is None
             and not self.like
@@ -128,7 +128,7 @@ class SearchQuery:
 
 @dataclass(frozen=True, slots=True)
 class SpellingResult:
-    """What became of a search's words."""
+    """Spelling errors of a query, and its corrected text."""
 
     errors: bool
     corrected: bool
@@ -143,14 +143,14 @@ class SpellingResult:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What a search found beside the page of products."""
+    """What a search returns beside the page of products."""
 
     total: int
     spelling: SpellingResult
     facets: Mapping[str, list[tuple[Any, int]]] = field(default_factory=dict)
     existence: Mapping[str, bool] = field(default_factory=dict)
     partial: list[dict[str, Any]] | None = None
-    "Products that match in part, when they are wanted apart."
+    "Products that match in part, if the query wants them in a separate list."
     assets: tuple[Any, ...] = ()
     applied: tuple[str, ...] = ()
     filtering: str = ""
@@ -158,10 +158,10 @@ class SearchResult:
 
 @dataclass(frozen=True, slots=True)
 class AnswerQuery:
-    """A question to the pages of products."""
+    """A question that the pages of products may answer."""
 
     text: str
-    "What is read of the question."
+    "The part of the question that is searched."
     original: str
     min_probability: float
     "Probability an answer must have."
@@ -174,7 +174,7 @@ class AnswerQuery:
 
 @dataclass(frozen=True, slots=True)
 class AnswerResult:
-    """Paragraphs that answer, best first: `product_id`, `answer`, perhaps `answer_block`, and the fields asked for."""
+    """Answers, best first: `product_id`, `answer`, perhaps `answer_block`, and the requested fields."""
 
     total: int
     answers: Sequence[Mapping[str, Any]]

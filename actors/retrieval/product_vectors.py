@@ -1,8 +1,8 @@
-"""Which products mean what is asked: vectors of a snapshot, or those the recommender has anyway.
+"""Vector search over products: vectors of a snapshot, or those of the recommender.
 
-saved      vectors of the snapshot's embedder, mapped, for products that are as they were
-fresh      vectors made here by the same embedder, for products that changed since
-live       without a snapshot: the vectors recommendations are made with
+saved      vectors of the snapshot, mapped, for unchanged products
+fresh      vectors that this process makes with the snapshot's embedder, for changed products
+live       without a snapshot: the vectors that recommendations use
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from actors.vectors.types import Mask, Matrix, Rows, Scores, ensure_capacity
 
 
 class VectorSearch(Protocol):
-    """Nearest products, and how much they should count."""
+    """Finds the nearest products, and knows their weight in a blend."""
 
     @property
     def share(self) -> float:
-        """How much meaning counts beside words."""
+        """Weight of vector search beside words, 0 to 1."""
         ...
 
     @property
     def bend(self) -> float:
-        """Below 1, leaders in words are drawn together before blending."""
+        """Exponent of lexical scores before blending."""
         ...
 
-    def near(self, text: str, allowed: Mask, wanted: int) -> tuple[Rows, Scores]:
-        """Find the products nearest in meaning, best first.
+    def find_nearest(self, text: str, allowed: Mask, limit: int) -> tuple[Rows, Scores]:
+        """Find the products with the nearest vectors, best first, and their cosines.
 
         Shapes:
             allowed: bool [n]
@@ -39,7 +39,7 @@ class VectorSearch(Protocol):
 
 
 class LiveVectorSearch:
-    """By the vectors that recommendations are made with."""
+    """Searches the vectors that recommendations use."""
 
     bend = 1.0
 
@@ -48,25 +48,25 @@ class LiveVectorSearch:
         self._embedder = embedder
         self.share = share
 
-    def near(self, text: str, allowed: Mask, wanted: int) -> tuple[Rows, Scores]:
-        """Find the products nearest in meaning, best first."""
+    def find_nearest(self, text: str, allowed: Mask, limit: int) -> tuple[Rows, Scores]:
+        """Find the products with the nearest vectors, best first, and their cosines."""
         vector = self._embedder.embed([text])[0]
         if not vector.any():
             return np.zeros(0, np.int64), np.zeros(0, np.float32)
         scores = np.asarray(self._vectors.scores(vector), np.float32)[: len(allowed)]
         scores = np.where(allowed[: len(scores)], scores, -np.inf).astype(np.float32)
-        rows = best_rows(scores, wanted)
+        rows = best_rows(scores, limit)
         return rows, scores[rows]
 
 
 class SnapshotVectorSearch:
-    """By the vectors of a snapshot, and by new ones for what changed since."""
+    """Searches the vectors of a snapshot, and new ones of changed products."""
 
     def __init__(self, saved: SavedProductVectors, rows: Rows) -> None:
-        """Lay vectors over rows.
+        """Bind vectors to rows.
 
         Shapes:
-            rows: int64 [h], by product of the snapshot, -1 for those that are not as they were
+            rows: int64 [h], by product of the snapshot, -1 for a product that changed since
         """
         self.share = saved.share
         self.bend = float(saved.embedder.bend)
@@ -79,7 +79,7 @@ class SnapshotVectorSearch:
         self._places: dict[int, int] = {}
 
     def put(self, row: int, text: str) -> None:
-        """Set what a product that changed is about."""
+        """Set the text of a changed product."""
         self.remove(row)
         at = self._places[row] = len(self._places)
         self._fresh_rows = ensure_capacity(self._fresh_rows, at + 1, -1)
@@ -88,7 +88,7 @@ class SnapshotVectorSearch:
         self._fresh[at] = self._saved.embedder.embed([text])[0]
 
     def remove(self, row: int) -> None:
-        """Forget a product."""
+        """Remove a product."""
         if row < len(self._codes) and self._codes[row] >= 0:
             self._rows[self._codes[row]] = self._codes[row] = -1
         at = self._places.pop(row, None)
@@ -101,8 +101,8 @@ class SnapshotVectorSearch:
                 self._places[moved] = at
             self._fresh_rows[last] = -1
 
-    def near(self, text: str, allowed: Mask, wanted: int) -> tuple[Rows, Scores]:
-        """Find the products nearest in meaning, best first.
+    def find_nearest(self, text: str, allowed: Mask, limit: int) -> tuple[Rows, Scores]:
+        """Find the products with the nearest vectors, best first, and their cosines.
 
         Cost:
             100,000 products: 0.8 ms
@@ -112,12 +112,12 @@ class SnapshotVectorSearch:
             return np.zeros(0, np.int64), np.zeros(0, np.float32)
         inside = (self._rows >= 0) & (self._rows < len(allowed))
         inside[inside] = allowed[self._rows[inside]]
-        codes, scores = self._saved.vectors.search(vector, wanted, None if inside.all() else inside)
+        codes, scores = self._saved.vectors.search(vector, limit, None if inside.all() else inside)
         count = len(self._places)
         fresh = self._fresh_rows[:count]
         kept = fresh < len(allowed)
         kept[kept] = allowed[fresh[kept]]
         rows = np.concatenate([self._rows[codes], fresh[kept]])
-        every = np.concatenate([scores, self._fresh[:count][kept] @ vector]).astype(np.float32)
-        best = best_rows(every, wanted)
-        return rows[best], every[best]
+        all_scores = np.concatenate([scores, self._fresh[:count][kept] @ vector]).astype(np.float32)
+        best = best_rows(all_scores, limit)
+        return rows[best], all_scores[best]

@@ -1,7 +1,7 @@
-"""The search index of an engine's snapshot: written by the refresh job, mapped back by recommenders.
+"""The search index in the snapshot of an engine: the refresh job writes it, API replicas map it.
 
-What it says of a product counts as long as the product's mark is the same, so a recommender may lay it over a catalog
-that went on. Beside words it may keep meaning: an embedder trained on these products, and their vectors in bytes.
+A product is served from the snapshot as long as its fingerprint is the same, so the snapshot fits a catalog that has
+changed since. It may have vectors, too: an embedder trained on the products, and their vectors in bytes.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ SEARCH = "extra-search"
 "Name of the extra."
 
 _FEW = 50
-"So few products teach nothing about meaning."
+"Fewest products that an embedder is trained on."
 
 
 @dataclass(frozen=True, slots=True)
 class SavedProductVectors:
-    """What products mean: vectors by product of the snapshot, and what makes vectors of questions."""
+    """Vectors by product of the snapshot, and the embedder for queries."""
 
     embedder: LatentEmbedder
     vectors: CompactVectors
@@ -46,10 +46,10 @@ class SavedProductVectors:
 
 @dataclass(frozen=True, slots=True)
 class SearchSnapshot:
-    """The index, whose products it is about, and how they were.
+    """The index, the ids of its products, and their fingerprints.
 
     Shapes:
-        marks: uint64 [h]
+        fingerprints: uint64 [h]
     """
 
     version: str
@@ -60,7 +60,7 @@ class SearchSnapshot:
 
     @classmethod
     def load(cls, version: str, parts: ModelState) -> SearchSnapshot | None:
-        """Bring back what `save` gave; None when another release kept it in another form.
+        """Load what `save` returned; None if another release stored it in another form.
 
         Errors:
             Fault: an array is missing or does not fit the others
@@ -68,52 +68,52 @@ class SearchSnapshot:
         index = snapshot_format.load(parts.arrays, parts.facts)
         if index is None:
             return None
-        marks = np.asarray(parts.array("marks"))
+        fingerprints = np.asarray(parts.array("marks"))
         names = _names(parts)
-        if not len(names) == len(marks) == len(index):
+        if not len(names) == len(fingerprints) == len(index):
             raise Fault("snapshot is damaged: the search index: products do not fit", path=SEARCH)
-        return cls(version, names, marks, index, _meaning(parts, len(index)))
+        return cls(version, names, fingerprints, index, _meaning(parts, len(index)))
 
-    def rows(self, product_ids: Sequence[str], marks: npt.NDArray[np.uint64], present: Mask) -> Rows:
-        """Find the row of every product that is as it was; -1 for the others.
+    def rows(self, product_ids: Sequence[str], fingerprints: npt.NDArray[np.uint64], present: Mask) -> Rows:
+        """Find the row of every unchanged product; -1 for the others.
 
         Shapes:
-            marks: uint64 [r]; present: bool [r]; returns: int64 [h]
+            fingerprints: uint64 [r]; present: bool [r]; returns: int64 [h]
         Cost:
             30 ms for 100,000 products
         """
         codes = self.names.codes(product_ids)
-        same = (codes >= 0) & present
-        same[same] = self.fingerprints[codes[same]] == marks[same]
+        unchanged = (codes >= 0) & present
+        unchanged[unchanged] = self.fingerprints[codes[unchanged]] == fingerprints[unchanged]
         rows = np.full(len(self.fingerprints), -1, np.int64)
-        rows[codes[same]] = np.flatnonzero(same)
+        rows[codes[unchanged]] = np.flatnonzero(unchanged)
         return rows
 
 
 def product_fingerprint(product: Mapping[str, Any] | None) -> int:
-    """Name everything a product holds by one number; 0 for none.
+    """Hash the whole record of a product to 64 bits; 0 for none.
 
     Cost:
         5 us
     """
     if product is None:
         return 0
-    said = orjson.dumps(product, option=orjson.OPT_SORT_KEYS)
-    return mmh3.hash64(said, 31, signed=False)[0] or 1
+    data = orjson.dumps(product, option=orjson.OPT_SORT_KEYS)
+    return mmh3.hash64(data, 31, signed=False)[0] or 1
 
 
 def save(products: Sequence[Mapping[str, Any]], *, learn_from: int) -> ModelState:
-    """Index products, and learn their meaning from so many of them; 0 for words alone.
+    """Index products, and train an embedder on `learn_from` of them; 0 for no vectors.
 
     The same products in any order give the same arrays.
 
     Cost:
-        100,000 products of 60 words: 10 s; meaning learned from 10,000: 40 s more
+        100,000 products of 60 words: 10 s; an embedder trained on 10,000: 40 s more
     """
     ordered = sorted(products, key=lambda product: str(product["product_id"]))
     arrays, facts = snapshot_format.save(ordered)
     names = SourceTexts.of(str(product["product_id"]) for product in ordered)
-    kept: dict[str, Array] = {
+    stored: dict[str, Array] = {
         **arrays,
         "products.blob": names.blob,
         "products.ends": names.ends,
@@ -125,23 +125,23 @@ def save(products: Sequence[Mapping[str, Any]], *, learn_from: int) -> ModelStat
             search_embedding_text(product) for product in ordered[::step][:learn_from]
         )
         vectors = CompactVectors.of(embedder.embed([search_embedding_text(product) for product in ordered]))
-        kept |= {f"meaning.{name}": array for name, array in embedder.arrays().items()}
-        kept |= {"meaning.codes": vectors.codes, "meaning.scales": vectors.scales}
+        stored |= {f"meaning.{name}": array for name, array in embedder.arrays().items()}
+        stored |= {"meaning.codes": vectors.codes, "meaning.scales": vectors.scales}
         facts["meaning"] = {"version": embedder.version, "share": latent_embedder.SHARE}
-    return ModelState(kept, facts)
+    return ModelState(stored, facts)
 
 
 def _meaning(parts: ModelState, products: int) -> SavedProductVectors | None:
-    told = parts.facts.get("meaning")
-    if told is None:
+    facts = parts.facts.get("meaning")
+    if facts is None:
         return None
     features, projection = (np.asarray(parts.array(f"meaning.{name}")) for name in ("features", "projection"))
     codes, scales = (np.asarray(parts.array(f"meaning.{name}")) for name in ("codes", "scales"))
     width = projection.shape[-1]
     if len(features) != len(projection) or codes.shape != (products, width) or scales.shape != (width,):
         raise Fault("snapshot is damaged: the search index: meaning does not fit", path=SEARCH)
-    embedder = LatentEmbedder(features, projection, str(told["version"]))
-    return SavedProductVectors(embedder, CompactVectors(codes, scales), float(told["share"]))
+    embedder = LatentEmbedder(features, projection, str(facts["version"]))
+    return SavedProductVectors(embedder, CompactVectors(codes, scales), float(facts["share"]))
 
 
 def _names(parts: ModelState) -> Vocabulary:

@@ -1,4 +1,4 @@
-"""Many texts as they were uploaded, in one run of bytes that can be mapped from a file."""
+"""Many texts as uploaded, in one array of bytes that can be mapped from a file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SourceTexts:
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> SourceTexts:
-        """Put texts one behind the other; what is no Unicode stays what it is."""
+        """Join texts; lone surrogates are kept."""
         pieces = [text.encode("utf-8", "surrogatepass") for text in texts]
         ends = np.zeros(len(pieces) + 1, np.int64)
         np.cumsum([len(piece) for piece in pieces], out=ends[1:])
@@ -34,7 +34,7 @@ class SourceTexts:
         return len(self.ends) - 1
 
     def __getitem__(self, text: int) -> str:
-        """Give one text."""
+        """Return one text."""
         found: bytes = self.blob[int(self.ends[text]) : int(self.ends[text + 1])].tobytes()
         return found.decode("utf-8", "surrogatepass")
 

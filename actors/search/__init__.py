@@ -1,15 +1,14 @@
-"""What the search bar finds among products, and answers from their pages.
+"""Query-time search over the state of an engine: products, completions, and answers from product pages.
 
-searching        THE SEARCH: allowed, found, counted, ordered, arranged; `mget` beside it
-finding          which products are meant: by words, meaning, an advanced query, likeness, or all
-phrases          which products hold words that follow each other
-faceting         how many of what was found hold which value
-ordering         by relevance and taste, or by fields and formulas
-anchoring        products that stand where others stand
-found_records    the records of the answer, and its spelling
-
-product_texts    the words of products, followed from the log; `product_meaning` what they mean
-saved_products   both in a snapshot
-
-answering        paragraphs of product pages that answer a question: `answer_query` what is asked, `pages` their words
+search_pipeline   a search: allowed, found, counted, ordered, arranged; `mget`
+retrieve          products that a search finds: by words, vectors, an advanced query, similar texts, or all
+phrases           products with words that follow each other
+facets            counts of values among the hits
+sort              by relevance and personal score, or by fields and formulas
+anchoring         products that are placed beside others
+result_records    the records of a result, and its spelling
+completions       autocomplete of product fields and of popular queries
+passage_answers   paragraphs of product pages that answer a question
+question_bank     stored questions as completions
+client            question banks of all apps, cached by version
 """

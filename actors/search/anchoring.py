@@ -1,7 +1,4 @@
-"""Products that stand where others stand, whatever brought them into the list.
-
-Source: reference 6.7
-"""
+"""Anchoring: products that are placed beside others in a list."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from actors.vectors.types import Mask, Rows
 
 
 def active_anchorings(anchorings: Sequence[Anchoring], now_ms: int) -> list[Anchoring]:
-    """Keep the entries whose time it is; they end the moment `end_time` begins."""
+    """Keep the entries that are active; an entry ends at the start of `end_time`."""
     return [
         entry
         for entry in anchorings
@@ -26,38 +23,42 @@ def active_anchorings(anchorings: Sequence[Anchoring], now_ms: int) -> list[Anch
 def select_anchored_rows(
     anchorings: Sequence[Anchoring], catalog: Catalog, found: Rows, allowed: Mask
 ) -> list[int]:
-    """List the allowed rows that come in because one of their anchors was found, in the order of the entries."""
+    """List the allowed rows that join the list because an anchor was found, in the order of the entries.
+
+    Shapes:
+        found: int64 [k]; allowed: bool [n]
+    """
     if not anchorings:
         return []
-    there = set(found.tolist())
+    listed = set(found.tolist())
     rows = []
     for entry in anchorings:
         row = catalog.row_of(entry.product_id)
-        if row < 0 or row in there or not allowed[row]:
+        if row < 0 or row in listed or not allowed[row]:
             continue
-        if not there.isdisjoint(catalog.rows_of(entry.anchor_ids)):
+        if not listed.isdisjoint(catalog.rows_of(entry.anchor_ids)):
             rows.append(row)
-            there.add(row)
+            listed.add(row)
     return rows
 
 
 def place_anchored(
     placed: list[RankedItem], anchorings: Sequence[Anchoring], catalog: Catalog, *, dedupe: bool
 ) -> list[RankedItem]:
-    """Put products beside their highest anchors; entries are obeyed one after the other.
+    """Move products beside their highest anchors, one entry after the other.
 
-    With `dedupe` any variant stands for its product.
+    With `dedupe` each variant counts as its product.
     """
     for entry in anchorings:
         row = catalog.row_of(entry.product_id)
         if row < 0:
             continue
-        own = _variants([row], catalog, dedupe)
-        moved = next((item for item in placed if item.row in own), None)
+        variants = _variants([row], catalog, dedupe)
+        moved = next((item for item in placed if item.row in variants), None)
         if moved is None:
             continue
-        rest = [item for item in placed if item.row not in own]
-        anchors = _variants(catalog.rows_of(entry.anchor_ids), catalog, dedupe) - own
+        rest = [item for item in placed if item.row not in variants]
+        anchors = _variants(catalog.rows_of(entry.anchor_ids), catalog, dedupe) - variants
         at = next((place for place, item in enumerate(rest) if item.row in anchors), None)
         if at is not None:
             place = at + entry.position if entry.position > 0 else at + entry.position + 1

@@ -1,7 +1,7 @@
-"""The way to the question banks of all apps, as this process holds them.
+"""The question banks of all apps, cached in this process.
 
-Indexed once a version, the least used forgotten. The store is asked for the version with every request, so an upload
-counts at once at every door; while the store is away the last bank that was read goes on being asked.
+A bank is indexed once for each version; the least recently used ones are evicted. Each request reads the version from
+the store, so every API replica uses an upload at once. While the store is unavailable, the last version is used.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from cluster.records.bank_question import BankQuestion
 from cluster.store.ports.question_bank import QuestionBankStore
 
 MOST_QUESTIONS_HELD = 200_000
-"Of all apps together; beyond that the bank nobody asked for longest goes. About 2 KB each."
+"Questions of all banks in memory, about 2 KB each; beyond that the least recently used bank is evicted."
 _MANY = 20_000
-"Questions from which on a look-up is worth a thread."
+"Questions from which on a look-up runs in a thread."
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +32,20 @@ class _CachedBank:
 
 
 class QuestionBankClient:
-    """Completes questions of banks."""
+    """Completes questions from the banks of all apps."""
 
     def __init__(self, store: QuestionBankStore) -> None:
         self._store = store
-        self._held: OrderedDict[str, _CachedBank] = OrderedDict()
-        self._making: dict[str, asyncio.Task[_CachedBank]] = {}
+        self._banks: OrderedDict[str, _CachedBank] = OrderedDict()
+        self._loading: dict[str, asyncio.Task[_CachedBank]] = {}
 
     async def complete(self, app_id: str, typed: str, rows: int) -> list[BankQuestion]:
-        """Find questions of an app's bank for what was typed, best first.
+        """Find questions of an app's bank for a typed text, best first.
 
         Errors:
-            Unavailable: the store is away and the bank was never read
+            Unavailable: the store does not answer, and the bank is not cached
         Cost:
-            one read of a counter; after an upload the first who asks waits for the index
+            one read of a counter; the first request after an upload waits for the index
         """
         bank = await self._bank(app_id)
         if len(bank) > _MANY:
@@ -55,47 +55,47 @@ class QuestionBankClient:
     async def suggest(
         self, app_id: str, typed: str, rows: int, beside: Sequence[str]
     ) -> list[dict[str, Any]]:
-        """Complete with questions as a field of completions does, without texts that are listed already.
+        """Complete questions in the form of a field's completions, without the texts in `beside`.
 
         Errors:
-            Unavailable: the store is away and the bank was never read
+            Unavailable: the store does not answer, and the bank is not cached
         """
-        known, text = {fold_text(one) for one in beside}, fold_typed(typed)
+        listed, text = {fold_text(one) for one in beside}, fold_typed(typed)
         found = [one.question for one in await self.complete(app_id, typed, rows)]
-        return [_completion(one, text) for one in found if fold_text(one) not in known]
+        return [_completion(one, text) for one in found if fold_text(one) not in listed]
 
     async def _bank(self, app_id: str) -> QuestionBankIndex:
-        """Give the bank as it is now."""
-        held = self._held.get(app_id)
+        """Return the current version of a bank."""
+        cached = self._banks.get(app_id)
         try:
             version = await self._store.version(app_id)
-            if held is None or held.version != version:
-                held = await self._make(app_id)
+            if cached is None or cached.version != version:
+                cached = await self._load(app_id)
         except Unavailable:
-            if held is None:
+            if cached is None:
                 raise
-        self._held[app_id] = held
-        self._held.move_to_end(app_id)
-        self._make_room()
-        return held.index
+        self._banks[app_id] = cached
+        self._banks.move_to_end(app_id)
+        self._evict()
+        return cached.index
 
-    async def _make(self, app_id: str) -> _CachedBank:
-        """Read and index a bank; who asks meanwhile waits for the same work."""
-        making = self._making.get(app_id)
-        if making is None:
-            making = self._making[app_id] = asyncio.get_running_loop().create_task(self._read(app_id))
-            making.add_done_callback(lambda _: self._making.pop(app_id, None))
-        return await asyncio.shield(making)
+    async def _load(self, app_id: str) -> _CachedBank:
+        """Read and index a bank; concurrent requests share the work."""
+        loading = self._loading.get(app_id)
+        if loading is None:
+            loading = self._loading[app_id] = asyncio.get_running_loop().create_task(self._read(app_id))
+            loading.add_done_callback(lambda _: self._loading.pop(app_id, None))
+        return await asyncio.shield(loading)
 
     async def _read(self, app_id: str) -> _CachedBank:
         bank = await self._store.load(app_id)
         return _CachedBank(bank.version, await asyncio.to_thread(QuestionBankIndex.of, bank.questions))
 
-    def _make_room(self) -> None:
+    def _evict(self) -> None:
         while (
-            len(self._held) > 1 and sum(len(one.index) for one in self._held.values()) > MOST_QUESTIONS_HELD
+            len(self._banks) > 1 and sum(len(one.index) for one in self._banks.values()) > MOST_QUESTIONS_HELD
         ):
-            self._held.popitem(last=False)
+            self._banks.popitem(last=False)
 
 
 def _completion(text: str, typed: str) -> dict[str, Any]:

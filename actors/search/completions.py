@@ -1,8 +1,8 @@
-"""Completions while somebody types: texts of product fields, in the order of typos, popularity and taste.
+"""Autocomplete: texts of product fields in the order of typos, popularity and personal score.
 
-    admitted ──▶ look up ──▶ the variant the reader likes best ──▶ taste among equals ──▶ boosts ──▶ marked, projected
+    allowed ──▶ look up ──▶ best variant for the user ──▶ personal score among equals ──▶ boosts ──▶ marked, projected
 
-Filters say which products may be found; taste and boosts change the order of what was found, never what is found.
+Filters decide which products may be found. Personal scores and boosts change only the order.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from actors.vectors.types import Floats, Mask
 from cluster.query.language.field_values import canonical
 
 _COUNTED = 1_000.0
-"What the most popular product counts."
+"Count of the most popular product."
 DEEPEST = 200
 "Completions of a field that paging reaches."
 _POOL = 4
-"So many times the wanted texts are looked up, for taste and boosts to choose among."
+"Texts that are looked up, as a multiple of the page, for personal scores and boosts to choose from."
 _PERSONAL_WEIGHT = 0.5
-"What the reader's favourite among equals gains, in typos: as much as popularity can, not more."
+"What the best personal score gains among equals, in typos."
 
 
 def complete(request: QueryContext) -> RecommendationResult:
-    """Answer `autocomplete`; later pages continue the first one, so that they neither overlap nor change."""
+    """Answer `autocomplete`; pages neither overlap nor change."""
     query = request.query
     if not query.start:
         return RecommendationResult(completions=_first_page(request), served_by="completions")
     first = _first_page(replace(request, query=replace(query, start=0)))
-    # the list depends on how deep it is looked for: one depth for all later pages
+    # the list depends on the depth of the look-up: one depth for all later pages
     deep = _first_page(replace(request, query=replace(query, start=0, rows=DEEPEST)))
     page = slice(query.start, query.start + query.rows)
     found = {name: _merge_pages(entries, deep[name])[:DEEPEST][page] for name, entries in first.items()}
@@ -82,12 +82,12 @@ def _first_page(request: QueryContext) -> dict[str, list[dict[str, Any]]]:
 
 
 def _queries(request: QueryContext, name: str, typed: str, wanted: int) -> list[CompletionHit]:
-    """Look up queries of others: those that readers sent as interactions; to suggest also those of the query log."""
+    """Look up popular queries: searches among interactions; for `suggested_queries` also those of the query log."""
     overlay, least, now_ms = request.engine_state.overlay, request.query.min_users, request.now_ms
     hits = overlay.popular_queries.look_up(typed, wanted, least, now_ms)
     if name != "suggested_queries" or not len(overlay.logged_queries.popular):
         return hits
-    # counted apart: a reader may stand in both, and must not count twice
+    # separate counts: a user may be in both, and must not count twice
     hits += overlay.logged_queries.popular.look_up(typed, wanted, least, now_ms)
     best: dict[str, CompletionHit] = {}
     for hit in sorted(hits, key=lambda hit: hit.cost):
@@ -117,27 +117,27 @@ def _score_user(request: QueryContext) -> _UserPreference:
 def _prefer_personal(
     request: QueryContext, user: _UserPreference, hits: Sequence[CompletionHit]
 ) -> list[tuple[CompletionHit, int, float]]:
-    """Choose each text's product, and put the reader's favourites first among equals: hit, row and score."""
+    """Choose the product of each text, and order equals by personal score: hit, row and score."""
     if not hits:
         return []
-    every = sorted({row for hit in hits for row in hit.rows})
-    judged = [row for row in every if row < len(request.item_priors)]
-    scores = dict.fromkeys(every, 0.0)
+    all_rows = sorted({row for hit in hits for row in hit.rows})
+    scored_rows = [row for row in all_rows if row < len(request.item_priors)]
+    scores = dict.fromkeys(all_rows, 0.0)
     start = user.scores.prior.scores
-    own = user.scores.personal.get_scores(np.array(judged, np.int64))
-    for row, value in zip(judged, own.tolist(), strict=True):
+    personal = user.scores.personal.get_scores(np.array(scored_rows, np.int64))
+    for row, value in zip(scored_rows, personal.tolist(), strict=True):
         scores[row] = value + (float(start[row]) if np.isfinite(start[row]) else 0.0)
     chosen = [max(hit.rows, key=lambda row: (scores[row], -row)) for hit in hits]
-    taste: Floats = np.zeros(len(hits))
+    preference: Floats = np.zeros(len(hits))
     if user.has_profile:
-        alone = dict(zip(judged, own.tolist(), strict=True))
-        taste = np.array([alone.get(row, 0.0) for row in chosen])
-        taste = taste / max(float(np.abs(taste).max()), 1e-9)
-    worth = [hit.cost - _PERSONAL_WEIGHT * float(liked) for hit, liked in zip(hits, taste, strict=True)]
-    # taste never lifts a text over one with fewer typos
+        by_row = dict(zip(scored_rows, personal.tolist(), strict=True))
+        preference = np.array([by_row.get(row, 0.0) for row in chosen])
+        preference = preference / max(float(np.abs(preference).max()), 1e-9)
+    costs = [hit.cost - _PERSONAL_WEIGHT * float(gain) for hit, gain in zip(hits, preference, strict=True)]
+    # a personal score never lifts a text over one with fewer typos
     order = sorted(
         range(len(hits)),
-        key=lambda at: (hits[at].edits if user.has_profile else 0, worth[at], at),
+        key=lambda at: (hits[at].edits if user.has_profile else 0, costs[at], at),
     )
     return [(hits[at], chosen[at], scores[chosen[at]]) for at in order]
 
@@ -181,7 +181,7 @@ def _build_list(
 def _one_per_group(
     preferred: Sequence[tuple[CompletionHit, int, float]], request: QueryContext
 ) -> list[tuple[CompletionHit, int, float]]:
-    """Keep the first text of every product, whatever variant has it."""
+    """Keep the first text of all_rows product, whatever variant has it."""
     kept: dict[int, tuple[CompletionHit, int, float]] = {}
     for entry in preferred:
         kept.setdefault(int(request.catalog.groups[entry[1]]), entry)

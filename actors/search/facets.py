@@ -1,7 +1,7 @@
-"""The facets of a search: how many of what was found hold which value, and what was chosen in them.
+"""The facets of a search: counts of values among the hits, and the choices of the user.
 
-Hits pass what was chosen in every facet. The counts of a facet are taken before its own choice, so they say what
-another choice in it would find; a count is the `total` that choice would have.
+Hits pass the choices in all facets. The counts of a facet ignore the choice in that facet, so a count is the `total`
+that another choice in it would have.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ texts beyond it are not listed. Values of other fields are read once for all row
 
 
 class FacetSelection:
-    """What was chosen in the facets of one search."""
+    """The choices in the facets of one search."""
 
     def __init__(self, filters: Sequence[FacetFilter], catalog: Catalog) -> None:
         self._masks = {chosen.field: catalog.filter_mask(chosen.filter) for chosen in filters}
 
     def filter_rows(self, rows: Rows, but: str | None = None) -> Mask:
-        """Mark the rows that pass every choice, but that of one field.
+        """Mark the rows that pass every choice, except that of one field.
 
         Shapes:
             rows: int64 [k]; returns: bool [k]
@@ -45,37 +45,44 @@ class FacetSelection:
         return kept
 
     def __contains__(self, field: str) -> bool:
-        """Was something chosen in a facet?"""
+        """Has a facet a choice?"""
         return field in self._masks
 
 
 def count_facets(
     facets: Sequence[Facet], found: Rows, chosen: FacetSelection, catalog: Catalog, *, dedupe: bool
 ) -> dict[str, list[tuple[Any, int]]]:
-    """Count facets over what was found, before anything was chosen in them.
+    """Count the values of facets among the hits, each without its chosen_name choice.
 
-    With `dedupe` the variants of a product count once together.
+    With `dedupe` the variants of a product count once.
+
+    Shapes:
+        found: int64 [k], rows before any choice
     """
     if not facets:
         return {}
     units = catalog.groups.astype(np.int64) if dedupe and catalog.has_variants else None
     count, effort = len(catalog), StepBudget()
     catalog.columns.build_columns([facet.field for facet in facets if facet.keys is None])
-    everywhere = _mask(found[chosen.filter_rows(found)], count)
+    chosen_mask = _mask(found[chosen.filter_rows(found)], count)
     counted: dict[str, list[tuple[Any, int]]] = {}
     share = MOST_JUDGED // max(sum(_patterns(facet) for facet in facets if is_text(facet.field)), 1)
-    tallies: dict[tuple[str, str | None, bool], ValueCounts] = {}
+    counts_by_field: dict[tuple[str, str | None, bool], ValueCounts] = {}
     for facet in facets:
-        own = next((name for name in (facet.label, facet.field) if name in chosen), None)
-        mask = everywhere if own is None else _mask(found[chosen.filter_rows(found, own)], count)
+        chosen_name = next((name for name in (facet.label, facet.field) if name in chosen), None)
+        mask = (
+            chosen_mask
+            if chosen_name is None
+            else _mask(found[chosen.filter_rows(found, chosen_name)], count)
+        )
         if facet.keys is None:
             cut = is_text(facet.field) and _patterns(facet) > 0
-            tally = tallies.get((facet.field, own, cut))
-            if tally is None:
+            value_counts = counts_by_field.get((facet.field, chosen_name, cut))
+            if value_counts is None:
                 pairs = _pairs(facet.field, mask, catalog, share if cut else None)
-                tally = tallies[facet.field, own, cut] = ValueCounts(pairs, units)
+                value_counts = counts_by_field[facet.field, chosen_name, cut] = ValueCounts(pairs, units)
             patterns = _pattern(facet.include, effort), _pattern(facet.exclude, effort)
-            counted[facet.label] = tally.most_frequent(facet.size, *patterns)
+            counted[facet.label] = value_counts.most_frequent(facet.size, *patterns)
         else:
             counted[facet.label] = [
                 (key, count_rows(mask & catalog.filter_mask(node), units)) for key, node in facet.keys
@@ -84,7 +91,7 @@ def count_facets(
 
 
 class _Texts:
-    """The values of a group of products, as names; patterns read the first of them, as long as letters are left."""
+    """The texts of a field by code; patterns read the first of them, within a limit of characters."""
 
     def __init__(self, groups: Groups[str], letters: int | None) -> None:
         self._groups = groups
@@ -98,12 +105,16 @@ class _Texts:
         return self._groups.values[code]
 
     def like(self, pattern: Automaton) -> Mask:
-        """Choose the codes whose texts match a pattern as a whole."""
+        """Mark the codes whose whole text matches a pattern.
+
+        Shapes:
+            returns: bool [m]
+        """
         return np.array([pattern.accepts(text) for text in self._groups.values[: self.judged]], np.bool_)
 
 
 def _pairs(field: str, mask: Mask, catalog: Catalog, letters: int | None) -> RowValuePairs:
-    """List what marked rows hold; columns know only the words of a text field, so its whole texts are looked up."""
+    """List the values of marked rows; columns have only the words of a text field, so its whole texts are read."""
     if not is_text(field):
         return catalog.columns.pairs(field, mask)
     groups, rows, nothing = catalog.group_by_attribute(field), np.flatnonzero(mask), RowValuePairs.none()

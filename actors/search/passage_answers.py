@@ -1,8 +1,8 @@
-"""Answers out of the pages of products: find pages by their words, judge their paragraphs, show the best of each.
+"""Answers from product pages: find pages by words, score their paragraphs, return the best of each.
 
-    allowed ──▶ find products ──▶ paragraphs of the best ──▶ judge ──▶ least probability ──▶ boosts ──▶ page
+    allowed ──▶ find products ──▶ paragraphs of the best ──▶ score ──▶ least probability ──▶ boosts ──▶ page
 
-Only products that say so (`enable_question_answering`, part of the query's filter) are asked; one answer a product.
+Only products with `enable_question_answering` are searched (part of the query's filter); one answer for each product.
 """
 
 from __future__ import annotations
@@ -58,29 +58,31 @@ def answer_question(request: QueryContext) -> RecommendationResult:
 
 
 def _score_pages(request: QueryContext, asked: AnswerQuery, found: TextHits) -> list[_Answer]:
-    """Judge the paragraphs of the best pages; the best of each page, most probable first."""
+    """Score the paragraphs of the best pages; the best of each page, most probable first."""
     catalog, pages = request.catalog, request.engine_state.pages
     rows = [int(row) for row in found.rows[:MOST_PAGES]]
     read = [(row, pages.get(row, catalog.record(row))) for row in rows]
     languages = list(dict.fromkeys(page.language for _, page in read)) or ["en"]
     text = found.used or asked.text
     words = pages.analyzers.query_terms(text, languages)
-    pool = [weighed for _, page in read for weighed in page.analyzed]
+    pool = [analyzed for _, page in read for analyzed in page.analyzed]
     values = np.array(score_paragraphs(text, words, pool))
     best: list[_Answer] = []
     begin = 0
     for row, page in read:
-        own = values[begin : begin + len(page.analyzed)]
+        page_values = values[begin : begin + len(page.analyzed)]
         begin += len(page.analyzed)
-        if len(own):
-            at = int(own.argmax())
-            best.append(_Answer(row, page.paragraphs[at].number, page.paragraphs[at].text, float(own[at])))
-    # of equally probable ones the page that fits better as a whole
+        if len(page_values):
+            at = int(page_values.argmax())
+            best.append(
+                _Answer(row, page.paragraphs[at].number, page.paragraphs[at].text, float(page_values[at]))
+            )
+    # among equals the page with the better lexical score comes first
     return sorted(best, key=lambda one: -round(one.probability, 4))
 
 
 def _rerank_answers(request: QueryContext, asked: AnswerQuery, best: Sequence[_Answer]) -> list[RankedItem]:
-    """Boost those that are probable enough; the others follow as they are."""
+    """Boost answers that are probable enough; the others follow in their order."""
     query, catalog = request.query, request.catalog
     ready = [one.row for one in best if one.probability >= asked.min_boosted_probability]
     rest = [one.row for one in best if one.probability < asked.min_boosted_probability]
@@ -100,15 +102,15 @@ def _render_answer(
     record = catalog.record(one.row)
     place = render_paragraph(str(record.get("html") or ""), one.number, html=asked.html, around=asked.block)
     assert place is not None
-    told: dict[str, Any] = {
+    answer: dict[str, Any] = {
         "text": one.text,
         "css_selector": place.css_selector,
         "probability": round(one.probability, 4),
     }
     if asked.html:
-        told["html"] = place.html
+        answer["html"] = place.html
     result = dict(projection(record)) if projection else {"product_id": record["product_id"]}
-    result["answer"] = told
+    result["answer"] = answer
     if place.around is not None:
         result["answer_block"] = {
             "html": place.around.html,

@@ -1,9 +1,7 @@
-"""Which products hold a phrase: words that follow each other in one of their texts.
+"""Products with a phrase: words that follow each other in one of their texts, as in `full_text:"red trowel"`.
 
-The index knows which products have all words, not where they stand, so the best of them are read. First their JSON
-as it is kept, for anything that could be the phrase; what could be is then taken apart and decided.
-
-Source: reference 6.3, `full_text:"red trowel"`
+The index knows which products have all words, but not their positions, so the best products are read. First their
+stored JSON is searched for words that may be the phrase. Only where it may be, the record is parsed and decided.
 """
 
 from __future__ import annotations
@@ -21,24 +19,24 @@ from cluster.query.language.words import fold, split_words
 MOST_READ: Final = 5_000
 "Products with all words of a phrase, the best first, that are read."
 MOST_LOOKS: Final = 9_600
-"Products read for all phrases of one query, whether or not the same; each phrase has an equal share."
+"Products that are read for all phrases of one query together; each phrase has an equal share."
 MOST_LETTERS: Final = 4_000_000
 "Characters of products that are read for all phrases of one query; each phrase has an equal share, too."
 TAKEN_APART: Final = 8
-"A character that is taken apart is as much work as so many that are read."
+"Characters read that cost as much as one that is parsed."
 
 _SKIPPED: Final = frozenset({"product_id", "product_group_id", "url", "cover_image", "images"})
 _BETWEEN = re.compile(r"(?:\\[bfnrt]|\\u00[01][0-9a-f]|[\W_])*")
-"What may stand between two words of a text in JSON; what is more than a text has is found out later."
+"Characters that may separate two words in JSON; parsing decides the rest."
 _MOST_PLACES: Final = 64
-"Where the first word stands more often, nothing is gained by looking first."
+"Occurrences of the first word that are tried before the record is parsed."
 
 
 class PhraseMatcher:
-    """Decides the phrases of one query.
+    """Matches the phrases of one query.
 
     Cost:
-        2 us for each product that is read, 10 us for each that holds the phrase: 50 ms at most for short texts
+        2 us for each product that is read, 10 us for each that has the phrase: 50 ms at most for short texts
     """
 
     def __init__(self, catalog: Catalog, count: int) -> None:
@@ -47,12 +45,12 @@ class PhraseMatcher:
         self._letters = MOST_LETTERS // max(count, 1)
         self._read: dict[int, str] = {}
         self.looks = 0
-        "Products read so far, counted anew for each phrase."
+        "Products read so far, counted once for each phrase."
         self.letters = 0
-        "Characters read so far; those taken apart as often as they count."
+        "Characters read so far; parsed ones count `TAKEN_APART` times."
 
     def match_rows(self, ranked: Rows, phrase: str, count: int) -> Mask:
-        """Mark the products that hold a phrase, among those with all its words, best first; the share ends the search.
+        """Mark the products with a phrase, among those with all its words, until the phrase's share is used up.
 
         Shapes:
             ranked: int64 [k]; returns: bool [count]
@@ -62,16 +60,16 @@ class PhraseMatcher:
         if len(words) < 2:
             found[ranked] = True
             return found
-        sought, before = f" {' '.join(words)} ", self.letters
+        phrase_text, before = f" {' '.join(words)} ", self.letters
         for row in ranked[: self._looks].tolist():
             if self.letters - before > self._letters:
                 break
             self.looks += 1
             raw = self._raw(row)
-            if _could_hold(raw, words):
+            if _may_have_phrase(raw, words):
                 self.letters += TAKEN_APART * len(raw)
                 texts = _texts_of(self._catalog.record(row))
-                found[row] = any(sought in f" {' '.join(split_words(text))} " for text in texts)
+                found[row] = any(phrase_text in f" {' '.join(split_words(text))} " for text in texts)
         return found
 
     def _raw(self, row: int) -> str:
@@ -82,8 +80,8 @@ class PhraseMatcher:
         return raw
 
 
-def _could_hold(raw: str, words: Sequence[str]) -> bool:
-    """Tell whether words follow each other in JSON, boundaries aside."""
+def _may_have_phrase(raw: str, words: Sequence[str]) -> bool:
+    """Tell whether words follow each other in JSON, whatever texts they belong to."""
     at = raw.find(words[0])
     for _ in range(_MOST_PLACES):
         if at < 0:

@@ -1,4 +1,4 @@
-"""The questions of a bank as completions: found by their beginnings, by any of their words, and in spite of typos."""
+"""The questions of a bank as completions: found by prefix, by any of their words, and with typos."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cluster.records.bank_question import BankQuestion
 
 @dataclass(frozen=True, slots=True)
 class QuestionBankIndex:
-    """A bank, weightiest first, and how its questions are found."""
+    """The questions of a bank by weight, and their index."""
 
     questions: tuple[BankQuestion, ...]
     index: CompletionIndex
@@ -25,7 +25,7 @@ class QuestionBankIndex:
 
     @classmethod
     def of(cls, questions: Iterable[BankQuestion]) -> QuestionBankIndex:
-        """Index a bank; a question that stands in it twice counts with its larger weight.
+        """Index a bank; a question that occurs twice has its larger weight.
 
         Cost:
             10,000 questions: 0.5 s
@@ -35,13 +35,13 @@ class QuestionBankIndex:
             known = heaviest.get(one.question)
             if known is None or one.weight > known.weight:
                 heaviest[one.question] = one
-        # of equally near texts the earlier one is found first
+        # among equally near texts the earlier one is found first
         ordered = tuple(sorted(heaviest.values(), key=lambda one: -one.weight))
         weights = np.array([one.weight for one in ordered], np.float64)
         return cls(ordered, CompletionIndex.of([one.question for one in ordered], weights))
 
     def look_up(self, typed: str, wanted: int) -> list[BankQuestion]:
-        """Find questions for what was typed, best first: fewer typos before more, then by weight."""
+        """Find questions for a typed text, best first: fewer typos first, then larger weight."""
         text = fold_typed(typed)
         if not text or not wanted or not self.questions:
             return []

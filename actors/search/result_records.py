@@ -1,4 +1,4 @@
-"""The records of a search's answer, and what is said of its spelling."""
+"""The records of a search result, and its spelling."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ def build_records(
     search: SearchQuery,
     catalog: Catalog,
 ) -> list[dict[str, Any]]:
-    """Write result records: the fields of `fl`, the scores, and what was asked for about words.
+    """Build result records: the fields of `fl`, the scores, and the requested facts on words.
 
-    `scores` holds relevance and the reader's score of each row.
+    `scores` has relevance and personal score of each row.
     """
     projection = Projection.of(query.fields) if query.fields else None
     rows = [item.row for item in placed]
     missing = hits.missing(rows) if search.partial else []
     matched = hits.matched(rows) if search.matched_fields else []
     marks = TermHighlighter(hits.used)
-    written = []
+    results = []
     for at, item in enumerate(placed):
         record = catalog.record(item.row)
         if not record:
             continue
         result: dict[str, Any] = projection(record) if projection else {"product_id": record["product_id"]}
-        relevance, taste = scores[item.row]
+        relevance, personal = scores[item.row]
         result["_search_score"] = round(max(relevance, _LEAST_SHOWN), 6)
-        result["_personalization_score"] = normalize_score(taste)
+        result["_personalization_score"] = normalize_score(personal)
         result["_boosted"] = item.boosted
         if item.rules:
             result["_boosted_rules"] = list(item.rules)
@@ -55,19 +55,19 @@ def build_records(
             result["_matched_fields"] = list(matched[at])
         if isinstance(result.get("title"), str) and hits.used:
             result["_title_with_markups"] = marks.highlight(result["title"])
-        written.append(result)
-    return written
+        results.append(result)
+    return results
 
 
 class TermHighlighter:
-    """Marks the words that are sought, in any form of them; what a word is, is decided once."""
+    """Marks the words of a query, in any form; each different word is compared once."""
 
     def __init__(self, sought: str) -> None:
         self._sought = set(fold_text(sought).split())
         self._known: dict[str, bool] = {}
 
     def highlight(self, text: str) -> str:
-        """Write a text as HTML with `<mark>` around what is sought."""
+        """Return a text as HTML with `<mark>` around words of the query."""
         pieces: list[str] = []
         at = 0
         for begin, end in _words_in(text):
@@ -86,7 +86,7 @@ class TermHighlighter:
 def build_spelling_result(
     original: str, corrections: Sequence[Correction], *, correct: bool
 ) -> SpellingResult:
-    """Say which words are wrong, and what was made of them."""
+    """Build the spelling of a result: wrong words and their corrections."""
     wrong = sorted((found for found in corrections if found.suggestions), key=lambda found: found.start)
     corrected = _apply_suggestions(original, wrong)
     return SpellingResult(
@@ -117,7 +117,7 @@ def _highlight(text: str, wrong: Sequence[Correction], *, suggested: bool) -> st
 
 
 def _words_in(text: str) -> list[tuple[int, int]]:
-    """Say where the words of a text begin and end."""
+    """Return where the words of a text begin and end."""
     found: list[tuple[int, int]] = []
     begin = -1
     for at, char in enumerate(text):
@@ -130,7 +130,7 @@ def _words_in(text: str) -> list[tuple[int, int]]:
 
 
 def _is_sought(word: str, sought: set[str]) -> bool:
-    """Is it one of the words, or another form: one begins the other and little more follows?"""
+    """Is a word one of the query's, or another form: one is a prefix of the other and hardly shorter?"""
     if word in sought:
         return True
     return any(

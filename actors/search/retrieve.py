@@ -1,4 +1,4 @@
-"""Which products a search means: by words, by meaning, by an advanced query, or all that its filters let through."""
+"""Products that a search finds: by words, vectors, an advanced query, similar texts, or all that its filters allow."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from cluster.query.language.parser import FULL_TEXT
 from cluster.query.language.tree import All, Any, Node, Not, Phrase, Term
 
 _MEANING = 0.5
-"Share of meaning in the score when it is asked for."
+"Weight of vector search if the query wants it."
 _LONGEST_LIKE = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class SearchHits:
-    """What was found, best first by relevance.
+    """The hits of a search, best first by relevance.
 
     Shapes:
-        rows: int64 [k]; relevance: float32 [k], 0 where nothing matches but the product is wanted
+        rows: int64 [k]; relevance: float32 [k], 0 for a product that was added without a match
     """
 
     rows: Rows
@@ -35,12 +35,12 @@ class SearchHits:
     missing: Callable[[Sequence[int]], list[Names]]
     corrections: tuple[Correction, ...] = ()
     used: str = ""
-    "The text that was searched for."
+    "The text that was searched."
     partial: SearchHits | None = None
-    "Products that match in part, when they are wanted apart."
+    "Products that match in part, if the query wants them in a separate list."
 
     def filter(self, kept: Mask) -> SearchHits:
-        """Keep some.
+        """Keep some hits.
 
         Shapes:
             kept: bool [k]
@@ -48,7 +48,7 @@ class SearchHits:
         return replace(self, rows=self.rows[kept], relevance=self.relevance[kept])
 
     def with_rows(self, rows: Rows) -> SearchHits:
-        """Add rows whatever they match.
+        """Add rows with relevance 0.
 
         Shapes:
             rows: int64 [m]
@@ -58,7 +58,7 @@ class SearchHits:
 
 
 def filter_products(request: QueryContext, category: tuple[str, ...] = ()) -> Mask:
-    """Mark what may be found at all, within a category if one is given; facet filters and words come later.
+    """Mark the products that may be found, within a category if one is given; facet filters and words come later.
 
     Products that are out of stock may be found.
 
@@ -82,22 +82,26 @@ def filter_products(request: QueryContext, category: tuple[str, ...] = ()) -> Ma
 
 
 def retrieve(request: QueryContext, search: SearchQuery, mask: Mask) -> SearchHits:
-    """Find what a search means among marked rows."""
-    hits = _everything(mask)
+    """Find the products of a search among marked rows.
+
+    Shapes:
+        mask: bool [n]
+    """
+    hits = _all_hits(mask)
     if search.advanced is not None:
         hits = _advanced(request, search, search.advanced, mask)
         mask = _marked(hits.rows, len(mask))
     if search.text:
         hits = _by_words(request, search, mask)
     if search.like:
-        hits = _alike(request, search, hits, mask)
+        hits = _add_similar(request, search, hits, mask)
     return hits
 
 
 def build_text_query(
     search: SearchQuery, text: str, *, partial: bool = False, correct: bool = False
 ) -> TextQuery:
-    """Make the question to the index."""
+    """Build the query to the index."""
     fields = dict.fromkeys(search.left_out_fields, 0.0) or None
     if search.meaning is None:
         return TextQuery(text, search.prefer_language, partial=partial, correct=correct, fields=fields)
@@ -108,7 +112,7 @@ def build_text_query(
 
 
 def _by_words(request: QueryContext, search: SearchQuery, mask: Mask) -> SearchHits:
-    """Find by words; what matches in part joins in or stands apart."""
+    """Find by words; products that match in part are added or listed apart."""
     texts, now_ms = request.engine_state.texts, request.now_ms
     limit = search.partial_threshold
     if search.partial and limit is None and not search.separated:
@@ -129,29 +133,29 @@ def _by_words(request: QueryContext, search: SearchQuery, mask: Mask) -> SearchH
     return _hits(exact, _hits(every).filter(apart))
 
 
-def _alike(request: QueryContext, search: SearchQuery, hits: SearchHits, mask: Mask) -> SearchHits:
-    """Let what is like a text count: half of the relevance beside words, all of it without them."""
-    ask = TextQuery(
+def _add_similar(request: QueryContext, search: SearchQuery, hits: SearchHits, mask: Mask) -> SearchHits:
+    """Add the relevance of texts similar to `like`: half of the sum beside words, all of it without words."""
+    text_query = TextQuery(
         search.like[:_LONGEST_LIKE], search.prefer_language, partial=True, correct=False, meaning=_MEANING
     )
-    like = request.engine_state.texts.find(ask, mask, request.now_ms)
+    like = request.engine_state.texts.find(text_query, mask, request.now_ms)
     if not search.text and search.advanced is None:
         return _hits(like)
     added = np.zeros(len(mask), np.float32)
     if len(like.rows):
         added[like.rows] = like.scores / max(float(like.scores.max()), 1e-9)
-    own = hits.relevance / max(float(hits.relevance.max(initial=0.0)), 1e-9)
-    return replace(hits, relevance=(own + added[hits.rows]).astype(np.float32))
+    scaled = hits.relevance / max(float(hits.relevance.max(initial=0.0)), 1e-9)
+    return replace(hits, relevance=(scaled + added[hits.rows]).astype(np.float32))
 
 
 # --- advanced queries -------------------------------------------------------------------------------------------------
 
 
 def _advanced(request: QueryContext, search: SearchQuery, node: Node, mask: Mask) -> SearchHits:
-    """Decide a boolean query; the words it asks for say how relevant a product is."""
+    """Find the products of a boolean query; its words determine the relevance."""
     phrases = PhraseMatcher(request.catalog, sum(isinstance(leaf, Phrase) for leaf in _full_texts(node)))
     found = _evaluate(request, search, node, mask, phrases)
-    hits = _everything(found)
+    hits = _all_hits(found)
     words = list(dict.fromkeys(leaf.value for leaf in _full_texts(node, barred=False)))
     if not words:
         return hits
@@ -166,7 +170,7 @@ def _advanced(request: QueryContext, search: SearchQuery, node: Node, mask: Mask
 def _evaluate(
     request: QueryContext, search: SearchQuery, node: Node, mask: Mask, phrases: PhraseMatcher
 ) -> Mask:
-    """Decide a tree for all marked rows; `full_text` asks the index, everything else the columns."""
+    """Evaluate a tree for all marked rows: `full_text` by the index, other fields by the columns."""
     if isinstance(node, Not):
         return mask & ~_evaluate(request, search, node.child, mask, phrases)
     if isinstance(node, Any):
@@ -180,30 +184,30 @@ def _evaluate(
         ]
         left = mask
         if words:
-            left = _holding(request, search, " ".join(words), left)
+            left = _mask_with_words(request, search, " ".join(words), left)
         for child in node.children:
             if not (isinstance(child, Term) and child.field == FULL_TEXT):
                 left = left & _evaluate(request, search, child, left, phrases)
         return left
     if isinstance(node, Phrase) and node.field == FULL_TEXT:
-        return phrases.match_rows(_with_words(request, search, node.value, mask), node.value, len(mask))
+        return phrases.match_rows(_rows_with_words(request, search, node.value, mask), node.value, len(mask))
     if isinstance(node, Term) and node.field == FULL_TEXT:
-        return _holding(request, search, node.value, mask)
+        return _mask_with_words(request, search, node.value, mask)
     return mask & request.catalog.filter_mask(node)
 
 
-def _with_words(request: QueryContext, search: SearchQuery, text: str, mask: Mask) -> Rows:
+def _rows_with_words(request: QueryContext, search: SearchQuery, text: str, mask: Mask) -> Rows:
     """Find the marked products that have every word of a text, best first."""
-    ask = TextQuery(text, search.prefer_language, correct=False)
-    return request.engine_state.texts.find(ask, mask, request.now_ms).rows
+    text_query = TextQuery(text, search.prefer_language, correct=False)
+    return request.engine_state.texts.find(text_query, mask, request.now_ms).rows
 
 
-def _holding(request: QueryContext, search: SearchQuery, text: str, mask: Mask) -> Mask:
-    return _marked(_with_words(request, search, text, mask), len(mask))
+def _mask_with_words(request: QueryContext, search: SearchQuery, text: str, mask: Mask) -> Mask:
+    return _marked(_rows_with_words(request, search, text, mask), len(mask))
 
 
 def _full_texts(node: Node, *, barred: bool = True) -> Iterator[Term | Phrase]:
-    """List what a tree looks for in all texts, without what it bars when that is not wanted."""
+    """Yield the `full_text` leaves of a tree; without `barred` those under NOT are left out."""
     if isinstance(node, (All, Any)):
         for child in node.children:
             yield from _full_texts(child, barred=barred)
@@ -216,7 +220,7 @@ def _full_texts(node: Node, *, barred: bool = True) -> Iterator[Term | Phrase]:
 # --- small parts ------------------------------------------------------------------------------------------------------
 
 
-def _everything(mask: Mask) -> SearchHits:
+def _all_hits(mask: Mask) -> SearchHits:
     rows = np.flatnonzero(mask)
     return SearchHits(rows, np.ones(len(rows), np.float32), no_names, no_names)
 

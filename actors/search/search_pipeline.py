@@ -1,10 +1,10 @@
-"""A search: what is meant, among what may be shown, in the order of relevance and taste.
+"""A search: products that match and may be shown, in the order of relevance and personal score.
 
     allowed ──▶ find ──▶ included, anchored ──▶ facets ──▶ score, order ──▶ one per product ──▶ boosts,
     diversification ──▶ anchoring ──▶ page ──▶ records
 
-Filters decide what may be shown, words what is meant; taste and boosts change the order. The reader's score is the
-one recommendations have (`score`), so a product shows the same `_personalization_score` on both.
+Filters decide what may be shown, words what matches; personal scores and boosts change the order. The personal score
+is that of recommendations (`score`), so a product has the same `_personalization_score` in both.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from cluster.query.columnar.value_counts import count_different
 from cluster.query.fields import Projection
 
 _SOLD_OUT = -4.0
-"What a product starts from that is not on offer: it may be found, but nothing speaks for it."
+"Prior score of a product that is out of stock: it may be found, but comes last."
 _SOFTNESS = 4.0
 _PERSONAL_WEIGHT, _PRIOR_WEIGHT = 1.0, 0.5
-"Spreads of relevance that a spread of taste is worth: the reader's own, or what all do when nothing is known of them."
+"Weight of scores, in standard deviations of relevance: of the user, or of all users if the user has no history."
 MOST_ANCHORED = 3_000
-"So many places of a list are looked at for anchors."
+"Places of a list that are searched for anchors."
 
 
 def search(request: QueryContext) -> RecommendationResult:
@@ -90,7 +90,7 @@ def search(request: QueryContext) -> RecommendationResult:
 
 
 def get_products(request: QueryContext) -> RecommendationResult:
-    """Answer `mget`: the products named, in that order; what is not there says so."""
+    """Answer `mget`: the named products, in that order; missing ones have `_found` false."""
     query, catalog = request.query, request.catalog
     projection = Projection.of(query.fields)
     found: list[dict[str, Any]] = []
@@ -109,7 +109,7 @@ class _Ranking:
     """Hits with their scores, in order.
 
     Shapes:
-        taste: float64 [k]; order: int64 [m] positions in the hits, best first, m <= k when no more are needed
+        personal: float64 [k]; order: int64 [m] positions in the hits, best first, m <= k when no more are needed
     """
 
     request: QueryContext
@@ -128,20 +128,22 @@ class _Ranking:
         user: UserSignals,
         scores: UserScores,
     ) -> _Ranking:
-        """Judge hits."""
+        """Score and order hits."""
         query, catalog = request.query, request.catalog
-        taste = _personal_scores(scores, hits.rows)
+        personal = _personal_scores(scores, hits.rows)
         most = _PERSONAL_WEIGHT if user.profile.has_signal else _PRIOR_WEIGHT
         weight = most * asked.personalization / MOST_PERSONAL
-        # At weight 0 everybody gets one list: equals are ordered by what all users start from.
-        liked = taste if asked.personalization else _prior_scores(request.item_priors.prior.scores, hits.rows)
-        final = blend_scores(hits.rows, hits.relevance, liked, weight)
+        # at weight 0 all users get one list: equals are ordered by prior scores
+        secondary = (
+            personal if asked.personalization else _prior_scores(request.item_priors.prior.scores, hits.rows)
+        )
+        final = blend_scores(hits.rows, hits.relevance, secondary, weight)
         if asked.order:
             order = sort_rows(
                 asked.order,
                 hits.rows,
                 catalog,
-                lambda name: _scores(name, request, hits, taste),
+                lambda name: _scores(name, request, hits, personal),
                 final,
             )
             final = np.empty(len(order))
@@ -149,10 +151,10 @@ class _Ranking:
         total = len(hits.rows)
         if query.dedupe and catalog.has_variants:
             total = count_different(catalog.groups[hits.rows])
-        return cls(request, asked, hits, taste, final, total)
+        return cls(request, asked, hits, personal, final, total)
 
     def rows(self, wanted: int) -> list[int]:
-        """List enough of the best rows for so many places, one per product where that is wanted."""
+        """List enough of the best rows for so many places; with `dedupe` one for each product."""
         query, catalog = self.request.query, self.request.catalog
 
         def best(count: int) -> Rows:
@@ -162,18 +164,18 @@ class _Ranking:
         return select_distinct(best, query, catalog, min(wanted, self.total))
 
     def result_scores(self, placed: Sequence[RankedItem]) -> dict[int, tuple[float, float]]:
-        """Give relevance and the reader's score of some rows."""
+        """Return relevance and personal score of some rows."""
         wanted = np.array([item.row for item in placed], np.int64)
         order = np.argsort(self.hits.rows, kind="stable")
         at = order[np.searchsorted(self.hits.rows, wanted, sorter=order)] if len(wanted) else wanted
-        relevance, taste = self.hits.relevance[at].tolist(), self.personal_scores[at].tolist()
-        return dict(zip(wanted.tolist(), zip(relevance, taste, strict=True), strict=True))
+        relevance, personal = self.hits.relevance[at].tolist(), self.personal_scores[at].tolist()
+        return dict(zip(wanted.tolist(), zip(relevance, personal, strict=True), strict=True))
 
 
 def _add_requested_rows(
     request: QueryContext, asked: SearchQuery, hits: SearchHits, allowed: Mask
 ) -> SearchHits:
-    """Add the products that are wanted whether or not they match: included ones, and those whose anchor is there."""
+    """Add products that need no match: included ones, and those whose anchor is in the list."""
     catalog = request.catalog
     if asked.include:
         there = set(hits.rows.tolist())
@@ -185,37 +187,37 @@ def _add_requested_rows(
 
 
 def _personal_scores(user_scores: UserScores, rows: Rows) -> Floats:
-    """Give the reader's score of some rows, as recommendations have it.
+    """Return the personal score of some rows, as recommendations have it.
 
     Shapes:
         rows: int64 [k]; returns: float64 [k]
     """
     start = user_scores.prior.scores
     scores = _prior_scores(start, rows)
-    judged = np.flatnonzero(rows < len(start))
-    scores[judged] += user_scores.personal.get_scores(rows[judged])
+    scored = np.flatnonzero(rows < len(start))
+    scores[scored] += user_scores.personal.get_scores(rows[scored])
     return scores
 
 
 def _prior_scores(start: Scores, rows: Rows) -> Floats:
-    """Give the scores that some rows start from for everybody; a product that is not on offer starts low.
+    """Return the prior scores of some rows; a product that is out of stock has a low one.
 
     Shapes:
         start: float32 [n]; rows: int64 [k], may be >= n; returns: float64 [k]
     """
-    judged = np.flatnonzero(rows < len(start))
+    scored = np.flatnonzero(rows < len(start))
     scores = np.zeros(len(rows))
-    base = start[rows[judged]].astype(np.float64)
-    scores[judged] = np.where(np.isfinite(base), base, _SOLD_OUT)
+    base = start[rows[scored]].astype(np.float64)
+    scores[scored] = np.where(np.isfinite(base), base, _SOLD_OUT)
     return scores
 
 
-def _scores(name: str, request: QueryContext, hits: SearchHits, taste: Floats) -> Floats:
-    """Give what an order may name beside fields; no distance without a point."""
+def _scores(name: str, request: QueryContext, hits: SearchHits, personal: Floats) -> Floats:
+    """Return a score that an order may name beside fields; no distance without a point."""
     if name == RELEVANCE:
         return hits.relevance.astype(np.float64)
     if name == PERSONALIZATION:
-        shown: Floats = 0.5 + 0.5 * taste / (_SOFTNESS + np.abs(taste))
+        shown: Floats = 0.5 + 0.5 * personal / (_SOFTNESS + np.abs(personal))
         return shown
     values = np.zeros(len(hits.rows))
     if name == BOOSTING:
@@ -229,7 +231,7 @@ def _scores(name: str, request: QueryContext, hits: SearchHits, taste: Floats) -
 
 
 def _page(request: QueryContext, asked: SearchQuery, ranking: _Ranking) -> list[RankedItem]:
-    """Arrange the page; with anchors the whole list, for one may come from anywhere in it."""
+    """Re-rank the page; with anchors the whole list, because a product may move from anywhere in it."""
     query = _keep_order(request.query) if asked.order else request.query
     entries = active_anchorings(asked.anchorings, request.now_ms)
     start, end = query.start, query.start + query.rows
@@ -243,7 +245,7 @@ def _page(request: QueryContext, asked: SearchQuery, ranking: _Ranking) -> list[
 
 
 def _keep_order(query: UserQuery) -> UserQuery:
-    """Let an order stand that was asked for: boosts pin and mark, and count in `_boosting_score` only."""
+    """Keep the requested order: boosts only pin, mark and count in `_boosting_score`."""
     boosts = tuple(
         replace(boost, positions=() if boost.positions is None else boost.positions)
         for boost in query.boosts
@@ -263,14 +265,14 @@ def _partial_records(
     user: UserSignals,
     scores: UserScores,
 ) -> list[dict[str, Any]]:
-    """Write the first products that match in part."""
+    """Build the records of the first products that match in part."""
     ranking = _Ranking.of(request, asked, partial, user, scores)
     page = [RankedItem(row) for row in ranking.rows(request.query.rows)[: request.query.rows]]
     return build_records(page, partial, ranking.result_scores(page), request.query, asked, request.catalog)
 
 
 def _existence(request: QueryContext, asked: SearchQuery, ranking: _Ranking) -> dict[str, bool]:
-    """Say of products whether they are anywhere in the list."""
+    """Tell for products whether they are anywhere in the list."""
     if not asked.existence:
         return {}
     catalog = request.catalog

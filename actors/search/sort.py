@@ -1,4 +1,4 @@
-"""The order of what a search found: by relevance and taste, or by the keys it names."""
+"""The order of search hits: by relevance and personal score, or by the keys of the query."""
 
 from __future__ import annotations
 
@@ -16,21 +16,23 @@ _HARDLY = 1e-6
 _NEWER = 1e-13
 
 
-def blend_scores(rows: Rows, relevance: Scores, taste: Floats, weight: float) -> Floats:
-    """Add the reader's taste to the relevance; `weight` is in spreads of the relevance, at 0 taste orders equals only.
+def blend_scores(rows: Rows, relevance: Scores, personal: Floats, weight: float) -> Floats:
+    """Add the personal score to the relevance; at weight 0 it orders equals only.
 
-    Of what is still equal the newer comes first, so the order is the same whatever page is asked for.
+    Among equals the newer row comes first, so the order is the same for all pages.
 
     Shapes:
-        rows: int64 [k]; relevance: float32 [k]; taste: float64 [k]; returns: float64 [k]
+        rows: int64 [k]; relevance: float32 [k]; personal: float64 [k]; returns: float64 [k]
+    Units:
+        weight: standard deviations of the relevance
     """
     if not len(relevance):
         return np.zeros(0)
-    own = relevance.astype(np.float64)
-    spread = float(own.std()) or 1.0
-    around = taste - taste.mean()
-    liked = np.clip(around / max(float(around.std()), 1.0), -_MOST, _MOST)
-    blend: Floats = own + spread * ((weight + _HARDLY) * liked + _NEWER * rows)
+    blended = relevance.astype(np.float64)
+    spread = float(blended.std()) or 1.0
+    around = personal - personal.mean()
+    scaled = np.clip(around / max(float(around.std()), 1.0), -_MOST, _MOST)
+    blend: Floats = blended + spread * ((weight + _HARDLY) * scaled + _NEWER * rows)
     return blend
 
 
@@ -55,7 +57,7 @@ def sort_rows(
 
 
 def _split_ties(level: Rows, values: Floats, threshold: float) -> Rows:
-    """Part what was equal so far by values, the lower first; neighbours that are near stay equal."""
+    """Split equal rows by values, the lower first; neighbours within the threshold stay equal."""
     if not len(level):
         return level
     order = np.lexsort((values, level))
@@ -64,9 +66,9 @@ def _split_ties(level: Rows, values: Floats, threshold: float) -> Rows:
         # a gap beyond all bounds is simply large
         gap = np.abs(np.diff(found))
         near = gap <= threshold * np.maximum(np.abs(found[1:]), np.abs(found[:-1]))
-    parted = np.append(False, (np.diff(before) != 0) | ~near)
+    is_new = np.append(False, (np.diff(before) != 0) | ~near)
     refined = np.empty_like(level)
-    refined[order] = np.cumsum(parted)
+    refined[order] = np.cumsum(is_new)
     return refined
 
 

@@ -40,7 +40,7 @@ class LocalRecommenderClient:
         self._host = host
 
     async def answer(self, query: UserQuery) -> RecommendationResult:
-        return _unwrap(await self._host.answer(query))
+        return unwrap(await self._host.answer(query))
 
 
 class EngineChannel(Protocol):
@@ -83,11 +83,11 @@ class RemoteRecommenderClient:
         line = self._find_channel()
         if line is not None:
             with contextlib.suppress(ConnectionError):
-                return _unwrap(await line.ask(query, self._timeout_s))
+                return unwrap(await line.ask(query, self._timeout_s))
         try:
-            return _unwrap(await self._ask(query, until_s))
+            return unwrap(await self._ask(query, until_s))
         except self._lost_errors:
-            return _unwrap(await self._ask(query, until_s))
+            return unwrap(await self._ask(query, until_s))
 
     async def _ask(self, query: UserQuery, until_s: float) -> RecommendationResult | Refusal:
         left_s = max(until_s - time.monotonic(), 0.001)
@@ -103,7 +103,8 @@ async def _await_response(response: Any) -> Any:
     return await response
 
 
-def _unwrap(reply: RecommendationResult | Refusal) -> RecommendationResult:
+def unwrap(reply: RecommendationResult | Refusal) -> RecommendationResult:
+    """Return a result; raise the error that a refusal carries."""
     if isinstance(reply, Refusal):
         raise reply.error()
     return reply

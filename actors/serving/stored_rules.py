@@ -13,6 +13,7 @@ from cluster.errors import Invalid, Unavailable
 from cluster.query.language.boost_rules import CompiledRule, compile_rules
 from cluster.records.boost_rule import BoostRule
 from cluster.store.ports.boost_rules import RuleStore
+from cluster.store.refreshing_cache import RefreshingCache
 
 _KEEP_S = 1.0
 _log = structlog.get_logger()
@@ -21,7 +22,6 @@ _log = structlog.get_logger()
 @dataclass(slots=True)
 class _CachedRules:
     rules: list[BoostRule]
-    until_s: float
     ready: dict[str, tuple[CompiledRule, ...]] = field(default_factory=dict)
     "Engine -> its rules, parsed when first asked for."
 
@@ -31,9 +31,7 @@ class StoredRules:
 
     def __init__(self, store: RuleStore, clock: Clock, keep_s: float = _KEEP_S) -> None:
         self._store = store
-        self._clock = clock
-        self._keep_s = keep_s
-        self._cache: dict[str, _CachedRules] = {}
+        self._cache = RefreshingCache(self._load, clock, keep_s=keep_s)
 
     async def apply(self, query: UserQuery) -> UserQuery:
         """Add the rules that apply to a query.
@@ -46,30 +44,23 @@ class StoredRules:
 
     async def get_rules(self, app_id: str, engine_id: str) -> tuple[CompiledRule, ...]:
         """Give the enabled rules of an engine, the most important first."""
-        known = self._cache.get(app_id)
-        now_s = self._clock.monotonic_s()
-        if known is None or now_s >= known.until_s:
-            known = await self._read(app_id, known, now_s)
-        if not known.rules:
+        cached = await self._cache.read(app_id, wait=False)
+        if not cached.rules:
             return ()
-        found = known.ready.get(engine_id)
+        found = cached.ready.get(engine_id)
         if found is None:
-            found = known.ready[engine_id] = _parse_rules(app_id, engine_id, known.rules)
+            found = cached.ready[engine_id] = _parse_rules(app_id, engine_id, cached.rules)
         return found
 
-    async def _read(self, app_id: str, known: _CachedRules | None, now_s: float) -> _CachedRules:
-        if known is not None:
-            # whoever comes meanwhile goes by what is known
-            known.until_s = now_s + self._keep_s
+    async def _load(self, app_id: str, last: _CachedRules | None) -> _CachedRules:
         try:
             rules = await self._store.all(app_id)
         except Unavailable:
+            if last is not None:
+                raise
             # a page without its boosts is better than no page
-            rules = known.rules if known is not None else []
-        if known is not None and known.rules == rules:
-            return known
-        found = self._cache[app_id] = _CachedRules(rules, now_s + self._keep_s)
-        return found
+            rules = []
+        return last if last is not None and last.rules == rules else _CachedRules(rules)
 
 
 def _parse_rules(app_id: str, engine_id: str, rules: list[BoostRule]) -> tuple[CompiledRule, ...]:

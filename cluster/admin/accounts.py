@@ -12,6 +12,9 @@ from cluster.records.account import Account, Role, new_user_id
 from cluster.records.password import hash_password, new_password
 from cluster.store.ports.accounts import AccountStore, ActiveGrant, GrantStore
 
+USERNAME = "admin"
+"User name of the administrator that the first start makes."
+
 
 class AccountAdmin:
     """What an administrator may do with people."""
@@ -136,7 +139,7 @@ class AccountAdmin:
 
 
 def account_to_dict(account: Account) -> dict[str, Any]:
-    """Say an account as JSON, without its password."""
+    """Return an account as a dictionary for JSON, without its password."""
     return {
         "username": account.username,
         "user_id": account.user_id,
@@ -144,3 +147,15 @@ def account_to_dict(account: Account) -> dict[str, Any]:
         "disabled": account.disabled,
         "created_at": account.created_at,
     }
+
+
+async def ensure_administrator(accounts: AccountStore, now_ms: int) -> str:
+    """Make the administrator if nobody is one; return the fresh password, or nothing."""
+    if any(account.role == "administrator" for account in await accounts.all()):
+        return ""
+    password = new_password()
+    kept = await asyncio.to_thread(hash_password, password)
+    account = Account(
+        username=USERNAME, user_id=new_user_id(), password=kept, role="administrator", created_at=now_ms
+    )
+    return password if await accounts.add(account) else ""

@@ -73,6 +73,6 @@ def _parse_list(text: str) -> list[str]:
 
 
 def _write(settings: Settings, learners: set[str]) -> None:
-    places = InstallationPaths.from_data_dir(settings.data_dir)
-    places.make()
-    write_private(places.learners, "".join(f"{learner}\n" for learner in sorted(learners)))
+    paths = InstallationPaths.from_data_dir(settings.data_dir)
+    paths.make()
+    write_private(paths.learners, "".join(f"{learner}\n" for learner in sorted(learners)))

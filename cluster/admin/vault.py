@@ -59,13 +59,13 @@ def ensure_master_key(settings: Settings) -> None:
     """
     if find_external_master_key(settings) is not None:
         return
-    places = InstallationPaths.from_data_dir(settings.data_dir)
-    if places.signing_marker.exists() and not places.master_key.exists():
+    paths = InstallationPaths.from_data_dir(settings.data_dir)
+    if paths.signing_marker.exists() and not paths.master_key.exists():
         raise Fault(
             "this installation was started with a master key from outside; give it again (KIOSK_MASTER_KEY_FILE), or "
-            f"put back {places.master_key} from your backup"
+            f"put back {paths.master_key} from your backup"
         )
-    create_master_key(places.master_key)
+    create_master_key(paths.master_key)
 
 
 def manifest_signer(settings: Settings) -> Signer:
@@ -90,9 +90,9 @@ def save_manifest_key(settings: Settings) -> None:
     Errors:
         Fault: there is no master key, or it is damaged
     """
-    places = InstallationPaths.from_data_dir(settings.data_dir)
-    places.secrets_dir.mkdir(exist_ok=True, mode=0o700)
-    write_private(places.secrets_dir / MANIFEST_KEY, manifest_key_text(settings) + "\n")
+    paths = InstallationPaths.from_data_dir(settings.data_dir)
+    paths.secrets_dir.mkdir(exist_ok=True, mode=0o700)
+    write_private(paths.secrets_dir / MANIFEST_KEY, manifest_key_text(settings) + "\n")
 
 
 def manifest_key_text(settings: Settings) -> str:

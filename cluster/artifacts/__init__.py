@@ -1,13 +1,15 @@
-"""What stands on the shelf and in which form.
+"""What the artifact store holds, and in which form.
 
-shelf           files, written whole or not at all; a local directory or an object store (pyarrow.fs)
-manifest        what a set of files says of itself, with checksums
-commits         folders whose newest manifest counts
-segments        settled records and interactions as Parquet, with the change-log offsets they cover
-segment_files   how segments are read, written and committed
-tables          their columns
-compaction      which to merge, and what is left of them
-settled         what a recommender starts from
-queries         the query log, by day
-snapshots       what was trained, one folder a version
+artifact_store       files that are written whole or not at all, in a local directory or an object store (pyarrow.fs)
+manifest             the checksums of a set of files; `signing` signs it
+manifest_commits     folders whose newest manifest counts
+segments             compacted records and interactions as Parquet, with the change-log offsets they cover
+segment_files        read, write and commit segments; `segment_stream` reads them in batches
+tables, table_files  their columns; one table as a file outside the artifact store
+compaction           which segments to merge
+compacted_state      the records and interactions that a recommender starts from
+checksummed_files    files with a checksum in the name
+query_log            the query log, one file a day
+snapshots            the results of training runs, one folder a version; `marked_snapshots`, `run_folders`
+erasures             what segments and snapshots still hold of erased users; `unverified_users`
 """

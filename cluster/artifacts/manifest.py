@@ -125,23 +125,23 @@ def check_name(name: object) -> None:
         raise Fault(f"manifest names a file outside its folder: {str(name)[:80]!r}")
 
 
-def load_manifest(shelf: ArtifactStore, path: str, kind: str) -> Manifest:
+def load_manifest(store: ArtifactStore, path: str, kind: str) -> Manifest:
     """Read a manifest from its place on the shelf; on a shelf with a signer only a signed one.
 
     Errors:
         NotFound: there is none
         Fault: see `Manifest.parse`
     """
-    return Manifest.parse(shelf.read(path), kind=kind, signer=shelf.signer, place=path)
+    return Manifest.parse(store.read(path), kind=kind, signer=store.signer, place=path)
 
 
-def save_manifest(shelf: ArtifactStore, path: str, manifest: Manifest) -> None:
+def save_manifest(store: ArtifactStore, path: str, manifest: Manifest) -> None:
     """Write a manifest to its place, signed if the shelf has a signer.
 
     Errors:
         Conflict: there is one already
     """
-    shelf.write(path, manifest.dump(shelf.signer, path), new=True)
+    store.write(path, manifest.dump(store.signer, path), new=True)
 
 
 def sign_manifest_bytes(data: bytes, signer: Signer, place: str) -> bytes | None:

@@ -22,9 +22,9 @@ def manifest_path(folder: str, sequence: int) -> str:
     return f"{folder}/{_BEGINS}{sequence:0{_DIGITS}d}{_ENDS}"
 
 
-def newest_manifest(shelf: ArtifactStore, folder: str) -> str | None:
+def newest_manifest(store: ArtifactStore, folder: str) -> str | None:
     """Find the path of the newest manifest; None before the first commit."""
-    paths = [entry.path for entry in shelf.entries(folder) if _is_manifest(entry.path)]
+    paths = [entry.path for entry in store.entries(folder) if _is_manifest(entry.path)]
     return paths[-1] if paths else None
 
 
@@ -39,18 +39,18 @@ def list_replaced_files(before: Manifest, files: Iterable[FileEntry]) -> tuple[s
     return tuple(entry.name for entry in before.files if entry.name not in kept)
 
 
-def tidy_folder(shelf: ArtifactStore, folder: str, newest: Manifest, *, oldest_kept: int, now_ms: int) -> int:
+def tidy_folder(store: ArtifactStore, folder: str, newest: Manifest, *, oldest_kept: int, now_ms: int) -> int:
     """Remove what interrupted writers left behind, and manifests before a sequence; return how many files went."""
     named = {entry.name for entry in newest.files}
     before_ms = now_ms - ORPHAN_AGE_MS
-    gone = shelf.sweep_parts(folder, before_ms)
-    for entry in shelf.entries(folder):
+    gone = store.sweep_parts(folder, before_ms)
+    for entry in store.entries(folder):
         name = entry.path.rsplit("/", 1)[-1]
         orphan = name.endswith(".parquet") and name not in named
         left_over = orphan and (name in newest.retired or entry.modified_ms < before_ms)
         outdated = _is_manifest(entry.path) and entry.path < manifest_path(folder, oldest_kept)
         if left_over or outdated:
-            gone += shelf.remove(entry.path)
+            gone += store.remove(entry.path)
     return gone
 
 

@@ -22,7 +22,7 @@ class MarkedSnapshot:
     "Erasures since it was trained, of rows it was trained on."
 
 
-def find_marked_snapshots(shelf: ArtifactStore, app_id: str, known: int = 0) -> list[MarkedSnapshot]:
+def find_marked_snapshots(store: ArtifactStore, app_id: str, known: int = 0) -> list[MarkedSnapshot]:
     """Find the marked versions of all engines of an app, those of deleted engines too.
 
     With `known`, only erasures after so many count.
@@ -32,11 +32,11 @@ def find_marked_snapshots(shelf: ArtifactStore, app_id: str, known: int = 0) -> 
     Cost:
         one small file for each version
     """
-    log = SegmentStore(shelf).erasures(app_id)
+    log = SegmentStore(store).erasures(app_id)
     if not log.count:
         return []
-    snapshots, above, found = SnapshotStore(shelf), f"{FOLDER}/{app_id}", list[MarkedSnapshot]()
-    for entry in shelf.entries(above):
+    snapshots, above, found = SnapshotStore(store), f"{FOLDER}/{app_id}", list[MarkedSnapshot]()
+    for entry in store.entries(above):
         engine_id, _, rest = entry.path[len(above) + 1 :].partition("/")
         version, _, name = rest.partition("/")
         if name != MANIFEST:

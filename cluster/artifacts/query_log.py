@@ -68,8 +68,8 @@ _ADDED = ("origin", "written")
 class QueryLogStore:
     """The settled queries of every app on one shelf."""
 
-    def __init__(self, shelf: ArtifactStore, clock: Clock | None = None) -> None:
-        self._shelf = shelf
+    def __init__(self, store: ArtifactStore, clock: Clock | None = None) -> None:
+        self._store = store
         self._clock = SystemClock() if clock is None else clock
         self._log = structlog.get_logger()
 
@@ -193,18 +193,18 @@ class QueryLogStore:
         """Remove what interrupted writers left behind, `at_once` also a moment ago; return how many files went."""
         newest = self._manifest(app_id)
         now_ms = self._clock.now_ms() + (ORPHAN_AGE_MS if at_once else 0)
-        return tidy_folder(self._shelf, _folder(app_id), newest, oldest_kept=newest.sequence, now_ms=now_ms)
+        return tidy_folder(self._store, _folder(app_id), newest, oldest_kept=newest.sequence, now_ms=now_ms)
 
     # --- inside -------------------------------------------------------------------------------------------
 
     def _manifest(self, app_id: str) -> Manifest:
         """Read the newest manifest; a damaged one counts as empty, and the next commit takes its place."""
         for _ in range(_READ_TRIES):
-            path = newest_manifest(self._shelf, _folder(app_id))
+            path = newest_manifest(self._store, _folder(app_id))
             if path is None:
                 break
             try:
-                return load_manifest(self._shelf, path, KIND)
+                return load_manifest(self._store, path, KIND)
             except NotFound:
                 continue
             except Fault as error:
@@ -215,7 +215,7 @@ class QueryLogStore:
     def _table(self, app_id: str, entry: FileEntry) -> Any:
         try:
             path = f"{_folder(app_id)}/{entry.name}"
-            data = self._shelf.read_checked(path, size=entry.size, sha256=entry.sha256)
+            data = self._store.read_checked(path, size=entry.size, sha256=entry.sha256)
             table = pq.read_table(pa.BufferReader(data), use_threads=False)
             for name in _ADDED:
                 if name not in table.column_names:
@@ -231,7 +231,7 @@ class QueryLogStore:
         pq.write_table(table.sort_by("at"), sink, compression="zstd", use_dictionary=repeating)
         data = sink.getvalue()
         name = f"{day}-{self._clock.now_ms():013d}-{ids.new_request_id()}.parquet"
-        self._shelf.write(f"{_folder(app_id)}/{name}", data)
+        self._store.write(f"{_folder(app_id)}/{name}", data)
         span = pc.min_max(table["at"]).as_py()
         facts = {"day": day, "first": span["min"], "last": span["max"]}
         return FileEntry(name, len(data), checksum(data), table.num_rows, facts)
@@ -250,10 +250,10 @@ class QueryLogStore:
             retired=retired,
         )
         folder = _folder(app_id)
-        save_manifest(self._shelf, manifest_path(folder, following.sequence), following)
+        save_manifest(self._store, manifest_path(folder, following.sequence), following)
         for name in retired:
-            self._shelf.remove(f"{folder}/{name}")
-        self._shelf.remove(manifest_path(folder, manifest.sequence))
+            self._store.remove(f"{folder}/{name}")
+        self._store.remove(manifest_path(folder, manifest.sequence))
 
 
 def without_erased(queries: Iterable[LoggedQuery], commit: Manifest) -> list[LoggedQuery]:

@@ -10,17 +10,17 @@ TRAINING_FOLDERS = (RUNS, SWEEPS)
 "Folders that may hold rows of readers."
 
 
-def run_folders(shelf: ArtifactStore, app_id: str, folder: str = RUNS) -> dict[str, list[str]]:
+def run_folders(store: ArtifactStore, app_id: str, folder: str = RUNS) -> dict[str, list[str]]:
     """List what runs of an app left: run -> paths of its files."""
     above, found = f"{folder}/{app_id}", dict[str, list[str]]()
-    for entry in shelf.entries(above):
+    for entry in store.entries(above):
         run_id = entry.path[len(above) + 1 :].partition("/")[0]
         found.setdefault(run_id, []).append(entry.path)
     return found
 
 
-def clear_run(shelf: ArtifactStore, app_id: str, run_id: str, folder: str = RUNS) -> int:
+def clear_run(store: ArtifactStore, app_id: str, run_id: str, folder: str = RUNS) -> int:
     """Remove everything of one run, also what was never written to its end; return how many files went."""
     place = f"{folder}/{app_id}/{run_id}"
-    gone = sum(shelf.remove(entry.path) for entry in shelf.entries(place))
-    return gone + shelf.sweep_parts(place, 1 << 62)
+    gone = sum(store.remove(entry.path) for entry in store.entries(place))
+    return gone + store.sweep_parts(place, 1 << 62)

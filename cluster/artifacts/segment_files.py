@@ -53,8 +53,8 @@ class DamagedFile:
 class SegmentFiles:
     """One shelf's segments, file by file."""
 
-    def __init__(self, shelf: ArtifactStore, clock: Clock) -> None:
-        self._shelf = shelf
+    def __init__(self, store: ArtifactStore, clock: Clock) -> None:
+        self._store = store
         self._clock = clock
         self._log = structlog.get_logger()
 
@@ -65,11 +65,11 @@ class SegmentFiles:
             Fault: it is damaged; fact `path`
         """
         for _ in range(_READ_TRIES):
-            path = newest_manifest(self._shelf, _folder(app_id))
+            path = newest_manifest(self._store, _folder(app_id))
             if path is None:
                 return Manifest(kind=KIND, sequence=0)
             try:
-                return load_manifest(self._shelf, path, KIND)
+                return load_manifest(self._store, path, KIND)
             except NotFound:  # newer ones took its place since the listing
                 continue
             except Fault as error:
@@ -93,7 +93,7 @@ class SegmentFiles:
         noun: Noun = entry.facts["noun"]
         try:
             return from_parquet(
-                self._shelf.read_checked(path, size=entry.size, sha256=entry.sha256), noun, columns
+                self._store.read_checked(path, size=entry.size, sha256=entry.sha256), noun, columns
             )
         except Fault as error:
             self._log.error("segment_refused", app=app_id, segment=entry.name, reason=error.message)
@@ -121,7 +121,7 @@ class SegmentFiles:
                 continue
             data = to_parquet(table)
             name = f"{noun}-{first}-to-{last}-{sequence:012d}-{ids.new_request_id()}.parquet"
-            self._shelf.write(f"{_folder(app_id)}/{name}", data)
+            self._store.write(f"{_folder(app_id)}/{name}", data)
             written.append(FileEntry(name, len(data), checksum(data), table.num_rows, facts))
         return written
 
@@ -156,17 +156,17 @@ class SegmentFiles:
             retired=retired,
         )
         folder = _folder(app_id)
-        save_manifest(self._shelf, manifest_path(folder, following.sequence), following)
+        save_manifest(self._store, manifest_path(folder, following.sequence), following)
         for name in retired:
-            self._shelf.remove(f"{folder}/{name}")
-        self._shelf.remove(manifest_path(folder, manifest.sequence - 1))
+            self._store.remove(f"{folder}/{name}")
+        self._store.remove(manifest_path(folder, manifest.sequence - 1))
 
     def tidy(self, app_id: str, *, at_once: bool = False) -> int:
         """Remove what interrupted writers left behind, `at_once` also a moment ago; return how many files went."""
         newest = self.manifest(app_id)
         # the manifest before the newest one stays: whoever has listed it may be about to read it
         return tidy_folder(
-            self._shelf,
+            self._store,
             _folder(app_id),
             newest,
             oldest_kept=newest.sequence - 1,
@@ -175,8 +175,8 @@ class SegmentFiles:
 
     def drop(self, app_id: str) -> None:
         """Remove everything of an app."""
-        for entry in reversed(self._shelf.entries(_folder(app_id))):
-            self._shelf.remove(entry.path)
+        for entry in reversed(self._store.entries(_folder(app_id))):
+            self._store.remove(entry.path)
 
 
 def _folder(app_id: str) -> str:

@@ -44,8 +44,8 @@ class SegmentRange:
 class SegmentStream:
     """Reads the segments of one app."""
 
-    def __init__(self, shelf: ArtifactStore, app_id: str) -> None:
-        self._files = SegmentFiles(shelf, SystemClock())
+    def __init__(self, store: ArtifactStore, app_id: str) -> None:
+        self._files = SegmentFiles(store, SystemClock())
         self._app_id = app_id
 
     def measure(self, noun: Noun) -> SegmentRange:

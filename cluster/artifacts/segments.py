@@ -53,12 +53,12 @@ class SegmentStore:
     """Settled changes of every app on one shelf."""
 
     def __init__(
-        self, shelf: ArtifactStore, clock: Clock | None = None, rules: MergeRules | None = None
+        self, store: ArtifactStore, clock: Clock | None = None, rules: MergeRules | None = None
     ) -> None:
-        self.shelf = shelf
+        self.shelf = store
         "Where they stand; other things of an app may stand beside them."
         self._clock = SystemClock() if clock is None else clock
-        self._files = SegmentFiles(shelf, self._clock)
+        self._files = SegmentFiles(store, self._clock)
         self._rules = MergeRules() if rules is None else rules
         self._log = structlog.get_logger()
 

@@ -21,7 +21,7 @@ class SigningResult:
     "Manifests that no signature can help."
 
 
-def sign_manifests(shelf: ArtifactStore, *, foreign: bool, dry_run: bool = False) -> SigningResult:
+def sign_manifests(store: ArtifactStore, *, foreign: bool, dry_run: bool = False) -> SigningResult:
     """Sign every whole manifest without a signature; with `foreign` also those that others signed.
 
     A file on the shelf is replaced whole, so a reader sees it signed or unsigned and an interrupted round is repeated.
@@ -29,17 +29,17 @@ def sign_manifests(shelf: ArtifactStore, *, foreign: bool, dry_run: bool = False
     Cost:
         one read for each manifest; their files are not read
     """
-    assert shelf.signer is not None
+    assert store.signer is not None
     done, valid, damaged = [], 0, []
-    for entry in shelf.entries(""):
+    for entry in store.entries(""):
         if not _is_manifest(entry.path):
             continue
         try:
-            data = shelf.read(entry.path)
+            data = store.read(entry.path)
             if is_signed(data) and not foreign:
                 valid += 1
                 continue
-            after = sign_manifest_bytes(data, shelf.signer, entry.path)
+            after = sign_manifest_bytes(data, store.signer, entry.path)
         except NotFound:  # replaced by its writer since the listing
             continue
         except Fault:
@@ -49,7 +49,7 @@ def sign_manifests(shelf: ArtifactStore, *, foreign: bool, dry_run: bool = False
             valid += 1
             continue
         if not dry_run:
-            shelf.write(entry.path, after)
+            store.write(entry.path, after)
         done.append(entry.path)
     return SigningResult(tuple(done), valid, tuple(damaged))
 

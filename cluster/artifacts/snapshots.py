@@ -53,8 +53,8 @@ class SnapshotInfo:
 class SnapshotStore:
     """Versions of every engine of every app on one shelf."""
 
-    def __init__(self, shelf: ArtifactStore) -> None:
-        self._shelf = shelf
+    def __init__(self, store: ArtifactStore) -> None:
+        self._store = store
         self._log = structlog.get_logger()
 
     # --- reading ------------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ class SnapshotStore:
             Fault: its manifest is damaged, or not signed by this installation
         """
         try:
-            return load_manifest(self._shelf, f"{_place(app_id, engine_id, version)}/{MANIFEST}", KIND)
+            return load_manifest(self._store, f"{_place(app_id, engine_id, version)}/{MANIFEST}", KIND)
         except NotFound as error:
             raise NotFound(f"engine {engine_id} of {app_id} has no snapshot {version}") from error
 
@@ -76,7 +76,7 @@ class SnapshotStore:
         sizes: dict[str, tuple[int, int]] = {}
         complete: dict[str, int] = {}
         above = f"{FOLDER}/{app_id}/{engine_id}"
-        for entry in self._shelf.entries(above):
+        for entry in self._store.entries(above):
             version, _, name = entry.path[len(above) + 1 :].partition("/")
             files, size = sizes.get(version, (0, 0))
             sizes[version] = files + 1, size + entry.size
@@ -90,7 +90,7 @@ class SnapshotStore:
 
     def has(self, app_id: str, engine_id: str, version: str) -> bool:
         """Is the version complete?"""
-        return self._shelf.size(f"{_place(app_id, engine_id, version)}/{MANIFEST}") is not None
+        return self._store.size(f"{_place(app_id, engine_id, version)}/{MANIFEST}") is not None
 
     def find_version(self, app_id: str, engine_id: str, start: str) -> str:
         """Return the version that is named `start`, or the only one that begins with it.
@@ -125,7 +125,7 @@ class SnapshotStore:
         """
         manifest = self.manifest(app_id, engine_id, version)
         place = _place(app_id, engine_id, version)
-        local = self._shelf.local_path(place)
+        local = self._store.local_path(place)
         if local is not None:
             return local, manifest
         target = cache / app_id / engine_id / version
@@ -144,7 +144,7 @@ class SnapshotStore:
         part = target.parent / f".{target.name}.{new_request_id()}.part"
         try:
             for entry in manifest.files:
-                data = self._shelf.read_checked(f"{place}/{entry.name}", size=entry.size, sha256=entry.sha256)
+                data = self._store.read_checked(f"{place}/{entry.name}", size=entry.size, sha256=entry.sha256)
                 path = part / entry.name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(data)
@@ -179,12 +179,12 @@ class SnapshotStore:
             body = (folder / entry.name).read_bytes()
             if len(body) != entry.size or checksum(body) != entry.sha256:
                 raise Fault(f"built snapshot is damaged: {entry.name}", path=entry.name)
-            if self._shelf.size(f"{place}/{entry.name}") != entry.size:
-                self._shelf.write(f"{place}/{entry.name}", body)
+            if self._store.size(f"{place}/{entry.name}") != entry.size:
+                self._store.write(f"{place}/{entry.name}", body)
             done += entry.size
             told(f"publish {entry.name}", done / total)
         try:
-            save_manifest(self._shelf, f"{place}/{MANIFEST}", manifest)
+            save_manifest(self._store, f"{place}/{MANIFEST}", manifest)
         except Conflict:
             return version  # another attempt of the same training was a moment earlier
         self._log.info("snapshot_published", app=app_id, engine=engine_id, version=version, size=total)
@@ -193,8 +193,8 @@ class SnapshotStore:
     def remove(self, app_id: str, engine_id: str, version: str) -> int:
         """Remove a version, the manifest first; return how many files went."""
         place = _place(app_id, engine_id, version)
-        gone = int(self._shelf.remove(f"{place}/{MANIFEST}"))
-        return gone + sum(self._shelf.remove(entry.path) for entry in self._shelf.entries(place))
+        gone = int(self._store.remove(f"{place}/{MANIFEST}"))
+        return gone + sum(self._store.remove(entry.path) for entry in self._store.entries(place))
 
     def tidy(
         self, app_id: str, engine_id: str, *, keep: Collection[str], newest: int, older_than_ms: int
@@ -210,10 +210,10 @@ class SnapshotStore:
             self.remove(app_id, engine_id, version)
         known = {one.version for one in complete}
         above = f"{FOLDER}/{app_id}/{engine_id}"
-        for entry in self._shelf.entries(above):
+        for entry in self._store.entries(above):
             version = entry.path[len(above) + 1 :].partition("/")[0]
             if version not in known and entry.modified_ms < older_than_ms:
-                self._shelf.remove(entry.path)
+                self._store.remove(entry.path)
         return gone
 
 

@@ -41,20 +41,23 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cluster.local.haproxy_answers import (
-    BUSY,
-    FAULT,
-    MALFORMED,
-    NO_KEY,
-    NO_UPGRADE,
-    OVERLOADED,
-    TIMEOUT,
-    TOO_MANY,
-    TWO_KEYS,
-    http_error,
-    return_now,
+BUSY = "The service is busy or restarting. Please retry."
+"Also said by the doors when a part is away (deployments/edge/errors.py)."
+TIMEOUT = "Request timeout."
+MALFORMED = "Malformed request."
+NO_KEY = "invalid api key."
+TOO_MANY = "Too many requests."
+OVERLOADED = "The service is overloaded. Please retry."
+TWO_KEYS = "X-API-KEY was sent more than once."
+NO_UPGRADE = "This service speaks no websockets."
+FAULT = "Something went wrong. Please contact the product team."
+_RETRY = 'hdr Retry-After "1" '
+_CHALLENGE = (
+    'hdr WWW-Authenticate "ApiKey realm=\\"kiosk\\", error_description=\\"no key was sent; send it in the header '
+    'X-API-KEY or as the query parameter api_key\\"" '
 )
-
+_MORE = {401: _CHALLENGE, 429: _RETRY, 502: _RETRY, 503: _RETRY}
+"Status -> headers that only it has."
 SERVES_OWN_HEADERS = (
     "x-request-timeout-seconds",
     "x-request-disconnect-disabled",
@@ -138,7 +141,7 @@ class HAProxyOptions:
         return " ".join(part.strip() for part in self.trusted_proxies.split(",") if part.strip())
 
 
-def tighten(config: str, wishes: HAProxyOptions) -> str:
+def tighten(config: str, options: HAProxyOptions) -> str:
     """Rewrite a configuration as Ray 2.60 generates it.
 
     Sections are told by their heading; what is not known is left as it is, so a later Ray still starts and
@@ -153,17 +156,17 @@ def tighten(config: str, wishes: HAProxyOptions) -> str:
             section = " ".join(words[:2])
         if section == "listen stats":
             continue
-        kept = _line(line, words, section, wishes)
+        kept = _line(line, words, section, options)
         if kept is not None:
             lines.append(kept)
         if words and not line[:1].isspace():
-            lines += _added(section, wishes, rooms)
+            lines += _added(section, options, rooms)
     for table, stored in _TABLES.items():
         lines += [f"backend {table}", f"    stick-table {stored}"]
     return "\n".join(lines) + "\n"
 
 
-def _line(line: str, words: list[str], section: str, wishes: HAProxyOptions) -> str | None:
+def _line(line: str, words: list[str], section: str, options: HAProxyOptions) -> str | None:
     """Rewrite one line; None drops it."""
     first, second = [*words, "", ""][:2]
     if first in ("log", "log-format-sd") or (first, second) in (
@@ -174,11 +177,11 @@ def _line(line: str, words: list[str], section: str, wishes: HAProxyOptions) -> 
     if first == "errorfile":
         return None
     if first == "maxconn" and section == "global":
-        return f"    maxconn {wishes.max_connections}"
+        return f"    maxconn {options.max_connections}"
     if (first, second) == ("stats", "socket"):
         return line.replace("mode 666", "mode 600")
-    if first == "bind" and section == "frontend http_frontend" and wishes.bind:
-        return f"    bind {wishes.bind}"
+    if first == "bind" and section == "frontend http_frontend" and options.bind:
+        return f"    bind {options.bind}"
     if first == "bind" and section == "frontend prometheus":
         return re.sub(r"bind\s+\*?:", "    bind 127.0.0.1:", line.strip())
     if first in ("tune.bufsize", "tune.stick-counters"):
@@ -195,35 +198,35 @@ def _line(line: str, words: list[str], section: str, wishes: HAProxyOptions) -> 
     return line
 
 
-def _added(section: str, wishes: HAProxyOptions, rooms: list[str]) -> list[str]:
+def _added(section: str, options: HAProxyOptions, rooms: list[str]) -> list[str]:
     """Lines that follow a section's heading."""
     if section.startswith("defaults"):
-        return [f"    {line}" for line in _default_lines(wishes)]
+        return [f"    {line}" for line in _default_lines(options)]
     if section == "global":
         return [f"    tune.bufsize {BUFFER_BYTES}", "    tune.stick-counters 4"]
     if section == "frontend http_frontend":
         more = [
-            *_connection_lines(wishes),
+            *_connection_lines(options),
             *_cleaning_lines(),
-            *_address_lines(wishes),
-            *_caller_lines(wishes),
-            *_body_lines(wishes),
-            *_room_lines(rooms, wishes.most_reads),
+            *_address_lines(options),
+            *_caller_lines(options),
+            *_body_lines(options),
+            *_room_lines(rooms, options.most_reads),
             *_answer_lines(),
         ]
         return [f"    {line}" for line in more]
     return []
 
 
-def _default_lines(wishes: HAProxyOptions) -> list[str]:
+def _default_lines(options: HAProxyOptions) -> list[str]:
     errors = {
         400: MALFORMED, 401: NO_KEY, 403: NO_UPGRADE, 404: "not found", 408: TIMEOUT, 413: MALFORMED, 429: TOO_MANY,
         500: FAULT, 502: BUSY, 503: BUSY, 504: TIMEOUT,
     }  # fmt: skip
     return [
         # Also the pause before a connection is tried again; Serve can only say whole seconds.
-        f"timeout connect {wishes.connect_ms}ms",
-        f"timeout http-request {wishes.patience_s}s",
+        f"timeout connect {options.connect_ms}ms",
+        f"timeout http-request {options.patience_s}s",
         "timeout http-keep-alive 60s",
         "timeout client 30s",
         "timeout server 60s",
@@ -234,13 +237,13 @@ def _default_lines(wishes: HAProxyOptions) -> list[str]:
     ]
 
 
-def _connection_lines(wishes: HAProxyOptions) -> list[str]:
+def _connection_lines(options: HAProxyOptions) -> list[str]:
     """Bound the connections of one address, more strictly when HAProxy is 60 % and 80 % full."""
-    most, all_of_them = wishes.address_connections, wishes.max_connections
+    most, all_of_them = options.address_connections, options.max_connections
     if not most:
         return []
     return [
-        *([f"tcp-request connection accept if {{ src {wishes.networks} }}"] if wishes.networks else []),
+        *([f"tcp-request connection accept if {{ src {options.networks} }}"] if options.networks else []),
         f"tcp-request connection track-sc0 src,ipmask(32,64) table {CONNECTIONS}",
         f"tcp-request connection reject if {{ sc0_conn_cur({CONNECTIONS}) gt {most} }}",
         *(
@@ -261,9 +264,9 @@ def _cleaning_lines() -> list[str]:
     ]
 
 
-def _address_lines(wishes: HAProxyOptions) -> list[str]:
+def _address_lines(options: HAProxyOptions) -> list[str]:
     """Find the address of the caller and hand it on as the only entry of `X-Forwarded-For`."""
-    trusted = wishes.networks
+    trusted = options.networks
     if not trusted:
         return ["http-request set-header X-Forwarded-For %[src]"]
     # The last entry that is no trusted proxy; one address more than proxies can stand in a row.
@@ -276,9 +279,9 @@ def _address_lines(wishes: HAProxyOptions) -> list[str]:
     ]
 
 
-def _caller_lines(wishes: HAProxyOptions) -> list[str]:
+def _caller_lines(options: HAProxyOptions) -> list[str]:
     """Bound what one address asks, unless it asks with a proven secret key."""
-    address = "var(txn.address)" if wishes.networks else "src"
+    address = "var(txn.address)" if options.networks else "src"
     lines = [
         "http-request set-var(txn.key) req.fhdr(x-api-key)",
         "http-request set-var(txn.key) url_param(api_key) if !{ var(txn.key),length gt 0 }",
@@ -298,8 +301,8 @@ def _caller_lines(wishes: HAProxyOptions) -> list[str]:
         "http-request del-header upgrade",
         f"http-request track-sc1 {address},ipmask(32,64) table {CALLERS} if !is_exempt",
     ]
-    if wishes.address_requests:
-        over = f"sc1_conn_cur({CALLERS}) gt {wishes.address_requests}"
+    if options.address_requests:
+        over = f"sc1_conn_cur({CALLERS}) gt {options.address_requests}"
         lines += [
             # After a reload no key is proven, and a server's first hundreds of requests come at once. They wait for
             # no proof unless their address was refused lately; who forges a key is refused at once.
@@ -307,10 +310,10 @@ def _caller_lines(wishes: HAProxyOptions) -> list[str]:
             f"{{ sc1_gpc0_rate({CALLERS}) eq 0 }}",
             f"{return_now(429, TOO_MANY)} if {{ {over} }} !{{ var(txn.plausible) -m bool }}",
         ]
-    if wishes.address_rate:
-        over = f"sc1_http_req_rate({CALLERS}) gt {10 * wishes.address_rate}"
+    if options.address_rate:
+        over = f"sc1_http_req_rate({CALLERS}) gt {10 * options.address_rate}"
         # Wrong keys: a fraction of that, and who has a key that is known to be good does not pay for others.
-        wrong = f"sc1_gpc0_rate({CALLERS}) gt {max(10, 10 * wishes.address_rate // 15)}"
+        wrong = f"sc1_gpc0_rate({CALLERS}) gt {max(10, 10 * options.address_rate // 15)}"
         lines += [
             f"{return_now(429, TOO_MANY)} if {{ {over} }}",
             f"{return_now(429, TOO_MANY)} if !is_known {{ {wrong} }}",
@@ -318,7 +321,7 @@ def _caller_lines(wishes: HAProxyOptions) -> list[str]:
     return lines
 
 
-def _body_lines(wishes: HAProxyOptions) -> list[str]:
+def _body_lines(options: HAProxyOptions) -> list[str]:
     """Hold every request back until its body is here, or as much of it as fits in.
 
     HAProxy answers `Expect` itself meanwhile.
@@ -326,8 +329,8 @@ def _body_lines(wishes: HAProxyOptions) -> list[str]:
     return [
         f"acl only_reads path_beg {READING_POSTS}",
         f"{return_now(401, NO_KEY)} if only_reads METH_POST !has_key",
-        f"http-request wait-for-body time {wishes.sign_in_s}s if {{ path_beg /oauth/ }}",
-        f"http-request wait-for-body time {wishes.patience_s}s",
+        f"http-request wait-for-body time {options.sign_in_s}s if {{ path_beg /oauth/ }}",
+        f"http-request wait-for-body time {options.patience_s}s",
         "http-request disable-l7-retry if !METH_GET !only_reads",
     ]
 
@@ -371,3 +374,36 @@ def _answer_lines() -> list[str]:
         "http-response del-header server",
         "http-after-response set-status 503 if { status 502 }",
     ]
+
+
+def _body(message: str) -> str:
+    return json.dumps({"message": message}, separators=(",", ":"))
+
+
+def http_error(status: int, message: str) -> str:
+    """Write the line that gives one status its body."""
+    return (
+        f"http-error status {status} content-type application/json "
+        f"lf-string {_quoted(_body(message))} {_headers(status)}"
+    )
+
+
+def return_now(status: int, message: str) -> str:
+    """Write the action that answers a request at once."""
+    return (
+        f"http-request return status {status} content-type application/json "
+        f"lf-string {_quoted(_body(message))} {_headers(status)}"
+    )
+
+
+def _headers(status: int) -> str:
+    more = _MORE.get(status, "")
+    return (
+        f'{more}hdr X-Request-Id "%[uuid()]" hdr Access-Control-Allow-Origin "*" '
+        'hdr Access-Control-Expose-Headers "X-Request-Id, Retry-After, WWW-Authenticate"'
+    )
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "\\$")
+    return f'"{escaped}"'

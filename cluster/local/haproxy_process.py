@@ -60,7 +60,7 @@ def find_haproxy() -> str:
 
 
 def raise_connection_limit() -> int:
-    """Raise our limit of open files as far as allowed and tell how many connections HAProxy may keep."""
+    """Raise our limit of open files as far as allowed; return how many connections HAProxy may keep."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -75,9 +75,9 @@ def bind_address(host: str, port: int) -> str:
     return f"{host}:{port}" if ":" not in host else f"[{host}]:{port}"
 
 
-def write_wrapper(wrapper: Path, saved: Path, wishes: HAProxyOptions) -> None:
+def write_wrapper(wrapper: Path, saved: Path, options: HAProxyOptions) -> None:
     """Write the script that Serve takes for HAProxy, and what it reads."""
-    wishes.save(saved)
+    options.save(saved)
     wrapper.write_text(render_wrapper_script(sys.executable, saved))
     wrapper.chmod(0o755)
 
@@ -88,18 +88,18 @@ def write_image_wrapper(folder: Path) -> None:
     It binds what Serve says and is more patient with replicas, which may be on other machines.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    wishes = HAProxyOptions(find_haproxy(), "", "/tmp/haproxy-serve/pid", connect_ms=1000)
-    write_wrapper(folder / "haproxy", folder / "haproxy.json", wishes)
+    options = HAProxyOptions(find_haproxy(), "", "/tmp/haproxy-serve/pid", connect_ms=1000)
+    write_wrapper(folder / "haproxy", folder / "haproxy.json", options)
 
 
 class HAProxyProcess:
     """The HAProxy of one installation."""
 
-    def __init__(self, places: InstallationPaths, host: str, port: int) -> None:
-        self._places = places
+    def __init__(self, paths: InstallationPaths, host: str, port: int) -> None:
+        self._paths = paths
         self._host = host
         self._port = port
-        self._pid_file = places.haproxy_dir / "pid"
+        self._pid_file = paths.haproxy_dir / "pid"
         self._stand_in: subprocess.Popen[bytes] | None = None
         self._rest_until = 0.0
         self._due_at = float("inf")
@@ -114,10 +114,10 @@ class HAProxyProcess:
             Fault: HAProxy can't be used on this machine
         """
         limit = raise_connection_limit()
-        wishes = HAProxyOptions(
+        options = HAProxyOptions(
             find_haproxy(), bind_address(self._host, self._port), str(self._pid_file), limit
         )
-        write_wrapper(self._places.haproxy_wrapper, self._places.haproxy_options, wishes)
+        write_wrapper(self._paths.haproxy_wrapper, self._paths.haproxy_options, options)
         return limit
 
     def postpone(self) -> None:
@@ -136,7 +136,7 @@ class HAProxyProcess:
 
     def _can_start(self, within_s: float = 2.0) -> bool:
         """Try it with a configuration that does nothing."""
-        idle = self._places.haproxy_dir / "idle.cfg"
+        idle = self._paths.haproxy_dir / "idle.cfg"
         try:
             idle.write_text("frontend idle\n    mode http\n    timeout client 1s\n    bind abns@kiosk-idle\n")
             subprocess.run(
@@ -158,9 +158,9 @@ class HAProxyProcess:
 
     def detach_from_ray(self) -> None:
         """Get ready for another Ray: whoever listens now stays and answers 503 until the next one takes over."""
-        (self._places.haproxy_dir / LAST).unlink(missing_ok=True)
+        (self._paths.haproxy_dir / LAST).unlink(missing_ok=True)
         kept = self._config_path()
-        for folder in self._places.haproxy_dir.iterdir():
+        for folder in self._paths.haproxy_dir.iterdir():
             if folder.is_dir() and (kept is None or folder != kept.parent):
                 shutil.rmtree(folder, ignore_errors=True)
 
@@ -183,14 +183,14 @@ class HAProxyProcess:
         ):
             return False
         config_path = self._config_path()
-        copy = self._places.haproxy_dir / STAND_IN_CONFIG
+        copy = self._paths.haproxy_dir / STAND_IN_CONFIG
         try:
             if config_path is not None and config_path != copy:
                 copy.write_text(fallback_config(config_path.read_text()))
         except OSError:
             return False
         self._stand_in = subprocess.Popen(
-            [str(self._places.haproxy_wrapper), "-db", "-dR", "-f", str(copy)],
+            [str(self._paths.haproxy_wrapper), "-db", "-dR", "-f", str(copy)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

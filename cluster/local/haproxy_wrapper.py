@@ -34,14 +34,14 @@ _STAMP = "# tightened\n"
 _SERVER = re.compile(r"^[ \t]+server \S+ \S+:\d+ ", re.MULTILINE)
 
 
-def render_wrapper_script(python: str, wishes: Path) -> str:
+def render_wrapper_script(python: str, options: Path) -> str:
     """Write the script that Serve takes for HAProxy."""
     root = str(Path(__file__).parents[2])
     code = (
         f"import sys; sys.path.append({root!r}); "
         "from cluster.local import haproxy_wrapper; haproxy_wrapper.main(sys.argv[1:])"
     )
-    run = " ".join(shlex.quote(word) for word in (python, "-I", "-S", "-c", code, str(wishes)))
+    run = " ".join(shlex.quote(word) for word in (python, "-I", "-S", "-c", code, str(options)))
     return f'#!/bin/sh\nexec {run} "$@"\n'
 
 
@@ -70,10 +70,10 @@ def find_predecessor(pid_file: Path) -> int:
     return pid if b"haproxy" in command and str(pid_file.parent).encode() in command else 0
 
 
-def build_command(arguments: list[str], wishes: HAProxyOptions, config: str) -> list[str]:
+def build_command(arguments: list[str], options: HAProxyOptions, config: str) -> list[str]:
     """Complete the command line Serve wrote: take over from whoever still serves."""
-    words = [wishes.binary, *arguments]
-    before = find_predecessor(Path(wishes.pid_file))
+    words = [options.binary, *arguments]
+    before = find_predecessor(Path(options.pid_file))
     if before and before != os.getpid() and "-sf" not in words:
         # Listening sockets are handed over by the old process, so nobody is refused meanwhile.
         folder = os.path.dirname(find_admin_socket(config))
@@ -95,16 +95,16 @@ def _listens_at(path: str) -> bool:
         return True
 
 
-def restore_replicas(config: str, wishes: HAProxyOptions, *, reload: bool) -> str:
+def restore_replicas(config: str, options: HAProxyOptions, *, reload: bool) -> str:
     """Let the first HAProxy of a new keeper go on with the replicas its predecessor knew.
 
     Serve starts it with an empty list and reloads half a second later; everybody would be refused meanwhile.
     """
-    known = Path(wishes.pid_file).with_name(LAST)
+    known = Path(options.pid_file).with_name(LAST)
     if _SERVER.search(config):
         _replace(known, config)
         return config
-    if reload or not find_predecessor(Path(wishes.pid_file)):
+    if reload or not find_predecessor(Path(options.pid_file)):
         return config
     try:
         before = known.read_text()
@@ -115,22 +115,22 @@ def restore_replicas(config: str, wishes: HAProxyOptions, *, reload: bool) -> st
 
 def main(arguments: list[str]) -> None:
     """Tighten the file named by `-f`, then become HAProxy."""
-    wishes = HAProxyOptions.load(Path(arguments[0])).with_environment(os.environ)
+    options = HAProxyOptions.load(Path(arguments[0])).with_environment(os.environ)
     rest = arguments[1:]
     environment = {name: value for name, value in os.environ.items() if name not in SECRET_VARIABLES}
     if "-f" in rest:
         path = Path(rest[rest.index("-f") + 1])
         config = path.read_text()
         if not config.startswith(_STAMP):
-            config = _STAMP + tighten(config, wishes)
-            config = restore_replicas(config, wishes, reload="-sf" in rest)
+            config = _STAMP + tighten(config, options)
+            config = restore_replicas(config, options, reload="-sf" in rest)
             _replace(path, config)
-        words = build_command(rest, wishes, config)
+        words = build_command(rest, options, config)
         if "-c" not in rest:
-            _replace(Path(wishes.pid_file), f"{os.getpid()} {path}\n")
+            _replace(Path(options.pid_file), f"{os.getpid()} {path}\n")
     else:
-        words = [wishes.binary, *rest]
-    os.execve(wishes.binary, words, environment)
+        words = [options.binary, *rest]
+    os.execve(options.binary, words, environment)
 
 
 def _replace(path: Path, text: str) -> None:

@@ -35,8 +35,8 @@ _log = structlog.get_logger()
 class RayHead:
     """Brings Ray up and down."""
 
-    def __init__(self, places: InstallationPaths, command: tuple[str, ...] = ()) -> None:
-        self._places = places
+    def __init__(self, paths: InstallationPaths, command: tuple[str, ...] = ()) -> None:
+        self._paths = paths
         self._command = command or (sys.executable, "-m", "cluster.runtime.bootstrap")
         self._process: subprocess.Popen[bytes] | None = None
         self._patience = StallTimer()
@@ -61,7 +61,7 @@ class RayHead:
         """Start a head; what it reaches comes by `news`."""
         self.steps = {}
         self._patience = StallTimer(HEARD_S)
-        with self._places.supervisor_log.open("ab") as log:
+        with self._paths.supervisor_log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*self._command, plan.to_json()],
                 env=dict(environment),
@@ -112,17 +112,17 @@ class RayHead:
             self._process.wait()
             self._process = None
         begun = time.monotonic()
-        mine = [process for process in list_processes(self._places) if process.pid not in spare]
+        mine = [process for process in list_processes(self._paths) if process.pid not in spare]
         left = end_processes(mine, patience_s)
         _log.info("ray_ended", processes=len(mine), took_s=round(time.monotonic() - begun, 2))
         if left:
             _log.error("processes_left", pids=[process.pid for process in left])
         self.vital = {}
-        shutil.rmtree(self._places.ray_dir, ignore_errors=True)
+        shutil.rmtree(self._paths.ray_dir, ignore_errors=True)
         return left
 
     def _record_vital(self) -> None:
-        for process in list_processes(self._places):
+        for process in list_processes(self._paths):
             try:
                 name = os.path.basename((process.cmdline() or [""])[0])
             except psutil.Error:

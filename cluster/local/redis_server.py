@@ -55,8 +55,8 @@ _log = structlog.get_logger()
 class RedisServer:
     """One server process. Starting it again after it died keeps its address and password."""
 
-    def __init__(self, places: InstallationPaths, *, memory_mb: int = 0, password: str | None = None) -> None:
-        self._places = places
+    def __init__(self, paths: InstallationPaths, *, memory_mb: int = 0, password: str | None = None) -> None:
+        self._paths = paths
         self._memory_mb = redis_memory_mb(memory_mb)
         self._password = secrets.token_hex(24) if password is None else password
         self.binary = find_redis(self._data_version(), self._data_product())
@@ -66,7 +66,7 @@ class RedisServer:
     @property
     def url(self) -> str:
         """Where it is, password included."""
-        return f"unix://:{self._password}@{quote(str(self._places.redis_socket))}"
+        return f"unix://:{self._password}@{quote(str(self._paths.redis_socket))}"
 
     @property
     def pid(self) -> int:
@@ -75,12 +75,12 @@ class RedisServer:
 
     def start(self) -> None:
         """Start the process and leave its address where the others look for it."""
-        folder = self._places.redis_dir
+        folder = self._paths.redis_dir
         write_private(folder / "redis.conf", self.configuration())
         write_private(folder / "product", self.binary.product + "\n")
         # Numbers only: an older release of ours reads this file to keep its hands off newer data.
         write_private(folder / "version", ".".join(map(str, self.binary.version)) + "\n")
-        write_private(self._places.redis_url, self.url + "\n")
+        write_private(self._paths.redis_url, self.url + "\n")
         with self._log_path.open("ab") as out:
             self._said_before = out.tell()
             self.process = subprocess.Popen(
@@ -143,7 +143,7 @@ class RedisServer:
         try:
             with socket.socket(socket.AF_UNIX) as line:
                 line.settimeout(within_s)
-                line.connect(str(self._places.redis_socket))
+                line.connect(str(self._paths.redis_socket))
                 line.sendall(f"AUTH {self._password}\r\nPING\r\n".encode())
                 said = b""
                 while said.count(b"\r\n") < 2:
@@ -174,10 +174,10 @@ class RedisServer:
             line
             for line in (
                 "port 0",
-                f"unixsocket {_quoted(self._places.redis_socket)}",
+                f"unixsocket {_quoted(self._paths.redis_socket)}",
                 "unixsocketperm 600",
                 f"requirepass {self._password}",
-                f"dir {_quoted(self._places.redis_dir)}",
+                f"dir {_quoted(self._paths.redis_dir)}",
                 "daemonize no",
                 "appendonly yes",
                 f"appendfilename {AOF_NAME}",
@@ -202,14 +202,14 @@ class RedisServer:
     def _data_product(self) -> str:
         """Read who wrote the data; releases that knew only Redis left no such file."""
         try:
-            product = (self._places.redis_dir / "product").read_text().strip()
+            product = (self._paths.redis_dir / "product").read_text().strip()
         except OSError:
             return "redis"
         return product if product in PRODUCTS else "redis"
 
     def _data_version(self) -> Version:
         try:
-            text = (self._places.redis_dir / "version").read_text()
+            text = (self._paths.redis_dir / "version").read_text()
             return tuple(int(part) for part in text.strip().split("."))
         except (OSError, ValueError):
             return (0,)
@@ -232,14 +232,14 @@ class RedisServer:
 
     @property
     def _log_path(self) -> Path:
-        return self._places.logs_dir / "redis.log"
+        return self._paths.logs_dir / "redis.log"
 
     def _refused_its_file(self) -> bool:
         return bool(_REFUSED.search(self._log_text()))
 
     def _repair(self) -> None:
         """Put aside every append-only file and write what is whole of it in its place."""
-        folder = self._places.redis_dir
+        folder = self._paths.redis_dir
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
         for path in [*folder.glob(AOF_NAME), *folder.glob("appendonlydir/*.aof")]:
             scratch, aside = (

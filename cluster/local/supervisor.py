@@ -80,10 +80,10 @@ class Supervisor:
         self._wanted = wanted
         self._settings = wanted.settings
         self._told = told
-        self._places = InstallationPaths.from_data_dir(wanted.settings.data_dir)
-        self._lock = InstallationLock(self._places.lock)
-        self._head = RayHead(self._places, wanted.head_command)
-        self._front = HAProxyProcess(self._places, self._settings.host, self._settings.port)
+        self._paths = InstallationPaths.from_data_dir(wanted.settings.data_dir)
+        self._lock = InstallationLock(self._paths.lock)
+        self._head = RayHead(self._paths, wanted.head_command)
+        self._front = HAProxyProcess(self._paths, self._settings.host, self._settings.port)
         self._redis: RedisServer | None = None
         self._ports: RayPorts | None = None
         self._haproxy = True
@@ -105,9 +105,9 @@ class Supervisor:
             version=wanted.version,
             host=self._settings.host,
             port=self._settings.port,
-            data_dir=str(self._places.data_dir),
-            run_dir=str(self._places.run_dir),
-            logs_dir=str(self._places.logs_dir),
+            data_dir=str(self._paths.data_dir),
+            run_dir=str(self._paths.run_dir),
+            logs_dir=str(self._paths.logs_dir),
             started_at=SystemClock().now_ms(),
             settings=self._settings.shareable(),
         )
@@ -119,14 +119,14 @@ class Supervisor:
 
     def run(self) -> int:
         """Start, keep, end; 0 after a wanted end, 1 when the start failed, 2 when another one is at work."""
-        self._places.make()
+        self._paths.make()
         if not self._lock.acquire():
             return 2
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self.request_stop)
         adopt_orphans()
         os.umask(0o077)
-        held = lock_directory(self._places.run_dir)
+        held = lock_directory(self._paths.run_dir)
         try:
             self._start()
             while not self._stop.wait(TICK_S):
@@ -147,14 +147,14 @@ class Supervisor:
 
     def _start(self) -> None:
         self._save_phase("starting", "clearing up after an earlier run")
-        left = end_processes(list_processes(self._places), 3.0)
+        left = end_processes(list_processes(self._paths), 3.0)
         if left:
             raise Fault(f"processes of an earlier run can't be ended: {[process.pid for process in left]}")
-        os.environ.update(shared_environment(self._places, os.environ, self._wanted.root))
+        os.environ.update(shared_environment(self._paths, os.environ, self._wanted.root))
         ensure_master_key(self._settings)
         save_manifest_key(self._settings)
-        if not self._places.ray_token.exists():
-            write_private(self._places.ray_token, secrets.token_hex(32))
+        if not self._paths.ray_token.exists():
+            write_private(self._paths.ray_token, secrets.token_hex(32))
         self._start_redis()
         self._prepare_front()
         self._again = True
@@ -165,10 +165,10 @@ class Supervisor:
             self._save_phase("starting", "asking the Redis of KIOSK_REDIS_URL", redis="external")
             wait_for_redis(self._settings)
             # Commands of another shell read it there.
-            write_private(self._places.redis_url, self._settings.redis_url.get_secret_value() + "\n")
+            write_private(self._paths.redis_url, self._settings.redis_url.get_secret_value() + "\n")
             return
         self._save_phase("starting", "starting Redis")
-        self._redis = RedisServer(self._places, memory_mb=self._settings.redis_memory_mb)
+        self._redis = RedisServer(self._paths, memory_mb=self._settings.redis_memory_mb)
         self._redis.start_and_repair(REDIS_START_S)
         self._save_phase("starting", "Redis answers", redis=self._redis.binary.label)
 
@@ -203,7 +203,7 @@ class Supervisor:
         ports = self._ports
         address = f"127.0.0.1:{ports.gcs}"
         start = ray_start_arguments(
-            self._places,
+            self._paths,
             ports,
             cpus=max(2, os.cpu_count() or 2),
             object_store_mb=self._settings.object_store_mb,
@@ -219,7 +219,7 @@ class Supervisor:
             "replicas_host": LOOPBACK if self._haproxy else "",
             **self._wanted.plan,
         }
-        more = ray_environment(self._places, ports, haproxy=self._haproxy, max_connections=self._connections)
+        more = ray_environment(self._paths, ports, haproxy=self._haproxy, max_connections=self._connections)
         self._head.bring_up(StartPlan(**plan), {**os.environ, **more})  # type: ignore[arg-type]
         dashboard = f"http://127.0.0.1:{ports.dashboard}" if self._settings.dashboard else ""
         urls = {"dashboard_url": dashboard, "metrics_url": f"http://127.0.0.1:{ports.exports}/metrics"}
@@ -346,13 +346,13 @@ class Supervisor:
         self._end_ray(keep_front=False)
         if self._redis is not None:
             self._redis.stop()
-        self._places.redis_url.unlink(missing_ok=True)
-        left = end_processes(list_processes(self._places), 2.0)
-        shutil.rmtree(self._places.run_dir, ignore_errors=True)
-        self._places.haproxy_wrapper.unlink(missing_ok=True)
-        self._places.haproxy_options.unlink(missing_ok=True)
+        self._paths.redis_url.unlink(missing_ok=True)
+        left = end_processes(list_processes(self._paths), 2.0)
+        shutil.rmtree(self._paths.run_dir, ignore_errors=True)
+        self._paths.haproxy_wrapper.unlink(missing_ok=True)
+        self._paths.haproxy_options.unlink(missing_ok=True)
         if not failed:
-            self._places.state.unlink(missing_ok=True)
+            self._paths.state.unlink(missing_ok=True)
         reap_orphans(set())
         _log.info("installation_ended", left=[process.pid for process in left])
 
@@ -383,7 +383,7 @@ class Supervisor:
             update["stages"] = (*self.state.stages, (round(time.monotonic() - self._begun, 1), message))
         self.state = self.state.model_copy(update=update)
         try:
-            save_state(self._places, self.state)
+            save_state(self._paths, self.state)
         except OSError as error:  # a full disk must not end the keeper
             _log.error("state_not_saved", reason=error.strerror)
         self._told(self.state)

@@ -1,1 +1,1 @@
-"""The only ground-floor folder that knows Ray: start, stop and look at a one-machine cluster."""
+"""Ray: bootstrap an installation, attach to a cluster, find or create actors, operate dedicated engines."""

@@ -1,8 +1,8 @@
-"""Brings an installation up once and ends: keys, Ray, intake, doors, sample data, first good answer.
+"""Bring an installation up once and end: keys, Ray, intake, API replicas, sample data, first good answer.
 
 A process of its own, started by the supervisor with the environment of `ray_environment`, because Ray belongs to
-the process that imports it: the supervisor must outlive Ray and stays small without it. Every step is told as a
-line of JSON on standard output. Running it again on a system that is partly up brings up what is missing.
+the process that imports it: the supervisor must outlive Ray and stays small without it. Every step is reported as
+a line of JSON on standard output. Running it again on a system that is partly up brings up what is missing.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ PLAYGROUND = "jobs.playground"
 NAMESPACE = "kiosk"
 ENGINE_OPERATOR = "cluster.runtime.engine_operator:EngineOperator"
 ENGINES_S = 60.0
-"How long a start waits for engines with a place of their own."
+"How long a start waits for dedicated engines, in seconds."
 KEEP_ALIVE_S = 600
 "How long a replica keeps a silent connection of HAProxy; longer than HAProxy does, so it never races to reuse one."
 
 
 class ProgressReporter:
-    """Tells steps to whoever started this process."""
+    """Report steps to the process that started this one."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -75,51 +75,51 @@ def without_client_server(parameters: Any, head: bool) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Bring up what the plan says; 0 when a good answer came."""
+    """Bring up what the plan names; return 0 when a good answer came."""
     plan = StartPlan.parse(arguments[0])
     with _redirect_output() as out:
         set_up_logging()
-        teller = ProgressReporter(out)
+        reporter = ProgressReporter(out)
         try:
             if find_secrets(os.environ):  # on a cluster of yours; `kiosk up` has handed them over
                 prepare_node()
-            bring_up(plan, Settings(), teller)
+            bring_up(plan, Settings(), reporter)
         except HouseError as error:
-            teller.report("failed", error.message)
+            reporter.report("failed", error.message)
             return 1
         except Exception as error:  # noqa: BLE001 - the top of a process: told, logged, and ended
             structlog.get_logger().exception("bringing_up_failed")
-            teller.report("failed", _last_line(error))
+            reporter.report("failed", _last_line(error))
             return 1
     return 0
 
 
 def _last_line(error: Exception) -> str:
-    """Say an error in one line; Ray's errors carry a whole traceback, whose last line says what happened."""
+    """Write an error in one line; Ray's errors carry a whole traceback, whose last line says what happened."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     lines = [line for line in lines if not line.startswith("For further information visit")]
     text = lines[-1] if lines else "no reason given"
     return (text if len(lines) > 1 else f"{type(error).__name__}: {text}")[:400]
 
 
-def bring_up(plan: StartPlan, settings: Settings, teller: ProgressReporter) -> None:
+def bring_up(plan: StartPlan, settings: Settings, reporter: ProgressReporter) -> None:
     """Do all steps."""
     asyncio.run(sign_unsigned(settings))
     fresh = asyncio.run(ensure_apps(settings))
-    teller.report("apps", "apps and keys are there", first_start=fresh)
+    reporter.report("apps", "apps and keys are there", first_start=fresh)
     filling = _start_sample_load() if plan.playground else None
     if plan.ray_arguments:
-        teller.report("ray", "starting Ray")
-        with report_changes(partial(_ray_processes, settings), partial(teller.report, "ray")):
+        reporter.report("ray", "starting Ray")
+        with report_changes(partial(_ray_processes, settings), partial(reporter.report, "ray")):
             _start_ray(plan.ray_arguments)
     connect_ray(plan.ray_address)
     parts: dict[str, Any] = {}
     if plan.intake:
-        teller.report("intake", "starting the intake")
+        reporter.report("intake", "starting the intake")
         parts["intake"] = ensure_intake(plan.intake)
-    keeper = ensure_engine_operator(plan.engines) if plan.engines else None
-    teller.report("doors", "starting the doors")
-    with report_changes(_replicas, partial(teller.report, "doors")):
+    operator = ensure_engine_operator(plan.engines) if plan.engines else None
+    reporter.report("doors", "starting the doors")
+    with report_changes(_replicas, partial(reporter.report, "doors")):
         _deploy(plan)
     if plan.assigner:
         parts["assigner"] = ensure_assigner(plan.assigner)
@@ -128,25 +128,25 @@ def bring_up(plan: StartPlan, settings: Settings, teller: ProgressReporter) -> N
     if plan.trainer:
         parts["trainer"] = ensure_trainer(plan.trainer, settings)
     if filling is not None:
-        teller.report("playground", "loading the playground")
+        reporter.report("playground", "loading the playground")
         _finish_sample_load(filling)
-    if keeper is not None:
-        _await_engines(keeper, teller)
-    teller.report("answer", "waiting for the first good answer")
-    asyncio.run(_first_answer(plan, settings, teller))
-    _await_parts(parts, teller)
-    teller.report("ready", "ready")
+    if operator is not None:
+        _await_engines(operator, reporter)
+    reporter.report("answer", "waiting for the first good answer")
+    asyncio.run(_first_answer(plan, settings, reporter))
+    _await_parts(parts, reporter)
+    reporter.report("ready", "ready")
 
 
 def _ray_processes(settings: Settings) -> str:
-    """Say which processes of Ray are there."""
+    """Report which processes of Ray run."""
     names = {process.name() for process in list_processes(InstallationPaths.from_data_dir(settings.data_dir))}
     found = [name for name in ("gcs_server", "raylet") if name in names]
     return f"starting Ray ({' and '.join(found)} run)" if found else ""
 
 
 def _replicas() -> str:
-    """Say how many replicas of the doors are ready, as Serve has it."""
+    """Report how many API replicas are ready, according to Serve."""
     from ray import serve
 
     application = serve.status().applications.get("api")
@@ -160,7 +160,7 @@ def _replicas() -> str:
     return f"starting the doors ({ready} of {known} replicas ready)" if known else ""
 
 
-def _await_parts(parts: dict[str, Any], teller: ProgressReporter) -> None:
+def _await_parts(parts: dict[str, Any], reporter: ProgressReporter) -> None:
     """Wait until all actors answer; one that stays away is logged, and `kiosk status` shows it."""
     import ray
 
@@ -174,7 +174,7 @@ def _await_parts(parts: dict[str, Any], teller: ProgressReporter) -> None:
             except ray.exceptions.RayError:
                 asked[name] = parts[name].health.remote()
         if asked and patience.record(frozenset(asked)):
-            teller.report("parts", f"starting {', '.join(sorted(asked))}")
+            reporter.report("parts", f"starting {', '.join(sorted(asked))}")
     if asked:
         structlog.get_logger().error("parts_late", parts=sorted(asked))
 
@@ -237,8 +237,8 @@ def connect_installation(settings: Settings) -> None:
             "installation is found by KIOSK_DATA_DIR"
         )
     if not address:
-        places = InstallationPaths.from_data_dir(settings.data_dir)
-        state = load_state(places) if find_lock_holder(places) else None
+        paths = InstallationPaths.from_data_dir(settings.data_dir)
+        state = load_state(paths) if find_lock_holder(paths) else None
         if state is None or not state.ray_address:
             raise Unavailable(
                 f"no installation runs in {settings.data_dir}: start it with `kiosk up`, set KIOSK_DATA_DIR to the "
@@ -246,7 +246,7 @@ def connect_installation(settings: Settings) -> None:
                 "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH"
             )
         address = state.ray_address
-        os.environ |= driver_environment(places)
+        os.environ |= driver_environment(paths)
         _read_environment_again()
     connect_ray(address)
 
@@ -262,7 +262,7 @@ def _read_environment_again() -> None:
 
 
 def ensure_intake(kind: str) -> Any:
-    """Make the intake actor of this release, and end those of others."""
+    """Create the intake actor of this release, and end those of other releases."""
     from cluster.runtime import roster
 
     release = installed_version()
@@ -271,7 +271,7 @@ def ensure_intake(kind: str) -> Any:
 
 
 def ensure_trainer(kind: str, settings: Settings) -> Any:
-    """Make the actor of this release that looks after trainings, and end those of others."""
+    """Create the trainer of this release, and end those of other releases."""
     from cluster.runtime import roster
 
     release, scratch = installed_version(), str(settings.data_dir / "scratch")
@@ -280,7 +280,7 @@ def ensure_trainer(kind: str, settings: Settings) -> Any:
 
 
 def ensure_assigner(kind: str) -> Any:
-    """Make the actor of this release that gives readers variants, and end those of others."""
+    """Create the actor of this release that assigns variants to users, and end those of other releases."""
     from cluster.runtime import roster
 
     release = installed_version()
@@ -289,7 +289,7 @@ def ensure_assigner(kind: str) -> Any:
 
 
 def ensure_tracker(kind: str, means: str) -> Any:
-    """Make the actor of this release that watches history threads, and end those of others."""
+    """Create the actor of this release that watches history threads, and end those of other releases."""
     from cluster.runtime import roster
 
     release = installed_version()
@@ -300,7 +300,7 @@ def ensure_tracker(kind: str, means: str) -> Any:
 
 
 def ensure_engine_operator(build: str) -> Any:
-    """Make the keeper of engines of this release, and end those of others."""
+    """Create the engine operator of this release, and end those of other releases."""
     from cluster.runtime import roster
 
     release = installed_version()
@@ -308,20 +308,20 @@ def ensure_engine_operator(build: str) -> Any:
     return roster.find_or_create("engines", release, ENGINE_OPERATOR, connect_actor, build)
 
 
-def _await_engines(keeper: Any, teller: ProgressReporter) -> None:
-    """Wait until all engines serve where they are meant to.
+def _await_engines(operator: Any, reporter: ProgressReporter) -> None:
+    """Wait until all engines serve with their target placement.
 
-    One that does not come up in time is its keeper's business from then on; the others serve meanwhile.
+    The engine operator goes on with an engine that is late; the others serve meanwhile.
     """
     import ray
 
     until, told = time.monotonic() + ENGINES_S, False
     while time.monotonic() < until:
-        waiting = ray.get(keeper.health.remote())["waiting"]
+        waiting = ray.get(operator.health.remote())["waiting"]
         if waiting == []:
             return
         if waiting and not told:
-            teller.report("engines", f"starting engines with a place of their own ({len(waiting)})")
+            reporter.report("engines", f"starting engines with a place of their own ({len(waiting)})")
             told = True
         time.sleep(0.1)
     structlog.get_logger().warning("engines_late", waited_s=ENGINES_S)
@@ -348,7 +348,7 @@ def _load(path: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-async def _first_answer(plan: StartPlan, settings: Settings, teller: ProgressReporter) -> None:
+async def _first_answer(plan: StartPlan, settings: Settings, reporter: ProgressReporter) -> None:
     """Ask for recommendations until a good answer comes.
 
     Errors:
@@ -356,14 +356,14 @@ async def _first_answer(plan: StartPlan, settings: Settings, teller: ProgressRep
     """
 
     def report(words: str) -> None:
-        teller.report("answer", f"waiting for the first good answer ({words})")
+        reporter.report("answer", f"waiting for the first good answer ({words})")
 
     async with connect(settings, slow_s=ADMIN_S) as stores:
         entries = await KeyAdmin(stores.access, open_vault(settings)).keys(app_id="playground", reveal=True)
         readers = await stores.records.ids("playground", "user")
     key = next((entry.text for entry in entries if entry.key.kind == "secret"), "")
     if not key or not readers:
-        # Someone revoked the playground's keys, or it is not loaded: an open door is all that can be asked.
+        # Someone revoked the playground's keys, or it is not loaded: a health check is all that can be asked.
         await probe.wait_until(lambda: probe.is_healthy(plan.host, plan.port), STALLED_S, report)
         return
     await probe.wait_until(

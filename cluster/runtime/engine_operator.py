@@ -1,4 +1,6 @@
-"""Keeps the Serve applications of engines as their records say: a named, restarted Ray actor, `engines@<release>`.
+"""Deploy the Serve applications of dedicated engines as their records demand.
+
+It is a named Ray actor that Ray restarts: `engines@<release>`.
 
 Commands only change records, so they work from anywhere and hold nothing while they wait; this actor alone talks to
 Serve, once a second while engines have places of their own. What is missing is deployed again, what nobody wants

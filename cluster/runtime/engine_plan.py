@@ -52,7 +52,7 @@ class DeployEngine:
 
 @dataclass(frozen=True, slots=True)
 class RouteEngine:
-    """Let doors send the engine's queries to `placement` from now on."""
+    """Route the engine's queries to `placement` from now on."""
 
     engine: Engine
     placement: Placement
@@ -116,7 +116,7 @@ def is_at_target(engine: Engine, seen: Mapping[str, EngineApplication]) -> bool:
 
 
 def engine_status(engine: Engine, one: EngineApplication | None, now_ms: int) -> EngineStatus | None:
-    """Say how an engine's own deployment is; None when it has none and needs none."""
+    """Return the status of an engine's deployment; None when it has none and needs none."""
     if one is None and engine.target_placement == "door":
         return None
     state, replicas, target, message = "starting", 0, 0, ""

@@ -80,11 +80,11 @@ def prepare_node() -> None:
     Errors:
         Fault: the master key is damaged, or somebody else took the run directory
     """
-    places = InstallationPaths.from_data_dir(Settings().data_dir)
-    places.make_run_dir()
-    hand_over(os.environ, places.secrets_dir)
+    paths = InstallationPaths.from_data_dir(Settings().data_dir)
+    paths.make_run_dir()
+    hand_over(os.environ, paths.secrets_dir)
     settings = Settings()
-    if find_external_master_key(settings) is not None or places.master_key.exists():
+    if find_external_master_key(settings) is not None or paths.master_key.exists():
         save_manifest_key(settings)
 
 

@@ -1,4 +1,4 @@
-"""What an installation says of itself to the command line: one small JSON file, written by the supervisor.
+"""The state of an installation for the command line: one small JSON file, written by the supervisor.
 
     starting ──▶ ready ◀──▶ recovering        a part died and is being brought back
         │          │             │
@@ -77,15 +77,15 @@ class InstallationState(BaseModel):
         return f"http://{self.url_host}:{self.port}"
 
 
-def save_state(places: InstallationPaths, state: InstallationState) -> None:
+def save_state(paths: InstallationPaths, state: InstallationState) -> None:
     """Replace the state file."""
-    write_private(places.state, state.model_dump_json(indent=1) + "\n")
+    write_private(paths.state, state.model_dump_json(indent=1) + "\n")
 
 
-def load_state(places: InstallationPaths) -> InstallationState | None:
+def load_state(paths: InstallationPaths) -> InstallationState | None:
     """Read the state file; None when there is none or it makes no sense."""
     try:
-        return InstallationState.model_validate(json.loads(places.state.read_text("utf-8")))
+        return InstallationState.model_validate(json.loads(paths.state.read_text("utf-8")))
     except (OSError, ValueError, ValidationError):
         return None
 
@@ -119,13 +119,13 @@ class InstallationLock:
             self._handle = None
 
 
-def find_lock_holder(places: InstallationPaths) -> int:
+def find_lock_holder(paths: InstallationPaths) -> int:
     """Find the process that holds the lock: a supervisor, or a command that works on a stopped installation.
 
     0: nobody does.
     """
     try:
-        handle = os.open(places.lock, os.O_RDWR | os.O_CLOEXEC)
+        handle = os.open(paths.lock, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return 0
     try:

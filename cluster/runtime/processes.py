@@ -28,31 +28,31 @@ def adopt_orphans() -> bool:
         return False
 
 
-def list_processes(places: InstallationPaths) -> list[psutil.Process]:
+def list_processes(paths: InstallationPaths) -> list[psutil.Process]:
     """List all processes of an installation but this one and its ancestors."""
     me = psutil.Process()
     spared = {me.pid, *(parent.pid for parent in me.parents())}
     # A process that hid both its environment and its command line is still known as somebody's child.
     mine = (
         {}
-        if os.environ.get(MARK) != places.mark
+        if os.environ.get(MARK) != paths.mark
         else {child.pid: child for child in me.children(recursive=True)}
     )
     for process in psutil.process_iter():
         try:
-            if process.pid not in spared and process.pid not in mine and _is_part_of(process, places):
+            if process.pid not in spared and process.pid not in mine and _is_part_of(process, paths):
                 mine[process.pid] = process
         except (psutil.Error, OSError):
             continue
     return list(mine.values())
 
 
-def _is_part_of(process: psutil.Process, places: InstallationPaths) -> bool:
+def _is_part_of(process: psutil.Process, paths: InstallationPaths) -> bool:
     if process.uids().real != os.getuid() or process.status() == psutil.STATUS_ZOMBIE:
         return False
-    if process.environ().get(MARK) == places.mark:
+    if process.environ().get(MARK) == paths.mark:
         return True
-    inside = f"{places.run_dir}/"
+    inside = f"{paths.run_dir}/"
     return any(inside in word for word in process.cmdline())
 
 

@@ -1,4 +1,4 @@
-"""What the environment says before Ray starts: every process Ray starts inherits it.
+"""The environment variables that must be set before Ray starts: every process of Ray inherits them.
 
 Ray and Serve read these when they are imported, so they must stand before the first import, not in code that
 runs after it.
@@ -53,14 +53,14 @@ class RayPorts:
         return cls(*free_ports(7))
 
 
-def shared_environment(places: InstallationPaths, inherited: Mapping[str, str], root: Path) -> dict[str, str]:
-    """Say what all processes of an installation share, the supervisor's own included.
+def shared_environment(paths: InstallationPaths, inherited: Mapping[str, str], root: Path) -> dict[str, str]:
+    """Return the variables that all processes of an installation share, the supervisor included.
 
     `root` is the directory that holds our packages; from a checkout it is no place Python looks at by itself.
     """
     environment = {name: value for name, value in inherited.items() if name not in NEVER_INHERITED}
-    environment.setdefault("KIOSK_DATA_DIR", str(places.data_dir))
-    environment[MARK] = places.mark
+    environment.setdefault("KIOSK_DATA_DIR", str(paths.data_dir))
+    environment[MARK] = paths.mark
     environment |= python_path(inherited, root)
     # So that `python` in a job's entrypoint is the one with our packages, activated or not.
     own, path = os.path.dirname(sys.executable), inherited.get("PATH", os.defpath)
@@ -74,7 +74,7 @@ def shared_environment(places: InstallationPaths, inherited: Mapping[str, str], 
 
 
 def python_path(inherited: Mapping[str, str], root: Path) -> dict[str, str]:
-    """Say where our packages are, if Python would not find them by itself."""
+    """Return the directory of our packages if Python would not find them by itself."""
     if root.name in ("site-packages", "dist-packages"):
         return {}
     path = [part for part in inherited.get("PYTHONPATH", "").split(":") if part and part != str(root)]
@@ -82,14 +82,14 @@ def python_path(inherited: Mapping[str, str], root: Path) -> dict[str, str]:
 
 
 def ray_environment(
-    places: InstallationPaths, ports: RayPorts, *, haproxy: bool, max_connections: int = 4096
+    paths: InstallationPaths, ports: RayPorts, *, haproxy: bool, max_connections: int = 4096
 ) -> dict[str, str]:
-    """Say how Ray, Serve and HAProxy are to behave."""
-    lowest, highest = port_range(places.mark)
-    front = places.haproxy_dir
+    """Return the variables that configure Ray, Serve and HAProxy."""
+    lowest, highest = port_range(paths.mark)
+    front = paths.haproxy_dir
     wanted = {
         "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN_PATH": places.ray_token,
+        "RAY_AUTH_TOKEN_PATH": paths.ray_token,
         # Ray on Linux replaces 127.0.0.1 by the machine's outer address, unless it believes that this
         # platform can't have clusters.
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": 0,
@@ -116,7 +116,7 @@ def ray_environment(
         "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": 5,
         # On a busy machine a keeper that is ended before it is ready only starts again; a dead one is noticed at once.
         "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": 30,
-        "RAY_SERVE_HAPROXY_BINARY_PATH": places.haproxy_wrapper,
+        "RAY_SERVE_HAPROXY_BINARY_PATH": paths.haproxy_wrapper,
         "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": front / "haproxy.cfg",
         "RAY_SERVE_HAPROXY_SOCKET_PATH": front / "a.sock",
         "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": front,
@@ -147,11 +147,11 @@ def ray_environment(
     return {name: str(value) for name, value in wanted.items()}
 
 
-def driver_environment(places: InstallationPaths) -> dict[str, str]:
-    """Say what a program needs in its environment to become a driver of this installation's Ray."""
+def driver_environment(paths: InstallationPaths) -> dict[str, str]:
+    """Return the variables that make a program a driver of this installation's Ray."""
     return {
         "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN_PATH": str(places.ray_token),
+        "RAY_AUTH_TOKEN_PATH": str(paths.ray_token),
         # see `ray_environment`
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
@@ -165,9 +165,9 @@ def is_behind_haproxy(environment: Mapping[str, str]) -> bool:
 
 
 def ray_start_arguments(
-    places: InstallationPaths, ports: RayPorts, *, cpus: int, object_store_mb: int, dashboard: bool
+    paths: InstallationPaths, ports: RayPorts, *, cpus: int, object_store_mb: int, dashboard: bool
 ) -> list[str]:
-    """Say how the head node is started: on loopback, with ports of its own, without what we don't use."""
+    """Return the arguments of `ray start`: on loopback, with free ports, without parts that Kiosk does not use."""
     return [
         "--head",
         "--node-ip-address=127.0.0.1",
@@ -179,7 +179,7 @@ def ray_start_arguments(
         f"--dashboard-port={ports.dashboard}",
         f"--dashboard-agent-listen-port={ports.agent}",
         *([f"--metrics-export-port={ports.exports}"] if ports.exports else []),
-        f"--temp-dir={places.ray_dir}",
+        f"--temp-dir={paths.ray_dir}",
         f"--num-cpus={cpus}",
         f"--object-store-memory={object_store_mb << 20}",
         "--no-monitor",

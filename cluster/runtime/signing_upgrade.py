@@ -44,14 +44,14 @@ async def sign_unsigned(settings: Settings) -> bool:
         Fault: there is no master key
         Unavailable: the store is away
     """
-    places = InstallationPaths.from_data_dir(settings.data_dir)
-    if places.signing_marker.exists():
+    paths = InstallationPaths.from_data_dir(settings.data_dir)
+    if paths.signing_marker.exists():
         return False
     async with connect(settings, slow_s=ADMIN_S) as stores:
         keys = await sign_keys(stores.access, open_vault(settings))
     found = await asyncio.to_thread(sign_manifests, open_artifact_store(settings), foreign=False)
     # last: a start that was interrupted does it again
-    write_private(places.signing_marker, _MARKER_TEXT)
+    write_private(paths.signing_marker, _MARKER_TEXT)
     _log_result(found, keys)
     return True
 

@@ -1,4 +1,4 @@
-"""What the supervisor asks of a head: one value, handed over as JSON on its command line. No secrets."""
+"""What the supervisor asks of `bootstrap`: one value, passed as JSON on the command line. No secrets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TRAINER = "jobs.refresh.driver:Trainer"
 
 @dataclass(frozen=True, slots=True)
 class StartPlan:
-    """How an installation is to be brought up."""
+    """The parts of an installation to start, and how."""
 
     host: str
     port: int
@@ -33,23 +33,23 @@ class StartPlan:
     intake: str = INTAKE
     "Import path of the intake actor's class; empty: none."
     engines: str = ENGINES
-    "Import path of the builder of engines with a place of their own; empty: nobody keeps those."
+    "Import path of the builder of dedicated engines; empty: there are none."
     trainer: str = TRAINER
-    "Import path of the class of the actor that looks after trainings; empty: none."
+    "Import path of the class of the trainer; empty: none."
     assigner: str = ASSIGNER
-    "Import path of the class of the actor that gives readers variants; empty: none, doors do it themselves."
+    "Import path of the class of the actor that assigns variants to users; empty: API replicas assign them."
     tracker: str = TRACKER
-    "Import path of the class of the actor that watches history threads; empty: none, nobody is told of news."
+    "Import path of the class of the actor that watches history threads; empty: nobody is notified of updates."
     tracker_means: str = TRACKER_SERVICES
-    "Import path of what gives the tracker its judges and its answers."
+    "Import path of the function that opens the services of the tracker."
     playground: bool = True
     "Load the sample data if it is not there."
 
     def to_json(self) -> str:
-        """Write it down."""
+        """Return the plan as JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
     def parse(cls, text: str) -> StartPlan:
-        """Read it back."""
+        """Read a plan from JSON."""
         return cls(**json.loads(text))

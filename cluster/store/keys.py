@@ -436,5 +436,62 @@ def run_open(app: str) -> str:
 
 
 def schedule(app: str) -> str:
-    """Hash name -> sealed JSON `ScheduleBody`. Owner: administrators and the trainer. For ever."""
+    """Hash name -> sealed JSON `Schedule`. Owner: administrators and the trainer. For ever."""
     return f"{{{app}}}:schedule"
+
+
+# --- erasures: `{erasure}` is the hash tag of the global ones ------------------------------------------------------
+
+
+def erasure_order() -> str:
+    """Hash `<app><0x1f><erasure id>` -> sealed JSON `Person`: erasures that are not done. Owner: who asks adds, the
+    intake removes. The only key that names a person who is erased, and only until that is done."""
+    return "kiosk:{erasure}:order"
+
+
+def erasure(app: str) -> str:
+    """Hash erasure_id -> sealed JSON `Erasure`: receipts, which name nobody. The newest 10,000."""
+    return f"{{{app}}}:erasure"
+
+
+def erasure_ids(app: str) -> str:
+    """Sorted set erasure_id by created_at. As `erasure`."""
+    return f"{{{app}}}:erasure-id"
+
+
+def log_rewrite() -> str:
+    """Hash: wanted, done (ms): when the last erasure asked for a new append-only file, and when one was written."""
+    return "kiosk:{erasure}:log-rewrite"
+
+
+# --- history threads ----------------------------------------------------------------------------------------------
+
+
+def threads(app: str) -> str:
+    """Hash user_id -> sealed JSON `ReaderThreads`. Owner: doors and the tracker. For ever, until erased."""
+    return f"{{{app}}}:thread"
+
+
+def thread_revision(app: str) -> str:
+    """Hash user_id -> integer: which version of the app's threads wrote it; whoever writes must name it."""
+    return f"{{{app}}}:thread-revision"
+
+
+def thread_new(app: str) -> str:
+    """Set of user ids whose account's indicator is on. As `threads`."""
+    return f"{{{app}}}:thread-new"
+
+
+def thread_watch(app: str) -> str:
+    """Sorted set user_id -> version of the app's threads when what they watch last changed. As `threads`."""
+    return f"{{{app}}}:thread-watch"
+
+
+def thread_version(app: str) -> str:
+    """String, integer. Incremented by every write of anybody's threads, never set back. For ever."""
+    return f"{{{app}}}:thread-version"
+
+
+def thread_judged(app: str) -> str:
+    """String: offset of the product change up to which the app's threads were judged. Owner: the tracker."""
+    return f"{{{app}}}:thread-judged"

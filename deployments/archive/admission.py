@@ -6,15 +6,11 @@ wait for the store. While it is away every replica goes on with the lot it had l
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import hashlib
 import math
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-import structlog
 
 from cluster.clock import Clock
 from cluster.errors import HouseError, Invalid, TooMany
@@ -27,6 +23,7 @@ from cluster.records.client_rule import (
 )
 from cluster.store.ports.archive_admin import ClientRuleStore
 from cluster.store.ports.limits import LimitStore
+from cluster.store.refreshing_cache import RefreshingCache
 from deployments.archive.caller import ArchiveCaller
 
 READ_EVERY_S = 0.5
@@ -36,8 +33,6 @@ _BUCKET = "archive"
 _LOT_S = 0.2
 _BURST_S = 5.0
 _MOST_PURSES = 4096
-
-_log = structlog.get_logger()
 
 
 @dataclass(slots=True)
@@ -56,25 +51,27 @@ class ClientAdmission:
         self._clock = clock
         self._rules: Mapping[str, ClientRule] = {}
         self._purses: OrderedDict[str, _CallBucket] = OrderedDict()
-        self._reading: asyncio.Task[None] | None = None
+        self._cache = RefreshingCache(self._load, clock)
 
     async def start(self) -> None:
-        """Read the rules and go on reading them."""
-        with contextlib.suppress(HouseError):
-            await self.read()
-        self._reading = asyncio.get_running_loop().create_task(self._read_for_ever())
+        """Read the rules, if the store answers, and keep following them."""
+        await self._cache.follow(self._app_id, READ_EVERY_S, away_event="client_rules_kept")
 
     async def close(self) -> None:
-        """Stop reading."""
-        if self._reading is not None:
-            self._reading.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._reading
-            self._reading = None
+        """Stop following."""
+        await self._cache.close()
 
     async def read(self) -> None:
-        """Read the rules once."""
-        self._rules = await self._store.all(self._app_id)
+        """Read the rules once.
+
+        Errors:
+            Unavailable: the store is away; the rules read last stay in force
+        """
+        await self._cache.refresh(self._app_id)
+
+    async def _load(self, app_id: str, _last: Mapping[str, ClientRule] | None) -> Mapping[str, ClientRule]:
+        self._rules = await self._store.all(app_id)
+        return self._rules
 
     def check(self, person: ArchiveCaller) -> ClientRule:
         """Find the rule for a person's client.
@@ -133,14 +130,6 @@ class ClientAdmission:
         if purse.tokens < 1:
             purse.refused_until_s = now_s + max(lease.retry_after_ms, 1) / 1000
             raise _too_many(lease.retry_after_ms / 1000)
-
-    async def _read_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(READ_EVERY_S)
-            try:
-                await self.read()
-            except HouseError as error:
-                _log.warning("client_rules_kept", reason=error.code)
 
 
 def _too_many(wait_s: float) -> TooMany:

@@ -64,8 +64,8 @@ def command_line() -> typer.Typer:
         part.register_commands(line)
     line.command("export", epilog=export.EPILOG)(export.export)
     line.command("recommend", epilog=recommend.EPILOG)(recommend.recommend)
-    line.command("ingest", context_settings=subprocess_commands.PASS_ON)(subprocess_commands.ingest)
-    line.command("models", context_settings=subprocess_commands.PASS_ON)(subprocess_commands.models)
+    line.add_typer(subprocess_commands.build_ingest_commands(), name="ingest")
+    line.add_typer(subprocess_commands.build_models_commands(), name="models")
     line.command("bench", context_settings=subprocess_commands.PASS_ON)(subprocess_commands.bench)
     return line
 

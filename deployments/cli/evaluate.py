@@ -119,7 +119,7 @@ def _build_reports(
     tell: Any,
 ) -> list[dict[str, Any]]:
     from cluster.artifacts.segments import SegmentStore
-    from jobs.refresh.evaluation.protocol_notes import protocol_note
+    from jobs.refresh.evaluation.reports import protocol_note
     from jobs.refresh.runs.training_source import read_training_source
     from jobs.refresh.runs.version_comparison import evaluate_recipe
 
@@ -144,7 +144,7 @@ def _format_comparison(other: dict[str, Any], figure: str) -> str:
 
 
 def _show(report: dict[str, Any]) -> None:
-    from jobs.refresh.evaluation.protocol_notes import SEGMENT_NOTE
+    from jobs.refresh.evaluation.reports import SEGMENT_NOTE
 
     if "error" in report:
         screen.err().print(f"{report['protocol']}: {report['error']}")

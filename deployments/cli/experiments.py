@@ -10,9 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from actors.experiments.drafts import parse_drafts
-from actors.experiments.experiment_json import experiment_to_dict
-from actors.experiments.lifecycle import ExperimentLifecycle
+from actors.experiments.lifecycle import ExperimentLifecycle, experiment_to_dict, parse_drafts
 from actors.experiments.messages import ExperimentUpdate
 from actors.experiments.report import ExperimentReport, VariantReport
 from actors.experiments.statistics import EffectEstimate
@@ -24,8 +22,9 @@ from cluster.records.times import moment_ms
 from cluster.records.validation.json_limits import load_json
 from cluster.store.connect import OpenStores
 from deployments.cli import screen
-from deployments.cli.charts import WIDTH, Chart, ChartBar, ChartText, build_bar_chart, write_charts
+from deployments.cli.charts import BAR_COLOUR, WIDTH, build_bar_chart, write_charts
 from deployments.cli.installation import Installation, read_clock_ms
+from jobs.refresh.evaluation.plots import BarChart, PlotBox, PlotLabel
 
 T = TypeVar("T")
 
@@ -381,7 +380,7 @@ def show_report(found: ExperimentReport) -> None:
         out.print(f"{forced:,} people whose variant was chosen by name are left out.")
 
 
-def build_charts(found: ExperimentReport) -> dict[str, Chart]:
+def build_charts(found: ExperimentReport) -> dict[str, BarChart]:
     """Draw a report, one chart a question."""
     people = [(line.variant.slug, line.people) for line in found.lines]
     converted = [(line.variant.slug, line.converted) for line in found.lines]
@@ -395,10 +394,10 @@ def build_charts(found: ExperimentReport) -> dict[str, Chart]:
     }
 
 
-def build_interval_chart(title: str, lines: Sequence[VariantReport], note: str) -> Chart:
-    """Draw an interval a line around a common zero; an endless one is told in words."""
-    drawing = Chart(title, _TOP + _ROW * max(1, len(lines)) + 40)
-    drawing.texts.extend((ChartText(24, 30, title, 18), ChartText(24, 50, note, 12)))
+def build_interval_chart(title: str, lines: Sequence[VariantReport], note: str) -> BarChart:
+    """Draw an interval a line around a common zero; words replace an endless one."""
+    chart = BarChart(_TOP + _ROW * max(1, len(lines)) + 40, width=WIDTH, title=title)
+    chart.shapes += [PlotLabel(24, 30, title, size=18), PlotLabel(24, 50, note)]
     ends = [
         abs(end)
         for line in lines
@@ -409,19 +408,22 @@ def build_interval_chart(title: str, lines: Sequence[VariantReport], note: str) 
     reach = max(ends, default=0) or 1.0
     middle, room = (_LEFT + WIDTH - _RIGHT) / 2, (WIDTH - _LEFT - _RIGHT) / 2
     bottom = _TOP + _ROW * max(1, len(lines))
-    drawing.bars.append(ChartBar(middle - 0.5, _TOP - 8, 1, bottom - _TOP + 8))
+    chart.shapes.append(PlotBox(middle - 0.5, _TOP - 8, 1, bottom - _TOP + 8, BAR_COLOUR))
     for words, x in ((f"{-reach:+.2%}", middle - room), ("0", middle), (f"{reach:+.2%}", middle + room)):
-        drawing.texts.append(ChartText(x, bottom + 18, words, 11, anchor="end" if x > middle else "start"))
+        chart.shapes.append(PlotLabel(x, bottom + 18, words, "end" if x > middle else "start", 11))
     for at, line in enumerate(lines):
         y = _TOP + at * _ROW
-        drawing.texts.append(ChartText(_LEFT - 10, y + 16, line.variant.slug[:24], anchor="end"))
+        chart.shapes.append(PlotLabel(_LEFT - 10, y + 16, line.variant.slug[:24], "end", 13))
         if line.lift is None or not isfinite(line.lift.low):
-            drawing.texts.append(ChartText(_LEFT, y + 16, "not enough people yet", 12))
+            chart.shapes.append(PlotLabel(_LEFT, y + 16, "not enough people yet"))
             continue
         left, right = (middle + room * end / reach for end in (line.lift.low, line.lift.high))
-        drawing.bars.append(ChartBar(left, y + 11, max(right - left, 1), 2))
-        drawing.bars.append(ChartBar(middle + room * line.lift.value / reach - 3, y + 7, 6, 10))
-    return drawing
+        point = middle + room * line.lift.value / reach
+        chart.shapes += [
+            PlotBox(left, y + 11, max(right - left, 1), 2, BAR_COLOUR),
+            PlotBox(point - 3, y + 7, 6, 10, BAR_COLOUR),
+        ]
+    return chart
 
 
 def _describe_variant(variant: Variant) -> str:

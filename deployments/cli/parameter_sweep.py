@@ -38,13 +38,12 @@ def run_sweep(
     recipe."""
     from cluster.artifacts.segments import SegmentStore
     from cluster.runtime.artifact_access import open_artifact_store, open_artifact_store_of
+    from jobs.refresh.runs import sweep
     from jobs.refresh.runs.checkpoint import CheckpointStore
     from jobs.refresh.runs.run_commands import check_engine
-    from jobs.refresh.runs.sweep import build_variants, result_rows, sweep_id
-    from jobs.refresh.runs.sweep_runner import delete_sweep_data, run_sweep, write_comparison
     from jobs.refresh.runs.training_source import read_training_source
 
-    found = build_variants(recipe, texts)
+    found = sweep.build_variants(recipe, texts)
 
     async def check() -> None:
         async with installation.open_stores() as stores:
@@ -53,7 +52,7 @@ def run_sweep(
     asyncio.run(check())
     shelf = open_artifact_store(installation.settings)
     segments = SegmentStore(shelf)
-    name = sweep_id(found, segments.offsets(app))
+    name = sweep.sweep_id(found, segments.offsets(app))
     checkpoints = CheckpointStore(shelf, app, name, folder="sweeps")
     with screen.err().status("reading what has settled"):
         if any(checkpoints.get(variant.name) is None for variant in found) and checkpoints.source() is None:
@@ -71,18 +70,13 @@ def run_sweep(
         if on_ray:
             from jobs.refresh.driver import run_sweep_on_ray
 
-            run_sweep_on_ray(
-                found,
-                partial(open_artifact_store_of, str(installation.settings.data_dir)),
-                app,
-                name,
-                show,
-            )
+            open_shelf = partial(open_artifact_store_of, str(installation.settings.data_dir))
+            run_sweep_on_ray(found, open_shelf, app, name, show)
         else:
-            run_sweep(found, checkpoints, show)
-    delete_sweep_data(checkpoints, results)
-    table = result_rows(results)
-    places = write_comparison(shelf, app, name, table, f"{recipe.name} on {app}/{engine}", out)
+            sweep.run_sweep(found, checkpoints, show)
+    sweep.delete_sweep_data(checkpoints, results)
+    table = sweep.result_rows(results)
+    places = sweep.write_comparison(shelf, app, name, table, f"{recipe.name} on {app}/{engine}", out)
     if as_json:
         screen.print_json(
             {"app_id": app, "engine_id": engine, "sweep": name, "rows": table, "written": places}

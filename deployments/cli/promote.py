@@ -118,7 +118,7 @@ async def _build_fresh_report(
     """Compare with what serves now, where the kept report compared with something else."""
     from cluster.artifacts.segments import SegmentStore
     from cluster.artifacts.snapshots import SnapshotStore
-    from jobs.refresh.evaluation.report_store import ReportStore
+    from jobs.refresh.evaluation.reports import ReportStore
     from jobs.refresh.runs.promotion import is_compared
 
     kept = ReportStore(shelf).get(app, engine, version)

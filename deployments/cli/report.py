@@ -17,9 +17,10 @@ from cluster.records.logged_query import LoggedQuery, QueryKind
 from cluster.runtime.artifact_access import open_artifact_store
 from cluster.store.connect import OpenStores
 from deployments.cli import screen
-from deployments.cli.charts import FORMS, Chart, build_bar_chart, write_charts
+from deployments.cli.charts import FORMS, build_bar_chart, write_charts
 from deployments.cli.installation import Installation, read_clock_ms
 from deployments.operations.archive_report import UNANSWERED_BELOW, ArchiveReport, build_archive_report
+from jobs.refresh.evaluation.plots import BarChart
 
 app = typer.Typer(help="Reports: who asked for what.", no_args_is_help=True)
 
@@ -159,7 +160,7 @@ def parse_span_ms(text: str) -> int:
     return int(form[1]) * _UNITS[form[2]]
 
 
-def build_charts(report: ArchiveReport) -> dict[str, Chart]:
+def build_charts(report: ArchiveReport) -> dict[str, BarChart]:
     """Draw the report, one chart a question."""
     note = f"{iso_ms(report.since)[:10]} to {iso_ms(report.until)[:10]}, {report.calls:,} calls"
     return {

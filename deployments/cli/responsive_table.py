@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -45,11 +45,11 @@ class ResponsiveTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw the widest form that fits; where nobody looks at it, everything on one line a row."""
         if not console.is_terminal:
-            table, width = self._draw(range(len(self._columns)), frozenset(), wraps=False)
+            table, width = self._draw(range(len(self._columns)), frozenset(), None)
             yield from console.render(table, options.update(width=max(width, cell_len(self._title), 1)))
             return
         for places, short in self._forms():
-            table, width = self._draw(places, short, wraps=True)
+            table, width = self._draw(places, short, options.max_width)
             if width <= options.max_width:
                 break
         yield from console.render(table, options.update(width=max(width, options.max_width)))
@@ -63,8 +63,8 @@ class ResponsiveTable:
             yield shown, frozenset()
         yield shown, self._ids
 
-    def _draw(self, places: Sequence[int], short: frozenset[str], *, wraps: bool) -> tuple[Table, int]:
-        """Draw some columns; return the table and the least width at which no word is cut."""
+    def _draw(self, places: Sequence[int], short: frozenset[str], room: int | None) -> tuple[Table, int]:
+        """Draw some columns in a room, or on one line a row; return the table and its width without cut words."""
         table = Table(
             title=Text(self._title) if self._title else None,
             box=None,
@@ -72,20 +72,34 @@ class ResponsiveTable:
             title_justify="left",
             title_style="bold",
         )
-        least = _GAP * max(len(places) - 1, 0)
+        least, natural = [], []
         for place in places:
             name = self._columns[place]
             texts = [name, *(self._cell(row[place], name in short).plain for row in self._rows)]
-            unbroken = [part for text in texts for part in (text.split() if wraps else text.splitlines())]
-            width = max(map(cell_len, unbroken), default=0)
-            least += width
-            table.add_column(Text(name), min_width=width, no_wrap=not wraps, overflow="fold")
+            natural.append(_longest(line for text in texts for line in text.splitlines()))
+            least.append(_longest(word for text in texts for word in text.split()))
+        gaps = _GAP * max(len(places) - 1, 0)
+        widths = natural if room is None else _share_room(least, natural, room - gaps)
+        for place, width in zip(places, widths, strict=True):
+            table.add_column(Text(self._columns[place]), width=width, no_wrap=room is None, overflow="fold")
         for row in self._rows:
             table.add_row(*(self._cell(row[place], self._columns[place] in short) for place in places))
-        return table, least
+        return table, sum(widths) + gaps
 
     @staticmethod
     def _cell(text: Text, is_short: bool) -> Text:
         if not is_short or len(text.plain) <= SHORT_ID:
             return text
         return Text(text.plain[:SHORT_ID], style=text.style)
+
+
+def _longest(parts: Iterable[str]) -> int:
+    return max(map(cell_len, parts), default=0)
+
+
+def _share_room(least: Sequence[int], natural: Sequence[int], room: int) -> list[int]:
+    """Widen columns from their longest word towards their longest line, by what each still needs."""
+    spare, needed = max(room - sum(least), 0), sum(natural) - sum(least)
+    if spare >= needed:
+        return list(natural)
+    return [low + (high - low) * spare // needed for low, high in zip(least, natural, strict=True)]

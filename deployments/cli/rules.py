@@ -13,7 +13,8 @@ from cluster.admin.key_admin import KeyAdmin
 from cluster.errors import Invalid, Malformed, NotFound
 from cluster.ids import DEFAULT_ENGINE
 from cluster.query.language.boost_rules import compile_rule
-from cluster.records.boost_rule import MOST_RULES, BoostRule, read_rules, rule_fault
+from cluster.records.boost_rule import MOST_RULES, BoostRule
+from cluster.records.validation.boost_rules import read_rules, rule_fault
 from cluster.records.validation.json_limits import load_json
 from cluster.store.connect import OpenStores
 from deployments.cli import screen

@@ -5,21 +5,21 @@ Texts are never read as markup: paths and messages may hold brackets.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from cluster.errors import Conflict, HouseError, Invalid, NotFound, Unavailable
+from cluster.errors import HouseError
 from cluster.log import redact
-from deployments.cli import screen
 from deployments.cli.responsive_table import ResponsiveTable
+from jobs.command_line import PARTLY as PARTLY
+from jobs.command_line import exit_code_of as exit_code_of
+from jobs.command_line import print_json as print_json
 
 
 def out() -> Console:
@@ -30,11 +30,6 @@ def out() -> Console:
 def err() -> Console:
     """Where progress and errors go."""
     return Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
-
-
-def print_json(value: Any) -> None:
-    """Print one JSON object, and nothing else, on standard output."""
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def print_lines(*lines: str) -> None:
@@ -82,27 +77,15 @@ def build_table(
     return ResponsiveTable(columns, title, frozenset(ids), tuple(droppable))
 
 
-PARTLY, WRONG_USE, NOT_RUNNING = 1, 2, 3
-
-
 @contextmanager
 def exit_on_error(*, as_json: bool) -> Iterator[None]:
     """Print an error of ours and end the command with its code."""
     try:
         yield
     except HouseError as error:
-        screen.print_error(error, as_json=as_json)
+        print_error(error, as_json=as_json)
         raise typer.Exit(exit_code_of(error)) from error
     except BrokenPipeError:
         # whoever read our output has enough; what Python would flush at its end goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(PARTLY) from None
-
-
-def exit_code_of(error: HouseError) -> int:
-    """Choose the exit code of an error."""
-    if isinstance(error, Invalid | NotFound):
-        return WRONG_USE
-    if isinstance(error, Unavailable | Conflict):
-        return NOT_RUNNING
-    return PARTLY

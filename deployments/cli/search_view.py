@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from cluster.clock import iso_ms
 from deployments.cli import screen
-from deployments.cli.charts import Chart, build_bar_chart
+from deployments.cli.charts import build_bar_chart
 from deployments.operations.feedback_report import FeedbackReport
 from deployments.operations.search_report import QueryCounts, SearchReport
+from jobs.refresh.evaluation.plots import BarChart
 
 
-def build_charts(report: SearchReport) -> dict[str, Chart]:
+def build_charts(report: SearchReport) -> dict[str, BarChart]:
     """Draw the report, one chart a question."""
     note = f"{iso_ms(report.since)[:10]} to {iso_ms(report.until)[:10]}, {report.queries:,} queries"
     days = report.days[-60:]

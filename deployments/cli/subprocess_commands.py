@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 import typer
@@ -16,42 +16,47 @@ from cluster.runtime.handover import hidden_secrets
 from cluster.runtime.ray_environment import driver_environment, python_path
 from deployments.cli import screen
 from deployments.cli.installation import Installation
+from jobs.archive.cli import add_archive_command
+from jobs.ingest.cli import build_ingest_app
+from jobs.models.cli import build_models_app
 
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 "Options, `--help` among them, belong to the program."
 
 
-def ingest(context: typer.Context) -> None:
-    """Bring files of records, or an archive of articles (`kiosk ingest archive`), into an app of the running
-    installation (see `kiosk ingest --help` and `kiosk ingest archive --help`)."""
-    needs_nothing = context.args[:1] == ["fields"] or any(
-        word in ("--help", "-h", "--dry-run") for word in context.args
+def build_ingest_commands() -> typer.Typer:
+    """Build `kiosk ingest`: its options are those of the programs, which run beside this command."""
+    app = build_ingest_app(
+        lambda options, words: _ingest(
+            "jobs.ingest", words, dry_run=options.dry_run, fans_out=options.at_once > 1
+        )
     )
+    add_archive_command(app, "archive", lambda options, words: _ingest("jobs.archive", words[1:]))
+    return app
+
+
+def build_models_commands() -> typer.Typer:
+    """Build `kiosk models`."""
+    return build_models_app(lambda: Installation().settings.data_dir / "models")
+
+
+def _ingest(module: str, words: Sequence[str], *, dry_run: bool = False, fans_out: bool = False) -> int:
+    """Run a program that ingests with the settings of the running installation; return its exit code."""
     installation = Installation()
-    if not needs_nothing:
+    if not dry_run:
         if not installation.is_running and not installation.settings.redis_is_external:
             raise Unavailable(installation.not_running_reason)
         screen.print_ignored_settings(installation.in_vain)
         installation.refuse_full_disk()
-    running = settings_as_variables(installation)
-    if context.args[:1] == ["archive"]:
-        _run_module("jobs.archive", context.args[1:], running)
-    fans_out = any(word.partition("=")[0] == "--at-once" for word in context.args)
-    _run_module(
-        "jobs.ingest", context.args, {**running, **(_ray_variables(installation) if fans_out else {})}
-    )
-
-
-def models(context: typer.Context) -> None:
-    """Bring a sentence encoder, or list those that are here (see `kiosk models --help`)."""
-    _run_module("jobs.models", context.args)
+    variables = settings_as_variables(installation) | (_ray_variables(installation) if fans_out else {})
+    return _run_module(module, words, variables)
 
 
 def bench(context: typer.Context) -> None:
     """Measure this build beside its limits on this machine (see `kiosk bench --help`)."""
     if not (package_root() / "tests" / "benchmarks" / "__main__.py").exists():
         raise Invalid("benchmarks come with the source; run `kiosk bench` in a checkout")
-    _run_module("tests.benchmarks", context.args)
+    raise typer.Exit(_run_module("tests.benchmarks", context.args))
 
 
 def settings_as_variables(installation: Installation) -> dict[str, str]:
@@ -69,9 +74,8 @@ def _ray_variables(installation: Installation) -> dict[str, str]:
     return {"RAY_ADDRESS": state.ray_address, **driver_environment(installation.places)}
 
 
-def _run_module(module: str, arguments: list[str], more: Mapping[str, str] = MappingProxyType({})) -> None:
+def _run_module(module: str, arguments: Sequence[str], more: Mapping[str, str] = MappingProxyType({})) -> int:
     with hidden_secrets(os.environ) as clean:
         environment = {**clean, **python_path(clean, package_root()), **more}
         command = [sys.executable, "-m", module, *arguments]
-        code = subprocess.run(command, env=environment, check=False).returncode
-    raise typer.Exit(code)
+        return subprocess.run(command, env=environment, check=False).returncode

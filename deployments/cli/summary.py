@@ -7,7 +7,7 @@ import shlex
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.admin.administrator import USERNAME, ensure_administrator
+from cluster.admin.accounts import USERNAME, ensure_administrator
 from cluster.admin.key_admin import KeyAdmin
 from cluster.runtime.installation_state import InstallationState
 from cluster.store.connect import OpenStores

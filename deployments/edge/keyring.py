@@ -6,20 +6,21 @@ and no round trip, so that guessing keys loads nobody.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from collections.abc import Callable
 
 import structlog
 
-from cluster.errors import Fault, HouseError, Unavailable
+from cluster.errors import Fault
 from cluster.records.access import IN_BROWSER, ApiKey
 from cluster.records.issued_key import reveal_key
 from cluster.secrecy import Vault, derive_token_key, key_sha256
 from cluster.store.ports.access import AccessBook, AccessStore
+from cluster.store.refreshing_cache import RefreshingCache
 from deployments.edge.caller import Credential
 
 EXPOSED_EVERY_MS = 3_600_000
+_ALL = "all"
+"The one entry of the cache."
 
 _log = structlog.get_logger()
 
@@ -33,7 +34,7 @@ class Keyring:
         self._poll_s = poll_s
         self._version = -1
         self._credentials: dict[str, Credential] = {}
-        self._task: asyncio.Task[None] | None = None
+        self._cache = RefreshingCache(self._load)
         self._listeners: list[Callable[[frozenset[str]], None]] = []
         self._exposed: dict[str, int] = {}
         self._unwritten: dict[str, int] = {}
@@ -82,31 +83,34 @@ class Keyring:
     @property
     def is_following(self) -> bool:
         """Is the background task alive?"""
-        return self._task is not None and not self._task.done()
+        return self._cache.is_following(_ALL)
 
     async def start(self) -> None:
         """Read the book once, if the store answers, and keep following it."""
-        with contextlib.suppress(Unavailable):
-            await self.refresh()
-        self._task = asyncio.get_running_loop().create_task(self._follow())
+        await self._cache.follow(
+            _ALL,
+            self._poll_s,
+            away_event="keys_not_followed",
+            back_event="keys_followed_again",
+            after=self._write_exposed,
+        )
 
     async def close(self) -> None:
         """Stop following."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
+        await self._cache.close()
 
     async def refresh(self) -> None:
         """Read the book again when its version moved.
 
         Errors:
-            Unavailable: the store is away; what is known stays valid
+            Unavailable: the store is away; the keys read last stay valid
         """
+        await self._cache.refresh(_ALL)
+
+    async def _load(self, _key: str, last: dict[str, Credential] | None) -> dict[str, Credential]:
         version = await self._store.version()
-        if self.ready and version == self._version:
-            return
+        if last is not None and version == self._version:
+            return last
         book = await self._store.read_all()
         self._credentials = self._open(book)
         self._version = book.version
@@ -118,6 +122,7 @@ class Keyring:
             name: at_ms for name, at_ms in self._exposed.items() if name.removeprefix(IN_BROWSER) in live
         }
         _log.info("keys_loaded", keys=len(live), version=book.version)
+        return self._credentials
 
     def _open(self, book: AccessBook) -> dict[str, Credential]:
         opened = [(key, self._reveal(key)) for key in book.keys.values() if key.app_id in book.apps]
@@ -155,20 +160,3 @@ class Keyring:
         for key_id, at_ms in list(self._unwritten.items()):
             await self._store.put_exposed(key_id, at_ms)
             del self._unwritten[key_id]
-
-    async def _follow(self) -> None:
-        away = False
-        while True:
-            await asyncio.sleep(self._poll_s)
-            try:
-                await self.refresh()
-                await self._write_exposed()
-                if away:
-                    _log.info("keys_followed_again")
-                away = False
-            except HouseError as error:
-                if not away:
-                    _log.warning("keys_not_followed", reason=error.code)
-                away = True
-            except Exception:  # noqa: BLE001 - a follow loop counts, tells and goes on
-                _log.exception("keys_not_followed", reason="fault")

@@ -1,22 +1,25 @@
-"""Reader tokens: HS256 and nothing else, and the seven ways to fail.
+"""Verify user tokens: HS256 and nothing else, and the seven ways to fail.
 
-Verified by hand rather than by a general library: one algorithm, no header that could choose another, exact
-messages, and every claim we act on of exactly one type. The rule for everything doubtful is to refuse.
+PyJWT verifies the signature. The checks on top of it are ours: no header that could choose another algorithm, one
+spelling for each token, exact messages, and exactly one type for every claim that Kiosk acts on. Every doubtful token
+is refused.
 
-Source: REST interface, JWT for signed-in readers; RFC 7515 section 5.2, RFC 7519 section 4.1.
+Source: RFC 7515 section 5.2, RFC 7519 section 4.1, `docs/decisions/0011-tokens-are-read-strictly.md`.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import hmac
 import json
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
+import jwt
 import orjson
+from jwt.algorithms import HMACAlgorithm
 
 from cluster.errors import Unauthenticated, messages
 from deployments.edge.caller import UserToken
@@ -35,6 +38,25 @@ _USUAL_HEADERS = frozenset({"eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9", "eyJ0eXAiOiJ
 '`{"alg":"HS256","typ":"JWT"}` in both orders: what almost every library writes.'
 
 
+class _KioskHMAC(HMACAlgorithm):
+    """HMAC with SHA-256 for keys that Kiosk made: they are neither short nor certificates."""
+
+    def prepare_key(self, key: str | bytes) -> bytes:
+        return key if isinstance(key, bytes) else key.encode()
+
+    def check_key_length(self, key: bytes) -> str | None:
+        return None
+
+
+def _open_verifier() -> jwt.PyJWS:
+    verifier = jwt.PyJWS(algorithms=[])
+    verifier.register_algorithm("HS256", _KioskHMAC(HMACAlgorithm.SHA256))
+    return verifier
+
+
+_VERIFIER = _open_verifier()
+
+
 def parse_bearer(authorization: bytes | None) -> str | None:
     """Take the token of an `Authorization: Bearer` header; None when there is none or another scheme."""
     if not authorization:
@@ -46,30 +68,35 @@ def parse_bearer(authorization: bytes | None) -> str | None:
 
 
 def read_token(token: str, secrets: Iterable[bytes], *, now_s: float, max_age_s: int = 0) -> UserToken:
-    """Verify a token and take the reader from it.
+    """Verify a token and return the user it names.
 
     `max_age_s` bounds a token without `exp`: it must carry `iat` and is accepted for so long after it; 0: for ever.
 
     Errors:
         Unauthenticated: with the message of the way it failed
-    Cost: 12 microseconds.
+    Cost: 35 microseconds for a new token, 3 for one of the 4,096 that were verified last.
     """
     if len(token) > _LONGEST or not token.isascii():
         raise _invalid()
+    claims = dict(_read_verified(token, tuple(secrets)))
+    _check_times(claims, now_s, max_age_s)
+    return UserToken(_user_from_claims(claims), _type_of(claims), claims)
+
+
+@lru_cache(4096)
+def _read_verified(token: str, secrets: tuple[bytes, ...]) -> dict[str, Any]:
+    """Return the claims of a genuine token; failures are not cached, and other secrets are another entry."""
     head, dot, signature = token.rpartition(".")
     header, middle, payload = head.partition(".")
     if not dot or not middle or "." in payload or not header or not payload:
         raise _invalid()
     if header not in _USUAL_HEADERS:
         _check_header(header)
-    _check_signature(head, signature, secrets)
-    claims = _object(payload)
-    _check_times(claims, now_s, max_age_s)
-    return UserToken(_user_from_claims(claims), _type_of(claims), claims)
+    return _parse_object(_verify_signature(token, signature, secrets), payload)
 
 
 def check_same_user(token: UserToken, user_id: str, user_type: str = "") -> None:
-    """Check that a body which names a reader names the token's.
+    """Check that a body which names a user names the token's user.
 
     Errors:
         Unauthenticated: `Token does not match ...`
@@ -85,31 +112,40 @@ def _invalid() -> Unauthenticated:
 
 
 def _check_header(segment: str) -> None:
-    header = _object(segment)
+    try:
+        raw = binascii.a2b_base64(segment.replace("-", "+").replace("_", "/") + "=" * (-len(segment) % 4))
+    except ValueError as error:
+        raise _invalid() from error
+    header = _parse_object(raw, segment)
     kind = header.pop("typ", "JWT")
     if header != {"alg": "HS256"} or not isinstance(kind, str) or kind.upper() != "JWT":
         raise _invalid()
 
 
-def _check_signature(signed: str, signature: str, secrets: Iterable[bytes]) -> None:
-    """Compare as text: a padded or non-canonical spelling of the right bytes differs and is refused."""
-    given = signature.encode()
-    message = signed.encode()
-    found = False
+def _verify_signature(token: str, signature: str, secrets: Iterable[bytes]) -> bytes:
+    """Return the bytes of the claims. All secrets are tried, so the time does not tell which one signed."""
+    found: bytes | None = None
     for secret in secrets:
-        digest = hmac.digest(secret, message, "sha256")
-        expected = base64.urlsafe_b64encode(digest).rstrip(b"=")
-        found |= hmac.compare_digest(expected, given)
-    if not found:
+        try:
+            verified = _VERIFIER.decode_complete(token, secret, algorithms=["HS256"])
+        except jwt.PyJWTError:
+            continue
+        if _encode(verified["signature"]) == signature:  # not padded, and no other spelling of the same bytes
+            found = verified["payload"]
+    if found is None:
         raise _invalid()
+    return found
 
 
-def _object(segment: str) -> dict[str, Any]:
-    """Decode one segment to a JSON object without repeated names."""
+def _encode(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def _parse_object(raw: bytes, segment: str) -> dict[str, Any]:
+    """Parse the bytes of one segment, which must be its only spelling, to a JSON object without repeated names."""
+    if _encode(raw) != segment:
+        raise _invalid()
     try:
-        raw = binascii.a2b_base64(segment.replace("-", "+").replace("_", "/") + "=" * (-len(segment) % 4))
-        if base64.urlsafe_b64encode(raw).rstrip(b"=") != segment.encode():
-            raise _invalid()
         orjson.loads(raw)
         # The strict parser has refused NaN, overflow, bad UTF-8 and great depth; the second one sees repeats.
         value = json.loads(raw, object_pairs_hook=_reject_duplicates)

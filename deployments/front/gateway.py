@@ -23,7 +23,6 @@ from actors.experiments.client import ActorExperimentClient, LocalExperimentClie
 from actors.history.client import LocalHistoryClient
 from actors.language.encoder import find_encoder
 from actors.models.allowed_learners import ALLOWED
-from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
 from cluster.admin.allowed_learners import allowed_learners
@@ -101,8 +100,7 @@ class Gateway:
         self._host = EngineHost(self._stores, segments, clock, meter, self._budget_mb, models=models)
         run_dir = InstallationPaths.from_data_dir(settings.data_dir).run_dir
         self._reaching = EngineConnections(run_dir, self._stores.engine_watch, _find_handle, (RayActorError,))
-        here = LocalRecommenderClient(self._host)
-        self._placed = _build_router(self._stores.engines, here, self._reaching.connect, clock)
+        self._placed = _build_router(self._stores.engines, self._host, self._reaching.connect, clock)
         find = partial(find_encoder, settings.data_dir / "models")
         passages = PassageSnapshotStore(settings.artifact_dir, find, shelf.signer)
         self._answers = ArchiveHost(self._stores, segments, passages, clock, meter, ARCHIVE_BUDGET_MB)

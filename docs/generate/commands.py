@@ -75,7 +75,7 @@ def _walk(name: str, command: Any) -> Iterator[tuple[str, Any]]:
             yield name, command
         return
     for word, part in below.items():
-        yield from _walk(f"{name} {word}", part)
+        yield from _walk(name if word.isupper() else f"{name} {word}", part)
 
 
 def _write_section(name: str, command: Any) -> str:

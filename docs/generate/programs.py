@@ -21,7 +21,7 @@ PROGRAMS = {
 }
 
 
-class _ParserFound(BaseException):
+class _ParserReached(BaseException):
     """Ends a program at its command line."""
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
@@ -60,7 +60,7 @@ def write_section(name: str, parser: argparse.ArgumentParser) -> str:
 
 def _load_parser(module: str) -> argparse.ArgumentParser:
     def stop(parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
-        raise _ParserFound(parser)
+        raise _ParserReached(parser)
 
     with (
         mock.patch.object(argparse.ArgumentParser, "parse_args", stop),
@@ -68,7 +68,7 @@ def _load_parser(module: str) -> argparse.ArgumentParser:
     ):
         try:
             runpy.run_module(module, run_name="__main__")
-        except _ParserFound as found:
+        except _ParserReached as found:
             return found.parser
     raise LookupError(f"{module} reads no command line")
 

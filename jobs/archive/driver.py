@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
-from pathlib import Path
 
 from rich.console import Console
 
@@ -19,35 +17,13 @@ from cluster.runtime.artifact_access import open_artifact_store
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from cluster.store.ports.stores import Stores
-from jobs.archive.article_files import ArchiveReading
+from jobs.archive.cli import ArchiveImportOptions
 from jobs.archive.passages import build_passages
 from jobs.ingest.display import IngestDisplay
-from jobs.ingest.pipeline import IngestOrder, IngestReport, ingest
+from jobs.ingest.pipeline import IngestReport, ingest
 
 
-@dataclass(frozen=True, slots=True)
-class ArchiveImportOptions:
-    """What somebody wants done."""
-
-    app_id: str
-    address: str
-    "Empty: only build the passages."
-    reading: ArchiveReading
-    chunk: int = 200
-    state_dir: Path | None = None
-    restart: bool = False
-    passages: bool = True
-    embedder: str = ""
-    "`built-in`, `imported`, or empty: imported when there is one."
-    as_json: bool = False
-    "Does standard output belong to a JSON object?"
-
-    def ingest_order(self) -> IngestOrder:
-        """What the ingest behind it is told."""
-        return IngestOrder(address=self.address, noun="product", app_id=self.app_id, chunk=self.chunk)
-
-
-async def import_archive(wishes: ArchiveImportOptions, settings: Settings) -> IngestReport | None:
+async def import_archive(options: ArchiveImportOptions, settings: Settings) -> IngestReport | None:
     """Ingest and build; None when nothing was to be ingested.
 
     Errors:
@@ -59,42 +35,42 @@ async def import_archive(wishes: ArchiveImportOptions, settings: Settings) -> In
     segments = SegmentStore(open_artifact_store(settings))
     report = None
     async with open_stores(settings.redis_url.get_secret_value(), slow_s=10.0) as stores:
-        if wishes.address:
-            report = await _ingest_articles(wishes, settings, stores, segments)
-        if wishes.passages:
-            await _build_passages(wishes, settings, stores, segments)
+        if options.address:
+            report = await _ingest_articles(options, settings, stores, segments)
+        if options.passages:
+            await _build_passages(options, settings, stores, segments)
     return report
 
 
 async def _ingest_articles(
-    wishes: ArchiveImportOptions, settings: Settings, stores: Stores, segments: SegmentStore
+    options: ArchiveImportOptions, settings: Settings, stores: Stores, segments: SegmentStore
 ) -> IngestReport:
     # another licence or topic makes other records, so such a run is another run
-    mark = hashlib.sha256(repr(wishes.reading).encode()).hexdigest()[:8]
-    with IngestDisplay(as_json=wishes.as_json) as display:
+    mark = hashlib.sha256(repr(options.reading).encode()).hexdigest()[:8]
+    with IngestDisplay(as_json=options.as_json) as display:
         report = await ingest(
-            wishes.ingest_order(),
+            options.ingest_order(),
             stores,
-            state_dir=(wishes.state_dir or settings.data_dir / "ingest") / f"archive-{mark}",
+            state_dir=(options.state_dir or settings.data_dir / "ingest") / f"archive-{mark}",
             segments=segments,
-            restart=wishes.restart,
+            restart=options.restart,
             watch=display.show,
-            files=wishes.reading,
+            files=options.reading,
         )
     display.show_report(report)
     return report
 
 
 async def _build_passages(
-    wishes: ArchiveImportOptions, settings: Settings, stores: Stores, segments: SegmentStore
+    options: ArchiveImportOptions, settings: Settings, stores: Stores, segments: SegmentStore
 ) -> None:
     console = Console(stderr=True)
-    encoder = find_encoder(settings.data_dir / "models") if wishes.embedder != "built-in" else None
-    if wishes.embedder == "imported" and encoder is None:
+    encoder = find_encoder(settings.data_dir / "models") if options.embedder != "built-in" else None
+    if options.embedder == "imported" and encoder is None:
         raise Invalid("no encoder was imported; see `kiosk models import --help`")
     with console.status("building passages") as status:
         manifest = await build_passages(
-            wishes.app_id,
+            options.app_id,
             stores,
             segments,
             PassageSnapshotStore(settings.artifact_dir, signer=manifest_signer(settings)),

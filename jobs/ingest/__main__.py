@@ -1,12 +1,12 @@
-"""python -m jobs.ingest <file, directory or URI> --noun product --app development
+"""`python -m jobs.ingest`: what `kiosk ingest` does, for `ray job submit` and for machines without the command line.
 
-Progress goes to standard error; with `--json` one object on standard output says how it ended.
-"""
+Progress goes to standard error. With `--json` one object on standard output reports the result."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from cluster.artifacts.segments import SegmentStore
@@ -16,64 +16,61 @@ from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.disk import DiskGuard
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
-from jobs.ingest.cli import order_from_arguments, parse_arguments
+from jobs.command_line import run_program
+from jobs.ingest.cli import IngestOptions, build_ingest_app
 from jobs.ingest.display import IngestDisplay, print_report_json, print_stop, show_preview
-from jobs.ingest.fields import show_fields
 from jobs.ingest.pipeline import IngestOrder, IngestReport, ingest
 from jobs.ingest.preview import preview_ingest
 from jobs.ingest.progress import check_disk_space
 
 
 def main() -> int:
-    """Parse arguments and ingest; return the exit code that `kiosk ingest --help` explains."""
-    if sys.argv[1:2] == ["fields"]:
-        return show_fields(sys.argv[2:])
-    arguments = parse_arguments()
+    """Run one command; return the exit code that `kiosk ingest --help` explains."""
+    return run_program(build_ingest_app(_execute), "python -m jobs.ingest")
+
+
+def _execute(options: IngestOptions, _: Sequence[str]) -> int:
     try:
         settings = Settings()
-        state_dir = arguments.state or settings.data_dir / "ingest"
-        order = order_from_arguments(arguments)
-        if arguments.dry_run:
-            found = preview_ingest(order, now_ms=SystemClock().now_ms())
-            show_preview(order, found, as_json=arguments.json)
-            return 1 if found.refused else 0
-        if settings.redis_url is None:
-            raise Unavailable("no Redis is known: start the system first, or set KIOSK_REDIS_URL")
-        if arguments.at_once > 1:
-            report = _ingest_files(order, state_dir, arguments.restart, arguments.at_once, arguments.json)
+        order = options.build_order()
+        if options.dry_run:
+            preview = preview_ingest(order, now_ms=SystemClock().now_ms())
+            show_preview(order, preview, as_json=options.as_json)
+            return 1 if preview.refused else 0
+        state_dir = options.state_dir or settings.data_dir / "ingest"
+        if options.at_once > 1:
+            report = _ingest_on_ray(order, options, state_dir)
         else:
-            report = asyncio.run(_ingest(order, settings, state_dir, arguments.restart, arguments.json))
+            report = asyncio.run(_ingest_here(order, options, state_dir, settings))
     except HouseError as error:
-        return print_stop(error, arguments.json)
-    if arguments.json:
+        return print_stop(error, options.as_json)
+    if options.as_json:
         print_report_json(order, report)
     return 1 if report.refused or report.failed else 0
 
 
-def _ingest_files(
-    order: IngestOrder, state_dir: Path, restart: bool, at_once: int, as_json: bool
-) -> IngestReport:
+def _ingest_on_ray(order: IngestOrder, options: IngestOptions, state_dir: Path) -> IngestReport:
     from jobs.ingest.driver import ingest_files  # brings Ray along
 
-    display = IngestDisplay(as_json=as_json)
-    show = display.show_file_report
-    report = ingest_files(order, state_dir=state_dir, restart=restart, at_once=at_once, told=show)
+    display = IngestDisplay(as_json=options.as_json)
+    again, show = options.restart, display.show_file_report
+    report = ingest_files(order, state_dir=state_dir, restart=again, at_once=options.at_once, told=show)
     display.show_report(report)
     return report
 
 
-async def _ingest(
-    order: IngestOrder, settings: Settings, state_dir: Path, restart: bool, as_json: bool
+async def _ingest_here(
+    order: IngestOrder, options: IngestOptions, state_dir: Path, settings: Settings
 ) -> IngestReport:
-    assert settings.redis_url is not None
-    segments = SegmentStore(open_artifact_store(settings))
+    if settings.redis_url is None:
+        raise Unavailable("no Redis is known: start the system first, or set KIOSK_REDIS_URL")
+    store = SegmentStore(open_artifact_store(settings))
     disk = DiskGuard(settings.data_dir, settings.disk_limit, SystemClock())
     async with open_stores(settings.redis_url.get_secret_value(), slow_s=10.0) as stores:
-        with IngestDisplay(as_json=as_json) as display:
+        with IngestDisplay(as_json=options.as_json) as display:
             watch = check_disk_space(disk.refusal_reason, display.show)
-            where = (order, stores)
             report = await ingest(
-                *where, state_dir=state_dir, segments=segments, restart=restart, watch=watch
+                order, stores, state_dir=state_dir, segments=store, restart=options.restart, watch=watch
             )
         display.show_report(report)
         return report

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from typing import Any, Literal
 
 from rich.console import Console
@@ -12,22 +11,17 @@ from rich.table import Table
 
 from cluster.records.validation.schema import record_schema
 
-_NOUNS: tuple[Literal["user", "product", "interaction"], ...] = ("user", "product", "interaction")
-_USAGE = f"usage: kiosk ingest fields {'|'.join(_NOUNS)} [--json]"
+Noun = Literal["user", "product", "interaction"]
 _MOST_VALUES = 6
 
 
-def show_fields(words: Sequence[str]) -> int:
-    """Print the fields of a noun; return the exit code."""
-    nouns = [noun for noun in _NOUNS if noun in words]
-    if len(nouns) != 1 or set(words) - {*nouns, "--json"}:
-        sys.stderr.write(_USAGE + "\n")
-        return 2
-    schema = record_schema(nouns[0])["properties"]["data"]["items"]
+def show_fields(noun: Noun, *, as_json: bool) -> None:
+    """Print the fields of a noun."""
+    schema = record_schema(noun)["properties"]["data"]["items"]
     fields = _list_fields(schema)
-    if "--json" in words:
+    if as_json:
         sys.stdout.write(json.dumps(fields) + "\n")
-        return 0
+        return
     table = Table(box=None, pad_edge=False)
     for column in ("field", "takes", "required"):
         table.add_column(column, overflow="fold")
@@ -39,7 +33,6 @@ def show_fields(words: Sequence[str]) -> int:
     if kinds:
         console.print("one of user_id and anonymous_id is required")
         console.print("types: " + ", ".join(sorted(kinds)), markup=False)
-    return 0
 
 
 def _list_fields(schema: dict[str, Any]) -> dict[str, dict[str, str]]:

@@ -134,7 +134,11 @@ def find_files(
 def find_files_in(
     files: Any, path: str, address: str, format: Format | None = None, *, asking: ReadRetry | None = None
 ) -> list[SourceFile]:
-    """Find the files below a path of a file system; `address` is what it is called in messages."""
+    """Find the files below a path of a file system; messages call the path `address`.
+
+    Errors:
+        Invalid: nothing is at the path, or no file of a known format
+    """
     asking = ReadRetry() if asking is None else asking
     info = _call_with_retry(files, address, asking, lambda: files.get_file_info(path))
     if info.type == fs.FileType.File:

@@ -86,7 +86,11 @@ class RecordWriter:
     async def submit(
         self, part: AcceptedPart[AcceptedRecords]
     ) -> tuple[SubmittedChunk | None, list[RejectedRow]]:
-        """Queue the records that agree with the data set's attribute types; name the others."""
+        """Queue the records that agree with the attribute types of the data set; return the others as rejected.
+
+        Errors:
+            Fault: other writers change the attribute types faster than this one reads them
+        """
         types = self._types
         if types is None:
             asked = await self._patience.call(

@@ -81,8 +81,10 @@ class _Graph:
 
 
 def build_graph(weights: Tensors, shape: NetworkShape) -> Any:
-    """Build the network.
+    """Build the ONNX graph of a sentence encoder.
 
+    Shapes:
+        weights: float32, each as the encoder names and shapes it
     Errors:
         Invalid: weights are missing
     """

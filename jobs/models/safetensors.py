@@ -21,6 +21,8 @@ _KINDS: Mapping[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "F16": np.dtype("
 def read_safetensors(data: bytes) -> Tensors:
     """Read all floating-point tensors as float32; whole numbers are left out.
 
+    Shapes:
+        returns: float32, by name, each in the shape of the file
     Errors:
         Invalid: it is no safetensors file, or cut off
     """

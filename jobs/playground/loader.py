@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import orjson
 import structlog
 
+from actors.hosting.job_lease import JobLease
 from actors.intake.applier import BatchApplier
-from actors.intake.job_lease import JobLease
 from actors.intake.loop import CONSUMER, LEASE
 from actors.language.embedder import Embedder
 from cluster.clock import Clock, SystemClock
@@ -123,7 +123,7 @@ class _Loader:
         self._applier = applier
         self._clock = clock
         self._now_ms = now_ms
-        self._tenure = JobLease(stores.leases, LEASE, f"playground-{new_task_id()}", clock)
+        self._lease = JobLease(stores.leases, LEASE, f"playground-{new_task_id()}", clock)
 
     async def clear(self, whole: SampleData) -> None:
         """Take away what an interrupted load or another edition left behind."""
@@ -192,14 +192,14 @@ class _Loader:
             while waiting:
                 if self._clock.monotonic_s() > deadline_s:
                     raise Unavailable("nobody applied the playground within a minute", retry_after_s=5)
-                if await self._tenure.renew():
+                if await self._lease.renew():
                     for batch in await self._claim():
                         await self._applier.apply(batch)
                 else:
                     await asyncio.sleep(_PAUSE_S)
                 waiting = [task_id for task_id in waiting if not await self._is_ended(noun, task_id)]
         finally:
-            await self._tenure.release()
+            await self._lease.release()
 
     async def _claim(self) -> list[Any]:
         return list(await self._stores.intake.claim(CONSUMER, [self._app_id], count=32, block_ms=0))

@@ -2,54 +2,47 @@
 
 train APP --recipe NAME       train as a Ray task (`--local`: in this process) and wait
 work APP RUN                  do what is left of an ordered run, in this process
-conform package.module:Class  hold a learner of yours to the protocol
+conform package.module:Class  check whether a learner of yours keeps the protocol
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 from functools import partial
+from typing import Any
 
 from actors.models.allowed_learners import ALLOWED
 from cluster.admin.allowed_learners import allowed_learners
-from cluster.errors import HouseError
 from cluster.log import set_up_logging
+from cluster.records.run import Run
 from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.handover import drop_key_variables
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores, open_stores
+from jobs.command_line import run_program
 from jobs.refresh import cli
 from jobs.refresh.runs.local_worker import scratch_path
 
 
 def main() -> int:
-    """Do one of them; 0 when it went well, 1 when a run or a promise failed, 2 when it could not be done."""
-    arguments = cli.build_parser(__doc__ or "").parse_args()
+    """Run one command; 0 when it went well, 1 when a run or a promise failed, 2 or 3 when it could not be done."""
     set_up_logging()
-    try:
-        return _do(arguments)
-    except HouseError as error:
-        print(f"{arguments.what} stopped: {error.message}", file=sys.stderr)  # noqa: T201
-        return 2
+    return run_program(cli.build_refresh_app(_open_installation, _train_on_ray), "python -m jobs.refresh")
 
 
-def _do(arguments: argparse.Namespace) -> int:
-    if arguments.what == "conform":
-        return cli.run_conformance(arguments)
+def _open_installation() -> cli.LocalInstallation:
     settings = Settings()
     ALLOWED.set_source(partial(allowed_learners, settings))
     drop_key_variables()
-    place = cli.LocalInstallation(
+    return cli.LocalInstallation(
         partial(_connect, settings), partial(open_artifact_store, settings), scratch_path(settings.data_dir)
     )
-    if arguments.what == "work":
-        return cli.work_on_run(arguments, place)
-    if arguments.local:
-        return cli.train_in_process(arguments, place)
-    from jobs.refresh.driver import train
 
-    return cli.train_and_wait(arguments, train)
+
+def _train_on_ray(*arguments: Any, **options: Any) -> Run:
+    from jobs.refresh.driver import train  # brings Ray along
+
+    return train(*arguments, **options)
 
 
 def _connect(settings: Settings) -> OpenStores:

@@ -1,20 +1,22 @@
-"""The words `python -m jobs.refresh` understands, and what each of them does."""
+"""The commands of `python -m jobs.refresh`."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.errors import Invalid, Unavailable
 from cluster.records.run import Run
+from jobs.command_line import PARTLY, WRONG_USE, build_app
 from jobs.refresh.recipe import Recipe, load_recipe_file
 from jobs.refresh.runs.display import TrainingDisplay
 from jobs.refresh.runs.local_worker import lower_priority, new_worker_id, run_locally
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from jobs.refresh.learners.conformance import ConformanceCheck
 
 NO_REDIS = Unavailable("no Redis is known: start the system first, or set KIOSK_REDIS_URL")
+_PROGRAM = "python -m jobs.refresh"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,62 +40,58 @@ class LocalInstallation:
     scratch: Path
 
 
-def train_and_wait(arguments: argparse.Namespace, train: Callable[..., Run]) -> int:
-    """Train with whatever trains elsewhere, and wait."""
-    with TrainingDisplay() as display:
-        run = train(
-            arguments.app,
-            arguments.engine,
-            _read_recipe(arguments),
-            promote=arguments.promote,
-            by=arguments.by,
-            watch=display.show,
-        )
-    return _report_run(run)
+def build_refresh_app(
+    open_installation: Callable[[], LocalInstallation], train_on_ray: Callable[..., Run]
+) -> typer.Typer:
+    """Build the commands; `train_on_ray` trains as a task and waits."""
+    app = build_app(
+        "What `kiosk train` does, for `ray job submit` and for machines without the command line."
+    )
 
+    @app.command()
+    def train(
+        app_id: Annotated[str, typer.Argument(metavar="APP", help="The app's id, for example development.")],
+        engine: Annotated[str, typer.Option(help="The engine.")] = "default",
+        recipe: Annotated[
+            str, typer.Option(help="A recipe that comes along, or a .toml or .json file.")
+        ] = "default",
+        changes: Annotated[
+            list[str] | None,
+            typer.Option("--set", metavar="FIELD=VALUE", help="Change one field of the recipe, by its path."),
+        ] = None,
+        promote: Annotated[bool, typer.Option("--promote", help="Let it serve if the gate allows.")] = False,
+        local: Annotated[bool, typer.Option("--local", help="Train in this process, without Ray.")] = False,
+        by: Annotated[str, typer.Option(help="Who asks, for the record.")] = _PROGRAM,
+    ) -> None:
+        """Train an engine as a Ray task (`--local`: in this process) and wait."""
+        installation = open_installation()
+        chosen = load_recipe_file(recipe).with_changes(parse_assignments(changes or []))
+        if local:
+            run = _train_in_process(installation, app_id, engine, chosen, promote=promote, by=by)
+        else:
+            with TrainingDisplay() as display:
+                run = train_on_ray(app_id, engine, chosen, promote=promote, by=by, watch=display.show)
+        raise typer.Exit(_report_run(run))
 
-def train_in_process(arguments: argparse.Namespace, place: LocalInstallation) -> int:
-    """Train in this process."""
-    recipe, owner = _read_recipe(arguments), new_worker_id("python -m jobs.refresh")
+    @app.command()
+    def work(
+        app_id: Annotated[str, typer.Argument(metavar="APP", help="The app's id.")],
+        run_id: Annotated[str, typer.Argument(metavar="RUN", help="The run.")],
+        owner: Annotated[str, typer.Option(help="A name for this worker.")] = "",
+    ) -> None:
+        """Do what is left of an ordered run, in this process."""
+        worker = _run_worker(open_installation(), app_id, run_id, owner or new_worker_id(_PROGRAM))
+        raise typer.Exit(_report_run(asyncio.run(worker)))
 
-    async def ask() -> Run:
-        async with place.connect() as stores:
-            if arguments.promote:
-                await check_promotable(stores, arguments.app)
-            return await create_run(
-                stores,
-                arguments.app,
-                arguments.engine,
-                recipe.model_dump(mode="json"),
-                now_ms=SystemClock().now_ms(),
-                by=arguments.by,
-                promote=arguments.promote,
-                owner=owner,
-            )
+    @app.command()
+    def conform(
+        learner: Annotated[str, typer.Argument(metavar="PACKAGE.MODULE:CLASS", help="The class.")],
+        config: Annotated[str, typer.Option(help="The arguments of its constructor, as JSON.")] = "{}",
+    ) -> None:
+        """Check whether a learner of yours keeps the protocol."""
+        raise typer.Exit(_run_conformance(learner, config))
 
-    run = asyncio.run(ask())
-    return _report_run(asyncio.run(_run_worker(place, run.app_id, run.run_id, owner)))
-
-
-def work_on_run(arguments: argparse.Namespace, place: LocalInstallation) -> int:
-    """Do what is left of a run."""
-    owner = arguments.owner or new_worker_id("python -m jobs.refresh")
-    return _report_run(asyncio.run(_run_worker(place, arguments.app, arguments.run, owner)))
-
-
-def run_conformance(arguments: argparse.Namespace) -> int:
-    """Hold a learner to its promises."""
-    from jobs.refresh.learners.conformance import check_conformance as checked
-
-    try:
-        config = json.loads(arguments.config)
-    except ValueError as error:
-        raise Invalid(f"--config is not JSON: {error}") from None
-    if not isinstance(config, dict):
-        raise Invalid("--config is no JSON object; write the constructor's arguments as {...}")
-    lines, fits = render_conformance(checked(arguments.learner, config))
-    print("\n".join(lines))  # noqa: T201
-    return 0 if fits else 1
+    return app
 
 
 def render_conformance(found: Sequence[ConformanceCheck]) -> tuple[list[str], bool]:
@@ -113,38 +112,32 @@ def render_conformance(found: Sequence[ConformanceCheck]) -> tuple[list[str], bo
     return lines, not needed
 
 
-def build_parser(about: str) -> argparse.ArgumentParser:
-    """Make the parser."""
-    made = argparse.ArgumentParser(
-        prog="python -m jobs.refresh", description=about, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    commands = made.add_subparsers(dest="what", required=True)
-    train = commands.add_parser("train", help="train an engine and wait")
-    train.add_argument("app", help="the app's id, for example development")
-    train.add_argument("--engine", default="default", help="the engine")
-    train.add_argument("--recipe", default="default", help="a recipe that comes along, or a file")
-    train.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="change a field")
-    train.add_argument("--promote", action="store_true", help="let it serve if the gate allows")
-    train.add_argument("--local", action="store_true", help="in this process, without Ray")
-    train.add_argument("--by", default="python -m jobs.refresh", help="who asks, for the record")
-    worker = commands.add_parser("work", help="do what is left of an ordered run")
-    worker.add_argument("app")
-    worker.add_argument("run")
-    worker.add_argument("--owner", default="", help="a name for this worker")
-    learner = commands.add_parser("conform", help="hold a learner of yours to the protocol")
-    learner.add_argument("learner", help="package.module:Class")
-    learner.add_argument("--config", default="{}", help="arguments of its constructor, as JSON")
-    return made
+def _train_in_process(
+    installation: LocalInstallation, app_id: str, engine: str, recipe: Recipe, *, promote: bool, by: str
+) -> Run | None:
+    owner = new_worker_id(_PROGRAM)
+
+    async def order() -> Run:
+        async with installation.connect() as stores:
+            if promote:
+                await check_promotable(stores, app_id)
+            return await create_run(
+                stores, app_id, engine, recipe.model_dump(mode="json"),
+                now_ms=SystemClock().now_ms(), by=by, promote=promote, owner=owner,
+            )  # fmt: skip
+
+    run = asyncio.run(order())
+    return asyncio.run(_run_worker(installation, run.app_id, run.run_id, owner))
 
 
-async def _run_worker(place: LocalInstallation, app_id: str, run_id: str, owner: str) -> Run | None:
+async def _run_worker(installation: LocalInstallation, app_id: str, run_id: str, owner: str) -> Run | None:
     lower_priority()
-    async with place.connect() as stores:
+    async with installation.connect() as stores:
         with TrainingDisplay() as display:
             return await run_locally(
                 stores,
-                place.open_shelf(),
-                place.scratch,
+                installation.open_shelf(),
+                installation.scratch,
                 app_id,
                 run_id,
                 owner=owner,
@@ -152,13 +145,23 @@ async def _run_worker(place: LocalInstallation, app_id: str, run_id: str, owner:
             )
 
 
-def _read_recipe(arguments: argparse.Namespace) -> Recipe:
-    return load_recipe_file(arguments.recipe).with_changes(parse_assignments(arguments.set))
+def _run_conformance(learner: str, config: str) -> int:
+    from jobs.refresh.learners.conformance import check_conformance
+
+    try:
+        arguments = json.loads(config)
+    except ValueError as error:
+        raise Invalid(f"--config is not JSON: {error}") from None
+    if not isinstance(arguments, dict):
+        raise Invalid("--config is no JSON object; write the constructor's arguments as {...}")
+    lines, fits = render_conformance(check_conformance(learner, arguments))
+    typer.echo("\n".join(lines))
+    return 0 if fits else PARTLY
 
 
 def _report_run(run: Run | None) -> int:
     if run is None:
-        print("the run has ended, or belongs to another worker", file=sys.stderr)  # noqa: T201
-        return 2
-    print(run.model_dump_json(indent=2, exclude={"recipe", "owner", "until_ms", "revision"}))  # noqa: T201
-    return 0 if run.status == "finished" else 1
+        sys.stderr.write("the run has ended, or belongs to another worker\n")
+        return WRONG_USE
+    typer.echo(run.model_dump_json(indent=2, exclude={"recipe", "owner", "until_ms", "revision"}))
+    return 0 if run.status == "finished" else PARTLY

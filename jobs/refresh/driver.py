@@ -55,14 +55,14 @@ WATCH_INTERVAL_S = 0.5
 
 
 class Trainer:
-    """The foreman as a named, restarted Ray actor: `trainer@<release>`."""
+    """The scheduler as a named, restarted Ray actor: `trainer@<release>`."""
 
     def __init__(
         self, connect: Connect, open_shelf: OpenShelf, scratch: str, *, round_s: float = POLL_S
     ) -> None:
         ALLOWED.set_source(partial(allowed_learners, Settings()))
         self._connect = connect
-        self._crew = RayWorkerPool(connect, open_shelf, scratch)
+        self._pool = RayWorkerPool(connect, open_shelf, scratch)
         self._round_s = round_s
         self._rounds = 0
         self._sent = 0
@@ -96,16 +96,16 @@ class Trainer:
     async def _work(self) -> None:
         async with self._connect() as stores:
             owner = f"trainer {os.getpid()} {new_request_id()}"
-            foreman = RunScheduler(stores, self._crew, SystemClock(), owner=owner)
+            scheduler = RunScheduler(stores, self._pool, SystemClock(), owner=owner)
             while not self._stopping.is_set():
                 try:
-                    self._sent += await foreman.run_once()
+                    self._sent += await scheduler.run_once()
                     self._rounds += 1
                 except HouseError as error:
                     self._log.warning("round_failed", reason=error.message)
                 await asyncio.sleep(self._round_s)
             try:
-                await foreman.release()
+                await scheduler.release()
             except Unavailable:
                 self._log.info("lease_left_to_expire")
 
@@ -124,13 +124,13 @@ class RayWorkerPool:
         """How many may work at once: one for every two processors."""
         return max(1, int(ray.cluster_resources().get("CPU", 1)) // 2)
 
-    def start(self, errand: RunAssignment) -> None:
+    def start(self, assignment: RunAssignment) -> None:
         """Start a worker."""
         package = None
-        if errand.code:  # goes along: the node that works may have another data directory
+        if assignment.code:  # goes along: the node that works may have another data directory
             with contextlib.suppress(HouseError, OSError):  # the worker says in the run that it is missing
-                package = read_package(code_path(Path(self._given[2]).parent), errand.code)
-        self._at_work[self._task.remote(errand, *self._given, package)] = errand
+                package = read_package(code_path(Path(self._given[2]).parent), assignment.code)
+        self._at_work[self._task.remote(assignment, *self._given, package)] = assignment
 
     def collect_finished(self) -> list[RunAssignment]:
         """Say which workers have ended since the last time."""
@@ -149,7 +149,11 @@ class RayWorkerPool:
 
 
 def _work(
-    errand: RunAssignment, connect: Connect, open_shelf: OpenShelf, scratch: str, package: bytes | None = None
+    assignment: RunAssignment,
+    connect: Connect,
+    open_shelf: OpenShelf,
+    scratch: str,
+    package: bytes | None = None,
 ) -> str | Refusal:
     use_idle_priority()
     if package is not None:
@@ -164,9 +168,9 @@ def _work(
                 stores,
                 shelf,
                 Path(scratch),
-                errand.app_id,
-                errand.run_id,
-                owner=errand.owner,
+                assignment.app_id,
+                assignment.run_id,
+                owner=assignment.owner,
             )
             return "" if run is None else run.status
 
@@ -215,7 +219,7 @@ def train(
         else pack_and_store(Path(working_dir), facts, settings.data_dir, promote=promote)
     )
     shelf_of = partial(open_artifact_store_of, str(settings.data_dir))
-    crew = RayWorkerPool(connect, shelf_of, str(scratch_path(settings.data_dir)))
+    pool = RayWorkerPool(connect, shelf_of, str(scratch_path(settings.data_dir)))
 
     async def follow() -> Run:
         async with connect() as stores:
@@ -226,7 +230,7 @@ def train(
                 stores, app_id, engine_id, facts,
                 now_ms=SystemClock().now_ms(), by=by, promote=promote, owner=owner, code=code,
             )  # fmt: skip
-            crew.start(RunAssignment(app_id, run.run_id, owner, code))
+            pool.start(RunAssignment(app_id, run.run_id, owner, code))
             while not run.has_ended:
                 await asyncio.sleep(WATCH_INTERVAL_S)
                 run = await stores.runs.get(app_id, run.run_id) or run
@@ -242,9 +246,9 @@ def run_sweep_on_ray(
     open_shelf: OpenShelf,
     app_id: str,
     sweep: str,
-    told: Callable[[SweepVariant, dict[str, Any]], None],
+    on_variant: Callable[[SweepVariant, dict[str, Any]], None],
 ) -> None:
-    """Examine the variants of a sweep as Ray tasks; `told` hears of each as it ends.
+    """Examine the variants of a sweep as Ray tasks; the function calls `on_variant` with each as it ends.
 
     A task that dies is started again by Ray; what was examined before is not examined again.
     """
@@ -259,16 +263,16 @@ def run_sweep_on_ray(
         (done,), _ = ray.wait(list(running), num_returns=1)
         variant = running.pop(done)
         try:
-            told(variant, ray.get(done))
+            on_variant(variant, ray.get(done))
         except ray.exceptions.RayError as error:
-            told(variant, {"error": f"its worker died: {type(error).__name__}"})
+            on_variant(variant, {"error": f"its worker died: {type(error).__name__}"})
 
 
 def _evaluate_variant(
     variant: SweepVariant, open_shelf: OpenShelf, app_id: str, sweep: str
 ) -> dict[str, Any]:
     from jobs.refresh.runs.checkpoint import CheckpointStore
-    from jobs.refresh.runs.sweep_runner import FOLDER, try_variant
+    from jobs.refresh.runs.sweep import FOLDER, try_variant
 
     use_idle_priority()
     drop_key_variables()

@@ -23,8 +23,6 @@ from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError, mode
 from typing_extensions import Self
 
 from cluster.errors import Invalid, NotFound
-from jobs.refresh.build.completions_index import CompletionsRecipe
-from jobs.refresh.build.search_index import SearchRecipe
 from jobs.refresh.learners.als import AlsRecipe
 from jobs.refresh.learners.baskets import BasketsRecipe
 from jobs.refresh.learners.cohorts import CohortRecipe
@@ -34,7 +32,7 @@ from jobs.refresh.learners.ease import EaseRecipe
 from jobs.refresh.learners.graph_filter import GraphFilterRecipe
 from jobs.refresh.learners.item_knn import ItemKnnRecipe
 from jobs.refresh.learners.popularity import PopularityRecipe
-from jobs.refresh.learners.protocol import STRICT, PartRecipe
+from jobs.refresh.learners.protocol import STRICT, CustomLearnerRecipe, PartRecipe
 from jobs.refresh.learners.repeat import RepeatsRecipe
 from jobs.refresh.learners.sequential_rules import RulesRecipe
 from jobs.refresh.learners.session_knn import SessionKnnRecipe
@@ -42,15 +40,6 @@ from jobs.refresh.learners.session_knn import SessionKnnRecipe
 PRESETS = ("default", "fast", "sequence", "shop", "session")
 
 Weights = Literal["auto"] | dict[str, Annotated[float, Field(ge=0, le=100)]]
-
-
-class CustomLearnerRecipe(PartRecipe):
-    """A learner of your own."""
-
-    learner: str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
-    "Where it is: `package.module:Class`."
-    config: dict[str, Any] = Field(default_factory=dict)
-    "Given to its constructor."
 
 
 def _part_tag(part: Any) -> str:
@@ -84,6 +73,26 @@ AnyPart = Annotated[
     | _Custom,
     Discriminator(_part_tag),
 ]
+
+
+class CompletionsRecipe(BaseModel):
+    """Parameters of completions."""
+
+    model_config = STRICT
+
+    fields: tuple[str, ...] = Field(default=("title",), min_length=1, max_length=16)
+    "Fields that are indexed; others are indexed by every recommender when they are asked for."
+    half_life_days: float = Field(default=30.0, gt=0)
+    "Halves what an event counts for the popularity of a title, for every so many days of age."
+
+
+class SearchRecipe(BaseModel):
+    """Parameters of the search index."""
+
+    model_config = STRICT
+
+    learn_from: int = Field(default=5_000, ge=0, le=50_000)
+    "Products that meaning is learned from; 0 leaves meaning to the vectors recommendations are made with."
 
 
 class EventsRecipe(BaseModel):
@@ -275,7 +284,7 @@ def _check_tuning(name: str, part: PartRecipe) -> None:
 
 def _validation_messages(error: ValidationError, fields: Mapping[str, Any]) -> list[str]:
     """Say what is wrong where, without the tags that tell parts apart."""
-    told = []
+    messages = []
     for fault in error.errors():
         place = [str(step) for step in fault["loc"]]
         if len(place) > 2 and place[0] == "parts":
@@ -286,8 +295,8 @@ def _validation_messages(error: ValidationError, fields: Mapping[str, Any]) -> l
             message = f"name one of {', '.join(_LEARNERS)}, or a class of yours as package.module:Class"
         if fault["type"] == "extra_forbidden":
             message = f"there is no such field{_field_suggestion(place, fields)}"
-        told.append(f"{'.'.join(place)}: {message}" if place else message)
-    return told
+        messages.append(f"{'.'.join(place)}: {message}" if place else message)
+    return messages
 
 
 def _field_suggestion(place: list[str], fields: Mapping[str, Any]) -> str:

@@ -24,8 +24,7 @@ import psutil
 import pytest
 import uvicorn
 
-from cluster.local.haproxy_answers import BUSY, OVERLOADED
-from cluster.local.haproxy_config import HAProxyOptions, tighten
+from cluster.local.haproxy_config import BUSY, OVERLOADED, HAProxyOptions, tighten
 from cluster.local.haproxy_process import HAProxyProcess, find_haproxy
 from cluster.local.haproxy_wrapper import fallback_config, find_predecessor, render_wrapper_script
 from cluster.paths import InstallationPaths

@@ -18,7 +18,7 @@ from tests.house.tree import ROOT
 
 
 @pytest.mark.parametrize("page", marked_pages(), ids=lambda page: str(page.relative_to(ROOT)))
-async def test_every_marked_block_does_what_the_page_says(page: Path) -> None:
+async def test_every_marked_block_gives_the_documented_answer(page: Path) -> None:
     player = await ExamplePlayer.open()
     try:
         plays = PagePlayer(player)

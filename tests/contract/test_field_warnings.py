@@ -11,7 +11,7 @@ from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
 from cluster.meter import SilentMeter
 from cluster.records.access import AppSettings
-from cluster.records.boost_rule import read_rules
+from cluster.records.validation.boost_rules import read_rules
 from tests.fakes.asgi import call
 from tests.fakes.corner_shop import APP, NOW_MS, furnish
 from tests.fakes.request_handler import BROWSER, PLENTY, Corner, StillClock, open_corner

@@ -10,7 +10,7 @@ import pytest
 from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
 from cluster.meter import SilentMeter
-from cluster.records.boost_rule import read_rules
+from cluster.records.validation.boost_rules import read_rules
 from cluster.store.ports.stores import Stores
 from tests.contract.scenario import Scenario, load
 from tests.contract.test_rest import play

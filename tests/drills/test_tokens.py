@@ -45,15 +45,17 @@ def test_none_of_a_million_damaged_tokens_is_accepted() -> None:
 
 
 def test_a_token_costs_at_most_50_microseconds() -> None:
-    token = token_of({"user_id": "gina-7", "user_type": "paid", "exp": 2_000_000_000, "site": "x"}, SECRET)
+    claims = {"user_type": "paid", "exp": 2_000_000_000, "site": "x"}
+    # verified tokens are remembered, so each is a new one
+    tokens = [token_of({"user_id": f"gina-{number}", **claims}, SECRET) for number in range(10_000)]
     secrets = (SECRET.encode(),)
-    best_us = min(_time_us(token, secrets) for _ in range(5))
+    best_us = min(_time_us(tokens[start::5], secrets) for start in range(5))
     print(f"\nR37: {best_us:.1f} microseconds a token")
     assert best_us <= 50
 
 
-def _time_us(token: str, secrets: tuple[bytes, ...]) -> float:
+def _time_us(tokens: list[str], secrets: tuple[bytes, ...]) -> float:
     begin = time.perf_counter()
-    for _ in range(2000):
+    for token in tokens:
         read_token(token, secrets, now_s=1_900_000_000.0)
-    return (time.perf_counter() - begin) / 2000 * 1e6
+    return (time.perf_counter() - begin) / len(tokens) * 1e6

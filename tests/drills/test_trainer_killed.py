@@ -1,6 +1,6 @@
 """R7: `kill -9` the trainer at 20 random points. It goes on within a minute, publishes once, and what serves stays.
 
-In every other round the foreman dies with its worker, so that only the lease tells that somebody is gone.
+In every other round the scheduler dies with its worker, so that only the lease tells that somebody is gone.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from cluster.runtime.artifact_access import open_artifact_store
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores, open_stores
 from jobs.refresh.recipe import load_recipe_file
-from jobs.refresh.runs.process_pool import ProcessWorkerPool
 from jobs.refresh.runs.run_commands import create_run
 from jobs.refresh.runs.scheduler import RunScheduler
 from tests.fakes import generated_market
+from tests.fakes.process_pool import ProcessWorkerPool
 from tests.suites.redis_process import RedisProcess
 
 pytestmark = [pytest.mark.redis, pytest.mark.timeout(900)]
@@ -42,10 +42,10 @@ MOST_S = 60.0
 
 @dataclass
 class TrainerProcess:
-    """A foreman with a crew of processes."""
+    """A scheduler with a pool of processes."""
 
     stores: OpenStores
-    crew: ProcessWorkerPool = field(default_factory=ProcessWorkerPool)
+    pool: ProcessWorkerPool = field(default_factory=ProcessWorkerPool)
     number: int = 0
     dismissed: list[ProcessWorkerPool] = field(default_factory=list)
     "Nobody asks them, but their processes must be waited for."
@@ -54,11 +54,11 @@ class TrainerProcess:
         self.start()
 
     def start(self) -> None:
-        """Put another foreman into the place of one that died; it knows of no worker."""
+        """Put another scheduler into the place of one that died; it knows of no worker."""
         self.number += 1
-        self.dismissed.append(self.crew)
-        self.crew = ProcessWorkerPool()
-        self.foreman = RunScheduler(self.stores, self.crew, SystemClock(), owner=f"foreman {self.number}")
+        self.dismissed.append(self.pool)
+        self.pool = ProcessWorkerPool()
+        self.scheduler = RunScheduler(self.stores, self.pool, SystemClock(), owner=f"scheduler {self.number}")
 
 
 @pytest.fixture
@@ -124,9 +124,9 @@ async def test_killed_at_random_points_it_goes_on_and_publishes_once(
         engine = await stores.engines.get(generated_market.APP, "default")
         assert engine is not None
         assert engine.snapshot == "champion"
-    for crew in (office.crew, *office.dismissed):
-        await _all_home(crew)
-        crew.close()
+    for pool in (office.pool, *office.dismissed):
+        await _all_home(pool)
+        pool.close()
     assert len(ended) == ROUNDS
     print(
         f"\nR7: {len(ended)} kills in {dict(stages)} (seed {SEED}; a whole training takes {whole_s:.1f} s): "
@@ -149,16 +149,16 @@ async def _ordered(stores: OpenStores) -> Run:
 
 
 async def _sent(office: TrainerProcess, run: Run) -> int:
-    while run.run_id not in office.crew.pids:
-        await office.foreman.run_once()
+    while run.run_id not in office.pool.pids:
+        await office.scheduler.run_once()
         await asyncio.sleep(0.05)
-    return office.crew.pids[run.run_id]
+    return office.pool.pids[run.run_id]
 
 
 async def _work_for(office: TrainerProcess, seconds: float) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        await office.foreman.run_once()
+        await office.scheduler.run_once()
         await asyncio.sleep(0.05)
 
 
@@ -172,7 +172,7 @@ async def _until_ended(office: TrainerProcess, run: Run, attempt: int = 0) -> tu
     """Wait for the end; say also when an attempt after the given one began."""
     begun_s = 0.0
     while True:
-        await office.foreman.run_once()
+        await office.scheduler.run_once()
         now = await _read(office.stores, run)
         if not begun_s and now.attempt > attempt:
             begun_s = time.monotonic()
@@ -181,9 +181,9 @@ async def _until_ended(office: TrainerProcess, run: Run, attempt: int = 0) -> tu
         await asyncio.sleep(0.05)
 
 
-async def _all_home(crew: ProcessWorkerPool, within_s: float = 30.0) -> None:
+async def _all_home(pool: ProcessWorkerPool, within_s: float = 30.0) -> None:
     for _ in range(int(within_s / 0.05)):
-        if not crew.pids:
+        if not pool.pids:
             return
         await asyncio.sleep(0.05)
 

@@ -19,8 +19,8 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.meter import SilentMeter
-from cluster.records.boost_rule import read_rules
 from cluster.records.run import Run
+from cluster.records.validation.boost_rules import read_rules
 from cluster.secrecy import Vault
 from cluster.store.ports.stores import Stores
 from deployments.api.http.hot import HotLayer

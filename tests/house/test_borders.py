@@ -4,11 +4,18 @@ pyproject.toml); here are the rules it can't say: libraries, and single modules 
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import textwrap
+from typing import Any
 
-from tests.house.tree import ROOT, may_know_ray, sources
+from tests.house.tree import PACKAGES, ROOT, may_know_ray, sources
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 HOMES = {
     "redis": ("cluster/store/", "cluster/runtime/", "cluster/local/"),
@@ -22,7 +29,11 @@ HOMES = {
     "authlib": ("deployments/edge/tokens.py", "deployments/archive/oauth/"),
     "itsdangerous": ("deployments/archive/oauth/",),
     "jinja2": ("deployments/",),
-    "typer": ("deployments/cli/",),
+    "typer": (
+        "deployments/cli/",
+        "jobs/command_line.py",
+        *(f"jobs/{name}/cli.py" for name in ("archive", "ingest", "models", "playground", "refresh")),
+    ),
     "rich": (
         "deployments/cli/",
         "jobs/archive/",
@@ -31,6 +42,11 @@ HOMES = {
     ),
 }
 "Library -> where it may be imported."
+SHARED_STORE = ("ports", "refreshing_cache")
+"What the rest of the project imports of the store."
+
+_DATA_FOLDERS: set[str] = set()
+"Packages that hold files and no code."
 
 
 def test_only_hosts_drivers_apps_gateways_and_the_runtime_import_ray() -> None:
@@ -75,7 +91,7 @@ def test_modules_outside_the_store_import_only_its_ports() -> None:
         if starts_a_process or source.name.startswith("cluster/store/"):
             continue
         for line, name in source.imports:
-            if name.startswith("cluster.store.") and name.split(".")[2] != "ports":
+            if name.startswith("cluster.store.") and name.split(".")[2] not in SHARED_STORE:
                 strays.append(f"{source.name}:{line} imports {name}")
     assert strays == []
 
@@ -87,6 +103,31 @@ def test_an_init_holds_a_docstring_and_imports_nothing() -> None:
                 node for node in ast.walk(source.tree) if isinstance(node, ast.Import | ast.ImportFrom)
             ]
             assert imports == [], source.name
+
+
+def test_every_folder_stands_in_an_import_contract() -> None:
+    ordered, containers = set(), set(PACKAGES)
+    for contract in _contracts():
+        roots = contract.get("containers", [])
+        containers |= set(roots)
+        for layer in contract.get("layers", contract.get("modules", [])):
+            names = [name.strip() for name in re.split(r"[|:]", layer)]
+            ordered |= {f"{root}.{name}" for root in roots for name in names} if roots else set(names)
+    folders = {source.module for source in sources() if source.path.name == "__init__.py"}
+    strays = {
+        folder
+        for folder in folders
+        if folder.rpartition(".")[0] in containers
+        and not ordered & {folder, f"{folder.rpartition('.')[0]}.*"}
+        and folder not in _DATA_FOLDERS
+    }
+    assert strays == set(), "name the folder in a contract of pyproject.toml"
+
+
+def _contracts() -> list[dict[str, Any]]:
+    found = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    contracts: list[dict[str, Any]] = found["tool"]["importlinter"]["contracts"]
+    return contracts
 
 
 def test_a_main_only_parses_and_calls() -> None:

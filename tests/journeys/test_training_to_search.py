@@ -36,12 +36,12 @@ async def test_searches_are_answered_out_of_the_snapshot_and_new_products_beside
     for replica in (running, later):
         assert await find_product_ids(replica, "bead nmber 7 ") == before
         assert await serves(replica, version)
-        (laid,) = [
+        (mapped,) = [
             one
-            for one in (await texts_of(replica))._index._parts.active_segments()
+            for one in (await texts_of(replica))._index._segments.active_segments()
             if one.row_mapping is not None
         ]
-        assert is_mapped(laid.segment.rows), "the postings"
+        assert is_mapped(mapped.segment.rows), "the postings"
         assert await find_product_ids(replica, "waxen cords", partial=True, meaning=0.1)
     await upload(workshop.stores, [{"product_id": "clasp", "title": "Silver clasp", "type": "tool"}])
     await upload(workshop.stores, [{"product_id": "ring-07", "title": "Amber pearl", "type": "bead"}])

@@ -137,7 +137,7 @@ class RunMachine(StoreMachine):
 
     @rule(run_id=runs)
     def give_up(self, run_id: str) -> None:
-        """The foreman looks for runs whose workers die every time."""
+        """The scheduler looks for runs whose workers die every time."""
         now = self.model[run_id]
         possible = now.is_free(self.now_ms) and now.attempt >= 5
         assert (self.take(run_id, lambda run: fail_exhausted_run(run, self.now_ms)) is not None) is possible

@@ -25,11 +25,11 @@ from cluster.runtime.signing_upgrade import sign_keys, sign_unsigned
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from deployments.edge.keyring import Keyring
-from jobs.refresh.runs.process_pool import ProcessWorkerPool
 from jobs.refresh.runs.run_commands import create_run
 from jobs.refresh.runs.scheduler import RunScheduler
 from jobs.refresh.runs.worker import TrainingWorker, WorkerContext
 from tests.fakes import generated_market
+from tests.fakes.process_pool import ProcessWorkerPool
 
 pytestmark = pytest.mark.redis
 ROOT = Path(__file__).resolve().parents[2]
@@ -201,10 +201,10 @@ async def test_a_schedule_in_redis_that_names_a_function_orders_nothing(
             created_at=1,
         )
     )
-    crew = ProcessWorkerPool()
-    assert await RunScheduler(redis_stores, crew, SystemClock(), owner="one").run_once() == 0
+    pool = ProcessWorkerPool()
+    assert await RunScheduler(redis_stores, pool, SystemClock(), owner="one").run_once() == 0
     assert await redis_stores.runs.open(generated_market.APP) == []
-    assert crew.pids == {}
+    assert pool.pids == {}
 
 
 async def test_submitting_a_run_explains_how_to_allow_a_class(

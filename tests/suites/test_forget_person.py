@@ -32,7 +32,7 @@ from cluster.records.access import App
 from cluster.records.engine import Engine
 from cluster.records.erasure import Erasure
 from cluster.records.run import Run
-from cluster.store import erasure_keys
+from cluster.store import keys
 from cluster.store.connect import OpenStores, open_stores
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.runs.checkpoint import CheckpointStore
@@ -378,9 +378,7 @@ async def test_after_plain_deletes_the_log_file_is_written_anew_once_an_hour(wor
     assert not await is_gone("reader-2")
     state = await world.stores.erasures.log_file()
     assert state.requested_ms > state.done_ms > 0
-    await world.stores.server.execute_slow(
-        "HSET", erasure_keys.log_rewrite(), "done", state.done_ms - 3_600_000
-    )
+    await world.stores.server.execute_slow("HSET", keys.log_rewrite(), "done", state.done_ms - 3_600_000)
     assert await is_gone("reader-2")
 
 

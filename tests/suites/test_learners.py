@@ -20,12 +20,11 @@ from jobs.refresh.learners.content_knn import ContentKnnLearner, ContentKnnRecip
 from jobs.refresh.learners.ease import EaseLearner, EaseRecipe
 from jobs.refresh.learners.item_knn import ItemKnnLearner, ItemKnnRecipe
 from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe
-from jobs.refresh.learners.protocol import Learner
+from jobs.refresh.learners.protocol import CustomLearnerRecipe, Learner
 from jobs.refresh.learners.registry import build_learner
 from jobs.refresh.learners.repeat import RepeatLearner
 from jobs.refresh.learners.sequential_rules import RulesRecipe, SequentialRulesLearner
 from jobs.refresh.learners.session_knn import SessionKnnLearner, SessionKnnRecipe
-from jobs.refresh.recipe import CustomLearnerRecipe
 from tests.suites.learners import LearnerSuite
 
 DECAYED = {"half_life_days": 2.0, "fading": TimeDecay(half_life_items=3.0, half_life_days=2.0)}

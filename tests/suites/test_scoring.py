@@ -24,7 +24,7 @@ from cluster.artifacts.snapshots import SnapshotStore
 from cluster.clock import SystemClock, iso_ms
 from cluster.errors import Fault, Invalid, NotFound, Refusal, Unavailable
 from cluster.meter import SilentMeter
-from cluster.records.boost_rule import read_rules
+from cluster.records.validation.boost_rules import read_rules
 from jobs.scoring import driver
 from jobs.scoring.driver import ScoredChunk, ScoringWorker, recommend_in_process
 from jobs.scoring.user_scorer import ScoringOrder, UserScorer, check_snapshot

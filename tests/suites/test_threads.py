@@ -6,7 +6,7 @@ import pytest
 
 from actors.history import threads as rules
 from cluster.records.thread import ReaderThreads
-from cluster.store import keys, thread_keys
+from cluster.store import keys
 from cluster.store.connect import OpenStores
 from cluster.store.ports.stores import Stores
 from tests.fakes.stores.memory import memory_stores
@@ -29,9 +29,9 @@ class TestOverRedis(ThreadSuite):
     async def test_a_flipped_byte_is_set_aside_and_announces_nothing(self, redis_stores: OpenStores) -> None:
         known = rules.set_subscription(await ask(redis_stores, "ada", "q1"), "q1", on=True)
         await change(redis_stores, "ada", rules.append_update(known, "q1", "u1", "5-0", 1))
-        sealed = await redis_stores.server.execute_slow("HGET", thread_keys.threads(APP), "ada")
+        sealed = await redis_stores.server.execute_slow("HGET", keys.threads(APP), "ada")
         broken = sealed[:-3] + bytes([sealed[-3] ^ 1]) + sealed[-2:]
-        await redis_stores.server.execute_slow("HSET", thread_keys.threads(APP), "ada", broken)
+        await redis_stores.server.execute_slow("HSET", keys.threads(APP), "ada", broken)
         found = await redis_stores.threads.read(APP, "ada")
         assert found == ReaderThreads(revision=found.revision)
         assert not await redis_stores.threads.has_new(APP, "ada")

@@ -5,39 +5,30 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import date, timedelta
+from types import MappingProxyType
 
 from actors.answers.archive.segment import UNKNOWN_DAY
+from actors.answers.extractive.language_data import any_of, collect, compile_pattern, load_languages
 
 _EPOCH = date(1970, 1, 1).toordinal()
-_RECENT = re.compile(
-    r"\b(?:latest|newest|recent|recently|current|currently|today|breaking|right now|this (?:week|month|year)"
-    r"|past (?:week|month|year)|what'?s new|most recent|neueste[nrs]?|aktuell(?:e[nrs]?)?|heute|jüngste[nrs]?"
-    r"|últimas?|últimos?|reciente(?:s|mente)?|hoy|actual(?:es|mente)?|dernièr(?:es?|ement)|récent(?:e?s?|ment)"
-    r"|aujourd['’]hui|actuel(?:le)?s?)\b",
-    re.IGNORECASE,
+_RECENT = compile_pattern(rf"\b{any_of(collect(lambda data: data.calendar.recent))}\b")
+_MONTH_NUMBER = MappingProxyType(
+    {
+        month: number
+        for data in load_languages().values()
+        for number, month in enumerate(data.calendar.months, 1)
+    }
 )
-_MONTHS = (
-    ("january", "januar", "enero", "janvier"),
-    ("february", "februar", "febrero", "février"),
-    ("march", "märz", "marzo", "mars"),
-    ("april", "april", "abril", "avril"),
-    ("may", "mai", "mayo", "mai"),
-    ("june", "juni", "junio", "juin"),
-    ("july", "juli", "julio", "juillet"),
-    ("august", "august", "agosto", "août"),
-    ("september", "september", "septiembre", "septembre"),
-    ("october", "oktober", "octubre", "octobre"),
-    ("november", "november", "noviembre", "novembre"),
-    ("december", "dezember", "diciembre", "décembre"),
-)
-_MONTH_NUMBER = {name: at for at, names in enumerate(_MONTHS, 1) for name in names}
-_NAMES = "|".join(sorted(_MONTH_NUMBER, key=len, reverse=True))
+_NAMES = any_of(sorted(_MONTH_NUMBER, key=len, reverse=True))
+_DAY_ENDINGS = any_of(collect(lambda data: data.calendar.day_endings))
+_BEFORE_MONTH = any_of(collect(lambda data: data.calendar.before_month))
+_BEFORE_YEAR = any_of(collect(lambda data: data.calendar.before_year))
 _ISO = re.compile(r"\b((?:19|20)\d\d)-(\d\d)(?:-(\d\d))?\b")
-_DAY_FIRST = re.compile(
-    rf"\b(\d{{1,2}})(?:st|nd|rd|th|\.)? (?:of |de )?({_NAMES})(?:,? (?:de )?((?:19|20)\d\d))\b", re.IGNORECASE
+_DAY_FIRST = compile_pattern(
+    rf"\b(\d{{1,2}})(?:{_DAY_ENDINGS}|\.)? (?:{_BEFORE_MONTH} )?({_NAMES})(?:,? (?:{_BEFORE_YEAR} )?((?:19|20)\d\d))\b"
 )
-_MONTH_FIRST = re.compile(
-    rf"\b({_NAMES}) (?:(\d{{1,2}})(?:st|nd|rd|th)?,? )?(?:de )?((?:19|20)\d\d)\b", re.IGNORECASE
+_MONTH_FIRST = compile_pattern(
+    rf"\b({_NAMES}) (?:(\d{{1,2}}){_DAY_ENDINGS}?,? )?(?:{_BEFORE_YEAR} )?((?:19|20)\d\d)\b"
 )
 _YEAR = re.compile(r"\b((?:19|20)\d\d)\b")
 

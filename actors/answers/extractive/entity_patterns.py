@@ -7,126 +7,66 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 from types import MappingProxyType
+
+from actors.answers.extractive.language_data import any_of, collect, compile_pattern, load_languages
 
 CharSpan = tuple[int, int]
 "Where something stands in a sentence."
 
 _WORD = re.compile(r"\d{1,15}(?:[.,:]\d{1,15}){0,4}|[^\W\d_]{1,40}|[%$€£¥°“\"]")
-_NUMBER_WORDS_TEXT = """
-half one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
-seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred hundreds thousand
-thousands million millions billion billions dozen dozens several una dos tres cuatro cinco seis siete ocho
-nueve diez once doce trece catorce quince veinte treinta cuarenta cien ciento mil millones ein eine einen
-einem einer zwei drei vier fünf sechs sieben acht neun zehn elf zwölf zwanzig dreißig vierzig fünfzig
-hundert tausend millionen deux trois quatre cinq sept huit neuf dix onze douze vingt trente cent mille
-"""
-_NUMBER_WORDS = frozenset(_NUMBER_WORDS_TEXT.split())
-_UNITS = {
-    "money": (
-        "dollar dollars euro euros pound pounds crown crowns thaler thalers mark marks livre livres "
-        "franc francs peso pesos yen yuan rupee rupees ruble rubles dinar dinars cent cents pence "
-        "kroner krone shilling shillings lire won dólares libras francos marcos pesetas pfund franken "
-        "kronen centimes $ € £ ¥"
-    ),
-    "length": (
-        "metre metres meter meters kilometre kilometres kilometer kilometers centimetre centimetres "
-        "millimetre millimetres nanometre nanometres micrometre micrometres metro metros kilómetro "
-        "kilómetros centímetros metern kilomètre kilomètres mètre mètres km cm mm nm m mile miles "
-        "milla millas meile meilen feet foot ft inch inches yard yards pies pulgadas fuß zoll hectare "
-        "hectares acre acres storey storeys stories light"
-    ),
-    "duration": (
-        "second seconds minute minutes hour hours day days week weeks month months year years decade "
-        "decades century centuries night nights season seasons generation generations segundo "
-        "segundos minuto minutos hora horas día días semana semanas mes meses año años década décadas "
-        "siglo siglos sekunde sekunden minuten stunde stunden tag tage tagen woche wochen monat "
-        "monate monaten jahr jahre jahren jahrzehnt jahrzehnte jahrhundert jahrhunderte seconde "
-        "secondes heure heures jour jours semaine semaines mois ans année années siècle siècles"
-    ),
-    "share": "% percent per prozent ciento pour",
-    "temperature": "° degree degrees grados grad degrés",
-    "weight": (
-        "gram grams gramme grammes kilogram kilograms kilo kilos kg ton tons tonne tonnes ounce "
-        "ounces gramo gramos gramm tonnen"
-    ),
-}
-_UNIT_OF = MappingProxyType(
+_NUMBER_WORDS = frozenset(collect(lambda data: data.entities.number_words))
+_MEASURES = frozenset(collect(lambda data: data.measures))
+_MEASURES_OF = MappingProxyType(
     {
-        word: tuple(kind for kind, words in _UNITS.items() if word in words.split())
-        for text in _UNITS.values()
-        for word in text.split()
+        word: frozenset(
+            kind
+            for data in load_languages().values()
+            for kind, words in data.measures.items()
+            if word in words
+        )
+        for word in collect(lambda data: chain.from_iterable(data.measures.values()))
     }
 )
+"Unit -> what it measures."
 _UNIT_DISTANCE = 4
 "How many words behind a number its unit may stand: `two and a half million crowns`."
-_JOINS_TEXT = """
-and a half million billion trillion hundred thousand millionen millones de of cubic square
-"""
-_JOINS = frozenset(_JOINS_TEXT.split())
-_SHARES_TEXT = """
-half quarter third thirds fifth fifths tenth tenths majority mitad tercio hälfte drittel viertel moitié
-tiers
-"""
-_SHARES = frozenset(_SHARES_TEXT.split())
-_WHEN_TEXT = """
-january february march april may june july august september october november december jan feb apr aug sept
-oct nov dec enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre januar
-februar märz mai juni juli oktober dezember janvier février mars avril juin juillet août septembre octobre
-novembre décembre monday tuesday wednesday thursday friday saturday sunday mondays tuesdays wednesdays
-thursdays fridays saturdays sundays
-"""
-_WHEN = frozenset(_WHEN_TEXT.split())
+_JOINS = frozenset(collect(lambda data: data.entities.number_joins))
+_SHARES = frozenset(collect(lambda data: data.entities.shares))
+_DATES = frozenset(
+    collect(lambda data: (*data.calendar.months, *data.calendar.weekdays, *data.calendar.other_dates))
+)
 "Only when written with a capital, but for languages that write them small."
-_SMALL_MONTHS_TEXT = """
-enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre janvier février
-mars avril juin juillet août septembre octobre novembre décembre
-"""
-_SMALL_MONTHS = frozenset(_SMALL_MONTHS_TEXT.split())
-_PERIODS_TEXT = """
-century centuries siglo siglos jahrhundert jahrhunderts siècle spring summer autumn winter midnight noon
-yesterday tomorrow today tonight decade
-"""
-_PERIODS = frozenset(_PERIODS_TEXT.split())
-_SINCE = frozenset(["until", "since", "bis", "seit", "hasta", "desde", "jusqu", "depuis"])
-_STRONG_TEXT = """
-because due cause caused causes causing reason result resulted owing thanks porque debido causa razón weil
-wegen grund aufgrund denn parce car afin
-"""
-_STRONG = frozenset(_STRONG_TEXT.split())
-_WEAK_TEXT = """
-since therefore thus led leads after when as avoid fear over want made traced so ya para por da damit um
-pour
-"""
-_WEAK = frozenset(_WEAK_TEXT.split())
-_PLACES_TEXT = """
-in at near from to off on outside inside beneath under across through en de desde hacia a bei aus nach im am
-an zu à dans sur
-"""
-_PLACES = frozenset(_PLACES_TEXT.split())
-_BY_TEXT = """
-by with using through via mit durch indem mediante con por avec par en
-"""
-_BY = frozenset(_BY_TEXT.split())
-_PAIRED_TEXT = """
-in at near from off on outside inside beneath under to into
-"""
-_PAIRED = frozenset(_PAIRED_TEXT.split())
-_ARTICLES = frozenset(["a", "an", "the", "its", "his", "her", "their"])
-_ENDS = ("ers", "er", "ors", "or", "ists", "ist", "ians", "ian", "nurse", "nurses", "ees")
-_PEOPLE_TEXT = """
-man woman men women people person children boy girl father mother son daughter wife husband king queen
-family crew team company foundation government parliament council party union residents volunteers army
-"""
-_PEOPLE = frozenset(_PEOPLE_TEXT.split())
+_SMALL_MONTHS = frozenset(collect(lambda data: data.calendar.small_months))
+_PERIODS = frozenset(collect(lambda data: data.calendar.periods))
+_SINCE = frozenset(collect(lambda data: data.calendar.since))
+_WORDS_OF = MappingProxyType(
+    {
+        "strong reason": frozenset(collect(lambda data: data.entities.strong_reasons)),
+        "reason": frozenset(collect(lambda data: data.entities.weak_reasons)),
+        "manner": frozenset(collect(lambda data: data.entities.manners)),
+    }
+)
+"Kind of entity -> the words that show it."
+_PLACES = frozenset(collect(lambda data: data.entities.places))
+_PLAIN_PLACES = frozenset(collect(lambda data: data.entities.plain_places))
+_PLAIN_ARTICLES = frozenset(collect(lambda data: data.entities.plain_articles))
+_ROLE_ENDINGS = collect(lambda data: data.entities.role_endings)
+_PEOPLE = frozenset(collect(lambda data: data.entities.people))
+_AGES = frozenset(collect(lambda data: data.entities.ages))
+_PER = frozenset(collect(lambda data: data.entities.per))
+_CLOCK = frozenset(collect(lambda data: data.entities.clock))
+_SPEEDS = frozenset(collect(lambda data: data.entities.speeds))
+_CENTURIES = frozenset(str(century) for century in range(10, 21))
+_CURRENCY_SIGNS = frozenset("$€£¥")
 _CAPITAL = "A-ZÀ-ÖØ-ÞŁŚŻŽŠČİ"
 _NAME = re.compile(rf"(?<!\w)[{_CAPITAL}][\w’'&.-]{{0,30}}")
-_LINKS_TEXT = """
-de van von der da di la le el al bin of the &
-"""
-_LINKS = frozenset(_LINKS_TEXT.split())
-_LINK = re.compile(r"\s{1,2}(?:([\w&]{1,3})\s{1,2})?(?:the\s)?\Z")
+_LINKS = frozenset(collect(lambda data: data.entities.name_links))
+_LINK = compile_pattern(
+    rf"\s{{1,2}}(?:([\w&]{{1,3}})\s{{1,2}})?(?:{any_of(collect(lambda data: data.entities.name_articles))}\s)?\Z",
+    ignore_case=False,
+)
 
 
 def find_numbers(sentence: str) -> list[CharSpan]:
@@ -137,7 +77,7 @@ def find_numbers(sentence: str) -> list[CharSpan]:
 def find_entities(kind: str, sentence: str) -> list[CharSpan]:
     """Find what is of a kind: money, length, duration, share, temperature, speed, age, time, reason, place ..."""
     words = split_words(sentence)
-    if kind in _UNITS:
+    if kind in _MEASURES:
         found = list(_find_measures(words, kind))
         if kind == "share":
             found += [spot for word, spot in words if word.lower() in _SHARES]
@@ -150,7 +90,7 @@ def find_entities(kind: str, sentence: str) -> list[CharSpan]:
         return list(_find_ages(sentence, words))
     if kind == "speed":
         return list(_find_speeds(words))
-    chosen = {"strong reason": _STRONG, "reason": _WEAK, "manner": _BY}.get(kind)
+    chosen = _WORDS_OF.get(kind)
     if chosen is not None:
         return [spot for word, spot in words if word.lower() in chosen]
     return list(_find_places(words, kind == "there"))
@@ -180,7 +120,7 @@ def find_role(sentence: str) -> CharSpan | None:
     """Find the first word for somebody: a trade, a body of people."""
     for word, spot in split_words(sentence):
         small = word.lower()
-        if small in _PEOPLE or (len(small) > 5 and small.endswith(_ENDS)):
+        if small in _PEOPLE or (len(small) > 5 and small.endswith(_ROLE_ENDINGS)):
             return spot
     return None
 
@@ -202,13 +142,7 @@ def _is_time(word: str) -> bool:
             or _is_clock(word)
         )
     small = word.lower()
-    return (small in _WHEN and (word[0].isupper() or small in _SMALL_MONTHS)) or small in _PERIODS
-
-
-_CENTURIES_TEXT = """
-10 11 12 13 14 15 16 17 18 19 20
-"""
-_CENTURIES = frozenset(_CENTURIES_TEXT.split())
+    return (small in _DATES and (word[0].isupper() or small in _SMALL_MONTHS)) or small in _PERIODS
 
 
 def _is_clock(word: str) -> bool:
@@ -219,14 +153,19 @@ def _is_clock(word: str) -> bool:
 def _find_measures(words: list[tuple[str, CharSpan]], kind: str) -> Iterator[CharSpan]:
     """Find numbers with a unit of a kind right behind them, one other word between at most."""
     for at, (word, (start, _)) in enumerate(words):
-        if word in _SIGNS and kind == "money" and at + 1 < len(words) and _is_number(words[at + 1][0]):
+        if (
+            word in _CURRENCY_SIGNS
+            and kind == "money"
+            and at + 1 < len(words)
+            and _is_number(words[at + 1][0])
+        ):
             yield start, words[at + 1][1][1]
         if not _is_number(word):
             continue
         others = 0
         for unit, (_, end) in words[at + 1 : at + 1 + _UNIT_DISTANCE]:
             small = unit.lower()
-            if kind in _UNIT_OF.get(small, ()):
+            if kind in _MEASURES_OF.get(small, ()):
                 yield start, end
                 break
             if small not in _JOINS and not _is_number(unit):
@@ -235,14 +174,11 @@ def _find_measures(words: list[tuple[str, CharSpan]], kind: str) -> Iterator[Cha
                     break
 
 
-_SIGNS = frozenset("$€£¥")
-
-
 def _find_ages(sentence: str, words: list[tuple[str, CharSpan]]) -> Iterator[CharSpan]:
     """Find ages: `Volk, 58, won`, `aged 51`, `9,600 years old`, `at the age of four`."""
     for at, (word, (start, end)) in enumerate(words):
         small = word.lower()
-        if small in ("age", "aged", "old", "alter", "alt", "ans", "años", "edad") or (
+        if small in _AGES or (
             word.isdecimal()
             and len(word) <= 3
             and at
@@ -256,11 +192,7 @@ def _find_speeds(words: list[tuple[str, CharSpan]]) -> Iterator[CharSpan]:
     for (word, (start, _)), (other, (_, end)) in pairwise(words):
         if word.lower() in _PER and other.lower() in _CLOCK:
             yield start, end
-    yield from (spot for word, spot in words if word.lower() in ("mph", "kmh", "knots"))
-
-
-_PER = frozenset(["an", "per", "por", "pro", "par", "a", "l", "km", "m"])
-_CLOCK = frozenset(["hour", "second", "hora", "segundo", "stunde", "sekunde", "heure", "h", "s"])
+    yield from (spot for word, spot in words if word.lower() in _SPEEDS)
 
 
 def _find_places(words: list[tuple[str, CharSpan]], is_plain: bool) -> Iterator[CharSpan]:
@@ -269,7 +201,7 @@ def _find_places(words: list[tuple[str, CharSpan]], is_plain: bool) -> Iterator[
         small = word.lower()
         following = words[at + 1 : at + 5]
         if is_plain:
-            if small in _PAIRED and len(following) > 1 and following[0][0].lower() in _ARTICLES:
+            if small in _PLAIN_PLACES and len(following) > 1 and following[0][0].lower() in _PLAIN_ARTICLES:
                 yield start, following[1][1][1]
         elif small in _PLACES:
             for other, (_, end) in following:

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from actors.answers.extractive.language_data import find_plain_questions
+from actors.answers.extractive.language_schema import PlainQuestionWords
 from actors.answers.extractive.question_forms import QuestionForm
 from actors.answers.extractive.sentence_features import ScoredSentence
 from actors.answers.extractive.text_tokens import TextTokenizer
-from actors.answers.extractive.word_lists import WordLists, load_word_lists
 
 _TOKEN = re.compile(r"[^\W_]{1,60}|[,;:()–—“”„\"«»]")
 _MOST_TOKENS = 120
@@ -44,7 +45,7 @@ class _TokenizedSentence:
 
 def score_form(form: QuestionForm, one: ScoredSentence, wording: TextTokenizer, title: str) -> float:
     """Rate from 0 to 1 how surely a sentence is built like an answer; 0.5 where nobody can tell."""
-    lists = load_word_lists(wording.language)
+    lists = find_plain_questions(wording.language)
     if lists is None:
         return 0.5
     cut = _tokenize(one.sentence.text, wording)
@@ -84,7 +85,7 @@ def _tokenize(text: str, wording: TextTokenizer) -> _TokenizedSentence:
 # --- definitions ----------------------------------------------------------------------------------------------------
 
 
-def _score_definition(cut: _TokenizedSentence, subject: Sequence[str], lists: WordLists) -> float:
+def _score_definition(cut: _TokenizedSentence, subject: Sequence[str], lists: PlainQuestionWords) -> float:
     best = 0.0
     for start, end in _find_subject(cut, subject):
         begins = _begins_clause(cut, start, lists)
@@ -106,7 +107,7 @@ def _find_subject(cut: _TokenizedSentence, subject: Sequence[str]) -> Iterator[t
             yield places[0], places[-1] + 1
 
 
-def _step_before(cut: _TokenizedSentence, start: int, lists: WordLists) -> tuple[int, str]:
+def _step_before(cut: _TokenizedSentence, start: int, lists: PlainQuestionWords) -> tuple[int, str]:
     """Step over quotation marks and one article; return the place before them and the article."""
     at, article = start - 1, ""
     while at >= 0 and cut.words[at] in _QUOTES:
@@ -119,7 +120,7 @@ def _step_before(cut: _TokenizedSentence, start: int, lists: WordLists) -> tuple
     return at, article
 
 
-def _begins_clause(cut: _TokenizedSentence, start: int, lists: WordLists) -> bool:
+def _begins_clause(cut: _TokenizedSentence, start: int, lists: PlainQuestionWords) -> bool:
     at, _ = _step_before(cut, start, lists)
     return at < 0 or cut.words[at] in _CLAUSE
 
@@ -136,7 +137,7 @@ def _step_after(cut: _TokenizedSentence, end: int) -> int:
     return end
 
 
-def _score_copula(cut: _TokenizedSentence, end: int, lists: WordLists) -> float:
+def _score_copula(cut: _TokenizedSentence, end: int, lists: PlainQuestionWords) -> float:
     """`mulch is a layer`, `kefir, also known as ..., is a drink`; not `kilns are sold`."""
     at = _step_after(cut, end)
     if at >= len(cut.words) or cut.small[at] not in lists.copulas:
@@ -158,20 +159,20 @@ def _score_copula(cut: _TokenizedSentence, end: int, lists: WordLists) -> float:
     return 0.7
 
 
-def _score_colon(cut: _TokenizedSentence, start: int, end: int, lists: WordLists) -> float:
+def _score_colon(cut: _TokenizedSentence, start: int, end: int, lists: PlainQuestionWords) -> float:
     at, _ = _step_before(cut, start, lists)
     follows = len(cut.words) - end > 3 and cut.words[end] in (":", "–", "—")
     return 0.8 if at < 0 and follows else 0.0
 
 
-def _score_apposition(cut: _TokenizedSentence, end: int, lists: WordLists) -> float:
+def _score_apposition(cut: _TokenizedSentence, end: int, lists: PlainQuestionWords) -> float:
     """`a sextant, an instrument with two mirrors`."""
     if end + 2 >= len(cut.words) or cut.words[end] not in (",", "(", "–", "—"):
         return 0.0
     return 0.9 if cut.small[end + 1] in lists.indefinite else 0.0
 
 
-def _score_naming(cut: _TokenizedSentence, start: int, lists: WordLists) -> float:
+def _score_naming(cut: _TokenizedSentence, start: int, lists: PlainQuestionWords) -> float:
     """`called a pound`, `als Watt bezeichnet man`, `se llama acequia`."""
     at, article = _step_before(cut, start, lists)
     has_marker = at >= 0 and cut.small[at] in lists.naming_before
@@ -190,7 +191,7 @@ def _score_naming(cut: _TokenizedSentence, start: int, lists: WordLists) -> floa
 def _score_titled_definition(
     cut: _TokenizedSentence,
     subject: Sequence[str],
-    lists: WordLists,
+    lists: PlainQuestionWords,
     one: ScoredSentence,
     title: str,
     wording: TextTokenizer,
@@ -209,7 +210,7 @@ def _score_titled_definition(
 # --- other forms ----------------------------------------------------------------------------------------------------
 
 
-def _score_action(cut: _TokenizedSentence, subject: Sequence[str], lists: WordLists) -> float:
+def _score_action(cut: _TokenizedSentence, subject: Sequence[str], lists: PlainQuestionWords) -> float:
     """`a farrier trims hooves`, `a farrier is a craftsman who trims hooves`; not `Quill is the farrier`."""
     for start, end in _find_subject(cut, subject):
         before, article = _step_before(cut, start, lists)
@@ -223,7 +224,7 @@ def _score_action(cut: _TokenizedSentence, subject: Sequence[str], lists: WordLi
 
 
 def _score_agent(
-    cut: _TokenizedSentence, verb: str, one: ScoredSentence, wording: TextTokenizer, lists: WordLists
+    cut: _TokenizedSentence, verb: str, one: ScoredSentence, wording: TextTokenizer, lists: PlainQuestionWords
 ) -> float:
     """Is somebody said to do it? `Pear trees are pruned in January` leaves open who does."""
     stem = wording.stem(verb)
@@ -245,7 +246,7 @@ def _score_agent(
     return 0.5
 
 
-def _is_passive(cut: _TokenizedSentence, at: int, lists: WordLists) -> bool:
+def _is_passive(cut: _TokenizedSentence, at: int, lists: PlainQuestionWords) -> bool:
     passive = lists.passive
     verb, before = cut.small[at], cut.small[:at]
     if before[-1:] and before[-1] in passive.reflexive:
@@ -257,11 +258,11 @@ def _is_passive(cut: _TokenizedSentence, at: int, lists: WordLists) -> bool:
 
 @cache
 def _load_cues(language: str, kind: str) -> tuple[tuple[frozenset[str], ...], ...]:
-    lists = load_word_lists(language)
+    lists = find_plain_questions(language)
     return _parse_cues(lists, kind) if lists is not None else ()
 
 
-def _parse_cues(lists: WordLists, kind: str) -> tuple[tuple[frozenset[str], ...], ...]:
+def _parse_cues(lists: PlainQuestionWords, kind: str) -> tuple[tuple[frozenset[str], ...], ...]:
     return tuple(
         tuple(frozenset(part.split("|")) for part in cue.split()) for cue in lists.cues.get(kind, ())
     )

@@ -6,61 +6,24 @@ import re
 from dataclasses import dataclass
 from types import MappingProxyType
 
-_SMALL = {
-    "en": "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-          "seventeen eighteen nineteen twenty",
-    "de": "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn "
-          "siebzehn achtzehn neunzehn zwanzig",
-    "es": "cero uno dos tres cuatro cinco seis siete ocho nueve diez once doce trece catorce quince dieciséis "
-          "diecisiete dieciocho diecinueve veinte",
-    "fr": "zéro - deux trois quatre cinq six sept huit neuf dix onze douze treize quatorze quinze seize dix-sept "
-          "dix-huit dix-neuf vingt",
-}  # fmt: skip
-_TENS = {
-    "twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90,
-    "dreißig": 30, "vierzig": 40, "fünfzig": 50, "sechzig": 60, "siebzig": 70, "achtzig": 80, "neunzig": 90,
-    "treinta": 30, "cuarenta": 40, "cincuenta": 50, "sesenta": 60, "setenta": 70, "ochenta": 80, "noventa": 90,
-    "trente": 30, "quarante": 40, "cinquante": 50, "soixante": 60,
-}  # fmt: skip
-_TIMES = {
-    "hundred": 100, "thousand": 1_000, "million": 10**6, "millions": 10**6, "billion": 10**9, "billions": 10**9,
-    "trillion": 10**12, "m": 10**6, "bn": 10**9, "k": 1_000, "dozen": 12,
-    "hundert": 100, "tausend": 1_000, "millionen": 10**6, "milliarde": 10**9, "milliarden": 10**9,
-    "cien": 100, "ciento": 100, "mil": 1_000, "millón": 10**6, "millones": 10**6,
-    "cent": 100, "mille": 1_000, "milliard": 10**9, "milliards": 10**9,
-}  # fmt: skip
+from actors.answers.extractive.language_data import collect, load_languages
+
+_LANGUAGES = load_languages().values()
 _WORDS = MappingProxyType(
-    {word: value for text in _SMALL.values() for value, word in enumerate(text.split()) if word != "-"}
-    | _TENS
+    {word: at for data in _LANGUAGES for at, word in enumerate(data.numbers.from_zero) if word != "-"}
+    | {word: value for data in _LANGUAGES for word, value in data.numbers.tens.items()}
 )
-_ONES = frozenset(["one", "un", "uno", "una", "eins"])
+_TIMES = MappingProxyType(
+    {word: value for data in _LANGUAGES for word, value in data.numbers.multipliers.items()}
+)
+_NEVER_ALONE = frozenset(collect(lambda data: data.numbers.never_alone))
+_ONES = frozenset(collect(lambda data: data.numbers.ones))
 "Mostly no numbers at all, but somebody or something."
 _TOKEN = re.compile(r"\d+(?:[.,\u00a0\u202f']\d+)*|[^\W\d_]+(?:-[^\W\d_]+)*|%|[$€£¥°]")
 _THOUSANDS = re.compile(r"\d{1,3}(?:[.,\u00a0\u202f']\d{3})+\Z")
 _UNITS = MappingProxyType(
-    {
-        word: unit
-        for unit, words in {
-            "share": "% percent per-cent prozent porciento pourcent percentage points",
-            "money": "$ € £ ¥ dollar dollars euro euros pound pounds crown crowns thaler thalers mark marks livre "
-                     "livres franc francs peso pesos yen yuan cents pence kronen dólares libras",
-            "metre": "metre metres meter meters metro metros mètres m",
-            "kilometre": "kilometre kilometres kilometer kilometers km kilómetros kilomètres",
-            "mile": "mile miles millas meilen",
-            "second": "second seconds sekunde sekunden segundos secondes",
-            "minute": "minute minutes minuten minutos",
-            "hour": "hour hours stunde stunden horas heures",
-            "day": "day days tag tage tagen días jours",
-            "week": "week weeks woche wochen semanas semaines",
-            "month": "month months monat monate monaten meses mois",
-            "year": "year years jahr jahre jahren años ans année années",
-            "degree": "degree degrees ° grad grados degrés",
-            "kilogram": "kilogram kilograms kg kilogramm kilos",
-            "tonne": "tonne tonnes ton tons tonnen toneladas",
-        }.items()
-        for word in words.split()
-    }
-)  # fmt: skip
+    {word: unit for data in _LANGUAGES for unit, words in data.units.items() for word in words}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +96,7 @@ def _parse_number(tokens: list[str], at: int) -> tuple[float, bool, int]:
                 part = (part or 1) * 100
             else:
                 total, part = total + (part or 1) * times, 0.0
-        elif token in _TIMES and len(token) > 3 and token not in ("cent", "cien"):
+        elif token in _TIMES and len(token) > 3 and token not in _NEVER_ALONE:
             part = float(_TIMES[token])
         else:
             break

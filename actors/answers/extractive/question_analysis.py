@@ -14,105 +14,21 @@ from actors.answers.extractive.entity_patterns import (
     find_numbers,
     find_role,
 )
+from actors.answers.extractive.language_data import any_of, collect, compile_pattern, load_languages
 from actors.answers.extractive.question_forms import QuestionForm, parse_form
 from actors.answers.extractive.text_tokens import TextToken, TextTokenizer, select_names
 from actors.language.stopwords import STOP_WORDS
 
 _NUMBERS = re.compile(r"\d{1,15}(?:[.,]\d{1,15}){0,4}")
 _YEARS = re.compile(r"\b(?:1[0-9]{3}|20[0-9]{2})\b")
-_QUESTION_PHRASE = re.compile(
-    r"\b(?:how many|how much|cu[aá]nt[oa]s?|wie ?viele?|combien d['e]s?|quant[ie]|quant[oa]s|hoeveel|"
-    r"(?:number|share|percentage|proportion) of|which|what|who|whom|whose|welche[mnrs]?|qu[eé]"
-    r"|qui[eé]n(?:es)?|wer|wen|wem|"
-    r"qui|chi|quem|wie|was|quel(?:le)?s?)\s{1,3}((?:[\w’'-]{1,40}\s?){1,7})",
-    re.IGNORECASE,
+_QUESTION_PHRASE = compile_pattern(
+    rf"\b{any_of(collect(lambda data: data.question.phrases))}\s{{1,3}}((?:[\w’'-]{{1,40}}\s?){{1,7}})"
 )
-_AUXILIARY = frozenset(
-    [
-        "is",
-        "are",
-        "was",
-        "were",
-        "did",
-        "do",
-        "does",
-        "has",
-        "have",
-        "had",
-        "will",
-        "can",
-        "could",
-        "must",
-        "may",
-        "should",
-        "would",
-        "be",
-        "been",
-        "ist",
-        "sind",
-        "war",
-        "waren",
-        "hat",
-        "haben",
-        "wurde",
-        "wurden",
-        "wird",
-        "es",
-        "son",
-        "fue",
-        "fueron",
-        "hay",
-        "tiene",
-        "est",
-        "sont",
-        "a",
-        "ont",
-    ]
-)
-_LOW_CONTENT = frozenset(
-    [
-        "make",
-        "made",
-        "take",
-        "took",
-        "use",
-        "used",
-        "call",
-        "called",
-        "name",
-        "named",
-        "many",
-        "much",
-        "kind",
-        "type",
-        "thing",
-        "way",
-        "happen",
-        "happened",
-        "get",
-        "got",
-        "come",
-        "go",
-        "say",
-        "said",
-        "part",
-        "give",
-        "number",
-        "amount",
-        "following",
-        "main",
-        "first",
-        "one",
-        "two",
-        "new",
-        "long",
-        "high",
-        "old",
-        "large",
-        "big",
-    ]
-)
-"Words that tell little in a question, whatever it is about."
+_AUXILIARIES = frozenset(collect(lambda data: data.question.auxiliaries))
+_SUPPORT_VERBS = frozenset(collect(lambda data: data.question.support_verbs))
+_LOW_CONTENT = frozenset(collect(lambda data: data.question.low_content))
+_NOUN_LAST = frozenset(code for code, data in load_languages().items() if data.question.head_noun_last)
+"Languages in which the noun that is counted stands last."
 _NEAR_NUMBER = 30
 _PARTS = re.compile(r"[’'.]")
 
@@ -205,7 +121,7 @@ def _find_focus(text: str, wording: TextTokenizer, language: str) -> tuple[str, 
     following = before = ""
     for said in re.findall(r"[\w’'-]+", match[1]):
         small = said.lower()
-        if small in stop or small in _AUXILIARY:
+        if small in stop or small in _AUXILIARIES:
             following = small
             if run:
                 break
@@ -213,10 +129,10 @@ def _find_focus(text: str, wording: TextTokenizer, language: str) -> tuple[str, 
         else:
             following = ""
             run.append(said)
-    if before in _DOES and following:
+    if before in _SUPPORT_VERBS and following:
         return ()  # what did the crews find in the tunnel: who does it comes first, and where it ends is not told
     stems = [stem for stem in map(wording.stem, _without_names(run)) if stem]
-    if language == "en" and (before in _DOES or (following in _AUXILIARY and len(run) > 1)):
+    if language in _NOUN_LAST and (before in _SUPPORT_VERBS or (following in _AUXILIARIES and len(run) > 1)):
         stems.reverse()
     return tuple(stems[:3])
 
@@ -224,9 +140,6 @@ def _find_focus(text: str, wording: TextTokenizer, language: str) -> tuple[str, 
 def _without_names(run: Sequence[str]) -> Sequence[str]:
     plain = [said for said in run if not said[:1].isupper()]
     return plain or run
-
-
-_DOES = frozenset(["do", "does", "did"])
 
 
 # --- does a sentence look like an answer? ---------------------------------------------------------------------------
@@ -357,9 +270,8 @@ def _match_person(wanted: QuestionAnalysis, sentence: str, words: Sequence[TextT
 
 _FAR = 60
 _TRADE = 0.35
-_STANDS_AT = re.compile(
-    r"\b(?:in|at|near|from|off|to|on|of|into|across|through|en|desde|hacia|aus|nach|im|am|zu|bei|à|dans)"
-    r"(?: the| der| dem| den| la| el| le)? $",
-    re.IGNORECASE,
+_STANDS_AT = compile_pattern(
+    rf"\b{any_of(collect(lambda data: data.question.place_prepositions))}"
+    rf"(?: {any_of(collect(lambda data: data.question.place_articles))})? $"
 )
 "A name behind these is a place more often than somebody."

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from actors.answers.extractive.word_lists import WordLists, load_word_lists
+from actors.answers.extractive.language_data import find_plain_questions
+from actors.answers.extractive.language_schema import PlainQuestionWords
 
 _TOKEN = re.compile(r"[^\W_]{1,60}")
 _MOST_TOKENS = 16
@@ -43,7 +44,7 @@ class QuestionForm:
 
 def parse_form(question: str, language: str) -> QuestionForm | None:
     """Return the form of a question; None: it has none."""
-    lists = load_word_lists(language)
+    lists = find_plain_questions(language)
     words = _TOKEN.findall(question)
     if lists is None or not 1 < len(words) <= _MOST_TOKENS:
         return None
@@ -57,7 +58,7 @@ def parse_form(question: str, language: str) -> QuestionForm | None:
 
 @cache
 def _load_templates(language: str) -> tuple[tuple[str, Template], ...]:
-    lists = load_word_lists(language)
+    lists = find_plain_questions(language)
     forms = lists.forms if lists is not None else {}
     return tuple(
         (kind, tuple(frozenset(part.split("|")) for part in text.split()))
@@ -83,7 +84,7 @@ def _match_template(
     return None
 
 
-def _build_form(kind: str, lists: WordLists, slots: dict[str, list[str]]) -> QuestionForm | None:
+def _build_form(kind: str, lists: PlainQuestionWords, slots: dict[str, list[str]]) -> QuestionForm | None:
     said = slots["X"]
     article = said[0].lower() if said[0].lower() in lists.articles and len(said) > 1 else ""
     said = said[1:] if article else said
@@ -96,7 +97,9 @@ def _build_form(kind: str, lists: WordLists, slots: dict[str, list[str]]) -> Que
     return QuestionForm(kind, subject, acted_on, strict=kind == "material")
 
 
-def _build_definition(kind: str, lists: WordLists, article: str, said: Sequence[str]) -> QuestionForm | None:
+def _build_definition(
+    kind: str, lists: PlainQuestionWords, article: str, said: Sequence[str]
+) -> QuestionForm | None:
     where = next((at for at, word in enumerate(said) if word.lower() in lists.place), len(said))
     subject, rest = tuple(said[:where]), tuple(said[where + 1 :])
     small = [word.lower() for word in (*subject, *rest)]
@@ -111,7 +114,7 @@ def _build_definition(kind: str, lists: WordLists, article: str, said: Sequence[
     return QuestionForm("definition", subject, rest, strict=_is_term(lists, article, subject))
 
 
-def _is_term(lists: WordLists, article: str, subject: Sequence[str]) -> bool:
+def _is_term(lists: PlainQuestionWords, article: str, subject: Sequence[str]) -> bool:
     """Is the subject a kind of thing? `What is the capital` and `What is Velmora` ask for something else."""
     if not lists.nouns_have_capitals and any(word[0].isupper() for word in subject):
         return False
@@ -120,7 +123,9 @@ def _is_term(lists: WordLists, article: str, subject: Sequence[str]) -> bool:
     return True
 
 
-def _parse_agent(words: Sequence[str], small: Sequence[str], lists: WordLists) -> QuestionForm | None:
+def _parse_agent(
+    words: Sequence[str], small: Sequence[str], lists: PlainQuestionWords
+) -> QuestionForm | None:
     """Take `who prunes pears` apart."""
     passive = lists.passive
     if small[0] not in passive.person:

@@ -11,26 +11,18 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from actors.answers.archive.messages import Snippet
+from actors.answers.extractive.language_data import any_of, collect, compile_pattern
 from actors.answers.extractive.question_analysis import QuestionAnalysis, match_answer_type, score_closeness
 from actors.answers.extractive.sentences import Sentence, split_sentences
 from actors.answers.extractive.text_tokens import SimilarityCache, TextToken
 
 _MOST_CHARACTERS = 6_000
 "Of a passage; ours have about 1,000."
-_REFERENCE_START = re.compile(
-    r"(?:he|she|it|they|this|these|those|that|his|her|its|their|both|such|there|then|another"
-    r"|others|"
-    r"the (?:latter|former|other|others|same)|most of them|all of them|each|er|sie|es|dies\w*|ihre?|seine?"
-    r"|dort|él|ella|"
-    r"ellos|ellas|esto|estos|estas?|su|sus|allí|il|elle|ils|elles|ce|cela|ceci|cette|ces|son|sa|ses|leur"
-    r"|leurs)\b",
-    re.IGNORECASE,
-)
+_REFERENCE_START = compile_pattern(rf"{any_of(collect(lambda data: data.sentences.references))}\b")
 _MENTIONED = 0.7
 _BY_LAST_NAME = 0.9
 

@@ -6,6 +6,7 @@ import re
 from urllib.parse import quote
 
 from actors.answers.extractive.entity_patterns import find_name_spans
+from actors.answers.extractive.language_data import FALLBACK_LANGUAGE, load_languages
 from actors.language.stopwords import STOP_WORDS
 
 PLACEHOLDER = "%s"
@@ -14,10 +15,8 @@ MAX_TERMS = 8
 
 _TERM = re.compile(r"[\w’'][\w’' .&-]*[\w’']")
 
-_DATES = frozenset(
-    ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
-     "december", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-)  # fmt: skip
+_CALENDAR = load_languages()[FALLBACK_LANGUAGE].calendar
+_DATES = frozenset((*_CALENDAR.months, *_CALENDAR.weekdays))
 
 
 class TermLinks:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 
-from actors.answers.extractive.synonyms import SYNONYMS
-from actors.answers.extractive.word_lists import load_word_lists
+from actors.answers.extractive.language_data import load_languages
 from actors.language.analysis import Analyzer
 
 _WORD = re.compile(r"\d+(?:[.,:]\d+)*|(?:[^\W\d_]\.){2,}|[^\W\d_]+(?:['’][^\W\d_]+)?(?:\d+)?")
@@ -118,9 +117,8 @@ class SimilarityCache:
 def _load_synonyms(language: str) -> Mapping[str, frozenset[int]]:
     analyzer = Analyzer(language)
     families: dict[str, set[int]] = {}
-    lists = load_word_lists(language)
-    more = [tuple(family.split()) for family in lists.families] if lists is not None else []
-    for number, family in enumerate([*SYNONYMS.get(language, ()), *more]):
+    data = load_languages().get(language)
+    for number, family in enumerate(data.synonyms if data is not None else ()):
         for word in family:
             families.setdefault("".join(analyzer.stems(word)), set()).add(number)
     families.pop("", None)

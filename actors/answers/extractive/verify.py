@@ -11,11 +11,20 @@ from collections.abc import Sequence
 from types import MappingProxyType
 
 from actors.answers.extractive.injection_filter import strip_invisible
+from actors.answers.extractive.language_data import any_of, collect, compile_pattern, load_languages
+from actors.answers.extractive.language_schema import LanguageData
 from actors.answers.extractive.numbers import NumberMention, is_number_word, parse_numbers
 from actors.answers.extractive.sentences import split_sentences
 from actors.answers.extractive.text_tokens import TextToken, TextTokenizer, select_names
 from actors.language.analysis import Analyzers
 from actors.language.folding import fold
+
+
+def _list_months(data: LanguageData) -> list[str]:
+    """List the months of a language as fragments; one that is also another word needs a number behind it."""
+    calendar = data.calendar
+    return [rf"{month}(?= \d)" if month in calendar.ambiguous_months else month for month in calendar.months]
+
 
 MIN_SUPPORT = 0.5
 "A sentence with at least this may be shown."
@@ -23,51 +32,25 @@ MIN_SUPPORT = 0.5
 _MOST = 20_000
 _CONTRADICTION_FACTOR = 0.1
 "The most a sentence gets with a number, name or month of its own, or that says the opposite."
-_MONTHS = re.compile(
-    r"\b(?:january|february|march|april|may(?= \d)|june|july|august|september|october|november|december|"
-    r"januar|februar|märz|mai|juni|juli|oktober|dezember|enero|febrero|marzo|abril|mayo|junio|julio|agosto"
-    r"|septiembre|octubre|"
-    r"noviembre|diciembre|janvier|février|mars|avril|juin|juillet|août|septembre|octobre|novembre|décembre|"
-    r"monday|tuesday|wednesday|thursday|friday|saturday|sunday)\b",
-    re.IGNORECASE,
+_MONTHS = compile_pattern(
+    rf"\b{any_of((*collect(_list_months), *collect(lambda data: data.calendar.weekdays)))}\b"
 )
-_NOT = re.compile(
-    r"\b(?:not|no|never|none|nobody|nothing|neither|nor|without|cannot|hardly|no longer|refus\w+|den(?:y"
-    r"|ies|ied)|fail(?:s|ed)?|lacks?|"
-    r"nicht|kein\w*|nie|niemals|niemand|nichts|ohne|weder|nunca|jamás|nadie|ningun[oa]?|ningún|sin|tampoco"
-    r"|ni|"
-    r"pas|jamais|aucune?|personne|sans|non|não|nem|niet|geen|nooit)\b|n['’]t\b|\bno\b",
-    re.IGNORECASE,
+_NOT = compile_pattern(
+    rf"\b{any_of(collect(lambda data: data.support.negations))}\b"
+    rf"|{any_of(collect(lambda data: data.support.negation_endings))}\b"
 )
-_CLAUSE = re.compile(
-    r"[,;:.!?—–()]|\b(?:but|although|though|while|whereas|aber|sondern|pero|sino|mais)\b", re.IGNORECASE
-)
+_CLAUSE = compile_pattern(rf"[,;:.!?—–()]|\b{any_of(collect(lambda data: data.support.clause_words))}\b")
 _SCOPE = 3
 "How many telling words behind a `not` it is about."
 _OPPOSITES = tuple(
-    (frozenset(one.split()), frozenset(other.split()))
-    for one, other in (
-        ("rise rose risen rising increase increased higher grew up more",
-         "fall fell fallen falling decrease decreased lower dropped down less fewer"),
-        ("open opened opens opening", "close closed closes closing shut"),
-        ("won win wins victory", "lost lose loses defeat"),
-        ("before", "after"), ("first", "last"), ("north northern", "south southern"), ("east eastern", "west western"),
-        ("above over", "below under"),
-        ("accept accepted approved approve allow allowed legal",
-         "reject rejected refused refuse ban banned forbid forbidden illegal"),
-        ("begin began start started", "end ended finish finished stop stopped"), ("buy bought", "sell sold"),
-        ("largest biggest highest most", "smallest lowest least"), ("true", "false"), ("guilty", "innocent"),
-        ("arrived arrive", "departed depart left"), ("minimum", "maximum"), ("for", "against"),
-        ("alive survived", "dead died killed"), ("success succeeded", "failure failed"), ("safe", "unsafe dangerous"),
-        ("men man", "women woman"), ("mother", "father"), ("husband", "wife"), ("son", "daughter"),
-        ("older oldest", "younger youngest"),
-    )
-)  # fmt: skip
-_PASSIVE = re.compile(
-    r"\b(?:was|were|is|are|been|being|be|by|von|durch|wurde|wurden|fue|fueron|por|par|est|été)\b",
-    re.IGNORECASE,
+    (frozenset(one), frozenset(other))
+    for data in load_languages().values()
+    for one, other in data.support.opposites
 )
-_SEEN_IN_BOTH = MappingProxyType({"usa": "us", "uk": "britain"})
+_PASSIVE = compile_pattern(rf"\b{any_of(collect(lambda data: data.support.passive_words))}\b")
+_SAME_NAMES = MappingProxyType(
+    {name: other for data in load_languages().values() for name, other in data.support.same_names.items()}
+)
 
 
 def score_support(sentence: str, passage: str) -> float:
@@ -142,7 +125,7 @@ def _has_new_names(
         if word.is_number or word.stem in known or _MONTHS.fullmatch(word.text):
             continue
         bare = fold(re.sub(r"['’]s?$", "", word.text))
-        if bare in folded or _SEEN_IN_BOTH.get(bare, bare) in folded:
+        if bare in folded or _SAME_NAMES.get(bare, bare) in folded:
             continue
         if wording.best_similarity(word.stem, known) < _DERIVED_NAME:
             return True

@@ -1,13 +1,16 @@
-"""Completions: which texts could somebody mean who typed this.
+"""Autocomplete: the texts of a product field that the user may be typing.
 
-moved_articles  titles as people type them: `Matrix, The` is `The Matrix`
-texts       the texts of one field as one array of characters
-prefixes    every word start in alphabetical order: exact beginnings, the most popular first
-grams       which texts share pairs and triples of characters with what was typed
-words       the words of all texts: several words in any order, each with typos of its own
-lookup      THE LOOK-UP: exact beginnings, then near ones, then words; one order
-build       all of it from a list of texts
-originals   the texts as they were uploaded, in one run of bytes
-saved       an index as named arrays and back, for snapshots
-markup      what was typed and what was not, escaped for HTML
+lookup            CompletionIndex: exact prefixes, then near ones, then words in any order
+folded_texts      the texts of one field as one array of characters
+prefixes          every word start in alphabetical order: exact prefixes, the most popular first
+grams             texts that share pairs and triples of characters with what was typed
+word_index        the words of all texts: several words in any order, each with its own typos
+moved_articles    titles as users type them: `Matrix, The` is `The Matrix`
+field_values      the values of a field of a product, and their fingerprint
+text_index        an index of texts with the products that have them, bound to rows
+field_index       the texts of one field, kept up to date
+field_indexes     the fields of an app
+index_arrays      a CompletionIndex as named arrays
+snapshot_format   the completions of a snapshot
+highlighting      typed and other characters of a completion, escaped for HTML
 """

@@ -1,4 +1,4 @@
-"""What a product has under a field for completions, and a mark that changes when that does."""
+"""The values of a field of a product that are completed, and a fingerprint that changes with them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from actors.vectors.types import Rows, ensure_capacity
 from cluster.query.language.field_values import collect_scalars
 
 LONGEST = 300
-"Characters of a value that are completed; longer ones are texts, nobody types them."
+"Characters of a value that is completed; longer values are texts that no user types."
 MOST_VALUES = 50
 "Values of one product that are completed."
 
@@ -24,42 +24,42 @@ _NOTHING = 0
 
 
 class FieldFingerprints:
-    """One number for each row: what its product has under one field; 0 for nothing.
+    """The fingerprint of one field by row; 0 for no values.
 
     Cost:
         8 bytes a row
     """
 
     def __init__(self) -> None:
-        self._marks: npt.NDArray[np.uint64] = np.zeros(0, np.uint64)
+        self._fingerprints: npt.NDArray[np.uint64] = np.zeros(0, np.uint64)
         self._count = 0
 
-    def put(self, row: int, mark: int) -> bool:
-        """Set the mark of a row; say whether it was another one."""
+    def put(self, row: int, fingerprint: int) -> bool:
+        """Set the fingerprint of a row; return whether it changed."""
         if row >= self._count:
-            self._marks = ensure_capacity(self._marks, row + 1)
+            self._fingerprints = ensure_capacity(self._fingerprints, row + 1)
             self._count = row + 1
-        if int(self._marks[row]) == mark:
+        if int(self._fingerprints[row]) == fingerprint:
             return False
-        self._marks[row] = mark
+        self._fingerprints[row] = fingerprint
         return True
 
     def get(self, row: int) -> int:
-        """Give the mark of one row."""
-        return int(self._marks[row]) if row < self._count else _NOTHING
+        """Return the fingerprint of one row."""
+        return int(self._fingerprints[row]) if row < self._count else _NOTHING
 
     def first(self, count: int) -> npt.NDArray[np.uint64]:
-        """Give the marks of the first rows.
+        """Return the fingerprints of the first rows.
 
         Shapes:
             returns: uint64 [count]
         """
-        self._marks = ensure_capacity(self._marks, count)
-        return self._marks[:count]
+        self._fingerprints = ensure_capacity(self._fingerprints, count)
+        return self._fingerprints[:count]
 
 
 def field_fingerprint(product: Mapping[str, Any] | None, field: str) -> int:
-    """Name everything that completions of a field can show of a product, in any language, by 63 bits; 0: nothing.
+    """Hash all values of a field of a product, in all languages, to 63 bits; 0 for no values.
 
     Cost:
         2 us
@@ -72,14 +72,14 @@ def field_fingerprint(product: Mapping[str, Any] | None, field: str) -> int:
             found += [key, collect_scalars(product, f"{key}.{field}")]
     if not any(found[0::2]):
         return _NOTHING
-    said = orjson.dumps([product.get("language"), *found], default=str)
-    return (mmh3.hash64(said, 29, signed=False)[0] >> 1) + 1
+    data = orjson.dumps([product.get("language"), *found], default=str)
+    return (mmh3.hash64(data, 29, signed=False)[0] >> 1) + 1
 
 
 def values_of_field(product: Mapping[str, Any], field: str, language: str, only: bool) -> tuple[str, ...]:
     """Read the texts of a field, each once: the translation if there is one, else the field itself.
 
-    With `only` products that say they are in another language have none.
+    With `only`, products whose `language` is another one have none.
     """
     leaves = collect_scalars(product, f"i18n_{language}.{field}") if language else []
     if not leaves and not (only and product.get("language") not in (None, language)):
@@ -94,7 +94,7 @@ def values_of_field(product: Mapping[str, Any], field: str, language: str, only:
 
 
 def languages_of(product: Mapping[str, Any], field: str) -> set[str]:
-    """Name the languages in which a product's field differs from that of other languages."""
+    """Return the languages in which a product has values of a field that others lack."""
     found = {
         match[1].lower()
         for key in product
@@ -105,7 +105,7 @@ def languages_of(product: Mapping[str, Any], field: str) -> set[str]:
 
 
 def rows_by_code(codes: Rows, count: int) -> Rows:
-    """Turn row -> code around.
+    """Invert row -> code.
 
     Shapes:
         codes: int64 [r], -1 for none; returns: int64 [count], -1 for none

@@ -18,10 +18,10 @@ MARGIN = LONGEST + 16
 
 @dataclass(frozen=True, slots=True)
 class FoldedTexts:
-    """Folded texts, each between two blanks, so that a finished word also ends at the end; a zero follows.
+    """Folded texts, each between two blanks, so that the last word ends like any other; a zero follows.
 
     Shapes:
-        codes: uint16 [t]; starts: int64 [n + 1], where each text's first blank stands
+        codes: uint16 [t]; starts: int64 [n + 1], where the first blank of each text stands
     """
 
     codes: CharCodes
@@ -45,11 +45,11 @@ class FoldedTexts:
 
     @property
     def size(self) -> int:
-        """Characters that belong to texts."""
+        """Number of characters without the margin."""
         return int(self.starts[-1])
 
     def folded(self, text: int) -> str:
-        """Give one text back, folded."""
+        """Return one text, folded."""
         codes = self.codes[self.starts[text] + 1 : self.starts[text + 1] - 2]
         return codes.tobytes().decode("utf-16-le", "replace")
 
@@ -67,7 +67,7 @@ class FoldedTexts:
         return found
 
     def owners(self, places: Rows) -> Rows:
-        """Say which text each place belongs to.
+        """Return the text of each character position.
 
         Shapes:
             places: int64 [m]; returns: int64 [m]

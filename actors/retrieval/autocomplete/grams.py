@@ -1,6 +1,6 @@
-"""Which texts share pairs and triples of characters with what was typed.
+"""N-grams of characters: texts that share enough of them with what was typed are compared with it.
 
-A typo destroys as many n-grams as it has places in; what is left points at the texts that are worth comparing.
+A typo destroys about n of the n-grams of what was typed, so a near text shares the others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CHUNK = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class NgramIndex:
-    """For every n-gram the texts that have it.
+    """The texts that have each n-gram.
 
     Shapes:
         keys: uint64 [g], ascending; starts: int64 [g + 1]; texts: int32 [m], ascending within a gram
@@ -55,7 +55,7 @@ class NgramIndex:
     def count_shared(
         self, typed: CharCodes, edits: int, among: int, allowed: Allowed | None
     ) -> tuple[Rows, Rows]:
-        """Count for each of so many texts how many of the rarest n-grams of what was typed it has.
+        """Count how many of the rarest n-grams of what was typed each of `among` texts has.
 
         Shapes:
             typed: uint16 [c], with the blank before its first word
@@ -77,9 +77,10 @@ class NgramIndex:
 
 
 def ngram_keys(codes: CharCodes, size: int) -> npt.NDArray[np.uint64]:
-    """Pack every n-gram into one number; 0 where a text ends inside it.
+    """Pack the n-gram at each character into one number; 0 where a text ends inside it.
 
     Shapes:
+        codes: uint16 [c]
         returns: uint64 [c]
     """
     count = len(codes)
@@ -97,8 +98,8 @@ def ngram_keys(codes: CharCodes, size: int) -> npt.NDArray[np.uint64]:
 def _count_texts(
     lists: list[npt.NDArray[np.int32]], lost: int, among: int, allowed: Allowed | None
 ) -> tuple[Rows, Rows]:
-    """Count how often each text occurs in lists; keep those that could still be near enough."""
-    # one byte a text: there are never more lists than that holds, and little memory is walked through
+    """Count how often each text occurs in lists; keep those that may be near enough."""
+    # one byte a text: there are less than 256 lists, and less memory is faster
     counts = np.zeros(among, np.uint8)
     for texts in lists:
         counts[texts] += np.uint8(1)

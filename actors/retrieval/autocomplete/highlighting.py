@@ -1,4 +1,4 @@
-"""What was typed and what was not, marked and escaped for HTML."""
+"""Highlighting: typed and other characters of a completion, escaped for HTML."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from actors.language.folding import fold_with_positions
 
 @dataclass(frozen=True, slots=True)
 class HighlightedText:
-    """A completion as it is shown."""
+    """A completion with markup."""
 
     text: str
     text_with_markups: str
@@ -19,15 +19,15 @@ class HighlightedText:
     "`<mark>` around what was typed."
 
 
-def highlight(text: str, stretches: list[tuple[int, int]]) -> HighlightedText:
-    """Mark a text, given which stretches of its folded form were typed.
+def highlight(text: str, spans: list[tuple[int, int]]) -> HighlightedText:
+    """Mark a text, given which spans of its folded form were typed.
 
-    `stretches` are (from, to) in folded characters, ascending, not touching each other.
+    `spans` are (from, to) in folded characters, ascending, not touching each other.
     """
-    typed = _in_text(text, stretches)
+    typed = _map_spans(text, spans)
     normal: list[str] = []
     inverted: list[str] = []
-    for begin, end, was_typed in _cut(typed, len(text)):
+    for begin, end, was_typed in _split(typed, len(text)):
         piece = escape(text[begin:end], quote=False)
         normal.append(piece if was_typed else f"<mark>{piece}</mark>")
         inverted.append(f"<mark>{piece}</mark>" if was_typed else piece)
@@ -35,9 +35,9 @@ def highlight(text: str, stretches: list[tuple[int, int]]) -> HighlightedText:
 
 
 def match_typed_words(folded_text: str, typed: str) -> list[tuple[int, int]]:
-    """Find the words of a folded text that were typed in another order, as exact or common beginnings.
+    """Find the spans of the words of a folded text that were typed in another order, or in part.
 
-    A typed word marks the word of the text with which it shares its longest beginning.
+    A typed word marks the word of the text with which it shares its longest prefix.
     """
     places: list[tuple[int, str]] = []
     at = 0
@@ -46,20 +46,22 @@ def match_typed_words(folded_text: str, typed: str) -> list[tuple[int, int]]:
         at += len(word) + 1
     found: dict[int, int] = {}
     for word in typed.split():
-        shared = [(_shared(word, other), -begin, begin) for begin, other in places if begin not in found]
-        length, _, begin = max(shared, default=(0, 0, 0))
+        lengths = [
+            (_shared_prefix(word, other), -begin, begin) for begin, other in places if begin not in found
+        ]
+        length, _, begin = max(lengths, default=(0, 0, 0))
         if length:
             found[begin] = begin + length
     return sorted(found.items())
 
 
-def _in_text(text: str, stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Turn stretches of folded characters into stretches of the text."""
+def _map_spans(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Map spans of folded characters to spans of the text."""
     _, places = fold_with_positions(text)
     if not places:
         return []
     found = []
-    for begin, end in stretches:
+    for begin, end in spans:
         begin, end = max(begin, 0), min(end, len(places))
         if begin < end:
             # up to where the next folded character begins, but without the blanks and marks before it
@@ -70,8 +72,8 @@ def _in_text(text: str, stretches: list[tuple[int, int]]) -> list[tuple[int, int
     return found
 
 
-def _cut(typed: list[tuple[int, int]], length: int) -> list[tuple[int, int, bool]]:
-    """Cut a text into stretches that were typed and stretches that were not."""
+def _split(typed: list[tuple[int, int]], length: int) -> list[tuple[int, int, bool]]:
+    """Split a text into spans that were typed and spans that were not."""
     pieces: list[tuple[int, int, bool]] = []
     at = 0
     for begin, end in typed:
@@ -84,7 +86,7 @@ def _cut(typed: list[tuple[int, int]], length: int) -> list[tuple[int, int, bool
     return pieces
 
 
-def _shared(one: str, other: str) -> int:
+def _shared_prefix(one: str, other: str) -> int:
     length = 0
     for left, right in zip(one, other, strict=False):
         if left != right:

@@ -1,4 +1,4 @@
-"""An index as named arrays and back: what a snapshot keeps of it. The arrays may be mapped from files."""
+"""A completion index as named arrays, as a snapshot stores it. The arrays may be mapped from files."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 def arrays_from_index(index: CompletionIndex) -> dict[str, npt.NDArray[Any]]:
-    """Name every array of an index by its place, as in `words.grams.keys`."""
+    """Return every array of an index by its path of fields, as in `words.grams.keys`."""
     return dict(_name_arrays(index, ""))
 
 
 def index_from_arrays(arrays: Arrays) -> CompletionIndex:
-    """Put an index together again; every array is looked at once.
+    """Build an index from its arrays and check each of them.
 
     Errors:
-        Fault: one is missing, or holds what a look-up could not read
+        Fault: an array is missing or damaged
     """
     try:
-        # plain arrays: a slice of a memmap makes an object of its own, in every step of a look-up
+        # plain arrays: slicing a memmap is slower, because each slice is a memmap, too
         taken = {name: np.asarray(array) for name, array in arrays.items()}
         texts = _texts(taken, "texts.")
         index = CompletionIndex(

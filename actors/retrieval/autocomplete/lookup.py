@@ -1,4 +1,4 @@
-"""THE LOOK-UP: exact beginnings, then near ones, then words in any order; one order of all."""
+"""The look-up of completions: exact prefixes, then near ones, then words in any order, in one order by cost."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from actors.retrieval.edit_distance import LONGEST, EditPattern, char_codes, max
 from actors.vectors.types import Floats, Mask, Rows
 
 _PULL = 0.8
-"What being the most popular text is worth, in typos."
+"Typos that the most popular text may have more."
 _FIRST_LETTER = 0.4
-"What a typo in the first letter costs more."
+"Additional cost of a typo in the first letter, in typos."
 _INSIDE = 0.15
-"What it costs to be found at a later word."
+"Cost of a match at a later word, in typos."
 _SHUFFLED = 0.5
-"What it costs to be found by words alone."
+"Cost of a match by words in any order, in typos."
 _LONGER = 1e-4
-"What every character of a text costs."
+"Cost of each character of a text, in typos."
 _AHEAD = 4
-"So many times the wanted exact beginnings are looked at, the most popular ones."
+"Exact prefixes that are ranked, as a multiple of the wanted ones."
 _COMPARED = 700
 _NUMBER = re.compile(r"\d+")
 _LONG = 8
-"Among so many characters typos may spoil each other, which counts as one more."
+"Characters from which on typos may overlap, which counts as one more typo."
 _SURE = 8
-"A typo in so many characters leaves no doubt that they were typed in this order."
+"Characters for each typo from which on words in another order are not looked for."
 _PLAIN = 12
-"So much that begins a text exactly was not typed by mistake."
+"Characters of an exact prefix from which on near texts are not looked for."
 _FEW = 2
-"More typos are looked for when nothing is found with so many."
+"Typos that are looked for first; more only if nothing is found."
 
 
 @dataclass(frozen=True, slots=True)
 class CompletionMatches:
-    """Texts that could be meant, best first.
+    """Matching texts, best first.
 
     Shapes:
-        texts: int64 [m]; edits: int64 [m]; cost: float64 [m]; place: int64 [m], where in the characters the likeness
-        begins, -1 when the text was found by its words; cut: int64 [m], how many characters of it were typed
+        texts: int64 [m]; edits: int64 [m]; cost: float64 [m]; place: int64 [m], where in the characters the match
+        begins, -1 for a match by words; cut: int64 [m], how many characters of the text match
     """
 
     texts: Rows
@@ -57,7 +57,7 @@ class CompletionMatches:
     cut: Rows
 
     def pick(self, which: Rows) -> CompletionMatches:
-        """Take some of them.
+        """Select some matches.
 
         Shapes:
             which: int64 [k], positions
@@ -69,7 +69,7 @@ class CompletionMatches:
 
 @dataclass(frozen=True, slots=True)
 class CompletionIndex:
-    """Everything one field's completions need.
+    """The index of the texts of one field.
 
     Shapes:
         places: int32 [w], where words begin, ascending; place_starts: int64 [n + 1], the words of each text;
@@ -110,9 +110,9 @@ class CompletionIndex:
     def look_up(
         self, typed: str, wanted: int, page: int = 0, allowed: Allowed | None = None
     ) -> CompletionMatches:
-        """Find texts for what was typed (folded, see `folding.typed_so_far`).
+        """Find texts for what was typed, folded by `fold_typed`, best first.
 
-        With `page` exact beginnings typos are not looked for; 0: only with as many as are wanted.
+        With at least `page` exact prefixes, or `wanted` if `page` is 0, typos are not looked for.
 
         Cost:
             see benchmarks/completions.py
@@ -126,13 +126,13 @@ class CompletionIndex:
         if len(exact.texts):
             if len(typed) >= _PLAIN:
                 return exact
-            # what begins exactly so is meant; a single typo away may be, too
+            # with exact prefixes, only texts a single typo away are likely
             most = 1
         near = self._with_numbers(self._near(typed, min(most, _FEW), allowed), typed)
-        spoilt = int(len(typed) >= _LONG)
+        overlapping = int(len(typed) >= _LONG)
         found = _merge_matches(exact, near, wanted)
-        if most + spoilt > _FEW and self._is_doubtful(found, wanted):
-            near = self._with_numbers(self._near(typed, most + spoilt, allowed), typed)
+        if most + overlapping > _FEW and self._is_doubtful(found, wanted):
+            near = self._with_numbers(self._near(typed, most + overlapping, allowed), typed)
             found = _merge_matches(found, near, wanted)
         if " " in typed.strip() and (not len(found.texts) or found.edits.min() > max(1, len(typed) // _SURE)):
             shuffled = self._with_numbers(self._by_words(typed, most, wanted, allowed), typed)
@@ -140,14 +140,14 @@ class CompletionIndex:
         return found
 
     def _is_doubtful(self, found: CompletionMatches, wanted: int) -> bool:
-        """Is nothing found, or are a few texts found far away and none by its beginning?"""
+        """Is nothing found, or only few texts with several typos and none from its beginning on?"""
         if not len(found.texts):
             return True
         begins = found.place == self.texts.starts[found.texts] + 1
         return len(found.texts) < wanted and int(found.edits.min()) >= _FEW and not bool(begins.any())
 
     def _with_numbers(self, found: CompletionMatches, typed: str) -> CompletionMatches:
-        """Keep texts that have the numbers typed as they were typed: 7 is no typo of 8."""
+        """Keep texts that have the typed numbers exactly: 7 is no typo of 8."""
         numbers = _NUMBER.findall(typed)
         if not numbers:
             return found
@@ -170,7 +170,7 @@ class CompletionIndex:
         return CompletionMatches(texts[best], zeros, cost[best], places[best], zeros + length)
 
     def _merit(self, texts: Rows) -> Floats:
-        """Say what texts are worth whatever was typed: popularity, and of equals the one of which most was typed."""
+        """Compute the part of the cost that depends on the text only: popularity, then length."""
         starts = self.texts.starts
         merit: Floats = _PULL * self.pull[texts].astype(np.float64) - _LONGER * (
             starts[texts + 1] - starts[texts]
@@ -178,12 +178,12 @@ class CompletionIndex:
         return merit
 
     def _near(self, typed: str, most: int, allowed: Allowed | None) -> CompletionMatches:
-        """Compare what was typed with the texts that share most with it."""
+        """Compare what was typed with the texts that share most n-grams with it."""
         marked = char_codes(" " + typed)
         grams = self.triples if most <= 2 and len(marked) - 2 > 3 * most else self.pairs
         shared, counts = grams.count_shared(marked, most, len(self.texts), allowed)
         if len(shared) > _COMPARED:
-            # of equally alike texts the more popular ones are compared
+            # of texts with equal counts the more popular ones are compared
             worth = counts + 0.5 * self.pull[shared]
             shared = shared[np.argpartition(-worth, _COMPARED)[:_COMPARED]]
         pattern = char_codes(typed)
@@ -200,7 +200,7 @@ class CompletionIndex:
         return CompletionMatches(texts[best], edits[best], cost[best], places[best], cut[best])
 
     def _places(self, texts: Rows, length: int, most: int) -> tuple[Rows, Rows]:
-        """Find where texts may begin to be what was typed: at words that enough characters follow.
+        """Find the words of texts at which a match may begin: those that enough characters follow.
 
         Shapes:
             returns: int64 [m] each, positions in `texts`, and places
@@ -215,7 +215,7 @@ class CompletionIndex:
         return owner[likely], places[likely]
 
     def _by_words(self, typed: str, most: int, wanted: int, allowed: Allowed | None) -> CompletionMatches:
-        texts, edits = self.words.texts_with(typed, allowed)
+        texts, edits = self.words.find_texts(typed, allowed)
         kept = np.flatnonzero(edits <= most)
         texts, edits = texts[kept], edits[kept]
         cost = edits + _SHUFFLED - self._merit(texts)
@@ -227,7 +227,7 @@ class CompletionIndex:
 
 
 def _merge_matches(one: CompletionMatches, other: CompletionMatches, wanted: int) -> CompletionMatches:
-    """Put two lists into one order; a text in both counts where it is cheaper."""
+    """Merge two lists by cost; a text in both keeps its lower cost."""
     texts = np.concatenate((one.texts, other.texts))
     cost = np.concatenate((one.cost, other.cost))
     order = np.lexsort((cost, texts))

@@ -1,4 +1,4 @@
-"""Titles as people say and type them: `Matrix, The (1999)` is `The Matrix (1999)`."""
+"""Titles as users type them: `Matrix, The (1999)` is `The Matrix (1999)`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ELIDED = ("'", "’")
 
 
 def restore_article(title: str) -> str:
-    """Put an article that a catalog moved behind the title in front of it again; any other text stays as it is."""
+    """Move an article behind the title to its front; return any other text unchanged."""
     head, bracket, tail = title.partition(" (")
     name, comma, article = head.rpartition(", ")
     if not comma or not name or article.casefold().replace("’", "'") not in _articles():

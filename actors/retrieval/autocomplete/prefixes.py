@@ -1,7 +1,7 @@
-"""Every word start of all texts in alphabetical order, so that an exact beginning is one stretch of it.
+"""Every word start of all texts in alphabetical order, so that a prefix is one range of it.
 
-The best of a stretch are found through blocks: the ranks of the best of every 64 places are kept, and the best few of
-a stretch can only stand in the few blocks whose best are best.
+The best of a range are found through blocks: the index stores the best rank of every 64 positions. The best few of a
+range can only be in the few blocks with the best ranks.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Ranks = npt.NDArray[np.int32]
 """int32 [n], 0 is the most popular."""
 
 Allowed = Callable[[Rows], Mask]
-"""Says which of some texts may be returned: int64 [k] -> bool [k]."""
+"""Tells which of some texts may be returned: int64 [k] -> bool [k]."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrefixIndex:
-    """Word starts, sorted.
+    """The sorted word starts of texts.
 
     Shapes:
         places: int32 or int64 [w], into the characters; owner: int32 [w], which text; key: uint64 [w], the first four
@@ -62,7 +62,7 @@ class PrefixIndex:
         )
 
     def find_range(self, typed: CharCodes, text: CharCodes) -> tuple[int, int]:
-        """Find the word starts that begin exactly so, as positions from and to.
+        """Find the range of word starts with a prefix: first position, and the position after the last.
 
         Cost:
             20 us
@@ -81,12 +81,12 @@ class PrefixIndex:
         )
 
     def top(self, first: int, last: int, wanted: int, allowed: Allowed | None) -> tuple[Rows, Rows]:
-        """Find the most popular texts of a stretch, best first, each once, and where in the characters it begins so.
+        """Find the most popular texts of a range, best first, and the positions of their word starts.
 
         Shapes:
             returns: int64 [m] each
         Cost:
-            20 us for a small stretch, 0.3 ms for 3,000,000 places
+            20 us for a small range, 0.3 ms for 3,000,000 places
         """
         for reach in (wanted * 4, wanted * 64, last - first):
             at = self._leading(first, last, reach)
@@ -102,7 +102,7 @@ class PrefixIndex:
         return owner[first_of_each], self.places[at[first_of_each]].astype(np.int64)
 
     def _leading(self, first: int, last: int, wanted: int) -> Rows:
-        """Give positions among which the best of a stretch are."""
+        """Return positions that include the best of a range."""
         if last - first <= max(_SMALL, wanted):
             return np.arange(first, last)
         first_block, last_block = -(-first // BLOCK), last // BLOCK
@@ -139,7 +139,7 @@ def popularity_ranks(popularity: Floats | Rows, lengths: Rows | None = None) -> 
 
 
 def _pack_keys(text: CharCodes, places: Rows) -> npt.NDArray[np.uint64]:
-    """Pack four characters into one number; nothing counts after a text has ended."""
+    """Pack four characters into one number; those after the end of a text are 0."""
     key: npt.NDArray[np.uint64] = np.zeros(len(places), np.uint64)
     alive = np.ones(len(places), np.bool_)
     for at in range(_PER_KEY):
@@ -150,7 +150,7 @@ def _pack_keys(text: CharCodes, places: Rows) -> npt.NDArray[np.uint64]:
 
 
 def _bounds(head: CharCodes) -> tuple[int, int]:
-    """Give the least and the greatest key that begins with up to four characters."""
+    """Return the least and the greatest key with a prefix of up to four characters."""
     low = high = 0
     for at in range(_PER_KEY):
         code = int(head[at]) if at < len(head) else 0

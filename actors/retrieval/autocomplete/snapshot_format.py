@@ -1,12 +1,12 @@
-"""Completions in a snapshot: written by the refresh job, mapped back by recommenders. One module for both ways.
+"""The completions of a snapshot: the refresh job writes them, API replicas map them.
 
-One extra of the snapshot holds all fields. A field has an index for each language in which it reads differently: the
-plain one for every language nobody wrote in, a stricter one for readers who want that language alone. Indexes that
-would be alike are kept once. What a snapshot says of a product counts as long as the product's mark is the same, so
-a recommender may lay it over a catalog that went on: it needs to know no offset, and nothing old is ever shown.
+One extra of the snapshot has all fields. A field has an index for each language with other values, a plain one for all
+further languages, and for each of them one that leaves out texts of other languages. Equal indexes are stored once.
+A product is served from the snapshot as long as its fingerprint is the same. So the snapshot fits a catalog that has
+changed since, needs no offset, and never shows an old text.
 
-    products.blob, products.ends     names of the products, ascending
-    <f>.marks                        uint64, what each of them had under the field
+    products.blob, products.ends     ids of the products, ascending
+    <f>.marks                        uint64, fingerprint of the field of each of them
     <f>.<i>.starts, .holders, .originals.*, .index.*     index i of field f
 """
 
@@ -35,34 +35,34 @@ COMPLETIONS = "extra-completions"
 
 FORM = 1
 MOST_LANGUAGES = 8
-"Languages of a field, the most frequent ones, that get indexes of their own."
+"Languages of a field, the most frequent ones, that get an index each."
 
 LanguageVariant = tuple[str, bool]
-"Language, and whether only that language counts; the language is empty for all that nobody wrote in."
+"Language, and whether texts of others are left out; empty for all languages without values."
 
 
 @dataclass(frozen=True, slots=True)
 class SavedFieldIndexes:
-    """Indexes of one field, and of which language each is.
+    """The indexes of one field by language.
 
     Shapes:
-        marks: uint64 [p], by product of the snapshot
+        fingerprints: uint64 [p], by product of the snapshot
     """
 
     name: str
     fingerprints: npt.NDArray[np.uint64]
     languages: frozenset[str]
-    "Languages that were written in."
+    "Languages with values."
     variants: Mapping[LanguageVariant, TextIndex]
 
     def get(self, language: str, only: bool) -> TextIndex | None:
-        """Find the index of a language; none when there were too many languages."""
+        """Return the index of a language; None if the field had too many languages."""
         return self.variants.get((language if language in self.languages else "", only))
 
 
 @dataclass(frozen=True, slots=True)
 class CompletionSnapshot:
-    """Completions of a snapshot, laid over a catalog.
+    """The completions of a snapshot, bound to the rows of a catalog.
 
     Shapes:
         codes: int64 [r], row -> product of the snapshot, -1 for none
@@ -74,15 +74,15 @@ class CompletionSnapshot:
 
     @classmethod
     def load(cls, version: str, parts: ModelState, product_ids: Sequence[str]) -> CompletionSnapshot:
-        """Bring back what `save` gave; arrays stay where they are mapped.
+        """Load what `save` returned without copying.
 
         Errors:
-            Fault: an array is missing, or not what an index reads
+            Fault: an array is missing or damaged
         Cost:
             0.2 s for 1,000,000 products, most of it names
         """
         if parts.facts.get("form") != FORM:
-            # an older or newer release made it: completions are built here then
+            # another release wrote it: this process builds the indexes
             return cls(version, {}, np.full(len(product_ids), -1, np.int64))
         names = _names(parts)
         fields = {
@@ -186,7 +186,7 @@ def _names(parts: ModelState) -> Vocabulary:
 
 
 def _in_turn(ends: Array, last: int) -> bool:
-    """See that stretches stand one behind the other, from 0 to the last place."""
+    """Check that ends ascend from 0 to the last position."""
     if ends.ndim != 1 or ends.dtype != np.int64 or not len(ends):
         return False
     return bool(ends[0] == 0 and ends[-1] == last and (np.diff(ends) >= 0).all())

@@ -1,7 +1,7 @@
-"""An index of one field's texts, who has them, and how it lies over the rows of a catalog.
+"""An index of the texts of one field, with the products that have them, bound to the rows of a catalog.
 
-Built    never changes: built here, or mapped from a snapshot, whose pages all replicas of a machine share
-Laid     a Built over rows: a row whose product is not as it was when the index was built stands aside
+TextIndex       never changes: built here, or mapped from a snapshot, whose memory all replicas of a machine share
+RowTextIndex    a TextIndex bound to rows, without the products that changed since it was built
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from actors.retrieval.source_texts import SourceTexts
 from actors.vectors.types import Floats, Mask, Rows
 
 RowValues = Mapping[int, tuple[int, tuple[str, ...]]]
-"By row: the mark of its product, and its texts."
+"By row: the fingerprint of the field, and its texts."
 
 
 @dataclass(frozen=True, slots=True)
 class TextIndex:
-    """An index, and for each text the holders that have it; a holder is a product.
+    """An index, and for each text its holders: the products that have it.
 
     Shapes:
-        starts: int64 [n + 1]; holders: int32 [m], ascending per text; marks: uint64 [h], of each holder as it was
+        starts: int64 [n + 1]; holders: int32 [m], ascending per text; fingerprints: uint64 [h], of each holder
     """
 
     index: CompletionIndex
@@ -53,13 +53,13 @@ class TextIndex:
             for holder, texts in enumerate(values)
             for text in texts
         ]
-        together = np.array(pairs, np.int64).reshape(-1, 2)
-        together = together[np.lexsort((together[:, 1], together[:, 0]))]
-        starts = np.searchsorted(together[:, 0], np.arange(len(numbers) + 1)).astype(np.int64)
+        by_text = np.array(pairs, np.int64).reshape(-1, 2)
+        by_text = by_text[np.lexsort((by_text[:, 1], by_text[:, 0]))]
+        starts = np.searchsorted(by_text[:, 0], np.arange(len(numbers) + 1)).astype(np.int64)
         worth = np.zeros(len(numbers))
-        np.maximum.at(worth, together[:, 0], popularity[together[:, 1]])
+        np.maximum.at(worth, by_text[:, 0], popularity[by_text[:, 1]])
         index = CompletionIndex.of(list(numbers), worth)
-        return cls(index, SourceTexts.of(numbers), starts, together[:, 1].astype(np.int32), marks)
+        return cls(index, SourceTexts.of(numbers), starts, by_text[:, 1].astype(np.int32), marks)
 
     def __len__(self) -> int:
         """Count texts."""
@@ -68,25 +68,25 @@ class TextIndex:
 
 @dataclass(frozen=True, slots=True)
 class CompletionHit:
-    """One text that could be meant."""
+    """One matching text."""
 
     text: str
     rows: tuple[int, ...]
-    "Admitted rows that have it."
+    "Allowed rows that have it."
     edits: int
     cost: float
     place: tuple[int, int]
-    "Where in the folded text the likeness begins and ends; (-1, 0) when only its words are in it, in another order."
+    "Where in the folded text the match begins and ends; (-1, 0) for a match by words in any order."
 
 
 class RowTextIndex:
-    """A built index over rows."""
+    """An index bound to rows."""
 
     def __init__(self, built: TextIndex, codes: Rows, aside: Mask | None = None) -> None:
-        """Lay an index over a catalog.
+        """Bind an index to rows.
 
         Shapes:
-            codes: int64 [r], row -> holder, -1 where none is; aside: bool [r], rows that are not as the index has them
+            codes: int64 [r], row -> holder, -1 for none; aside: bool [r], changed rows
         """
         self.built = built
         self._codes = codes
@@ -94,8 +94,8 @@ class RowTextIndex:
         if aside is not None:
             rows[codes[aside & (codes >= 0)]] = -1
         self._rows = rows
-        self._alone = len(built.holders) == len(built)
-        "Has every text one holder only?"
+        self._has_single_holders = len(built.holders) == len(built)
+        "Has every text one holder?"
 
     @classmethod
     def of(cls, values: RowValues, popularity: Floats) -> RowTextIndex:
@@ -118,7 +118,7 @@ class RowTextIndex:
         return int(np.count_nonzero(self._rows >= 0))
 
     def restore(self, row: int, mark: int) -> bool:
-        """Serve a row again when its product is as it was; say whether it is."""
+        """Serve a row again if its product is as indexed; return whether it is."""
         code = self._code(row)
         if code < 0 or int(self.built.fingerprints[code]) != mark:
             return False
@@ -126,7 +126,7 @@ class RowTextIndex:
         return True
 
     def remove(self, row: int) -> bool:
-        """Stop serving a row; say whether it was served."""
+        """Stop serving a row; return whether it was served."""
         code = self._code(row)
         if code < 0 or self._rows[code] < 0:
             return False
@@ -134,7 +134,7 @@ class RowTextIndex:
         return True
 
     def values(self) -> dict[int, tuple[int, tuple[str, ...]]]:
-        """Read marks and texts of all rows that are served.
+        """Return fingerprints and texts of all rows that are served.
 
         Cost:
             100,000 titles: 0.2 s
@@ -150,30 +150,30 @@ class RowTextIndex:
         return {int(rows[holder]): (int(marks[holder]), found) for holder, found in texts.items()}
 
     def look_up(self, typed: str, wanted: int, page: int, rows: Mask) -> Iterator[CompletionHit]:
-        """Find texts of admitted rows, best first; near ones only where the page is not full of exact ones.
+        """Find texts of allowed rows, best first; near ones only if exact ones do not fill the page.
 
         Shapes:
             rows: bool [r], at least as long as the largest row
         """
         if not len(self.built):
             return iter(())
-        found = self.built.index.look_up(typed, wanted, page, lambda texts: self._admitted(texts, rows))
+        found = self.built.index.look_up(typed, wanted, page, lambda texts: self._allowed_texts(texts, rows))
         return self._hits(found, rows)
 
     def _code(self, row: int) -> int:
         return int(self._codes[row]) if row < len(self._codes) else -1
 
-    def _admitted(self, texts: Rows, rows: Mask) -> Mask:
-        """Mark texts that an admitted row has.
+    def _allowed_texts(self, texts: Rows, rows: Mask) -> Mask:
+        """Mark texts that an allowed row has.
 
         Shapes:
             texts: int64 [k]; returns: bool [k]
         """
         holders, starts = self.built.holders, self.built.starts
-        if self._alone:
+        if self._has_single_holders:
             mine = self._rows[holders[texts]]
-            admitted: Mask = rows.take(mine, mode="clip") & (mine >= 0)
-            return admitted
+            allowed: Mask = rows.take(mine, mode="clip") & (mine >= 0)
+            return allowed
         if not len(texts):
             return np.zeros(0, np.bool_)
         lengths = starts[texts + 1] - starts[texts]
@@ -191,7 +191,7 @@ class RowTextIndex:
             kept = tuple(row for row in self._rows[holders].tolist() if row >= 0 and rows[row])
             if kept:
                 original = built.source_texts[text]
-                # places are those of the text as it is spoken: where an article was moved, words are marked
+                # positions are those of the text with its article in front: if it was moved, words are marked
                 is_found_as_written = place >= 0 and restore_article(original) is original
                 begin = place - int(built.index.texts.starts[text]) - 1 if is_found_as_written else -1
                 ends = begin + cut if begin >= 0 else 0

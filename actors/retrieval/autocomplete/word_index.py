@@ -1,4 +1,4 @@
-"""The words of all texts: several words in any order, each with typos of its own."""
+"""The words of all texts: for several typed words in any order, each with its own typos."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_WORDS = 8
 
 @dataclass(frozen=True, slots=True)
 class WordIndex:
-    """The distinct words, how to find them, and which texts have them.
+    """The distinct words, their prefixes and n-grams, and the texts that have them.
 
     Shapes:
         starts: int64 [v + 1]; texts: int32 [m], ascending within a word
@@ -61,8 +61,8 @@ class WordIndex:
             rest.astype(np.int32),
         )
 
-    def texts_with(self, typed: str, allowed: Allowed | None) -> tuple[Rows, Floats]:
-        """Find the texts that have all words typed, in any order; a text's cost is the typos of all words together.
+    def find_texts(self, typed: str, allowed: Allowed | None) -> tuple[Rows, Floats]:
+        """Find the texts that have all typed words, in any order; the cost of a text is the sum of typos.
 
         Shapes:
             returns: int64 [m], float64 [m]
@@ -78,18 +78,18 @@ class WordIndex:
         texts: Rows = np.zeros(0, np.int64)
         cost: Floats = np.zeros(0)
         for turn, (_, near, edits) in enumerate(sorted(lists, key=lambda entry: entry[0])):
-            found, worth = self._with(near, edits, texts if turn else None)
+            found, costs = self._texts_of_words(near, edits, texts if turn else None)
             if allowed is not None and not turn:
                 kept = allowed(found)
-                found, worth = found[kept], worth[kept]
+                found, costs = found[kept], costs[kept]
             if not len(found):
-                return found, worth
+                return found, costs
             places = np.searchsorted(texts, found) if turn else np.arange(len(found))
-            texts, cost = found, worth + (cost[places] if turn else 0.0)
+            texts, cost = found, costs + (cost[places] if turn else 0.0)
         return texts, cost
 
     def _near(self, word: str, *, whole: bool) -> tuple[Rows, Rows]:
-        """Find the words that could be meant, and their typos."""
+        """Find the words near a typed word, and their typos."""
         pattern = char_codes(word + " " if whole else word)
         most = min(max_edits(len(word)), 3)
         first, last = self.prefixes.find_range(pattern, self.vocabulary.codes)
@@ -108,16 +108,16 @@ class WordIndex:
             kept = kept[np.argsort(edits[kept], kind="stable")[:_WORDS_EACH]]
         return candidates[kept], edits[kept]
 
-    def _with(self, words: Rows, edits: Rows, among: Rows | None) -> tuple[Rows, Floats]:
-        """List the texts that have one of some words, with the least typos."""
+    def _texts_of_words(self, words: Rows, edits: Rows, candidates: Rows | None) -> tuple[Rows, Floats]:
+        """Find the texts that have one of some words, with the fewest typos."""
         if not len(words):
             return np.zeros(0, np.int64), np.zeros(0)
         lists = [self.texts[self.starts[word] : self.starts[word + 1]] for word in words.tolist()]
         owner = np.concatenate(lists).astype(np.int64)
         cost = np.repeat(edits, [len(one) for one in lists])
-        if among is not None:
-            at = np.minimum(np.searchsorted(among, owner), len(among) - 1)
-            inside = among[at] == owner
+        if candidates is not None:
+            at = np.minimum(np.searchsorted(candidates, owner), len(candidates) - 1)
+            inside = candidates[at] == owner
             owner, cost = owner[inside], cost[inside]
         order = np.lexsort((cost, owner))
         owner, cost = owner[order], cost[order]

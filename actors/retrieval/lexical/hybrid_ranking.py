@@ -1,7 +1,6 @@
-"""Words and meaning together: each list's best, scaled to 0..1, added by the share of meaning.
+"""Lexical and vector search in one ranking: the best of each list, scaled to 0..1, added by the share of vectors.
 
-Source:
-    ranking notes, section 6: min-max blend of the best 100
+Only the best 100 of each list are scaled, by their minimum and maximum.
 """
 
 from __future__ import annotations
@@ -17,35 +16,35 @@ from actors.vectors.types import Rows, Scores
 BEST: Final = 100
 "So many of each list are scaled."
 _LEFT: Final = 1e-3
-"What is left for those behind the best: they keep their order."
+"Scale of the scores behind the best, which keep their order."
 
 
 def blend_hits(
-    found: TextHits, near: Rows, likeness: Scores, share: float, *, least: float, bend: float = 1.0
+    found: TextHits, nearest: Rows, cosines: Scores, share: float, *, least: float, bend: float = 1.0
 ) -> TextHits:
-    """Blend what was found by words with the products nearest in meaning.
+    """Blend the hits of a lexical search with those of a vector search.
 
     Shapes:
-        near: int64 [m], best first; likeness: float32 [m], their cosine
+        nearest: int64 [m], best first; cosines: float32 [m], to the query
     Units:
-        `bend` below 1 draws the leaders in words together, as an embedder may ask for
+        `share` and `least` are 0 to 1; lexical scores are raised to the power `bend`, which the embedder sets
     """
-    others = (likeness >= least) & ~np.isin(near, found.rows)
-    rows = np.concatenate([found.rows, near[others]])
+    others = (cosines >= least) & ~np.isin(nearest, found.rows)
+    rows = np.concatenate([found.rows, nearest[others]])
     if not len(rows):
         return found
     words = np.zeros(len(rows), np.float32)
     words[: len(found.rows)] = _scaled(found.scores if bend == 1.0 else np.power(found.scores, bend))
-    meaning = np.zeros(len(rows), np.float32)
-    if len(near):
-        order = np.argsort(near)
-        places = np.minimum(np.searchsorted(near[order], rows), len(near) - 1)
-        known = near[order][places] == rows
-        low, high = float(likeness.min()), float(likeness.max())
-        worth = (likeness - low) / (high - low) if high > low else np.ones_like(likeness)
-        meaning[known] = worth[order][places[known]]
+    similarity = np.zeros(len(rows), np.float32)
+    if len(nearest):
+        order = np.argsort(nearest)
+        places = np.minimum(np.searchsorted(nearest[order], rows), len(nearest) - 1)
+        known = nearest[order][places] == rows
+        low, high = float(cosines.min()), float(cosines.max())
+        scaled = (cosines - low) / (high - low) if high > low else np.ones_like(cosines)
+        similarity[known] = scaled[order][places[known]]
     weight = share if len(found.rows) else 1.0
-    scores = (1 - weight) * words + weight * meaning
+    scores = (1 - weight) * words + weight * similarity
     # as large as scores by words are, so that both can be compared with the same thresholds
     most = float(found.scores.max(initial=1.0))
     best = np.argsort(-scores, kind="stable")
@@ -59,7 +58,7 @@ def blend_hits(
 
 
 def _scaled(scores: Scores) -> Scores:
-    """Scale the best to 0..1; those behind them share what is left below."""
+    """Scale the best to 0..1, and the others to a little below 0."""
     if not len(scores):
         return scores
     high, low = float(scores[0]), float(scores[min(BEST, len(scores)) - 1])

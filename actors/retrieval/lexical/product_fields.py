@@ -1,9 +1,7 @@
-"""What of a product is searched: texts by field, the translations apart.
+"""The texts of a product that are searched, by field; translations are read apart.
 
-A match in a title weighs twice, in everything else once; all fields are one text as far as lengths are concerned.
-
-Source:
-    ranking notes, section 6: fields put together with the title repeated are as good as tuned weights
+A match in a title counts twice, in every other field once. The length of a product is that of all fields together.
+One text with the title repeated ranks as well as tuned weights of fields.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from cluster.query.language.words import without_markup
 WEIGHTS: Final = (2, 1, 1, 1, 1, 1, 1, 1)
 "By field, in the order of `FIELDS`."
 GROUPS: Final = (TITLE, TITLE, DESCRIPTION, DESCRIPTION, DESCRIPTION, DESCRIPTION, DESCRIPTION, METADATA)
-"What a field counts as in `matched`."
+"By field: its name in `matched`."
 
 _LONGEST_TEXT: Final = 40_000
 _LONGEST_VALUE: Final = 2_000
@@ -66,7 +64,7 @@ def read_texts(record: Mapping[str, Any]) -> Iterator[FieldText]:
 
 
 def search_embedding_text(product: Mapping[str, Any]) -> str:
-    """Write down what a product is about, for an embedder: the title twice, then everything else, cut off somewhere."""
+    """Build the text of a product that an embedder reads: the title twice, then all other texts, up to a limit."""
     texts = [text for _, text in read_texts(product)]
     if not texts:
         texts = [text for _, record in read_translations(product) for _, text in read_texts(record)]

@@ -1,4 +1,4 @@
-"""A product cut into terms: its own texts in its language, translations in theirs."""
+"""The terms of a product: its own texts analyzed in its language, translations in theirs."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ _LEFT, _RIGHT = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
 
 @dataclass(frozen=True, slots=True)
 class AnalyzedProduct:
-    """A product as it is indexed."""
+    """A product as the index stores it."""
 
     term_vector: TermVector
     length: int
-    "Terms, those of the title twice."
+    "Number of terms, those of the title twice."
     title: int
-    "Stands for the whole title."
+    "Fingerprint of the whole title."
     languages: tuple[str, ...]
     "Its own first."
     words: list[str]
-    "As they stand, in lower case, repeated ones repeated."
+    "All words in lower case, with repetitions."
 
 
 def analyze_product(row: int, product: Mapping[str, Any], analyzers: Analyzers) -> AnalyzedProduct:
-    """Cut a product into terms.
+    """Analyze a product.
 
-    A word of a translation counts only when no earlier text has it, so that a name is not counted once a language.
+    A word of a translation counts only if no earlier text has it, so that a name counts once, not once a language.
 
     Cost:
-        60 us for 100 words that were seen before
+        60 us for 100 words that the analyzer remembers
     """
     own = list(read_texts(product))
     language = _language_of(product, own, analyzers)
@@ -54,10 +54,10 @@ def analyze_product(row: int, product: Mapping[str, Any], analyzers: Analyzers) 
     languages = [language] if own else []
     length = texts.length
     for other, record in read_translations(product):
-        further = list(read_texts(record))
-        if further:
+        texts_of_language = list(read_texts(record))
+        if texts_of_language:
             languages.append(other)
-            texts.add_new(further, analyzers.get(other))
+            texts.add_new(texts_of_language, analyzers.get(other))
             title, length = title or fingerprint(texts.title), length or texts.length
     return AnalyzedProduct(
         TermVector(row, texts.codes, texts.fields),
@@ -69,12 +69,12 @@ def analyze_product(row: int, product: Mapping[str, Any], analyzers: Analyzers) 
 
 
 def fingerprint(codes: Sequence[int]) -> int:
-    """Make one number of terms in their order; 0 for none."""
+    """Hash a sequence of terms; 0 for none."""
     return (mmh3.hash64(pack(f"<{len(codes)}Q", *codes), 13, signed=False)[0] or 1) if codes else 0
 
 
 def bigram_code(left: int, right: int) -> int:
-    """Make one term of two neighbours."""
+    """Combine two neighbouring terms into one."""
     return ((left * _LEFT) ^ (right * _RIGHT)) & _MASK or 1
 
 
@@ -91,41 +91,41 @@ class _Texts:
             words = split_words(text)
             codes = analyzer.terms_of(words)[: _MOST_TERMS - len(self.codes)]
             self.words += words
-            self._take(field, codes)
+            self._add_codes(field, codes)
             self.length += WEIGHTS[field] * len(codes)
             if field == _TITLE:
-                self._entitle(words, codes, analyzer)
+                self._add_title(words, codes, analyzer)
 
     def add_new(self, texts: Sequence[tuple[int, str]], analyzer: Analyzer) -> None:
         known = set(self.codes)
-        counted = self.length
+        own_length = self.length
         for field, text in texts:
             words = split_words(text)
             every = analyzer.terms_of(words)
             fresh = [code for code in every if code not in known][: max(_MOST_TERMS - len(self.codes), 0)]
             self.words += words
-            self._take(field, fresh)
+            self._add_codes(field, fresh)
             self.length += WEIGHTS[field] * len(fresh)
             if field == _TITLE:
-                self._entitle(words, every, analyzer)
-        if counted:
-            # a product is as long as its own texts
-            self.length = counted
+                self._add_title(words, every, analyzer)
+        if own_length:
+            # the length of a product is that of its own texts
+            self.length = own_length
 
-    def _take(self, field: int, codes: Sequence[int]) -> None:
+    def _add_codes(self, field: int, codes: Sequence[int]) -> None:
         self.codes += codes
         self.fields += [field] * len(codes)
 
-    def _entitle(self, words: Sequence[str], codes: Sequence[int], analyzer: Analyzer) -> None:
-        """Note neighbours in the title, and its small words, which only titles are found by."""
+    def _add_title(self, words: Sequence[str], codes: Sequence[int], analyzer: Analyzer) -> None:
+        """Add the bigrams of a title, and its stop words: only titles are found by them."""
         self.title = list(codes)
         more = [((left * _LEFT) ^ (right * _RIGHT)) & _MASK or 1 for left, right in pairwise(codes)]
         more += [term_code(fold(word)) for word in words if word in analyzer.stop]
-        self._take(PAIR, more)
+        self._add_codes(PAIR, more)
 
 
 def _language_of(product: Mapping[str, Any], own: Sequence[tuple[int, str]], analyzers: Analyzers) -> str:
-    told = product.get("language")
-    if isinstance(told, str) and len(told) >= 2:
-        return told[:2].lower()
+    stored = product.get("language")
+    if isinstance(stored, str) and len(stored) >= 2:
+        return stored[:2].lower()
     return analyzers.detect_language(" ".join(text for _, text in own)[:_GUESSED_FROM])

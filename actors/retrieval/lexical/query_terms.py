@@ -1,4 +1,4 @@
-"""A question cut into words, each word into groups of terms: one term of every group must occur."""
+"""A query as words, and each word as groups of terms: one term of every group must occur."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from actors.language.analysis import Analyzer, Analyzers, split_words_with_spans
 from actors.language.folding import fold
 
 LONGEST = 2_000
-"Characters of a question that are read."
+"Characters of a query that are read."
 MOST_WORDS = 48
 
 TermAlternatives = tuple[int, ...]
@@ -18,39 +18,42 @@ TermAlternatives = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class QueryWord:
-    """A word of a question."""
+    """A word of a query."""
 
     text: str
     "In lower case."
     start: int
     end: int
     groups: tuple[TermAlternatives, ...]
-    "More than one for a word of a script without blanks, which is cut into pieces."
+    "More than one for a word of a script without blanks, which has a group for each pair of characters."
 
     @property
     def code(self) -> int:
-        """The term in the first language; 0 when the word is cut into pieces."""
+        """The term in the first language; 0 if the word has several groups."""
         return self.groups[0][0] if len(self.groups) == 1 else 0
 
 
 def analyze_query(text: str, analyzers: Analyzers, languages: Sequence[str]) -> list[QueryWord]:
-    """Cut a question into words, without those that say nothing, unless there are no others."""
-    asked = [analyzers.get(language) for language in languages] or [analyzers.get("")]
-    said = list(split_words_with_spans(text[:LONGEST]))
-    own = max(asked, key=lambda analyzer: sum(word in analyzer.stop for word, _, _ in said))
-    told = [one for one in said if one[0] not in own.stop]
-    if said and not told:
+    """Split a query into words without stop words; if it has only stop words, keep them."""
+    chosen = [analyzers.get(language) for language in languages] or [analyzers.get("")]
+    words = list(split_words_with_spans(text[:LONGEST]))
+    analyzer = max(chosen, key=lambda one: sum(word in one.stop for word, _, _ in words))
+    kept = [word for word in words if word[0] not in analyzer.stop]
+    if words and not kept:
         return [
-            QueryWord(word, start, end, ((term_code(fold(word)),),)) for word, start, end in said[:MOST_WORDS]
+            QueryWord(word, start, end, ((term_code(fold(word)),),))
+            for word, start, end in words[:MOST_WORDS]
         ]
-    cut = [QueryWord(word, start, end, term_groups(word, asked)) for word, start, end in told[:MOST_WORDS]]
-    return [word for word in cut if word.groups]
+    found = [QueryWord(word, start, end, term_groups(word, chosen)) for word, start, end in kept[:MOST_WORDS]]
+    return [word for word in found if word.groups]
 
 
-def term_groups(word: str, asked: Sequence[Analyzer]) -> tuple[TermAlternatives, ...]:
-    """Turn a word into groups of terms."""
-    ways = [codes for codes in (analyzer.terms_of([word]) for analyzer in asked) if codes]
-    if not ways:
+def term_groups(word: str, analyzers: Sequence[Analyzer]) -> tuple[TermAlternatives, ...]:
+    """Return the terms of a word in each language, grouped by their position in the word."""
+    variants = [codes for codes in (analyzer.terms_of([word]) for analyzer in analyzers) if codes]
+    if not variants:
         return ()
-    pieces = max(map(len, ways))
-    return tuple(tuple(dict.fromkeys(way[at] for way in ways if at < len(way))) for at in range(pieces))
+    pieces = max(map(len, variants))
+    return tuple(
+        tuple(dict.fromkeys(variant[at] for variant in variants if at < len(variant))) for at in range(pieces)
+    )

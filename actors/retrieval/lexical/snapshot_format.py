@@ -1,7 +1,7 @@
-"""The index in a snapshot: made in one go by the refresh job, mapped back and laid over the rows of a catalog.
+"""The product index in a snapshot: the refresh job writes it, API replicas map it and bind it to the rows of a catalog.
 
-terms, starts, rows, counts, fields, owned     the part; its rows are the products in the order given
-lengths, titles, spoken, own                   by product: see `SavedIndex`
+terms, starts, rows, counts, fields, owned     an `IndexSegment`; its rows are the products in the order given
+lengths, titles, spoken, own                   by product: see `SavedIndex` (spoken: bits, own: main language)
 words.blob, words.ends, words.counts           the vocabulary, in alphabetical order
 """
 
@@ -30,7 +30,7 @@ from cluster.errors import Fault
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 FORM: Final = "products-1"
-"Changes whenever texts are cut, weighed or kept in another way; what another form kept is not read."
+"Changes whenever texts are analyzed, weighted or stored in another way; other forms are not read."
 
 _AT_ONCE: Final = 4_096
 _MOST_WORDS: Final = 400_000
@@ -41,11 +41,11 @@ _KINDS: Final = {"terms": "u8", "starts": "i8", "rows": "u4", "counts": "u1", "f
 
 @dataclass(frozen=True, slots=True)
 class SavedIndex:
-    """What was built of products.
+    """The index of a snapshot's products.
 
     Shapes:
-        lengths: float64 [h], terms; titles: uint64 [h], each title as one number; spoken: uint64 [h], a bit for each
-        of the languages; own: uint8 [h], number of the product's own language, 255 for none
+        lengths: float64 [h], terms; titles: uint64 [h], fingerprint of each title; language_bits: uint64 [h], a bit
+        for each of the languages; main_language: uint8 [h], number of the product's language, 255 for none
     """
 
     segment: IndexSegment
@@ -62,54 +62,54 @@ class SavedIndex:
         return len(self.lengths)
 
     def vocabulary(self) -> dict[str, int]:
-        """Words and how often they occur."""
+        """Return words and how often they occur."""
         return dict(zip(self.words, self.counts.tolist(), strict=True))
 
 
 def save(products: Sequence[Mapping[str, Any]]) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-    """Index products; arrays and facts. Equal products give equal arrays.
+    """Index products and return arrays and facts; equal products give equal arrays.
 
     Cost:
         100,000 products of 60 words: 10 s
     """
-    analyzers, parts, texts = Analyzers(), [], list[TermVector]()
+    analyzers, segments, texts = Analyzers(), [], list[TermVector]()
     lengths = np.zeros(len(products), np.float64)
-    titles, spoken = np.zeros(len(products), np.uint64), np.zeros(len(products), np.uint64)
-    own = np.full(len(products), _NO_LANGUAGE, np.uint8)
+    titles, language_bits = np.zeros(len(products), np.uint64), np.zeros(len(products), np.uint64)
+    main_language = np.full(len(products), _NO_LANGUAGE, np.uint8)
     languages: dict[str, int] = {}
     words: Counter[str] = Counter()
     for row, product in enumerate(products):
-        known = analyze_product(row, product, analyzers)
-        texts.append(known.term_vector)
-        words.update(known.words)
-        lengths[row], titles[row] = known.length, known.title
-        numbers = [languages.setdefault(name, len(languages)) for name in known.languages]
+        analyzed = analyze_product(row, product, analyzers)
+        texts.append(analyzed.term_vector)
+        words.update(analyzed.words)
+        lengths[row], titles[row] = analyzed.length, analyzed.title
+        numbers = [languages.setdefault(name, len(languages)) for name in analyzed.languages]
         numbers = [number for number in numbers if number < _MOST_LANGUAGES]
-        spoken[row] = sum(1 << number for number in set(numbers))
-        own[row] = numbers[0] if numbers else _NO_LANGUAGE
+        language_bits[row] = sum(1 << number for number in set(numbers))
+        main_language[row] = numbers[0] if numbers else _NO_LANGUAGE
         if len(texts) == _AT_ONCE:
-            parts.append(build_segment(texts))
+            segments.append(build_segment(texts))
             texts = []
-    parts.append(build_segment(texts))
+    segments.append(build_segment(texts))
     whole = np.ones(len(products), np.bool_)
-    part = merge_segments(parts, [whole] * len(parts)) if len(products) else empty_segment()
+    segment = merge_segments(segments, [whole] * len(segments)) if len(products) else empty_segment()
     kept = dict(sorted(words.most_common(_MOST_WORDS)))
-    said = SourceTexts.of(kept)
+    word_texts = SourceTexts.of(kept)
     arrays: dict[str, npt.NDArray[Any]] = {
-        **part.arrays(),
+        **segment.arrays(),
         "lengths": lengths,
         "titles": titles,
-        "spoken": spoken,
-        "own": own,
-        "words.blob": said.blob,
-        "words.ends": said.ends,
+        "spoken": language_bits,
+        "own": main_language,
+        "words.blob": word_texts.blob,
+        "words.ends": word_texts.ends,
         "words.counts": np.array(list(kept.values()), np.int64),
     }
     return arrays, {"form": FORM, "languages": list(languages)[:_MOST_LANGUAGES]}
 
 
 def load(arrays: Arrays, facts: Mapping[str, Any]) -> SavedIndex | None:
-    """Bring back what `save` gave, mapped where it is mapped; None when another release kept it in another form.
+    """Load what `save` returned without copying; None if another release stored it in another form.
 
     Errors:
         Fault: an array is missing or does not fit the others
@@ -118,7 +118,7 @@ def load(arrays: Arrays, facts: Mapping[str, Any]) -> SavedIndex | None:
         return None
     try:
         taken = {name: np.asarray(arrays[name]) for name in _KINDS}
-        lengths, titles, spoken, own = (
+        lengths, titles, language_bits, main_language = (
             np.asarray(arrays[name]) for name in ("lengths", "titles", "spoken", "own")
         )
         words = SourceTexts(np.asarray(arrays["words.blob"]), np.asarray(arrays["words.ends"]))
@@ -127,18 +127,22 @@ def load(arrays: Arrays, facts: Mapping[str, Any]) -> SavedIndex | None:
         raise Fault(f"snapshot is damaged: the search index has no {error}") from error
     for name, kind in _KINDS.items():
         _check(taken[name].dtype == np.dtype(kind) and taken[name].ndim == 1, name)
-    part = IndexSegment(**taken)
-    products, postings = len(lengths), len(part.rows)
-    _check(len(part.starts) == len(part.terms) + 1 and bool((np.diff(part.starts) > 0).all()), "starts")
-    _check(int(part.starts[0]) == 0 and int(part.starts[-1]) == postings, "starts")
-    _check(len(part.counts) == len(part.fields) == postings, "counts")
-    _check(not postings or int(part.rows.max()) < products, "rows")
-    _check(len(part.owned) == len(titles) == len(spoken) == len(own) == products, "products")
+    segment = IndexSegment(**taken)
+    products, postings = len(lengths), len(segment.rows)
+    _check(
+        len(segment.starts) == len(segment.terms) + 1 and bool((np.diff(segment.starts) > 0).all()), "starts"
+    )
+    _check(int(segment.starts[0]) == 0 and int(segment.starts[-1]) == postings, "starts")
+    _check(len(segment.counts) == len(segment.fields) == postings, "counts")
+    _check(not postings or int(segment.rows.max()) < products, "rows")
+    _check(
+        len(segment.owned) == len(titles) == len(language_bits) == len(main_language) == products, "products"
+    )
     _check(len(counts) == len(words) and int(words.ends[-1]) == len(words.blob), "words")
     languages = tuple(map(str, facts.get("languages", ())))
-    return SavedIndex(part, lengths, titles, spoken, own, languages, words, counts)
+    return SavedIndex(segment, lengths, titles, language_bits, main_language, languages, words, counts)
 
 
-def _check(sound: bool | np.bool_, name: str) -> None:
-    if not sound:
+def _check(is_sound: bool | np.bool_, name: str) -> None:
+    if not is_sound:
         raise Fault(f"snapshot is damaged: the search index: {name} does not fit")

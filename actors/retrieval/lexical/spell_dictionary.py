@@ -1,7 +1,7 @@
-"""Words of the products, and which of them somebody may have meant who typed another.
+"""The words of all products, and which of them a misspelled or unfinished word may be.
 
-base    all words, indexed in one go, in another thread
-fresh   words that came since: a small index of their own
+base    all words, indexed by another thread
+fresh   words that came since, in a small index
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _PAIR: Final = 2
 _COMPARED: Final = 400
 _EDITS: Final = 3
 _FIRST_LETTER: Final = 0.35
-"What a wrong first letter costs beside any other typo: people rarely miss it."
+"Additional cost of a wrong first letter, in typos: users rarely miss it."
 _OFTEN: Final = 0.3
-"Typos that being ten times as frequent is worth."
+"Typos that a word may have more if it is ten times as frequent."
 _LONGEST: Final = 40
 _MOST_WORDS: Final = 400_000
 _LITTLE: Final = 500
@@ -37,7 +37,7 @@ _SHARE: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class SpellSuggestion:
-    """A word that could be meant; the cheaper the likelier."""
+    """A correction; the lower its cost, the likelier it is."""
 
     word: str
     edits: int
@@ -47,7 +47,7 @@ class SpellSuggestion:
 
 @dataclass(frozen=True, slots=True)
 class SpellDictionary:
-    """Words, folded, and how often products have them.
+    """Folded words, and how often products have them.
 
     Shapes:
         counts: float64 [v]
@@ -79,7 +79,7 @@ class SpellDictionary:
     def __len__(self) -> int:
         return len(self.texts)
 
-    def suggest(self, word: str, wanted: int) -> list[SpellSuggestion]:
+    def suggest(self, word: str, limit: int) -> list[SpellSuggestion]:
         """Find words a few typos away, the likeliest first.
 
         Cost:
@@ -88,49 +88,49 @@ class SpellDictionary:
         most = min(max_edits(len(word)), _EDITS)
         if not most or not len(self):
             return []
-        shared = self._alike(word, most)
-        if not len(shared):
+        candidates = self._find_candidates(word, most)
+        if not len(candidates):
             return []
         found = EditPattern(char_codes(word + " ")).compare(
-            self.texts.codes, self.texts.starts[shared] + 1, most
+            self.texts.codes, self.texts.starts[candidates] + 1, most
         )
         close = np.flatnonzero((found.edits <= most) & (found.edits > 0))
         return sorted(
-            (self._judged(word, int(shared[at]), int(found.edits[at])) for at in close.tolist()),
+            (self._suggestion(word, int(candidates[at]), int(found.edits[at])) for at in close.tolist()),
             key=lambda near: (near.cost, near.word),
-        )[:wanted]
+        )[:limit]
 
-    def complete(self, word: str, wanted: int) -> list[tuple[str, int]]:
-        """Find words that begin so, the most frequent first, and how often they occur.
+    def complete(self, prefix: str, limit: int) -> list[tuple[str, int]]:
+        """Find words with a prefix, the most frequent first, and how often they occur.
 
         Cost:
             50 us
         """
         if not len(self):
             return []
-        first, last = self.prefixes.find_range(char_codes(word), self.texts.codes)
-        texts, _ = self.prefixes.top(first, last, wanted, None)
+        first, last = self.prefixes.find_range(char_codes(prefix), self.texts.codes)
+        texts, _ = self.prefixes.top(first, last, limit, None)
         found = ((self.texts.folded(text), int(self.counts[text])) for text in texts.tolist())
-        return [(begun, count) for begun, count in found if begun.startswith(word)]
+        return [(word, count) for word, count in found if word.startswith(prefix)]
 
-    def _alike(self, word: str, edits: int) -> Rows:
-        """Find the words that share most pairs of characters, as far as so many typos leave them enough."""
-        asked = np.unique(ngram_keys(char_codes(f" {word} "), _PAIR))
-        places = np.searchsorted(self.pairs.keys, asked)
+    def _find_candidates(self, word: str, edits: int) -> Rows:
+        """Find the words that share enough pairs of characters to be at most so many typos away."""
+        keys = np.unique(ngram_keys(char_codes(f" {word} "), _PAIR))
+        places = np.searchsorted(self.pairs.keys, keys)
         places[places == len(self.pairs.keys)] = 0
-        known = places[(self.pairs.keys[places] == asked) & (asked != 0)]
+        known = places[(self.pairs.keys[places] == keys) & (keys != 0)]
         if not len(known):
             return np.zeros(0, np.int64)
         starts = self.pairs.starts
         rarest = known[np.argsort(starts[known + 1] - starts[known], kind="stable")][: _PAIR * edits + 6]
         lists = [self.pairs.texts[starts[pair] : starts[pair + 1]] for pair in rarest.tolist()]
         counts = np.bincount(np.concatenate(lists), minlength=len(self))
-        alike: Rows = np.flatnonzero(counts >= max(len(lists) - _PAIR * edits, 1))
-        if len(alike) > _COMPARED:
-            alike = alike[np.argpartition(-counts[alike], _COMPARED)[:_COMPARED]]
-        return alike
+        candidates: Rows = np.flatnonzero(counts >= max(len(lists) - _PAIR * edits, 1))
+        if len(candidates) > _COMPARED:
+            candidates = candidates[np.argpartition(-counts[candidates], _COMPARED)[:_COMPARED]]
+        return candidates
 
-    def _judged(self, word: str, text: int, edits: int) -> SpellSuggestion:
+    def _suggestion(self, word: str, text: int, edits: int) -> SpellSuggestion:
         found, count = self.texts.folded(text), int(self.counts[text])
         first = _FIRST_LETTER if found[:1] != word[:1] else 0.0
         return SpellSuggestion(found, edits, edits + first - _OFTEN * math.log10(count + 1), count)
@@ -138,20 +138,20 @@ class SpellDictionary:
 
 @dataclass(frozen=True, slots=True)
 class DictionaryBuild:
-    """What was built of so many words."""
+    """A dictionary and how many words it was built from."""
 
     spelling: SpellDictionary
     count: int
 
 
 class ProductVocabulary:
-    """All words of the products, counted as they come."""
+    """Counts the words of all products and suggests among them."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
-        "In the order words came, so that those the base lacks stand at the end."
+        "In order of arrival, so that words the base lacks are at the end."
         self._indexed = 0
-        "So many words the base has."
+        "Words of the base."
         self._base = SpellDictionary.of({})
         self._fresh: tuple[int, SpellDictionary] = (0, self._base)
 
@@ -159,49 +159,49 @@ class ProductVocabulary:
         return len(self._counts)
 
     def add(self, words: Iterable[str]) -> None:
-        """Count the words of a product; they stay when it goes."""
+        """Count the words of a product; they stay if the product is removed."""
         self._counts.update(words)
         if len(self._counts) > _MOST_WORDS:
             self._drop_rare_words()
 
     def load_counts(self, counts: Mapping[str, int]) -> None:
-        """Take counted words over."""
+        """Add the words of a snapshot with their counts."""
         self._counts.update(counts)
 
-    def suggest(self, word: str, wanted: int) -> list[SpellSuggestion]:
+    def suggest(self, word: str, limit: int) -> list[SpellSuggestion]:
         """Find words a few typos away, the likeliest first."""
         found: dict[str, SpellSuggestion] = {}
         for spelling in (self._base, self._index_new_words()):
-            for near in spelling.suggest(word, wanted):
+            for near in spelling.suggest(word, limit):
                 if near.word not in found or near.cost < found[near.word].cost:
                     found[near.word] = near
-        return sorted(found.values(), key=lambda near: (near.cost, near.word))[:wanted]
+        return sorted(found.values(), key=lambda near: (near.cost, near.word))[:limit]
 
-    def complete(self, word: str, wanted: int) -> list[tuple[str, int]]:
-        """Find words that begin so, the most frequent first."""
+    def complete(self, prefix: str, limit: int) -> list[tuple[str, int]]:
+        """Find words with a prefix, the most frequent first."""
         found: dict[str, int] = {}
         for spelling in (self._base, self._index_new_words()):
-            for begun, count in spelling.complete(word, wanted):
-                found[begun] = max(count, found.get(begun, 0))
-        return sorted(found.items(), key=lambda one: (-one[1], one[0]))[:wanted]
+            for word, count in spelling.complete(prefix, limit):
+                found[word] = max(count, found.get(word, 0))
+        return sorted(found.items(), key=lambda one: (-one[1], one[0]))[:limit]
 
     @property
     def needs_rebuild(self) -> bool:
-        """Did so many words come that the base should be built again?"""
+        """Should the base be built again because of new words?"""
         return len(self._counts) - self._indexed > max(_LITTLE, _SHARE * len(self._counts))
 
     def plan_rebuild(self) -> Callable[[], DictionaryBuild]:
-        """Give the work of building the base again, for another thread."""
+        """Return a function that builds the base again in another thread."""
         counts = dict(self._counts)
         return lambda: DictionaryBuild(SpellDictionary.of(counts), len(counts))
 
     def adopt(self, built: DictionaryBuild) -> None:
-        """Let a built base serve."""
+        """Serve a base that was built."""
         self._base, self._indexed = built.spelling, min(built.count, len(self._counts))
         self._fresh = (-1, self._base)
 
     def _index_new_words(self) -> SpellDictionary:
-        """Index the words that came since; the newest of them, when they are many."""
+        """Index the words that the base lacks; if they are many, the newest of them."""
         count = len(self._counts)
         if self._fresh[0] != count:
             few = islice(reversed(self._counts), min(count - self._indexed, 2 * _LITTLE))
@@ -209,6 +209,6 @@ class ProductVocabulary:
         return self._fresh[1]
 
     def _drop_rare_words(self) -> None:
-        """Drop words that occurred once: most of them are numbers and slips."""
+        """Drop words that occurred once: most of them are numbers and typos."""
         self._counts = Counter({word: count for word, count in self._counts.items() if count > 1})
         self._indexed = 0

@@ -1,4 +1,4 @@
-"""What is asked of the search index, and what it finds."""
+"""Messages of the search index: TextQuery and TextHits."""
 
 from __future__ import annotations
 
@@ -30,47 +30,47 @@ class TextQuery:
     """A search by words."""
 
     text: str
-    "As it was typed; `*` and blanks ask for nothing and find nothing."
+    "As typed; `*` and blanks find nothing."
     language: str = ""
-    "Products that have texts in this language come first; empty for all alike."
+    "Products that have texts in this language come first; empty: no language does."
     only_language: bool = False
     "Products without texts in that language are not found."
     partial: bool | float = False
-    "False: every word must occur. True: one is enough. 0..1: so much of what the words weigh must occur."
+    "False: every word must occur. True: one is enough. 0 to 1: share of the idf of all words that must occur."
     correct: bool = True
-    "Search for the corrected text when a word occurs nowhere; suggestions are made in any case."
+    "Search for the corrected text if no product has a word; suggestions are made in any case."
     meaning: float = 0.0
-    """How much meaning counts, 0 to 1: at .5 as much as the embedder was measured to be worth, at 1 twice that.
+    """Weight of vector search, 0 to 1: at 0.5 the measured weight of the embedder, at 1 twice that.
     Above 0 products are also found that share no word."""
     least_meaning: float = 0.5
-    "How alike (cosine, 0 to 1) a product must be that shares no word."
+    "Least cosine, 0 to 1, of a product that shares no word."
     fields: Mapping[str, float] | None = None
-    "Fields of `FIELDS` that weigh so many times the usual; 0 leaves one out. Others weigh as usual."
+    "Factors of the weights of `FIELDS`; 0 leaves a field out, a missing one counts as 1."
 
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """A word that occurs nowhere, and what may have been meant."""
+    """A word that no product has, and words that the user may mean."""
 
     start: int
-    "Where it begins in the text as typed."
+    "Where the word begins in the text as typed."
     end: int
     original: str
     suggestions: tuple[str, ...]
-    "Best first; may be empty when nothing is near."
+    "Best first; empty if no word is near."
 
 
 Names = tuple[str, ...]
 
 
 def no_names(rows: Sequence[int]) -> list[Names]:
-    """Tell nothing of any row."""
+    """Return no names for each row."""
     return [()] * len(rows)
 
 
 @dataclass(frozen=True, slots=True)
 class TextHits:
-    """What was found: every matching product, best first.
+    """Every matching product, best first.
 
     Shapes:
         rows: int64 [k]; scores: float32 [k], above 0; complete: bool [k], True where every word occurs
@@ -81,17 +81,17 @@ class TextHits:
     complete: Mask
     corrections: tuple[Correction, ...] = ()
     corrected: str = ""
-    "The text with the first suggestions put in; the text as typed when nothing is wrong."
+    "The text with the first suggestions put in; the text as typed if there are none."
     used: str = ""
-    "The text that was searched for: as typed or corrected."
+    "The text that was searched: as typed or corrected."
     matched: Callable[[Sequence[int]], list[Names]] = field(default=no_names)
-    "Rows -> where words were found: of `title`, `description`, `metadata`."
+    "Rows -> which of `title`, `description`, `metadata` have words of the query."
     missing: Callable[[Sequence[int]], list[Names]] = field(default=no_names)
-    "Rows -> words of the searched text that do not occur."
+    "Rows -> words of the searched text that the product lacks."
 
     @classmethod
     def empty(cls, text: str = "") -> TextHits:
-        """Find nothing."""
+        """Return no hits."""
         return cls(
             np.zeros(0, np.int64),
             np.zeros(0, np.float32),

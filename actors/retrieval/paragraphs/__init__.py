@@ -1,7 +1,7 @@
-"""Paragraphs of pages as answers: cut out of HTML, judged by a question, shown with their place.
+"""Paragraphs of product pages as answers to questions.
 
-page_parser  HTML to a tree of bounded depth and size
-cutting      HTML to paragraphs with the heading they stand under
-judging      how likely a paragraph answers a question
-showing      one paragraph with its selector, its HTML and the block around it
+paragraph_splitter    HTML to paragraphs, each with its heading
+paragraph_scorer      the probability that a paragraph answers a question
+paragraph_renderer    one paragraph with its CSS selector, its HTML and the block around it
+page_cache            pages that were used recently, split and analyzed
 """

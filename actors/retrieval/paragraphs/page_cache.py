@@ -1,4 +1,4 @@
-"""The pages of products that were asked lately, cut into paragraphs and their words."""
+"""A cache of product pages as analyzed paragraphs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from actors.retrieval.paragraphs.paragraph_scorer import AnalyzedParagraph
 from actors.retrieval.paragraphs.paragraph_splitter import Paragraph, split_paragraphs
 
 MAX_PAGES = 2_000
-"Pages that are held."
+"Pages in memory."
 _READ_FOR_LANGUAGE = 600
 
 
 @dataclass(frozen=True, slots=True)
 class AnalyzedPage:
-    """A page cut into paragraphs."""
+    """A page as paragraphs and their terms."""
 
     html: str
     language: str
@@ -27,30 +27,30 @@ class AnalyzedPage:
 
 
 class PageCache:
-    """The pages that were asked lately, cut into paragraphs. One thread at a time."""
+    """Keeps the most recently used pages as analyzed paragraphs. One thread at a time."""
 
     def __init__(self) -> None:
         self.analyzers = Analyzers()
-        self._held: OrderedDict[int, AnalyzedPage] = OrderedDict()
+        self._pages: OrderedDict[int, AnalyzedPage] = OrderedDict()
 
     def get(self, row: int, product: Mapping[str, Any]) -> AnalyzedPage:
-        """Give the page of a product, cut once for as long as it stays the same."""
+        """Return the page of a product; it is analyzed again only if its HTML changed."""
         html = product.get("html") or ""
-        held = self._held.pop(row, None)
-        if held is None or held.html != html:
-            held = self._cut(html, product)
-        self._held[row] = held
-        while len(self._held) > MAX_PAGES:
-            self._held.popitem(last=False)
-        return held
+        page = self._pages.pop(row, None)
+        if page is None or page.html != html:
+            page = self._analyze(html, product)
+        self._pages[row] = page
+        while len(self._pages) > MAX_PAGES:
+            self._pages.popitem(last=False)
+        return page
 
-    def _cut(self, html: str, product: Mapping[str, Any]) -> AnalyzedPage:
+    def _analyze(self, html: str, product: Mapping[str, Any]) -> AnalyzedPage:
         found = tuple(split_paragraphs(html))
         text = " ".join(paragraph.text for paragraph in found[:5])[:_READ_FOR_LANGUAGE]
         language = str(product.get("language") or self.analyzers.detect_language(text))[:2].lower()
         analyzer = self.analyzers.get(language)
         title = tuple(analyzer.terms(str(product.get("title") or "")))
-        weighed = tuple(
+        analyzed = tuple(
             AnalyzedParagraph(
                 paragraph.text,
                 tuple(analyzer.terms(paragraph.text)),
@@ -58,4 +58,4 @@ class PageCache:
             )
             for paragraph in found
         )
-        return AnalyzedPage(html, language, found, weighed)
+        return AnalyzedPage(html, language, found, analyzed)

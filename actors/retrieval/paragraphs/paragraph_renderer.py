@@ -1,6 +1,6 @@
-"""One paragraph as it is shown: where it stands, its HTML and the block around it.
+"""One paragraph of a page: its CSS selector, its HTML and the block around it.
 
-HTML is written anew from a short list of tags and attributes, so nothing of a page can run in a reader's browser.
+The HTML has only tags and attributes of short lists, so no script of a page can run in a user's browser.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _MOST_CHILDREN = 400
 
 @dataclass(frozen=True, slots=True)
 class SurroundingBlock:
-    """The block a paragraph stands in."""
+    """The block that contains a paragraph."""
 
     html: str
     css_selector: str
     relevant: tuple[int, int]
-    "From which to before which of the block's children belong together: a heading and what follows it."
+    "First child of the block, and the one after the last, that stand under the heading of the paragraph."
     answer_css_selector: str
-    "Where the paragraph stands in that HTML."
+    "Selector of the paragraph in that HTML."
     title: str
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedParagraph:
-    """A paragraph with its place in the page."""
+    """A paragraph with its selector in the page."""
 
     css_selector: str
     html: str = ""
@@ -52,7 +52,7 @@ class RenderedParagraph:
 def render_paragraph(
     page: str, number: int, *, html: bool = False, around: bool = False
 ) -> RenderedParagraph | None:
-    """Show the block of a page with a number; None when the page has none such."""
+    """Render the block of a page with a number; None if the page has no such block."""
     found = list_blocks(parse_document(page))
     if not 0 <= number < len(found):
         return None
@@ -65,7 +65,7 @@ def render_paragraph(
 
 
 def build_selector(node: Any) -> str:
-    """Write the way from the root of the document to an element."""
+    """Build the CSS selector of an element from the root of the document."""
     steps: list[str] = []
     while node.parent is not None and node.parent.tag not in ("-undef", "-document"):
         steps.append(_step(node))
@@ -74,14 +74,14 @@ def build_selector(node: Any) -> str:
 
 
 def render_html(node: Any) -> str:
-    """Write an element as HTML that can do no harm."""
+    """Render an element as HTML without scripts."""
     pieces: list[str] = []
     _write(node, pieces, 0)
     return "".join(pieces)
 
 
 def _around(node: Any, title: str) -> SurroundingBlock:
-    """Choose the element around a paragraph, and of its children those that stand under one heading."""
+    """Render the parent of a paragraph, and find its children under the same heading."""
     parent = node.parent if node.parent is not None and node.parent.tag != "html" else node
     children = list(_elements(parent)) if parent is not node else []
     seen = [child for child in children if child.tag not in HIDDEN][:_MOST_CHILDREN]
@@ -92,7 +92,7 @@ def _around(node: Any, title: str) -> SurroundingBlock:
     begin = next((place for place in range(at, -1, -1) if seen[place].tag in HEADINGS), 0)
     end = next((place for place in range(at + 1, len(seen)) if seen[place].tag in HEADINGS), len(seen))
     tag = parent.tag if parent.tag in _TAGS else "div"
-    # a child that can't be written keeps its place, so that the numbers stay right
+    # a child without allowed tags keeps its position, so that the selector stays right
     whole = "".join(render_html(child) or "<span></span>" for child in seen)
     inner = f":scope > :nth-child({at + 1})"
     return SurroundingBlock(f"<{tag}>{whole}</{tag}>", build_selector(parent), (begin, end), inner, title)

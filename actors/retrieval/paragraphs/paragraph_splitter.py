@@ -1,6 +1,6 @@
-"""HTML to paragraphs: what stands in one block, under the heading before it. Nothing invisible.
+"""HTML to paragraphs: the visible text of each block, with the heading before it.
 
-The work is linear in the page, however deep it nests; see `page_parser`.
+The work is linear in the page, however deep it nests; see `actors.retrieval.html`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ LONGEST_PAGE: Final = 400_000
 "Characters of a page that are read."
 MOST_PARAGRAPHS: Final = 500
 LONGEST_SELECTOR: Final = 2_048
-"Characters of the way to a paragraph; one that stands deeper is not offered."
+"Characters of the CSS selector of a paragraph; deeper ones are left out."
 _SHORTEST = 3
-"Words a paragraph has at least."
+"Fewest words of a paragraph."
 _LONGEST = 4_000
 "Characters of a paragraph that are read."
 
@@ -34,29 +34,29 @@ class Paragraph:
     """A paragraph of a page."""
 
     number: int
-    "Which block of the page it is, as `blocks` counts."
+    "Position of its block in `list_blocks`."
     text: str
     heading: str
 
 
 @dataclass(slots=True)
 class ParagraphBlock:
-    """A block of a page with text of its own."""
+    """A block of a page that directly contains text."""
 
     node: Any
     "The element."
     text: str
     heading: str
-    "The heading it stands under; empty before the first."
+    "The heading before it; empty before the first."
 
 
 def parse_document(html: str) -> Any:
-    """Read a page as a browser would: a document with head and body, whatever was written."""
+    """Parse the beginning of a page and return its root, a document with head and body."""
     return parse_page(html[:LONGEST_PAGE])
 
 
 def split_paragraphs(html: str) -> list[Paragraph]:
-    """Cut a page.
+    """Split a page into paragraphs.
 
     Cost:
         1 ms for a page of 2,000 words
@@ -74,20 +74,20 @@ def split_paragraphs(html: str) -> list[Paragraph]:
 
 
 def _selector_length(node: Any, lengths: dict[int, int]) -> int:
-    """Bound the characters of the way from the root to an element. `lengths` remembers."""
-    way: list[Any] = []
+    """Return an upper bound of the characters of an element's selector; `lengths` remembers those of ancestors."""
+    path: list[Any] = []
     while node is not None and node.mem_id not in lengths:
-        way.append(node)
+        path.append(node)
         node = node.parent
     length = lengths[node.mem_id] if node is not None else 0
-    for one in reversed(way):
+    for one in reversed(path):
         length += len(one.tag) + _STEP_LENGTH
         lengths[one.mem_id] = length
     return length
 
 
 def list_blocks(root: Any) -> list[ParagraphBlock]:
-    """List the blocks of a page that have text of their own, in order."""
+    """List the blocks of a page that directly contain text, in order."""
     if root is None:
         return []
     found: dict[int, tuple[Any, list[str]]] = {}
@@ -116,48 +116,48 @@ def _under_headings(found: dict[int, tuple[Any, list[str]]]) -> Iterator[Paragra
 
 
 def _home(node: Any, homes: dict[int, Any]) -> Any:
-    """Find the block a node belongs to; None when it can't be seen. `homes` remembers."""
-    way: list[int] = []
+    """Find the block that contains a node; None if it is hidden. `homes` remembers."""
+    path: list[int] = []
     home = None
     while node is not None:
         if node.mem_id in homes:
             home = homes[node.mem_id]
             break
-        way.append(node.mem_id)
+        path.append(node.mem_id)
         parent = node.parent
         if node.tag in HIDDEN or "hidden" in node.attributes:
             home = None
             break
         if node.tag not in _INLINE:
             # a block inside something hidden is hidden too
-            above = _HERE if parent is None else _above(parent, homes)
+            above = _VISIBLE if parent is None else _find_visible(parent, homes)
             home = None if above is None else node
             break
         node = parent
-    for mem_id in way:
+    for mem_id in path:
         homes[mem_id] = home
     return home
 
 
-_HERE: Final = object()
+_VISIBLE: Final = object()
 
 
-def _above(node: Any, homes: dict[int, Any]) -> Any:
-    """Say whether what is above can be seen: something, or None."""
-    way: list[Any] = []
-    seen: Any = _HERE
+def _find_visible(node: Any, homes: dict[int, Any]) -> Any:
+    """Return None if an ancestor is hidden, something else if not."""
+    path: list[Any] = []
+    seen: Any = _VISIBLE
     while node is not None:
         if node.mem_id in homes:
             seen = homes[node.mem_id]
             break
-        way.append(node)
+        path.append(node)
         if node.tag in HIDDEN or "hidden" in node.attributes:
             seen = None
             break
         node = node.parent
     # from the top down, so that every step is taken once
     below_hidden = seen is None
-    for one in reversed(way):
+    for one in reversed(path):
         below_hidden = below_hidden or one.tag in HIDDEN
         if below_hidden:
             homes[one.mem_id] = None

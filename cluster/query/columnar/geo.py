@@ -8,14 +8,12 @@ is still told from two.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cluster.query.columnar.postings import RowPostings
-from cluster.query.language.field_values import collect_locations
 
 EARTH_RADIUS_KM = 6371.0088
 "Mean radius (IUGG)."
@@ -34,19 +32,6 @@ def kilometres(distance: float, unit: str = "mile") -> float | None:
     if folded in _KM:
         return distance
     return distance * KM_PER_MILE if folded in _MILES else None
-
-
-def distance_km(lat: float, lon: float, other_lat: float, other_lon: float) -> float:
-    """Return the great-circle distance of two points in degrees."""
-    phi, other_phi = math.radians(lat), math.radians(other_lat)
-    across = math.sin(math.radians(other_lon - lon) / 2) ** 2
-    haversine = math.sin((other_phi - phi) / 2) ** 2 + math.cos(phi) * math.cos(other_phi) * across
-    return 2 * EARTH_RADIUS_KM * math.asin(math.sqrt(min(1.0, haversine)))
-
-
-def is_within(record: Mapping[str, Any], field: str, lat: float, lon: float, radius_km: float) -> bool:
-    """Tell whether any point of a record lies in the circle; a record without points never does."""
-    return any(distance_km(lat, lon, *point) <= radius_km for point in collect_locations(record, field))
 
 
 class PointColumn:

@@ -107,17 +107,6 @@ def text_from_scalar(value: Scalar) -> str:
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
-def count_values(
-    pairs: RowValuePairs,
-    units: Units | None,
-    size: int,
-    include: Automaton | None = None,
-    exclude: Automaton | None = None,
-) -> CountedValues:
-    """Count the values of rows and list the most frequent first."""
-    return ValueCounts(pairs, units).most_frequent(size, include, exclude)
-
-
 def count_rows(mask: Mask, units: Units | None) -> int:
     """Count the units that have a marked row."""
     return int(np.count_nonzero(mask)) if units is None else count_units(np.flatnonzero(mask), units)

@@ -7,11 +7,11 @@ double negation is gone, and fields carry their stored names, so equal filters h
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from cluster.errors import FilterSyntax
 from cluster.query.language import patterns
 from cluster.query.language.automaton import StepBudget
-from cluster.query.language.boolean_clauses import ClauseGroup, Subtree, combine_members
 from cluster.query.language.field_values import canonical, is_moment, is_number, is_text
 from cluster.query.language.lexer import FilterToken, Interval, Lexer, TokenKind
 from cluster.query.language.limits import (
@@ -26,7 +26,19 @@ from cluster.query.language.limits import (
 )
 from cluster.query.language.scalars import number_of, period_of
 from cluster.query.language.syntax_errors import quote_text, shift_error, syntax_error
-from cluster.query.language.tree import Everything, Exists, Node, Phrase, Range, Regex, Term, Wildcard
+from cluster.query.language.tree import (
+    All,
+    Any,
+    Everything,
+    Exists,
+    Node,
+    Not,
+    Phrase,
+    Range,
+    Regex,
+    Term,
+    Wildcard,
+)
 from cluster.query.language.words import fold, split_words
 
 _PREFIXES = (TokenKind.PLUS, TokenKind.MINUS, TokenKind.NOT)
@@ -36,6 +48,59 @@ _MAGIC = frozenset({"_query_", "_val_"})
 
 FULL_TEXT = "full_text"
 "The pseudo-field of all texts: a group of its values without operators means all of them."
+
+
+class Subtree(NamedTuple):
+    """A part of the tree and its height."""
+
+    node: Node
+    height: int
+
+
+class ClauseMember:
+    """One member of a sequence: clauses joined by AND, the sign of a single one, and how OR touches it."""
+
+    __slots__ = ("after_or", "before_or", "parts", "sign")
+
+    def __init__(self, after_or: bool) -> None:
+        self.parts: list[Subtree] = []
+        self.sign: TokenKind | None = None
+        self.after_or = after_or
+        self.before_or = False
+
+    def add(self, sign: TokenKind | None, part: Subtree) -> None:
+        """Append a clause. A sign is kept apart while the clause stands alone, else it negates or does nothing."""
+        if self.parts and self.sign is not None:
+            self.parts[0], self.sign = _apply_sign(self.sign, self.parts[0]), None
+        if self.parts:
+            part = _apply_sign(sign, part)
+        else:
+            self.sign = sign
+        self.parts.append(part)
+
+
+class ClauseGroup:
+    """An open group: its field, its members so far and what the next clause will be joined by."""
+
+    __slots__ = ("every", "field", "items", "join", "position", "sign")
+
+    def __init__(self, position: int, field: str | None, every: bool = False) -> None:
+        self.position = position
+        self.field = field
+        self.every = every
+        self.items: list[ClauseMember] = []
+        self.join: TokenKind | None = None
+        self.sign: TokenKind | None = None
+
+    def add(self, part: Subtree) -> None:
+        """Take in the next clause."""
+        if self.join is TokenKind.AND:
+            item = self.items[-1]
+        else:
+            item = ClauseMember(self.join is TokenKind.OR)
+            self.items.append(item)
+        item.add(self.sign, part)
+        self.join = self.sign = None
 
 
 def parse(text: str, default_field: str | None = None) -> Node:
@@ -282,3 +347,53 @@ def _no_value(field: str, value: FilterToken) -> str:
     if value.kind in (TokenKind.AND, TokenKind.OR):
         return f"{quote_text(field)} has no value; write {value.raw} in quotes if it is one"
     return f"{quote_text(field)} has no value"
+
+
+def _apply_sign(sign: TokenKind | None, part: Subtree) -> Subtree:
+    if sign is None or sign is TokenKind.PLUS:
+        return part
+    if isinstance(part.node, Not):
+        return Subtree(part.node.child, part.height - 1)
+    return Subtree(Not(part.node), part.height + 1)
+
+
+def combine_members(items: list[ClauseMember], every: bool = False) -> Subtree:
+    """Join the members of a sequence; with `every` all of them must hold where nothing else is said.
+
+    With a + or - anywhere among them, or a NOT that no OR touches, the sequence is read as Solr reads it: what
+    has + must hold, what has - or NOT must not, and the rest matters only where nothing has +. Otherwise it is a
+    plain OR, and NOT is a plain negation.
+    """
+    if len(items) == 1:
+        return _apply_sign(items[0].sign, _join(All, items[0].parts))
+    solr = any(
+        item.sign in (TokenKind.PLUS, TokenKind.MINUS)
+        or (item.sign is TokenKind.NOT and not item.after_or and not item.before_or)
+        for item in items
+    )
+    parts = [(item.sign, _join(All, item.parts)) for item in items]
+    if every and not solr and not any(item.before_or for item in items):
+        return _join(All, [part for _, part in parts])
+    if not solr:
+        return _join(Any, [_apply_sign(sign, part) for sign, part in parts])
+    wanted = [part for sign, part in parts if sign is TokenKind.PLUS]
+    others = [part for sign, part in parts if sign is None]
+    barred = [_apply_sign(sign, part) for sign, part in parts if sign in (TokenKind.MINUS, TokenKind.NOT)]
+    if not wanted and others:
+        wanted = [_join(All if every else Any, others)]
+    return _join(All, wanted + barred)
+
+
+def _join(kind: type[All] | type[Any], parts: list[Subtree]) -> Subtree:
+    if len(parts) == 1:
+        return parts[0]
+    children: list[Node] = []
+    height = 0
+    for part in parts:
+        if isinstance(part.node, kind):
+            children.extend(part.node.children)
+            height = max(height, part.height - 1)
+        else:
+            children.append(part.node)
+            height = max(height, part.height)
+    return Subtree(kind(tuple(children)), height + 1)

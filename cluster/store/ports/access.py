@@ -11,7 +11,7 @@ from cluster.records.access import ApiKey, App
 
 @dataclass(frozen=True, slots=True)
 class AccessBook:
-    """Everything a door must know to check keys: few records, all in memory."""
+    """All apps and keys, which an API replica keeps in memory to check keys."""
 
     version: int
     apps: Mapping[str, App]

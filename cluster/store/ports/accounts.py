@@ -1,4 +1,4 @@
-"""The ports of people and what they allow; part of `ports`, which is where everybody else takes them from."""
+"""The protocols of accounts, of grants and of client registrations."""
 
 from __future__ import annotations
 

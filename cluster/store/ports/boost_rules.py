@@ -20,5 +20,5 @@ class RuleStore(Protocol):
         ...
 
     async def remove(self, app_id: str, engine_id: str, names: Sequence[str]) -> int:
-        """Remove rules; say how many there were."""
+        """Remove rules; return how many there were."""
         ...

@@ -30,7 +30,7 @@ class ChangeLogEntry:
 
 
 class ChangeLog(Protocol):
-    """The ordered stream of what was written, one per noun."""
+    """The ordered stream of writes, one for each noun."""
 
     async def read(
         self, app_id: str, after: Mapping[Noun, str], *, count: int, block_ms: int
@@ -48,23 +48,23 @@ class ChangeLog(Protocol):
 
     async def first(self, app_id: str, noun: Noun) -> str:
         """The offset from which the log is complete: reading after it misses nothing; `"0"` when it was never
-        trimmed. Whoever stands at an older offset has a gap and must load settled segments."""
+        trimmed. A follower at an older offset has a gap and must load compacted segments."""
         ...
 
     async def record_follower(self, app_id: str, name: str, offsets: Mapping[Noun, str], now_ms: int) -> None:
-        """Say how far a follower has read; for 10 minutes nothing after that is trimmed."""
+        """Record how far a follower has read; for 10 minutes nothing after that is trimmed."""
         ...
 
     async def compacted_offsets(self, app_id: str) -> dict[Noun, str]: ...
 
     async def request_compaction(self, app_id: str, offsets: Mapping[Noun, str]) -> None:
-        """Ask that everything up to these offsets settles soon, without waiting for more to come."""
+        """Request that everything up to these offsets is compacted soon, without waiting for more entries."""
         ...
 
     async def requested_compactions(self, app_id: str) -> dict[Noun, str]: ...
 
     async def compact(self, app_id: str, noun: Noun, offset: str, now_ms: int) -> int:
-        """Record that everything up to `offset` stands on the shelf; trim what no live follower needs.
+        """Record that segments hold everything up to `offset`; trim what no live follower needs.
 
         Returns how many entries were trimmed. An older offset than the recorded one only trims.
         """

@@ -1,4 +1,4 @@
-"""What the stores of engines and their boost rules promise; a part of `ports`, which everybody imports."""
+"""The protocols of the store of engines and of the traffic and status of engines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cluster.records.engine import Engine, EngineStatus, Placement
 
 @dataclass(frozen=True, slots=True)
 class EngineTraffic:
-    """How much an engine is asked in one of its places."""
+    """The requests to an engine in one of its placements."""
 
     per_s: float
     "Over the last minute."
@@ -44,7 +44,7 @@ class EngineStore(Protocol):
 
 
 class EngineWatch(Protocol):
-    """What is seen of engines while they serve; may be lost at any time."""
+    """Traffic and status of engines while they serve; may be lost at any time."""
 
     async def add_requests(
         self, app_id: str, asked: Mapping[tuple[Placement, str], int], now_ms: int
@@ -53,7 +53,7 @@ class EngineWatch(Protocol):
         ...
 
     async def read_traffic(self, app_id: str, now_ms: int) -> dict[tuple[Placement, str], EngineTraffic]:
-        """Read how much each engine was asked lately, in each of its places."""
+        """Read the recent traffic of each engine in each of its placements."""
         ...
 
     async def record(self, status: EngineStatus) -> None: ...

@@ -18,7 +18,7 @@ class IdempotencyState:
 
 
 class IdempotencyStore(Protocol):
-    """What writes with an Idempotency-Key answered."""
+    """The replies to writes with an Idempotency-Key."""
 
     async def begin(self, app_id: str, token: str, body_sha256: str, *, most: int = 0) -> IdempotencyState:
         """Begin a write; `new` takes a lock that lapses after 60 s unless `finish` or `forget` comes first.

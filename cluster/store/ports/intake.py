@@ -44,7 +44,7 @@ class IntakeReceipt:
 
 
 class Intake(Protocol):
-    """Accepted batches between the door and the intake actor."""
+    """The queue of accepted batches between API replicas and the intake actor."""
 
     async def accept(
         self,

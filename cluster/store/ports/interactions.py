@@ -1,4 +1,4 @@
-"""What the store of interactions promises."""
+"""The protocol of the store of interactions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class BrowserWriter:
 
 
 class InteractionStore(Protocol):
-    """Interactions: appended by doors, read back as a reader's recent list."""
+    """Interactions: API replicas append them and read them back as a user's recent list."""
 
     async def append(
         self,

@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class LeaseStore(Protocol):
-    """Who does a job that only one may do."""
+    """Exclusive rights to do a job."""
 
     async def hold(self, name: str, owner: str, ttl_ms: int) -> bool:
         """Take or renew; False when somebody else holds it."""

@@ -15,7 +15,7 @@ class TokenGrant:
 
 
 class LimitStore(Protocol):
-    """Token buckets shared by all doors."""
+    """Token buckets that all API replicas share."""
 
     async def take(
         self, app_id: str, key_id: str, bucket: str, *, rate: float, burst: int, want: int, now_ms: int

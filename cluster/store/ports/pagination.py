@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class PageStore(Protocol):
-    """What was already shown under a `pagination_id`."""
+    """The products already shown under a `pagination_id`."""
 
     async def shown(self, app_id: str, reader_id: str, pagination_id: str) -> list[str]: ...
 
@@ -20,5 +20,5 @@ class PageStore(Protocol):
         *,
         is_strangers: bool = False,
     ) -> None:
-        """Remember what was shown; of readers without proof less, and of few of them."""
+        """Record shown products; of users without proof fewer, and of few such users."""
         ...

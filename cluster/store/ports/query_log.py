@@ -1,4 +1,4 @@
-"""What the stores promise to search: the road of the query log to the shelf, and question banks."""
+"""The protocol of the query log between API replicas and the artifact store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cluster.records.logged_query import LoggedQuery
 
 @dataclass(frozen=True, slots=True)
 class QueryBatch:
-    """Queries one door wrote at once."""
+    """Queries that one API replica wrote at once."""
 
     offset: str
     queries: tuple[LoggedQuery, ...]
@@ -19,20 +19,20 @@ class QueryBatch:
 
 
 class QueryStore(Protocol):
-    """Queries between the doors that noted them and the shelf: a bounded queue, the oldest lots go first."""
+    """Queries on their way to the artifact store: a bounded queue that drops the oldest batches."""
 
     async def append(self, app_id: str, queries: Sequence[LoggedQuery]) -> None:
-        """Write a lot."""
+        """Append one batch."""
         ...
 
     async def read(self, app_id: str, after: str, *, count: int) -> list[QueryBatch]:
-        """Lots behind an offset (`"0"`: from the start), oldest first."""
+        """Return batches after an offset (`"0"`: from the start), oldest first."""
         ...
 
     async def trim(self, app_id: str, upto: str) -> None:
-        """Forget lots up to an offset: they stand on the shelf."""
+        """Delete batches up to an offset: the artifact store holds them."""
         ...
 
     async def salt(self, app_id: str) -> bytes:
-        """What pseudonyms of the app's readers are made with: made by the first who asks, the same for ever."""
+        """Return the salt of the app's pseudonyms; the first call creates it, and it never changes."""
         ...

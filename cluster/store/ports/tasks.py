@@ -9,7 +9,7 @@ from cluster.store.ports.changes import Noun
 
 
 class TaskStore(Protocol):
-    """What became of accepted batches, for 24 hours."""
+    """The outcome of accepted batches, for 24 hours."""
 
     async def get(self, app_id: str, noun: Noun, task_id: str) -> Task | None:
         """Read a task; None when it is unknown, too old, or of another noun."""

@@ -1,4 +1,4 @@
-"""Apps and API keys: few records, read whole, with a counter that tells doors when to read again."""
+"""Apps and API keys: few records, read whole, with a counter that changes with every write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The change logs: read after an offset, trimmed behind the shelf and the slowest live follower."""
+"""The change logs over Redis: read after an offset, trimmed after compaction and after the slowest live follower."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from cluster.clock import Clock, iso_ms
 from cluster.errors import Conflict, HouseError, Unavailable
 from cluster.ids import anonymous_reader
 from cluster.records.erasure import Erasure, Person, addresses_of
-from cluster.store import erasure_keys, keys
+from cluster.store import keys
 from cluster.store.ports.erasures import REDIS_PLACES, AppendOnlyFileStatus, LogNoun, PersonData
 from cluster.store.redis.changes import LIVE_MS, RedisChanges
 from cluster.store.redis.client import RedisClient
@@ -70,11 +70,11 @@ class RedisErasures:
 
     async def order(self, erasure: Erasure, person: Person) -> None:
         await self._put(erasure)
-        name, field = erasure_keys.erasure_order(), _BETWEEN.join((erasure.app_id, erasure.erasure_id))
+        name, field = keys.erasure_order(), _BETWEEN.join((erasure.app_id, erasure.erasure_id))
         await self._server.execute_slow("HSET", name, field, _sealed(person.model_dump_json(), name, field))
 
     async def list_orders(self) -> list[tuple[Erasure, Person]]:
-        name = erasure_keys.erasure_order()
+        name = keys.erasure_order()
         flat = await self._server.execute_slow("HGETALL", name)
         found = []
         for raw, sealed in zip(flat[::2], flat[1::2], strict=True):
@@ -93,10 +93,10 @@ class RedisErasures:
         await self._put(erasure)
         if done:
             field = _BETWEEN.join((erasure.app_id, erasure.erasure_id))
-            await self._server.execute_slow("HDEL", erasure_keys.erasure_order(), field)
+            await self._server.execute_slow("HDEL", keys.erasure_order(), field)
 
     async def read(self, app_id: str, erasure_id: str) -> Erasure | None:
-        name = erasure_keys.erasure(app_id)
+        name = keys.erasure(app_id)
         body = unseal(
             await self._server.execute_slow("HGET", name, erasure_id) or b"", salt_from_key(name, erasure_id)
         )
@@ -106,12 +106,12 @@ class RedisErasures:
             return None
 
     async def newest(self, app_id: str, count: int = 100) -> list[Erasure]:
-        names = await self._server.execute_slow("ZREVRANGE", erasure_keys.erasure_ids(app_id), 0, count - 1)
+        names = await self._server.execute_slow("ZREVRANGE", keys.erasure_ids(app_id), 0, count - 1)
         found = [await self.read(app_id, name_of(name)) for name in names]
         return [erasure for erasure in found if erasure is not None]
 
     async def _put(self, erasure: Erasure) -> None:
-        name, order = erasure_keys.erasure(erasure.app_id), erasure_keys.erasure_ids(erasure.app_id)
+        name, order = keys.erasure(erasure.app_id), keys.erasure_ids(erasure.app_id)
         sealed = _sealed(erasure.model_dump_json(), name, erasure.erasure_id)
         await self._server.execute_slow("HSET", name, erasure.erasure_id, sealed)
         if await self._server.execute_slow("ZADD", order, erasure.created_at, erasure.erasure_id):
@@ -196,7 +196,7 @@ class RedisErasures:
     async def log_file(self) -> AppendOnlyFileStatus:
         text = text_of(await self._server.execute_slow("INFO", "persistence"))
         facts = dict(line.partition(":")[::2] for line in text.splitlines())
-        wanted, done = await self._server.execute_slow("HMGET", erasure_keys.log_rewrite(), "wanted", "done")
+        wanted, done = await self._server.execute_slow("HMGET", keys.log_rewrite(), "wanted", "done")
         busy = ("aof_rewrite_in_progress", "aof_rewrite_scheduled")
         return AppendOnlyFileStatus(
             is_kept=facts.get("aof_enabled") == "1",
@@ -206,7 +206,7 @@ class RedisErasures:
         )
 
     async def request_log_rewrite(self, now_ms: int) -> None:
-        await self._server.execute_slow("HSET", erasure_keys.log_rewrite(), "wanted", now_ms)
+        await self._server.execute_slow("HSET", keys.log_rewrite(), "wanted", now_ms)
 
     async def rewrite_log_file(self, now_ms: int) -> bool:
         try:
@@ -216,7 +216,7 @@ class RedisErasures:
         except HouseError as error:
             _log.warning("log_file_not_rewritten", reason=error.message)
             return False
-        await self._server.execute_slow("HSET", erasure_keys.log_rewrite(), "done", now_ms)
+        await self._server.execute_slow("HSET", keys.log_rewrite(), "done", now_ms)
         return True
 
 

@@ -1,4 +1,4 @@
-"""Accepted batches between the door and the intake actor, one stream an app.
+"""The queue of accepted batches over Redis, one stream for each app.
 
     accept      door           stream entry + task, in one script
     claim       intake actor   entries held before, entries of a dead consumer, new entries

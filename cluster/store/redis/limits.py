@@ -1,4 +1,4 @@
-"""Token buckets shared by all doors."""
+"""Token buckets that all API replicas share."""
 
 from __future__ import annotations
 

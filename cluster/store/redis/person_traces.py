@@ -19,7 +19,7 @@ import orjson
 from cluster.records.erasure import Person
 from cluster.records.exposure import Exposure
 from cluster.records.logged_query import pseudonym
-from cluster.store import keys, thread_keys
+from cluster.store import keys
 from cluster.store.ports.erasures import (
     COUNTERS,
     EXPOSURES,
@@ -100,7 +100,7 @@ class PersonTraces:
                 yield Trace(RECENTS, [_read(one) for one in packed])
 
     async def _threads(self) -> AsyncIterator[Trace]:
-        user, of = self._person.user_id, thread_keys
+        user, of = self._person.user_id, keys
         if not user:
             return
         sealed = await self._server.execute_slow("HGET", of.threads(self._app), user)

@@ -1,4 +1,4 @@
-"""Queries on their way to the shelf over Redis: a stream an app, one entry a lot."""
+"""The query log over Redis: one stream for each app, one entry for each batch."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pydantic import ValidationError
 
 from cluster.records.thread import ReaderThreads
-from cluster.store import keys, thread_keys
+from cluster.store import keys
 from cluster.store.ports.threads import ThreadWatcher
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import Argument, name_of, text_of
@@ -34,7 +34,7 @@ class RedisThreads:
         return (await self.read_many(app_id, [user_id]))[0]
 
     async def read_many(self, app_id: str, user_ids: Sequence[str]) -> list[ReaderThreads]:
-        names = [thread_keys.threads(app_id), thread_keys.thread_revision(app_id)]
+        names = [keys.threads(app_id), keys.thread_revision(app_id)]
         found = []
         for page in _pages(user_ids):
             bodies, revisions = await self._server.run(_READ, names, page)
@@ -49,7 +49,7 @@ class RedisThreads:
         sealed = b""
         if after.threads:
             body = after.model_dump_json(exclude=_DERIVED, exclude_defaults=True).encode()
-            sealed = seal(body, salt_from_key(thread_keys.threads(app_id), user_id))
+            sealed = seal(body, salt_from_key(keys.threads(app_id), user_id))
         watching = (
             "nothing" if not after.watched else "same" if after.watched == before.watched else "changed"
         )
@@ -57,7 +57,7 @@ class RedisThreads:
         return bool(await self._server.run(_SWAP, _names(app_id), args))
 
     async def has_new(self, app_id: str, user_id: str) -> bool:
-        return bool(await self._server.execute("SISMEMBER", thread_keys.thread_new(app_id), user_id))
+        return bool(await self._server.execute("SISMEMBER", keys.thread_new(app_id), user_id))
 
     async def erase(self, app_id: str, user_ids: Sequence[str]) -> int:
         return await erase_threads(self._server, app_id, user_ids)
@@ -65,7 +65,7 @@ class RedisThreads:
     async def watchers(self, app_id: str, after: int, limit: int) -> list[ThreadWatcher]:
         flat = await self._server.execute_slow(
             "ZRANGEBYSCORE",
-            thread_keys.thread_watch(app_id),
+            keys.thread_watch(app_id),
             f"({after}",
             "+inf",
             "WITHSCORES",
@@ -79,15 +79,15 @@ class RedisThreads:
         ]
 
     async def judged_offset(self, app_id: str) -> str:
-        return text_of(await self._server.execute_slow("GET", thread_keys.thread_judged(app_id)) or b"")
+        return text_of(await self._server.execute_slow("GET", keys.thread_judged(app_id)) or b"")
 
     async def record_judged_offset(self, app_id: str, offset: str) -> None:
-        await self._server.execute_slow("SET", thread_keys.thread_judged(app_id), offset)
+        await self._server.execute_slow("SET", keys.thread_judged(app_id), offset)
 
     async def _open(self, app_id: str, user_id: str, sealed: bytes | None) -> ReaderThreads:
         if sealed is None:
             return ReaderThreads()
-        key = thread_keys.threads(app_id)
+        key = keys.threads(app_id)
         body = unseal(sealed, salt_from_key(key, user_id))
         try:
             if body is not None:
@@ -96,7 +96,7 @@ class RedisThreads:
             pass
         await self._quarantine.field(app_id, key, keys.quarantine(app_id), user_id, sealed)
         # what can't be shown must not be announced
-        await self._server.execute_slow("SREM", thread_keys.thread_new(app_id), user_id)
+        await self._server.execute_slow("SREM", keys.thread_new(app_id), user_id)
         return ReaderThreads()
 
 
@@ -109,7 +109,7 @@ async def erase_threads(server: RedisClient, app_id: str, user_ids: Sequence[str
 
 
 def _names(app_id: str) -> list[str]:
-    of = thread_keys
+    of = keys
     return [
         name(app_id)
         for name in (of.threads, of.thread_revision, of.thread_new, of.thread_watch, of.thread_version)

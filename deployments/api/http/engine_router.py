@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import structlog
 
 from actors.recommender.messages import RecommendationResult, UserQuery
-from actors.serving.client import RecommenderClient
+from actors.serving.client import RecommenderClient, unwrap
 from cluster.clock import Clock
-from cluster.errors import HouseError, TooMany, Unavailable, messages
+from cluster.errors import HouseError, Refusal, TooMany, Unavailable, messages
 from cluster.records.engine import Engine, Placement
 from cluster.store.ports.engines import EngineStore
 
@@ -26,9 +27,17 @@ ConnectToEngine = Callable[[str, str], Awaitable[RecommenderClient]]
 _LOADING_TRIES = 20
 
 
+class QueryAnswerer(Protocol):
+    """Answers queries: the host in this process, or a client of another one."""
+
+    async def answer(self, query: UserQuery) -> RecommendationResult | Refusal:
+        """Answer one query; an expected "no" may come as a refusal."""
+        ...
+
+
 @dataclass(slots=True)
 class _CachedRoute:
-    client: RecommenderClient
+    client: QueryAnswerer
     until_s: float
     remote: bool
     leaving: asyncio.Task[None] | None = None
@@ -43,7 +52,7 @@ class EngineRouter:
     def __init__(
         self,
         engines: EngineStore,
-        local: RecommenderClient,
+        local: QueryAnswerer,
         reach: ConnectToEngine,
         clock: Clock,
         *,
@@ -95,18 +104,18 @@ class EngineRouter:
             known = await self._refresh(query.app_id, query.engine_id, known)
         if known is None:
             # The host in this process says itself what it says of unknown engines.
-            return await self._local.answer(query)
+            return unwrap(await self._local.answer(query))
         known.queries += 1
         if not known.remote:
-            return await known.client.answer(query)
+            return unwrap(await self._local.answer(query))
         try:
-            return await known.client.answer(query)
+            return unwrap(await known.client.answer(query))
         except self._overloaded as error:
             raise TooMany(messages.OVERLOADED, retry_after_s=1) from error
         except self._away as error:
             self._known.pop((query.app_id, query.engine_id), None)
             if known.leaving is not None:
-                return await self._local.answer(query)
+                return unwrap(await self._local.answer(query))
             raise self._unavailable(query.app_id, query.engine_id, error) from error
 
     async def _refresh(self, app_id: str, engine_id: str, known: _CachedRoute | None) -> _CachedRoute | None:
@@ -150,7 +159,7 @@ class EngineRouter:
         query = UserQuery(kind="user_to_trending", app_id=engine.app_id, engine_id=engine.engine_id, rows=1)
         for _ in range(_LOADING_TRIES):
             try:
-                await self._local.answer(query)
+                unwrap(await self._local.answer(query))
                 return
             except Unavailable:
                 # a large engine takes longer than one query waits for it

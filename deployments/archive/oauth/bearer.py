@@ -7,19 +7,15 @@ them in memory and follows a counter in the store, four times a second.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import hmac
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
-
 from cluster.clock import Clock
-from cluster.errors import HouseError, Unavailable
 from cluster.records.account import Grant
 from cluster.records.registration import revocation_id_from_short
-from cluster.store.ports.accounts import GrantStore
+from cluster.store.ports.accounts import GrantStore, Revocations
+from cluster.store.refreshing_cache import RefreshingCache
 from deployments.archive.caller import ArchiveCaller
 from deployments.archive.oauth.clients import short_id
 from deployments.archive.oauth.redirects import parse_target_host
@@ -29,8 +25,8 @@ MOST_CACHED = 4096
 "Tokens whose signature is remembered."
 SKEW_S = 60
 "How far ahead of ours the clock of the replica that signed may be."
-
-_log = structlog.get_logger()
+_ALL = "all"
+"The one entry of the cache."
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +50,7 @@ class AccessTokens:
         self._poll_s = poll_s
         self._known: dict[str, _CachedToken] = {}
         self._revoked: frozenset[str] = frozenset()
-        self._version = -1
-        self._task: asyncio.Task[None] | None = None
-        self.ready = False
-        "False until revocations were read once; until then nobody is let in."
+        self._cache = RefreshingCache(self._load, clock)
 
     async def person(self, token: str, resource: str) -> ArchiveCaller | None:
         """Tell who holds a token for this resource; None for everything that is no valid token.
@@ -66,7 +59,7 @@ class AccessTokens:
             Unavailable: revocations could not be read since the start
         Cost: 1 microsecond for a known token, 40 for a new one; no round trip.
         """
-        if not self.ready:
+        if self._cache.get(_ALL) is None:
             await self.refresh()
         known = self._known.get(token) or self._read(token)
         if known is None or known.grant_id in self._revoked or known.client_mark in self._revoked:
@@ -101,34 +94,33 @@ class AccessTokens:
     @property
     def is_following(self) -> bool:
         """Is the background task alive?"""
-        return self._task is not None and not self._task.done()
+        return self._cache.is_following(_ALL)
 
     async def start(self) -> None:
         """Read revocations once, if the store answers, and keep following them."""
-        with contextlib.suppress(Unavailable):
-            await self.refresh()
-        self._task = asyncio.get_running_loop().create_task(self._follow())
+        await self._cache.follow(
+            _ALL, self._poll_s, away_event="revocations_not_followed", back_event="revocations_followed_again"
+        )
 
     async def close(self) -> None:
         """Stop following."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
+        await self._cache.close()
 
     async def refresh(self) -> None:
         """Read revocations again when their version moved.
 
         Errors:
-            Unavailable: the store is away; what is known stays so
+            Unavailable: the store is away; the revocations read last stay in force
         """
+        await self._cache.refresh(_ALL)
+
+    async def _load(self, _key: str, last: Revocations | None) -> Revocations:
         version = await self._store.version()
-        if self.ready and version == self._version:
-            return
+        if last is not None and version == last.version:
+            return last
         revocations = await self._store.revocations()
-        self._revoked, self._version = revocations.grant_ids, revocations.version
-        self.ready = True
+        self._revoked = revocations.grant_ids
+        return revocations
 
     def _read(self, token: str) -> _CachedToken | None:
         claims = self._signing.access_claims(token)
@@ -144,22 +136,6 @@ class AccessTokens:
             self._known.clear()
         self._known[token] = known
         return known
-
-    async def _follow(self) -> None:
-        away = False
-        while True:
-            await asyncio.sleep(self._poll_s)
-            try:
-                await self.refresh()
-                if away:
-                    _log.info("revocations_followed_again")
-                away = False
-            except HouseError as error:
-                if not away:
-                    _log.warning("revocations_not_followed", reason=error.code)
-                away = True
-            except Exception:  # noqa: BLE001 - a follow loop tells and goes on
-                _log.exception("revocations_not_followed", reason="fault")
 
 
 def _are_complete(claims: dict[str, Any]) -> bool:

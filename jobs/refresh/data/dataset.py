@@ -79,7 +79,11 @@ class Interactions:
         return float(self.at_s.max(initial=0.0))
 
     def pick(self, which: Mask | Rows) -> Interactions:
-        """Take some rows, by mask or by ascending positions; vocabularies stay whole."""
+        """Return the events of some rows; vocabularies stay whole.
+
+        Shapes:
+            which: bool [e], or int64 [m], ascending positions of events
+        """
         return replace(
             self,
             reader=self.reader[which],

@@ -41,7 +41,11 @@ class Targets:
 
     @property
     def lengths(self) -> Rows:
-        """Number of targets of each reader."""
+        """Return the number of targets of each user.
+
+        Shapes:
+            returns: int64 [q]
+        """
         return np.diff(self.starts)
 
     def owners(self) -> Rows:
@@ -53,7 +57,11 @@ class Targets:
         return np.repeat(np.arange(len(self)), self.lengths)
 
     def pick(self, which: Rows) -> Targets:
-        """Take the targets of some readers."""
+        """Return the targets of some users.
+
+        Shapes:
+            which: int64 [m], positions of users
+        """
         lengths = self.lengths[which]
         starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
         return Targets(starts, self.items[expand_runs(self.starts[which], lengths)])
@@ -89,7 +97,11 @@ class EvaluationSplit:
         return len(self.targets)
 
     def pick(self, which: Rows) -> EvaluationSplit:
-        """Keep some of the readers who are asked about."""
+        """Return the split of some of its users.
+
+        Shapes:
+            which: int64 [m], positions of users
+        """
         taken = None if self.taken is None else self.taken.pick(which)
         return replace(
             self, histories=self.histories.select(which), targets=self.targets.pick(which), taken=taken

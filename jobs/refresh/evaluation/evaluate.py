@@ -30,7 +30,11 @@ class Scorer(Protocol):
     """Whatever scores items for histories: a model, a blend, an engine, a peer."""
 
     def score(self, histories: UserHistories) -> Batch:
-        """Score every item for every history."""
+        """Score every item for every history.
+
+        Shapes:
+            returns: float32 [q, n], larger is better
+        """
         ...
 
 
@@ -150,10 +154,12 @@ def evaluate(scorer: Scorer, trial: EvaluationSplit, *, k: int = 10, deep: int =
 
 
 def rank_items(scorer: Scorer, trial: EvaluationSplit, k: int) -> metrics.RankedLists:
-    """Give the first k items for every reader of a trial, without those that may not be answered.
+    """Rank the first k items for every user of a split, without items that may not be recommended.
 
     Shapes:
         returns: int64 [q, k]
+    Errors:
+        Invalid: the scores have a wrong shape, or hold NaN
     """
     histories = trial.histories
     scores = scorer.score(histories)

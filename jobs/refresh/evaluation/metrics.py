@@ -12,6 +12,11 @@ from actors.models.model import Batch
 from actors.vectors.types import Floats, Rows
 from jobs.refresh.data.split import Targets
 
+_DOUBT = 0.5
+"A gain is clear from so many standard errors of the paired difference."
+_LEAST_GAIN = 0.001
+"And from this share of the present figure."
+
 RankedLists = npt.NDArray[np.int64]
 """int64 [q, k], rows of the catalog, best first."""
 
@@ -72,19 +77,35 @@ def ndcg(hits: HitMask, lengths: Rows, k: int) -> Floats:
 
 
 def recall(hits: HitMask, lengths: Rows, k: int) -> Floats:
-    """Share of a reader's targets among the first k."""
+    """Compute the share of a user's targets among the first k places.
+
+    Shapes:
+        hits: bool [q, at least k]
+        lengths: int64 [q], targets of each user
+        returns: float64 [q], 0 to 1
+    """
     share: Floats = hits[:, :k].sum(axis=1) / lengths
     return share
 
 
 def hit_rate(hits: HitMask, k: int) -> Floats:
-    """Is any target among the first k?"""
+    """Compute 1 for a user with a target among the first k places, else 0.
+
+    Shapes:
+        hits: bool [q, at least k]
+        returns: float64 [q]
+    """
     found: Floats = np.asarray(hits[:, :k].any(axis=1), np.float64)
     return found
 
 
 def reciprocal_rank(hits: HitMask, k: int) -> Floats:
-    """One over the place of the first target, 0 when it is not among the first k."""
+    """Compute one over the place of the first target, 0 when no target is among the first k.
+
+    Shapes:
+        hits: bool [q, at least k]
+        returns: float64 [q], 0 to 1
+    """
     first = hits[:, :k].argmax(axis=1)
     rank: Floats = np.where(hits[:, :k].any(axis=1), 1.0 / (first + 1), 0.0)
     return rank
@@ -113,3 +134,25 @@ def rank_discounts(k: int) -> Floats:
     """
     worth: Floats = np.power(np.log2(np.arange(k) + 2.0), -1.0)
     return worth
+
+
+def mean_figure(figures: Floats) -> float:
+    """Return the mean of a figure over users, 0 without users.
+
+    Shapes:
+        figures: float64 [q], by user
+    """
+    return float(figures.mean()) if len(figures) else 0.0
+
+
+def significant_gain(differences: Floats, now: Floats) -> float:
+    """Give the mean gain of a change when it is clearly more than its own uncertainty, else 0.
+
+    Shapes:
+        differences, now: float64 [q], by reader
+    """
+    if len(differences) < 2:
+        return 0.0
+    mean = float(differences.mean())
+    doubt = float(differences.std(ddof=1)) / len(differences) ** 0.5
+    return mean if mean > _DOUBT * doubt and mean > _LEAST_GAIN * mean_figure(now) else 0.0

@@ -9,8 +9,8 @@ import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any
-from xml.sax.saxutils import escape
 
 _COLOURS = ("#2f6f8f", "#d08c3a", "#7a9a4b", "#8a5a8c")
 _WIDTH, _PLOT, _TOP, _LEFT, _BOTTOM = 720, 240, 72, 56, 56
@@ -59,14 +59,18 @@ class PlotLabel:
     words: str
     anchor: str = "start"
     size: int = 12
+    colour: str = _INK
 
 
 @dataclass(slots=True)
 class BarChart:
-    """A drawing."""
+    """A drawing. Units: pixels at scale 1."""
 
     height: int
     shapes: list[PlotBox | PlotLine | PlotLabel] = field(default_factory=list)
+    width: int = _WIDTH
+    title: str = ""
+    "What a screen reader reads."
 
 
 def render_bars_svg(title: str, groups: Mapping[str, Mapping[str, PlotBar]], axis: str = _AXIS) -> str:
@@ -116,10 +120,15 @@ def choose_ticks(most: float) -> list[float]:
 
 def render_svg(chart: BarChart) -> str:
     """Write a drawing as SVG: text stays text, and strangers' words are escaped."""
+    named = (
+        f'viewBox="0 0 {chart.width} {chart.height}" role="img" aria-label="{escape(chart.title)}" '
+        if chart.title
+        else ""
+    )
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{chart.height}" '
-        'font-family="sans-serif" font-size="12">',
-        f'<rect width="{_WIDTH}" height="{chart.height}" fill="{_PAPER}"/>',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{chart.width}" height="{chart.height}" '
+        f'{named}font-family="sans-serif" font-size="12">',
+        f'<rect width="100%" height="100%" fill="{_PAPER}"/>',
     ]
     for shape in chart.shapes:
         if isinstance(shape, PlotBox):
@@ -136,7 +145,7 @@ def render_svg(chart: BarChart) -> str:
         else:
             lines.append(
                 f'<text x="{shape.x:.1f}" y="{shape.y:.1f}" font-size="{shape.size}" '
-                f'text-anchor="{shape.anchor}">{escape(shape.words)}</text>'
+                f'fill="{shape.colour}" text-anchor="{shape.anchor}">{escape(shape.words)}</text>'
             )
     return "\n".join([*lines, "</svg>", ""])
 
@@ -146,7 +155,7 @@ def render_png(chart: BarChart, scale: int = 2) -> bytes:
     # Imported here: trainings need no pictures.
     from PIL import Image, ImageDraw, ImageFont
 
-    image = Image.new("RGB", (_WIDTH * scale, chart.height * scale), _PAPER)
+    image = Image.new("RGB", (chart.width * scale, chart.height * scale), _PAPER)
     brush = ImageDraw.Draw(image)
     for shape in chart.shapes:
         if isinstance(shape, PlotBox):
@@ -159,7 +168,7 @@ def render_png(chart: BarChart, scale: int = 2) -> bytes:
             font = ImageFont.load_default(shape.size * scale)
             anchor = {"start": "ls", "middle": "ms", "end": "rs"}[shape.anchor]
             place = (shape.x * scale, shape.y * scale)
-            brush.text(place, shape.words, fill=_INK, font=font, anchor=anchor)
+            brush.text(place, shape.words, fill=shape.colour, font=font, anchor=anchor)
     out = io.BytesIO()
     image.save(out, "PNG", optimize=True)
     return out.getvalue()

@@ -3,12 +3,17 @@ beside them those of others on the same readers."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.errors import Fault, NotFound
+from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.evaluation.evaluate import (
+    LIGHT_USER_BELOW,
     EvaluationResult,
     MetricComparison,
     bootstrap_interval,
@@ -17,7 +22,6 @@ from jobs.refresh.evaluation.evaluate import (
     summarize_evaluation,
 )
 from jobs.refresh.evaluation.gate import check_gate
-from jobs.refresh.evaluation.protocol_notes import SEGMENT_NOTE
 
 _SEED = 95
 "Intervals of others draw from a sequence of their own, so that they change nobody else's."
@@ -126,3 +130,79 @@ def _comparison_cell(other: Mapping[str, Any], figure: str) -> str:
 
 def _rounded(value: float) -> float:
     return round(float(value), 6)
+
+
+FOLDER = "reports"
+
+
+class ReportStore:
+    """Reports of every engine."""
+
+    def __init__(self, shelf: ArtifactStore) -> None:
+        self._shelf = shelf
+
+    def put(self, app_id: str, engine_id: str, version: str, report: dict[str, Any]) -> None:
+        """Keep a version's report."""
+        self._shelf.write(_path(app_id, engine_id, version), json.dumps(report, indent=2).encode())
+
+    def get(self, app_id: str, engine_id: str, version: str) -> dict[str, Any] | None:
+        """Read a version's report, None when there is none.
+
+        Errors:
+            Fault: it is damaged
+        """
+        path = _path(app_id, engine_id, version)
+        try:
+            found: dict[str, Any] = json.loads(self._shelf.read(path))
+        except NotFound:
+            return None
+        except ValueError as error:
+            raise Fault(f"report is damaged: {path}", path=path) from error
+        return found
+
+    def delete(self, app_id: str, engine_id: str, version: str) -> bool:
+        """Remove a version's report; False when there was none."""
+        return self._shelf.remove(_path(app_id, engine_id, version))
+
+
+def _path(app_id: str, engine_id: str, version: str) -> str:
+    return f"{FOLDER}/{app_id}/{engine_id}/{version}.json"
+
+
+SEGMENT_NOTE = (
+    f"new: no event before the test; light: 1 to {LIGHT_USER_BELOW - 1} events; "
+    f"heavy: {LIGHT_USER_BELOW} or more"
+)
+_MANY = 0.2
+"From this share on, last items that share their instant with others are worth a note."
+
+
+def protocol_note(protocol: str, data: Interactions) -> str:
+    """Explain figures of `leave_last_out` on data whose baskets have one time for all products; else empty."""
+    if protocol != "leave_last_out":
+        return ""
+    share = shared_last_timestamp_share(data)
+    if share < _MANY:
+        return ""
+    return (
+        f"{share:.0%} of the readers end with several products at one instant, as in one basket: which of them is the "
+        "last is chance, and only that one counts as right. Expect lower figures than by_time, where everything "
+        "after the instant counts"
+    )
+
+
+def shared_last_timestamp_share(data: Interactions) -> float:
+    """Compute the share of readers whose newest instant has events of more than one item.
+
+    Units:
+        0 to 1
+    """
+    liked = data.pick(data.weight > 0)
+    if not len(liked):
+        return 0.0
+    newest = np.full(liked.n_readers, -np.inf)
+    np.maximum.at(newest, liked.reader, liked.at_s)
+    last = liked.at_s == newest[liked.reader]
+    pairs = np.unique(np.stack((liked.reader[last], liked.item[last])), axis=1)
+    items = np.bincount(pairs[0], minlength=liked.n_readers)
+    return float((items > 1).sum()) / max(int((items > 0).sum()), 1)

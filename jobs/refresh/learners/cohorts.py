@@ -16,9 +16,9 @@ from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.profiles import Profiles
 from jobs.refresh.data.split import Targets
 from jobs.refresh.evaluation import metrics
+from jobs.refresh.evaluation.metrics import significant_gain
 from jobs.refresh.learners.popularity import select_daily_votes
 from jobs.refresh.learners.protocol import STRICT
-from jobs.refresh.tuning.blend_weights import significant_gain
 
 PRIORS: tuple[float | None, ...] = (2_000.0, 300.0, 50.0, 10.0)
 HALF_LIVES: tuple[float | None, ...] = (7.0, 30.0, 90.0, None)

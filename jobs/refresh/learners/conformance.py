@@ -27,8 +27,7 @@ from actors.vectors.snapshot_arrays import ModelState
 from actors.vectors.vocabulary import Vocabulary
 from cluster.errors import Invalid
 from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
-from jobs.refresh.learners.protocol import Learner
-from jobs.refresh.recipe import CustomLearnerRecipe
+from jobs.refresh.learners.protocol import CustomLearnerRecipe, Learner
 
 READERS, ITEMS = 40, 12
 DAY_S = 86_400.0

@@ -21,9 +21,9 @@ from actors.vectors.types import Floats, Mask, Rows
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.split import Targets
 from jobs.refresh.evaluation import metrics
+from jobs.refresh.evaluation.metrics import significant_gain
 from jobs.refresh.learners.protocol import STRICT
 from jobs.refresh.learners.sparse_weights import normalize_matrix, select_strongest
-from jobs.refresh.tuning.blend_weights import significant_gain
 
 _BLOCK = 1_000
 _RETIRED = ("power", "likeness")

@@ -53,6 +53,15 @@ class PartRecipe(BaseModel):
     "The part is left out of catalogs with fewer items than this."
 
 
+class CustomLearnerRecipe(PartRecipe):
+    """A learner of your own."""
+
+    learner: str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
+    "Where it is: `package.module:Class`."
+    config: dict[str, Any] = Field(default_factory=dict)
+    "Given to its constructor."
+
+
 @runtime_checkable
 class Learner(Protocol):
     """Parameters, and how to learn."""

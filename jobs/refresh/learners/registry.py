@@ -15,11 +15,10 @@ from jobs.refresh.learners.ease import EaseLearner, EaseRecipe
 from jobs.refresh.learners.graph_filter import GraphFilterLearner, GraphFilterRecipe
 from jobs.refresh.learners.item_knn import ItemKnnLearner, ItemKnnRecipe
 from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe
-from jobs.refresh.learners.protocol import Learner, PartRecipe
+from jobs.refresh.learners.protocol import CustomLearnerRecipe, Learner, PartRecipe
 from jobs.refresh.learners.repeat import RepeatLearner, RepeatsRecipe
 from jobs.refresh.learners.sequential_rules import RulesRecipe, SequentialRulesLearner
 from jobs.refresh.learners.session_knn import SessionKnnLearner, SessionKnnRecipe
-from jobs.refresh.recipe import CustomLearnerRecipe
 
 
 def build_learner(part: PartRecipe) -> Learner:

@@ -20,7 +20,7 @@ from cluster.records.engine import Engine
 from cluster.records.promotion import Promotion
 from cluster.store.ports.stores import Stores
 from jobs.refresh.evaluation.gate import SERVING, GateDecision, check_gate
-from jobs.refresh.evaluation.report_store import ReportStore
+from jobs.refresh.evaluation.reports import ReportStore
 
 
 async def promote_version(

@@ -27,14 +27,15 @@ async def create_run(
     owner: str = "",
     code: str = "",
 ) -> Run:
-    """Write down that an engine is to be trained; who works on it is another question.
+    """Store a run that trains an engine, and return it.
 
-    Asking again under the same `run_id` gives the run that is there. With an `owner` it belongs to that worker from
-    the start, so that nobody else takes it first.
+    A second call with the same `run_id` returns the stored run. With an `owner`, the run belongs to that worker from
+    the start, so that no other worker claims it.
 
     Errors:
         NotFound: no such app or engine; says which there are
         Invalid: the recipe names a learner class that this installation does not allow
+        Conflict: another process writes the run at the same time
     """
     await check_engine(stores, app_id, engine_id)
     ALLOWED.check_recipe(recipe)

@@ -1,7 +1,7 @@
-"""The foreman: fires schedules, finds runs nobody works on, and sends workers. One is at work at a time (a lease).
+"""Fire schedules, find runs without a worker, and start workers. A lease lets one scheduler work at a time.
 
-A run is found when it is new, and when its worker's lease ran out. A worker that the crew knows to be gone is not
-waited for: its run is freed at once. What the crew says is a hint; the run's record decides who may write.
+The scheduler finds new runs, and runs whose worker lost its lease. When the pool reports a dead worker, the scheduler
+frees the run at once. The pool only gives hints: the record of a run decides who may write.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LEASE_MS = 6_000
 
 @dataclass(frozen=True, slots=True)
 class RunAssignment:
-    """A worker that was sent."""
+    """One worker and the run it was started for."""
 
     app_id: str
     run_id: str
@@ -36,40 +36,35 @@ class RunAssignment:
 
 
 class WorkerPool(Protocol):
-    """Whoever starts workers."""
+    """Starts workers, as processes or as Ray tasks."""
 
     @property
     def capacity(self) -> int:
-        """How many may work at once."""
+        """The number of workers that may work at once."""
         ...
 
-    def start(self, errand: RunAssignment) -> None:
-        """Start a worker; it claims the run under the errand's owner."""
+    def start(self, assignment: RunAssignment) -> None:
+        """Start a worker; the worker claims the run for the owner of the assignment."""
         ...
 
     def collect_finished(self) -> list[RunAssignment]:
-        """Say which workers have ended since the last time, well or badly."""
+        """Return the workers that have ended since the last call, with or without success."""
         ...
 
 
 class RunScheduler:
-    """Looks after the runs and schedules of all apps."""
+    """Fires the schedules and starts the workers of all apps."""
 
-    def __init__(self, stores: Stores, crew: WorkerPool, clock: Clock, *, owner: str) -> None:
+    def __init__(self, stores: Stores, pool: WorkerPool, clock: Clock, *, owner: str) -> None:
         self._stores = stores
-        self._crew = crew
+        self._pool = pool
         self._clock = clock
         self._owner = owner
         self._sent: dict[tuple[str, str], RunAssignment] = {}
         self._log = structlog.get_logger()
 
-    @property
-    def running_workers(self) -> int:
-        """Workers that were sent and have not come back."""
-        return len(self._sent)
-
     async def run_once(self) -> int:
-        """Look once; return how many workers were sent. Nothing is done while another foreman holds the lease.
+        """Fire due schedules and start workers; return the number of started workers, 0 without the lease.
 
         Errors:
             Unavailable: the store is away
@@ -82,18 +77,18 @@ class RunScheduler:
             await self._fire_schedules(app_id)
         sent = 0
         for run in await self._find_waiting_runs(sorted(book.apps)):
-            if len(self._sent) >= self._crew.capacity:
+            if len(self._sent) >= self._pool.capacity:
                 break
             self._start_worker(run)
             sent += 1
         return sent
 
     async def release(self) -> None:
-        """Let another foreman begin at once."""
+        """Release the lease, so that another scheduler can begin at once."""
         await self._stores.leases.release(SCHEDULER_LEASE, self._owner)
 
     async def _find_waiting_runs(self, app_ids: list[str]) -> list[Run]:
-        """Find runs that nobody works on, oldest first, and end those whose workers die every time."""
+        """Return runs without a worker, oldest first; fail those whose workers die every time."""
         found = []
         for app_id in app_ids:
             for run in await self._stores.runs.open(app_id):
@@ -133,21 +128,23 @@ class RunScheduler:
         self._log.info("schedule_fired", app=schedule.app_id, schedule=schedule.name, run=run.run_id)
 
     def _start_worker(self, run: Run) -> None:
-        errand = RunAssignment(run.app_id, run.run_id, f"{self._owner} {new_request_id()}", run.code)
-        self._sent[run.app_id, run.run_id] = errand
-        self._crew.start(errand)
+        assignment = RunAssignment(run.app_id, run.run_id, f"{self._owner} {new_request_id()}", run.code)
+        self._sent[run.app_id, run.run_id] = assignment
+        self._pool.start(assignment)
         self._log.info("worker_sent", app=run.app_id, run=run.run_id, attempt=run.attempt + 1)
 
     async def _collect_finished(self) -> None:
-        gone = self._crew.collect_finished()
+        gone = self._pool.collect_finished()
         # forgotten before anything is asked of the store: when it is away, their places must not stay taken for ever
-        for errand in gone:
-            if self._sent.get((errand.app_id, errand.run_id)) == errand:
-                del self._sent[errand.app_id, errand.run_id]
-        for errand in gone:
-            run = await self._stores.runs.get(errand.app_id, errand.run_id)
+        for assignment in gone:
+            if self._sent.get((assignment.app_id, assignment.run_id)) == assignment:
+                del self._sent[assignment.app_id, assignment.run_id]
+        for assignment in gone:
+            run = await self._stores.runs.get(assignment.app_id, assignment.run_id)
             if run is None:
                 continue
-            released = await update_run(self._stores, run, partial(release_run, owner=errand.owner))
+            released = await update_run(self._stores, run, partial(release_run, owner=assignment.owner))
             if released:
-                self._log.warning("worker_died", app=errand.app_id, run=errand.run_id, attempt=run.attempt)
+                self._log.warning(
+                    "worker_died", app=assignment.app_id, run=assignment.run_id, attempt=run.attempt
+                )

@@ -24,12 +24,11 @@ from cluster.errors import Fault, HouseError
 from cluster.records.run import Run
 from cluster.records.schedule import DAY_MS
 from jobs.refresh.build.build import SnapshotOrigin, build_snapshot
-from jobs.refresh.build.completions_index import build_completions_index
 from jobs.refresh.build.content_weights import build_content_weights
 from jobs.refresh.build.fit import TrainedEngine, train_engine
-from jobs.refresh.build.search_index import build_search_index
+from jobs.refresh.build.product_indexes import build_completions_index, build_search_index
 from jobs.refresh.data.split import TrainingSplit
-from jobs.refresh.evaluation.report_store import ReportStore
+from jobs.refresh.evaluation.reports import ReportStore
 from jobs.refresh.recipe import Recipe, parse_recipe
 from jobs.refresh.runs.checkpoint import FOLDER, CheckpointStore
 from jobs.refresh.runs.estimate import DataSize, check_memory

@@ -17,12 +17,13 @@ from actors.vectors.vocabulary import Vocabulary
 from cluster.artifacts.compacted_state import CompactedProduct
 from cluster.artifacts.segments import SegmentStore
 from cluster.errors import Fault, Invalid
-from jobs.refresh.build.completions_index import select_completion_fields
+from jobs.refresh.build.product_indexes import select_completion_fields
 from jobs.refresh.data.dataset import Interactions, event_weigher, interactions_from_segments
 from jobs.refresh.data.event_account import EventAccount, build_event_account
 from jobs.refresh.data.profiles import Profiles
 from jobs.refresh.learners.content_knn import ContentKnnRecipe
-from jobs.refresh.recipe import CustomLearnerRecipe, Recipe
+from jobs.refresh.learners.protocol import CustomLearnerRecipe
+from jobs.refresh.recipe import Recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +54,12 @@ def read_training_source(
     products_suffice: bool = False,
     explain: bool = False,
 ) -> TrainingSource:
-    """Read everything settled of an app; without interactions only where products suffice, and there are some.
+    """Read the compacted data of an app; without interactions only if `products_suffice` and the app has products.
 
-    With `explain`, the source says where the interactions are that became no event.
+    With `explain`, the source counts the interactions that became no event, by reason.
 
     Errors:
+        Fault: a segment is damaged
         Invalid: there is nothing to learn from, or the recipe names types of events that do not exist
     Cost:
         1,000,000 interactions and 100,000 products: 4 s on one core, 0.6 GB

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from actors.vectors.types import Floats
+from jobs.refresh.evaluation.metrics import mean_figure, significant_gain
 from jobs.refresh.tuning.candidates import TuningCandidates
 
 LADDER = (0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 1.7)
@@ -19,11 +20,6 @@ LADDER = (0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 1.7)
 
 NUDGES = (0.0, 0.5, 0.75, 0.9, 1.1, 1.33, 2.0)
 "Factors that are tried for the weight of a part that already has one."
-
-_DOUBT = 0.5
-"A step must gain so many standard errors of the paired difference."
-_LEAST_GAIN = 0.001
-"And so much of the figure."
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,33 +54,32 @@ def choose_weights(
     """
     count = len(start)
     single = np.array(
-        [_mean_figure(candidates.compute_ndcg(candidates.scores[part])) for part in range(count)]
+        [mean_figure(candidates.compute_ndcg(candidates.scores[part])) for part in range(count)]
     )
     alone = np.eye(count)[int(np.argmax(single))] if count else start
     weights = start.copy() if start.any() else alone
     weights = _climb(candidates, weights, families, most_parts, rounds)
     figures = candidates.compute_ndcg(candidates.blend_scores(weights))
-    if rounds and single.max(initial=0.0) > _mean_figure(figures):
+    if rounds and single.max(initial=0.0) > mean_figure(figures):
         # no small step led from the start to its own best part: begin there
         weights = _climb(candidates, alone, families, most_parts, rounds)
         figures = candidates.compute_ndcg(candidates.blend_scores(weights))
     return BlendWeightChoice(
-        weights, _mean_figure(figures), single, _part_gains(candidates, weights, families)
+        weights, mean_figure(figures), single, _part_gains(candidates, weights, families)
     )
 
 
 def _part_gains(candidates: TuningCandidates, weights: Floats, families: Sequence[str]) -> Floats:
     """Say what each part would add at its best weight, where no variant of it has weight."""
     total = candidates.blend_scores(weights)
-    now = _mean_figure(candidates.compute_ndcg(total))
+    now = mean_figure(candidates.compute_ndcg(total))
     chosen = {family for family, weight in zip(families, weights, strict=True) if weight}
     gains = np.full(len(families), np.nan)
     for part, family in enumerate(families):
         if family not in chosen:
             scores = candidates.scores[part]
             found = [
-                _mean_figure(candidates.compute_ndcg(total + scores * np.float32(weight)))
-                for weight in LADDER
+                mean_figure(candidates.compute_ndcg(total + scores * np.float32(weight))) for weight in LADDER
             ]
             gains[part] = max(found) - now
     return gains
@@ -100,19 +95,6 @@ def _climb(
             break
         weights = better
     return weights
-
-
-def significant_gain(differences: Floats, now: Floats) -> float:
-    """Give the mean gain of a change when it is clearly more than its own uncertainty, else 0.
-
-    Shapes:
-        differences, now: float64 [q], by reader
-    """
-    if len(differences) < 2:
-        return 0.0
-    mean = float(differences.mean())
-    doubt = float(differences.std(ddof=1)) / len(differences) ** 0.5
-    return mean if mean > _DOUBT * doubt and mean > _LEAST_GAIN * _mean_figure(now) else 0.0
 
 
 def _find_best_step(
@@ -149,7 +131,3 @@ def _candidate_weights(weights: Floats, part: int, rivals: list[int]) -> list[fl
     if rivals:
         return [float(weights[rivals].sum())]
     return list(LADDER)
-
-
-def _mean_figure(figures: Floats) -> float:
-    return float(figures.mean()) if len(figures) else 0.0

@@ -233,15 +233,15 @@ async def test_counts_wait_for_a_store_that_is_away(stores: Stores, clock: Still
 async def test_the_book_is_read_again_only_when_its_version_moved(stores: Stores, clock: StillClock) -> None:
     reads = 0
     store: Any = _Away(stores)
-    book = store.book
+    read_all = store.read_all
 
     async def counted(app_id: str) -> ExperimentBook:
         nonlocal reads
         reads += 1
-        found: ExperimentBook = await book(app_id)
+        found: ExperimentBook = await read_all(app_id)
         return found
 
-    store.book = counted
+    store.read_all = counted
     await put(stores, "one", variants=_TREATED)
     treatments = LocalExperimentClient(store, clock).treatments
     for _ in range(20):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actors.experiments.assigner import ExperimentAssigner
-from actors.experiments.edits import apply_edit
-from actors.experiments.lifecycle import ExperimentLifecycle
+from actors.experiments.lifecycle import ExperimentLifecycle, apply_edit
 from actors.experiments.messages import Assignment, ExperimentEvent, ExperimentUpdate
 from actors.experiments.report import build_report
 from cluster.errors import HouseError, Invalid, NotFound

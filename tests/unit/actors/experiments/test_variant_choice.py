@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.experiments.variant_choice import choose_variant
+from actors.experiments.assignment import choose_variant
 from cluster.errors import NotFound
 from tests.unit.actors.experiments.test_assignment import experiment
 

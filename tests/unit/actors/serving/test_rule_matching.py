@@ -12,7 +12,8 @@ from cluster.errors import Invalid
 from cluster.query.columnar.compile import matches
 from cluster.query.language.boost_rules import compile_rule, compile_rules
 from cluster.query.language.parser import parse
-from cluster.records.boost_rule import BoostRule, read_rules
+from cluster.records.boost_rule import BoostRule
+from cluster.records.validation.boost_rules import read_rules
 from tests.fakes.corner_shop import APP, NOW_MS, open_shop
 
 

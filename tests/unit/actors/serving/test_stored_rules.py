@@ -8,7 +8,8 @@ import pytest
 from actors.recommender.messages import UserQuery
 from actors.serving.stored_rules import StoredRules
 from cluster.errors import Unavailable
-from cluster.records.boost_rule import BoostRule, read_rules
+from cluster.records.boost_rule import BoostRule
+from cluster.records.validation.boost_rules import read_rules
 from tests.fakes.request_handler import StillClock
 
 QUERY = UserQuery(kind="user_to_products", app_id="shop", engine_id="default")

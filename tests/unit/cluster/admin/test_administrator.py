@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.admin.administrator import USERNAME, ensure_administrator
+from cluster.admin.accounts import USERNAME, ensure_administrator
 from cluster.records.account import Account
 from cluster.records.password import check_password, hash_password
 from cluster.store.ports.stores import Stores

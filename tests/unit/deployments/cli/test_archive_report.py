@@ -18,10 +18,11 @@ from cluster.errors import Invalid
 from cluster.records.archive_call import ArchiveCall
 from cluster.store.connect import OpenStores
 from deployments.cli.__main__ import command_line
-from deployments.cli.charts import build_bar_chart, render_png, render_svg, write_charts
+from deployments.cli.charts import build_bar_chart, write_charts
 from deployments.cli.installation import Installation, read_clock_ms
 from deployments.cli.report import build_charts, parse_span_ms
 from deployments.operations.archive_report import build_archive_report
+from jobs.refresh.evaluation.plots import render_png, render_svg
 
 DAY = 86_400_000
 HOSTILE = '<script>alert("x")</script> \x1b[31m [bold]'
@@ -137,7 +138,7 @@ def test_strangers_words_are_only_words_on_a_chart() -> None:
 
 
 def test_nothing_yet_is_a_chart_too() -> None:
-    assert b"nothing yet" in render_svg(build_bar_chart("Calls", []))
+    assert "nothing yet" in render_svg(build_bar_chart("Calls", []))
     assert set(build_charts(build_archive_report([], since=0, until=1))) == {
         "days", "clients", "skills", "questions", "articles", "refusals",
     }  # fmt: skip

@@ -24,8 +24,8 @@ from cluster.errors import Conflict, HouseError, Invalid, NotFound
 from cluster.records.experiment import Experiment
 from cluster.records.exposure import Exposure
 from deployments.cli.__main__ import command_line
-from deployments.cli.charts import render_svg
 from deployments.cli.experiments import build_charts, show_report
+from jobs.refresh.evaluation.plots import PlotBox, render_svg
 from tests.fakes.stores.memory import memory_stores
 from tests.fakes.trained_snapshot import publish_ring_snapshot
 from tests.suites.doing import APP
@@ -190,8 +190,9 @@ def test_a_report_is_drawn_as_svg_with_its_intervals() -> None:
         root = ElementTree.fromstring(render_svg(drawing))
         assert root.tag.endswith("svg")
         assert "<b>&" in [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert len(build_charts(_build_example_report())["difference"].bars) == 3
-    assert len(build_charts(_build_example_report(10))["difference"].bars) == 1
+    for report, count in ((_build_example_report(), 3), (_build_example_report(10), 1)):
+        shapes = build_charts(report)["difference"].shapes
+        assert sum(isinstance(shape, PlotBox) for shape in shapes) == count
 
 
 def test_a_report_lists_better_worse_and_broken_results(capsys: pytest.CaptureFixture[str]) -> None:

@@ -123,7 +123,9 @@ def test_the_status_of_what_does_not_run_is_3() -> None:
 
 
 def test_ingest_needs_a_running_installation() -> None:
-    result = CliRunner().invoke(command_line(), ["ingest", "products.jsonl"])
+    result = CliRunner().invoke(
+        command_line(), ["ingest", "products.jsonl", "--noun", "product", "--app", "shop"]
+    )
     assert isinstance(result.exception, Unavailable)
     assert "kiosk up" in result.exception.message
 
@@ -140,7 +142,7 @@ def test_bench_outside_a_checkout_names_where_it_runs(
 def test_an_error_is_one_sentence_for_people_and_an_object_for_programs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["kiosk", "ingest", "--json"])
+    monkeypatch.setattr("sys.argv", ["kiosk", "ingest", "a.csv", "--noun=user", "--app=shop", "--json"])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 1

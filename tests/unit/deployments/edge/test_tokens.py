@@ -219,3 +219,13 @@ def test_a_body_that_names_another_reader_does_not_match() -> None:
         check_same_user(token, "b")
     with pytest.raises(Unauthenticated, match=r"^Token does not match the user_type$"):
         check_same_user(token, "a", "free")
+
+
+def test_a_token_that_was_verified_before_still_expires_and_needs_a_live_secret() -> None:
+    token = token_of({"user_id": "a", "exp": int(NOW_S) + 1}, SECRET)
+    assert read(token).user_id == "a"
+    read(token).claims.clear()
+    assert read(token).user_id == "a"
+    assert failure(token, NOW_S + 1) == f"JWT token expired (exp={int(NOW_S) + 1})"
+    with pytest.raises(Unauthenticated, match="Invalid JWT token"):
+        read_token(token, (b"another secret",), now_s=NOW_S)

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from cluster.errors import Invalid, NotFound
+from jobs.refresh.learners.protocol import CustomLearnerRecipe
 from jobs.refresh.learners.registry import build_learner
 from jobs.refresh.learners.sequential_rules import RulesRecipe
-from jobs.refresh.recipe import PRESETS, CustomLearnerRecipe, Recipe, load_recipe_file, parse_recipe
+from jobs.refresh.recipe import PRESETS, Recipe, load_recipe_file, parse_recipe
 
 SMALL: dict[str, Any] = {"parts": {"rules": {"learner": "rules"}, "trend": {"learner": "popularity"}}}
 

@@ -206,7 +206,7 @@ def test_what_is_near_in_meaning_is_looked_for_only_when_words_leave_room(
         scans.append(given[1].question)
         return find_nearest(*given)
 
-    monkeypatch.setattr(retrieve, "nearest", counted)
+    monkeypatch.setattr(retrieve, "find_nearest", counted)
     library = PassageLibrary(HashingEmbedder(), share=0.1)
     orchards = [_about("Hermit beetles live here.", product_id=f"orchard-{at}") for at in range(6)]
     library.put(documents(orchards))

@@ -3,7 +3,11 @@ from __future__ import annotations
 import pytest
 
 from actors.language.analysis import Analyzers
-from actors.retrieval.paragraphs.paragraph_scorer import AnalyzedParagraph, probability, score_paragraphs
+from actors.retrieval.paragraphs.paragraph_scorer import (
+    AnalyzedParagraph,
+    probability_from_score,
+    score_paragraphs,
+)
 
 TEXTS = [
     "Mulch is a loose cover over soil.",
@@ -45,5 +49,5 @@ def test_a_heading_counts_for_the_paragraphs_under_it() -> None:
 def test_probabilities_are_probabilities() -> None:
     assert ask("the of and") == [0.0] * len(TEXTS)
     assert all(0 <= value <= 1 for value in ask("tulip bulbs set deep soil water mulch"))
-    assert 0 <= probability(-50) < 0.01 < 0.99 < probability(50) <= 1
+    assert 0 <= probability_from_score(-50) < 0.01 < 0.99 < probability_from_score(50) <= 1
     assert score_paragraphs("mulch", [(1,)], []) == []

@@ -7,7 +7,8 @@ import random
 
 import pytest
 
-from cluster.query.columnar.geo import EARTH_RADIUS_KM, PointColumn, distance_km, is_within, kilometres
+from cluster.query.columnar.geo import EARTH_RADIUS_KM, PointColumn, kilometres
+from tests.unit.cluster.query.columnar.distances import distance_km, is_within
 
 
 @pytest.mark.parametrize(

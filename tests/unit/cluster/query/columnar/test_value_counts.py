@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from cluster.query.columnar.column import RowValuePairs
 from cluster.query.columnar.column_store import ColumnStore
 from cluster.query.columnar.facets import aggregate
-from cluster.query.columnar.geo import distance_km
-from cluster.query.columnar.value_counts import ValueCounts, count_rows, count_values
+from cluster.query.columnar.value_counts import ValueCounts, count_rows
 from cluster.query.language.automaton import Automaton
 from cluster.query.language.patterns import regex
+from tests.unit.cluster.query.columnar.distances import distance_km
 from tests.unit.cluster.query.strategies import STEADY
 
 SCALARS = st.sampled_from(["a", "b", "1", "true", 1, 1.0, 2.5, -7, True, False, None, 1e308, 5e-324])
@@ -43,7 +43,7 @@ def test_values_are_counted_as_over_records(
         if row < len(records):
             records[row] = {"x": [value, "b"]}
             columns.replace(row, records[row])
-    found = count_values(columns.pairs("x", columns.live_rows()), None, 1_000)
+    found = ValueCounts(columns.pairs("x", columns.live_rows()), None).most_frequent(1_000)
     if any(record.get("x") not in (None, []) for record in records):
         # null alone in a list counts as carrying nothing
         expected = aggregate([*records, {"x": "there"}], "x", size=1_000).values
@@ -59,19 +59,22 @@ def test_values_are_counted_as_over_records(
 def test_only_marked_rows_and_units_count() -> None:
     columns = store([{"x": ["a", "b"]}, {"x": "a"}, {"x": "b"}, {}])
     mask = np.array([True, True, False, True])
-    assert count_values(columns.pairs("x", mask), None, 10) == [("a", 2), ("b", 1)]
-    assert count_values(columns.pairs("x", mask[:1]), None, 10) == [("a", 1), ("b", 1)]
+    assert ValueCounts(columns.pairs("x", mask), None).most_frequent(10) == [("a", 2), ("b", 1)]
+    assert ValueCounts(columns.pairs("x", mask[:1]), None).most_frequent(10) == [("a", 1), ("b", 1)]
     units = np.array([7, 7, 8, 9])
-    assert count_values(columns.pairs("x", columns.live_rows()), units, 10) == [("a", 1), ("b", 2)][::-1]
-    assert count_values(columns.pairs("x", mask), None, 0) == []
+    assert (
+        ValueCounts(columns.pairs("x", columns.live_rows()), units).most_frequent(10)
+        == [("a", 1), ("b", 2)][::-1]
+    )
+    assert ValueCounts(columns.pairs("x", mask), None).most_frequent(0) == []
     assert (count_rows(mask, None), count_rows(mask, units)) == (3, 2)
-    assert count_values(columns.pairs("nothing", mask), None, 10) == []
+    assert ValueCounts(columns.pairs("nothing", mask), None).most_frequent(10) == []
 
 
 def test_many_units_times_many_values_are_no_overflow() -> None:
     columns = store([{"x": f"v{at}"} for at in range(50)])
     units = np.arange(50) + (1 << 28)
-    assert len(count_values(columns.pairs("x", columns.live_rows()), units, 100)) == 50
+    assert len(ValueCounts(columns.pairs("x", columns.live_rows()), units).most_frequent(100)) == 50
 
 
 def test_numbers_are_the_first_of_a_row_booleans_and_dates() -> None:

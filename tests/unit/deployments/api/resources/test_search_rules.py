@@ -11,7 +11,7 @@ from actors.retrieval.messages import AnswerQuery, SearchQuery
 from actors.serving.rule_matching import apply_rules
 from cluster.errors import Invalid
 from cluster.query.language.boost_rules import compile_rules
-from cluster.records.boost_rule import read_rules
+from cluster.records.validation.boost_rules import read_rules
 
 
 def search_query(text: str = "", **more: Any) -> UserQuery:

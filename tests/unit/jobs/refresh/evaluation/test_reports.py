@@ -22,8 +22,14 @@ from jobs.refresh.evaluation.plots import (
     render_bars_svg,
     render_png,
 )
-from jobs.refresh.evaluation.protocol_notes import SEGMENT_NOTE, protocol_note, shared_last_timestamp_share
-from jobs.refresh.evaluation.reports import comparison_to_dict, evaluation_to_dict, markdown_from_reports
+from jobs.refresh.evaluation.reports import (
+    SEGMENT_NOTE,
+    comparison_to_dict,
+    evaluation_to_dict,
+    markdown_from_reports,
+    protocol_note,
+    shared_last_timestamp_share,
+)
 
 
 def _examined(seed: int) -> EvaluationResult:

@@ -18,8 +18,7 @@ from jobs.refresh.build.fit import train_engine
 from jobs.refresh.data.dataset import interactions_from_segments
 from jobs.refresh.evaluation.evaluate import EvaluationResult
 from jobs.refresh.evaluation.gate import POPULARITY, SERVING, check_gate
-from jobs.refresh.evaluation.report_store import ReportStore
-from jobs.refresh.evaluation.reports import comparison_to_dict, evaluation_to_dict
+from jobs.refresh.evaluation.reports import ReportStore, comparison_to_dict, evaluation_to_dict
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.runs.promotion import is_compared, promote_version, roll_back_version
 from jobs.refresh.tuning.plan import plan_on_newest

@@ -28,13 +28,15 @@ from jobs.refresh.runs.sweep import (
     SweepVariant,
     build_variants,
     csv_from_rows,
+    delete_sweep_data,
     evaluate_saved_variant,
     markdown_from_rows,
     parse_assignments,
     result_rows,
     sweep_id,
+    try_variant,
+    write_comparison,
 )
-from jobs.refresh.runs.sweep_runner import delete_sweep_data, try_variant, write_comparison
 from jobs.refresh.runs.training_source import TrainingSource, read_training_source
 from jobs.refresh.runs.version_comparison import evaluate_recipe
 from jobs.refresh.tuning.plan import plan_on_newest

@@ -25,8 +25,8 @@ class FakeWorkerPool:
     sent: list[RunAssignment] = field(default_factory=list)
     ended: list[RunAssignment] = field(default_factory=list)
 
-    def start(self, errand: RunAssignment) -> None:
-        self.sent.append(errand)
+    def start(self, assignment: RunAssignment) -> None:
+        self.sent.append(assignment)
 
     def collect_finished(self) -> list[RunAssignment]:
         ended, self.ended = self.ended, []
@@ -50,13 +50,13 @@ class AwayRuns:
 class Office:
     stores: Stores
     clock: ManualClock
-    crew: FakeWorkerPool
-    foreman: RunScheduler
+    pool: FakeWorkerPool
+    scheduler: RunScheduler
 
     def another(self) -> Office:
-        crew = FakeWorkerPool()
+        pool = FakeWorkerPool()
         return Office(
-            self.stores, self.clock, crew, RunScheduler(self.stores, crew, self.clock, owner="second")
+            self.stores, self.clock, pool, RunScheduler(self.stores, pool, self.clock, owner="second")
         )
 
     async def order(self, run_id: str = "") -> Run:
@@ -65,11 +65,11 @@ class Office:
             self.stores, generated_market.APP, "default", RECIPE, now_ms=now_ms, by="a test", run_id=run_id
         )
 
-    async def begin(self, errand: RunAssignment) -> Run:
+    async def begin(self, assignment: RunAssignment) -> Run:
         """Do what a worker does first."""
-        run = await get_run(self.stores, errand.app_id, errand.run_id)
+        run = await get_run(self.stores, assignment.app_id, assignment.run_id)
         taken = await update_run(
-            self.stores, run, lambda now: claim_run(now, errand.owner, self.clock.now_ms())
+            self.stores, run, lambda now: claim_run(now, assignment.owner, self.clock.now_ms())
         )
         assert taken is not None
         return taken
@@ -80,65 +80,65 @@ async def office() -> Office:
     clock = ManualClock()
     stores = memory_stores(clock)
     await generated_market.open_market(stores)
-    crew = FakeWorkerPool()
-    return Office(stores, clock, crew, RunScheduler(stores, crew, clock, owner="first"))
+    pool = FakeWorkerPool()
+    return Office(stores, clock, pool, RunScheduler(stores, pool, clock, owner="first"))
 
 
 async def test_an_ordered_run_gets_one_worker(office: Office) -> None:
     run = await office.order()
-    assert [await office.foreman.run_once() for _ in range(3)] == [1, 0, 0]
-    (errand,) = office.crew.sent
-    assert (errand.app_id, errand.run_id) == (generated_market.APP, run.run_id)
+    assert [await office.scheduler.run_once() for _ in range(3)] == [1, 0, 0]
+    (assignment,) = office.pool.sent
+    assert (assignment.app_id, assignment.run_id) == (generated_market.APP, run.run_id)
 
 
 async def test_no_more_workers_are_sent_than_there_are_places(office: Office) -> None:
     first, second = await office.order("a"), await office.order("b")
-    await office.foreman.run_once()
-    assert [errand.run_id for errand in office.crew.sent] == [first.run_id]
+    await office.scheduler.run_once()
+    assert [assignment.run_id for assignment in office.pool.sent] == [first.run_id]
     await cancel_training(office.stores, generated_market.APP, first.run_id, office.clock.now_ms())
-    office.crew.ended = office.crew.sent[:]
-    await office.foreman.run_once()
-    assert [errand.run_id for errand in office.crew.sent] == [first.run_id, second.run_id]
+    office.pool.ended = office.pool.sent[:]
+    await office.scheduler.run_once()
+    assert [assignment.run_id for assignment in office.pool.sent] == [first.run_id, second.run_id]
 
 
 async def test_a_finished_worker_is_replaced_at_once(office: Office) -> None:
     await office.order()
-    await office.foreman.run_once()
-    await office.begin(office.crew.sent[0])
-    office.crew.ended = office.crew.sent[:]
-    assert await office.foreman.run_once() == 1
-    assert (await office.begin(office.crew.sent[1])).attempt == 2
+    await office.scheduler.run_once()
+    await office.begin(office.pool.sent[0])
+    office.pool.ended = office.pool.sent[:]
+    assert await office.scheduler.run_once() == 1
+    assert (await office.begin(office.pool.sent[1])).attempt == 2
 
 
 async def test_a_worker_nobody_knows_of_is_replaced_when_its_lease_has_ended(office: Office) -> None:
     await office.order()
-    await office.foreman.run_once()
-    await office.begin(office.crew.sent[0])
+    await office.scheduler.run_once()
+    await office.begin(office.pool.sent[0])
     other = office.another()
-    await office.foreman.release()
-    assert await other.foreman.run_once() == 0
+    await office.scheduler.release()
+    assert await other.scheduler.run_once() == 0
     office.clock.advance(LEASE_MS)
-    assert await other.foreman.run_once() == 1
+    assert await other.scheduler.run_once() == 1
 
 
 async def test_of_two_foremen_one_works(office: Office) -> None:
     other = office.another()
-    assert await office.foreman.run_once() == 0
+    assert await office.scheduler.run_once() == 0
     await office.order()
-    assert await other.foreman.run_once() == 0
-    assert await office.foreman.run_once() == 1
+    assert await other.scheduler.run_once() == 0
+    assert await office.scheduler.run_once() == 1
     await office.order("another")
     office.clock.advance(60_000)
-    assert await other.foreman.run_once() >= 1
+    assert await other.scheduler.run_once() >= 1
 
 
 async def test_a_run_whose_workers_die_every_time_is_given_up(office: Office) -> None:
     run = await office.order()
     for _ in range(run.most_attempts):
-        assert await office.foreman.run_once() == 1
-        await office.begin(office.crew.sent[-1])
-        office.crew.ended = office.crew.sent[-1:]
-    assert await office.foreman.run_once() == 0
+        assert await office.scheduler.run_once() == 1
+        await office.begin(office.pool.sent[-1])
+        office.pool.ended = office.pool.sent[-1:]
+    assert await office.scheduler.run_once() == 0
     now = await get_run(office.stores, generated_market.APP, run.run_id)
     assert now.status == "failed"
     assert "its worker died 5 times" in now.error
@@ -155,17 +155,17 @@ async def test_a_schedule_fires_once_a_slot_whoever_looks_and_however_often(offi
         created_at=now_ms,
     )
     await office.stores.schedules.put(nightly)
-    await office.foreman.run_once()
+    await office.scheduler.run_once()
     assert await office.stores.runs.newest(generated_market.APP) == []
     office.clock.advance(3 * DAY_MS)
-    await office.foreman.run_once()
-    await office.foreman.run_once()
-    await office.stores.schedules.put(nightly)  # as if a foreman had died before it could mark the slot
-    await office.foreman.run_once()
+    await office.scheduler.run_once()
+    await office.scheduler.run_once()
+    await office.stores.schedules.put(nightly)  # as if a scheduler had died before it could mark the slot
+    await office.scheduler.run_once()
     (run,) = await office.stores.runs.newest(generated_market.APP)
     assert (run.by, run.promote, run.recipe) == ("schedule nightly", True, RECIPE)
     office.clock.advance(DAY_MS)
-    await office.foreman.run_once()
+    await office.scheduler.run_once()
     assert len(await office.stores.runs.newest(generated_market.APP)) == 2
 
 
@@ -173,7 +173,7 @@ async def test_a_schedule_of_an_engine_that_is_gone_stops_nothing(office: Office
     gone = Schedule(app_id=generated_market.APP, name="gone", engine_id="gone", when="every 1h", created_at=1)
     await office.stores.schedules.put(gone)
     await office.order()
-    assert await office.foreman.run_once() == 1
+    assert await office.scheduler.run_once() == 1
     assert len(await office.stores.runs.newest(generated_market.APP)) == 1
 
 
@@ -208,18 +208,18 @@ async def test_a_run_is_cancelled_once(office: Office) -> None:
 
 
 async def test_a_store_that_is_away_when_workers_end_leaves_their_places_free(office: Office) -> None:
-    office.crew.capacity = 2
+    office.pool.capacity = 2
     await office.order("a")
     await office.order("b")
     away = AwayRuns(office.stores.runs)
-    foreman = RunScheduler(replace(office.stores, runs=away), office.crew, office.clock, owner="first")
-    assert await foreman.run_once() == 2
-    for errand in office.crew.sent:
-        await office.begin(errand)
-    office.crew.ended = office.crew.sent[:]
+    scheduler = RunScheduler(replace(office.stores, runs=away), office.pool, office.clock, owner="first")
+    assert await scheduler.run_once() == 2
+    for assignment in office.pool.sent:
+        await office.begin(assignment)
+    office.pool.ended = office.pool.sent[:]
     away.is_away = True
     with pytest.raises(Unavailable):
-        await foreman.run_once()
+        await scheduler.run_once()
     away.is_away = False
     office.clock.advance(LEASE_MS)
-    assert await foreman.run_once() == 2
+    assert await scheduler.run_once() == 2

@@ -23,21 +23,21 @@ class ProcessWorkerPool:
     @property
     def pids(self) -> dict[str, int]:
         """The processes at work: run id -> pid."""
-        found = {errand.run_id: process for errand, process in self._at_work.items()}
+        found = {assignment.run_id: process for assignment, process in self._at_work.items()}
         return {run_id: process.pid for run_id, process in found.items() if process.poll() is None}
 
-    def start(self, errand: RunAssignment) -> None:
+    def start(self, assignment: RunAssignment) -> None:
         """Start a worker."""
-        self._at_work[errand] = subprocess.Popen(
+        self._at_work[assignment] = subprocess.Popen(
             [
                 sys.executable,
                 "-m",
                 "jobs.refresh",
                 "work",
-                errand.app_id,
-                errand.run_id,
+                assignment.app_id,
+                assignment.run_id,
                 "--owner",
-                errand.owner,
+                assignment.owner,
             ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -45,9 +45,9 @@ class ProcessWorkerPool:
 
     def collect_finished(self) -> list[RunAssignment]:
         """Say which workers have ended since the last time."""
-        ended = [errand for errand, process in self._at_work.items() if process.poll() is not None]
-        for errand in ended:
-            del self._at_work[errand]
+        ended = [assignment for assignment, process in self._at_work.items() if process.poll() is not None]
+        for assignment in ended:
+            del self._at_work[assignment]
         return ended
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Completions of an engine's products, indexed beside what was learned, by the module recommenders read them with."""
+"""Build the completion index and the search index that a snapshot holds beside its models."""
 
 from __future__ import annotations
 
@@ -7,28 +7,19 @@ from typing import Any
 
 import numpy as np
 import orjson
-from pydantic import BaseModel, Field
 
-from actors.retrieval.autocomplete.snapshot_format import COMPLETIONS, save
+from actors.retrieval.autocomplete.snapshot_format import COMPLETIONS
+from actors.retrieval.autocomplete.snapshot_format import save as save_completions
+from actors.retrieval.snapshot_format import SEARCH
+from actors.retrieval.snapshot_format import save as save_search
 from actors.vectors.snapshot_arrays import ModelState
 from cluster.query.language.field_values import canonical
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.learners.protocol import STRICT
+from jobs.refresh.recipe import CompletionsRecipe, SearchRecipe
 
 _DAY_S = 86_400.0
 _COUNTED = 1_000.0
 "What the most popular product counts, here as in recommenders."
-
-
-class CompletionsRecipe(BaseModel):
-    """Parameters of completions."""
-
-    model_config = STRICT
-
-    fields: tuple[str, ...] = Field(default=("title",), min_length=1, max_length=16)
-    "Fields that are indexed; others are indexed by every recommender when they are asked for."
-    half_life_days: float = Field(default=30.0, gt=0)
-    "Halves what an event counts for the popularity of a title, for every so many days of age."
 
 
 def select_completion_fields(records: Iterable[bytes], recipe: CompletionsRecipe) -> tuple[bytes, ...]:
@@ -40,14 +31,14 @@ def select_completion_fields(records: Iterable[bytes], recipe: CompletionsRecipe
 def build_completions_index(
     recipe: CompletionsRecipe, products: Iterable[bytes], data: Interactions
 ) -> Mapping[str, ModelState]:
-    """Index products cut down by `completable`; equal products and data give equal arrays.
+    """Index products that `select_completion_fields` cut down; equal products and data give equal arrays.
 
     Cost:
         1,000,000 titles: 25 s, 1.2 GB
     """
     fields = tuple(dict.fromkeys(canonical(name) for name in recipe.fields))
     records = [orjson.loads(product) for product in products]
-    return {COMPLETIONS: save(records, fields, _popularity_by_product(recipe, data))}
+    return {COMPLETIONS: save_completions(records, fields, _popularity_by_product(recipe, data))}
 
 
 def _popularity_by_product(recipe: CompletionsRecipe, data: Interactions) -> dict[str, float]:
@@ -69,3 +60,13 @@ def _keep_fields(product: Mapping[str, Any], outer: set[str]) -> dict[str, Any]:
         elif key.startswith("i18n_") and isinstance(value, dict):
             kept[key] = {name: inner for name, inner in value.items() if name in outer}
     return kept
+
+
+def build_search_index(recipe: SearchRecipe, products: Iterable[bytes]) -> Mapping[str, ModelState]:
+    """Index products; equal products give equal arrays.
+
+    Cost:
+        100,000 products of 60 words: 10 s, with meaning 30 s
+    """
+    records = [orjson.loads(product) for product in products]
+    return {SEARCH: save_search(records, learn_from=recipe.learn_from)}

@@ -1,4 +1,4 @@
-"""Tenure: being the only one who does a job, for as long as the lease is renewed."""
+"""The exclusive right of one process to do a job, as long as it renews its lease."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cluster.store.ports.leases import LeaseStore
 
 
 class JobLease:
-    """One job, one owner. While the store is away the tenure runs out by itself."""
+    """Holds one job for one owner. While the store is away, the lease expires by itself."""
 
     def __init__(
         self, leases: LeaseStore, job: str, owner: str, clock: Clock, *, ttl_ms: int = 6_000
@@ -23,14 +23,14 @@ class JobLease:
 
     @property
     def is_owned(self) -> bool:
-        """Is it certainly still ours?"""
+        """Return whether no other owner can hold the lease now."""
         return self._clock.monotonic_s() < self._until_s
 
     async def renew(self) -> bool:
-        """Take or renew the lease when a third of it has passed; say whether it is ours.
+        """Take the lease, or renew it when a third of its time has passed; return whether this owner holds it.
 
         Errors:
-            Unavailable: the store is away and what we held has run out
+            Unavailable: the store is away and the lease has expired
         """
         started_s = self._clock.monotonic_s()
         if started_s < self._renew_s and self.is_owned:
@@ -41,12 +41,12 @@ class JobLease:
             if self.is_owned:
                 return True
             raise
-        # counted from before the question, so that we never believe longer than the store does
+        # counted from before the call, so that the lease never lasts longer here than in the store
         self._until_s = started_s + self._ttl_ms / 1000 if ours else 0.0
         self._renew_s = started_s + self._ttl_ms / 3000
         return ours
 
     async def release(self) -> None:
-        """Let somebody else begin at once."""
+        """Let another owner take the lease at once."""
         self._until_s = 0.0
         await self._leases.release(self._job, self._owner)

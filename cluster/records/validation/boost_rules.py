@@ -1,0 +1,44 @@
+"""Read boost rules as an administrator wrote them, with one message for each invalid rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from cluster.errors import Invalid
+from cluster.records.boost_rule import BoostRule
+from cluster.records.validation.error_messages import explain
+
+_RULES: TypeAdapter[list[BoostRule]] = TypeAdapter(list[BoostRule])
+
+
+def read_rules(items: Sequence[Any]) -> list[BoostRule]:
+    """Read rules as an administrator wrote them.
+
+    Errors:
+        Invalid: fact `messages`, one sentence per bad rule (`rules.<index>.<path> is invalid. <what to change>`)
+    """
+    rules: list[BoostRule] = []
+    told: list[str] = []
+    names: set[tuple[str, str]] = set()
+    for index, item in enumerate(items):
+        try:
+            (rule,) = _RULES.validate_python([item])
+        except ValidationError as failure:
+            path, text = explain(failure.errors(include_url=False)[0], tagged=False)
+            told.append(rule_fault(index, path, text))
+            continue
+        if (rule.engine_id, rule.name) in names:
+            told.append(rule_fault(index, ["name"], "Another rule of this file has the same name."))
+        names.add((rule.engine_id, rule.name))
+        rules.append(rule)
+    if told:
+        raise Invalid(told[0] if len(told) == 1 else f"{told[0]} (and {len(told) - 1} more)", messages=told)
+    return rules
+
+
+def rule_fault(index: int, path: Sequence[str | int], text: str) -> str:
+    """Say what is wrong with one rule."""
+    return f"{'.'.join(['rules', str(index), *map(str, path)])} is invalid. {text}"

@@ -1,0 +1,169 @@
+"""`RefreshingCache`: values of the store, kept in memory and refreshed in the background.
+
+    follow(key)   a background task refreshes the value at a fixed pace (keys, revocations, client rules)
+    read(key)     a caller refreshes the value when it is older than `keep_s` (experiments, boost rules)
+    get(key)      the value as it is now, without waiting
+
+While the store is away the cache keeps the last good value. `age_s` tells how old it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import structlog
+
+from cluster.clock import Clock, SystemClock
+from cluster.errors import HouseError, Unavailable
+
+Value = TypeVar("Value")
+LoadValue = Callable[[str, Value | None], Awaitable[Value]]
+"""(key, last good value or None) -> the value of now; the last value itself when its version has not changed.
+
+Errors:
+    Unavailable: the store is away
+"""
+
+_log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class _Entry(Generic[Value]):
+    value: Value
+    loaded_s: float
+    "When the store confirmed the value last, monotonic."
+    tried_s: float
+    "When a refresh began last, monotonic."
+
+
+class RefreshingCache(Generic[Value]):
+    """Keep values that the store versions.
+
+    `keep_s` is the age in seconds up to which `read` returns a value without asking the store.
+    """
+
+    def __init__(self, load: LoadValue[Value], clock: Clock | None = None, *, keep_s: float = 0.5) -> None:
+        self._load = load
+        self._clock = clock or SystemClock()
+        self._keep_s = keep_s
+        self._entries: dict[str, _Entry[Value]] = {}
+        self._refreshes: dict[str, asyncio.Task[Value]] = {}
+        self._followers: dict[str, asyncio.Task[None]] = {}
+
+    def get(self, key: str) -> Value | None:
+        """Return the last good value, or None before the first; never waits."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry.value
+
+    def age_s(self, key: str) -> float:
+        """Return the seconds since the store confirmed the value last; infinity before the first time."""
+        entry = self._entries.get(key)
+        return math.inf if entry is None else self._clock.monotonic_s() - entry.loaded_s
+
+    async def read(self, key: str, *, wait: bool = True) -> Value:
+        """Return a value at most `keep_s` old, or the last good value while the store is away.
+
+        Callers share one refresh. With `wait=False` a caller that meets a refresh under way takes the last good value.
+
+        Errors:
+            Unavailable: the store is away and there is no value yet
+        Cost:
+            a dictionary look-up while the value is fresh
+        """
+        entry = self._entries.get(key)
+        if entry is not None and self._clock.monotonic_s() < entry.tried_s + self._keep_s:
+            return entry.value
+        refresh = self._refreshes.get(key)
+        if refresh is None or refresh.done():
+            refresh = asyncio.get_running_loop().create_task(self._refresh_or_keep(key))
+            self._refreshes[key] = refresh
+        elif entry is not None and not wait:
+            return entry.value
+        return await asyncio.shield(refresh)
+
+    async def refresh(self, key: str) -> Value:
+        """Ask the store now and return the value.
+
+        Errors:
+            Unavailable: the store is away; the cache keeps the last good value
+        """
+        now_s = self._clock.monotonic_s()
+        entry = self._entries.get(key)
+        value = await self._load(key, None if entry is None else entry.value)
+        self._entries[key] = _Entry(value, now_s, now_s)
+        return value
+
+    async def follow(
+        self,
+        key: str,
+        poll_s: float,
+        *,
+        away_event: str,
+        back_event: str = "",
+        after: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Refresh a value once, if the store answers, and every `poll_s` seconds from then on, until `close`.
+
+        `away_event` is logged when refreshes begin to fail, `back_event` when they succeed again. `after` runs after
+        each refresh.
+        """
+        with contextlib.suppress(Unavailable):
+            await self.refresh(key)
+        self._followers[key] = asyncio.get_running_loop().create_task(
+            self._poll(key, poll_s, away_event, back_event, after)
+        )
+
+    def is_following(self, key: str) -> bool:
+        """Is the background task of a key alive?"""
+        follower = self._followers.get(key)
+        return follower is not None and not follower.done()
+
+    async def close(self) -> None:
+        """Stop all background tasks."""
+        tasks = [*self._followers.values(), *self._refreshes.values()]
+        self._followers.clear()
+        self._refreshes.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _refresh_or_keep(self, key: str) -> Value:
+        now_s = self._clock.monotonic_s()
+        try:
+            return await self.refresh(key)
+        except Unavailable:
+            entry = self._entries.get(key)
+            if entry is None:
+                raise
+            entry.tried_s = now_s
+            return entry.value
+
+    async def _poll(
+        self,
+        key: str,
+        poll_s: float,
+        away_event: str,
+        back_event: str,
+        after: Callable[[], Awaitable[None]] | None,
+    ) -> None:
+        away = False
+        while True:
+            await asyncio.sleep(poll_s)
+            try:
+                await self.refresh(key)
+                if after is not None:
+                    await after()
+                if away and back_event:
+                    _log.info(back_event)
+                away = False
+            except HouseError as error:
+                if not away:
+                    _log.warning(away_event, reason=error.code)
+                away = True
+            except Exception:  # noqa: BLE001 - a background loop logs the fault and goes on
+                _log.exception(away_event, reason="fault")

@@ -1,0 +1,105 @@
+"""The options of `kiosk ingest archive`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from jobs.archive.source_article import DEFAULT_LICENCE
+from jobs.command_line import WORDS, AsJson
+
+if TYPE_CHECKING:
+    from jobs.archive.article_files import ArchiveReading
+    from jobs.ingest.pipeline import IngestOrder
+
+_MOST = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveImportOptions:
+    """The options of one import of an archive."""
+
+    app_id: str
+    address: str
+    "Empty: only build the passages."
+    reading: ArchiveReading
+    chunk: int = 200
+    state_dir: Path | None = None
+    restart: bool = False
+    passages: bool = True
+    embedder: str = ""
+    "`built-in`, `imported`, or empty: imported if there is one."
+    as_json: bool = False
+    "Whether standard output belongs to a JSON object."
+
+    def ingest_order(self) -> IngestOrder:
+        """Build the order of the ingest of the articles."""
+        from jobs.ingest.pipeline import IngestOrder
+
+        return IngestOrder(address=self.address, noun="product", app_id=self.app_id, chunk=self.chunk)
+
+
+def add_archive_command(
+    app: typer.Typer, name: str | None, execute: Callable[[ArchiveImportOptions, Sequence[str]], int]
+) -> None:
+    """Add the command to a command line; `execute` takes the options and the typed words and returns the exit code."""
+
+    @app.command(name)
+    def archive(
+        context: typer.Context,
+        app_id: Annotated[str, typer.Option("--app", help="The app's id, for example development.")],
+        address: Annotated[
+            str,
+            typer.Argument(
+                help="A file, a directory or a URI: MediaWiki dumps (.xml, .xml.bz2), RSS and Atom, JSON Lines, CSV, "
+                "Parquet. If it is left out, only the passages are built."
+            ),
+        ] = "",
+        kind: Annotated[
+            Literal["mediawiki", "feed", "jsonl", "csv", "tsv", "parquet"] | None,
+            typer.Option(help="The kind of the files, if names and beginnings do not tell it."),
+        ] = None,
+        licence: Annotated[
+            str, typer.Option(help="The licence of articles that do not name one.")
+        ] = DEFAULT_LICENCE,
+        topic: Annotated[
+            str, typer.Option(help="The topic of articles that do not name one, for example Science.")
+        ] = "",
+        language: Annotated[
+            str, typer.Option(help="The language of articles that do not name one, for example en.")
+        ] = "",
+        chunk: Annotated[int, typer.Option(min=1, max=_MOST, help="Articles written together.")] = 200,
+        state: Annotated[
+            Path | None, typer.Option(metavar="DIR", help="The folder of progress and refused articles.")
+        ] = None,
+        restart: Annotated[bool, typer.Option("--restart", help="Forget an interrupted run.")] = False,
+        embedder: Annotated[
+            Literal["built-in", "imported"] | None,
+            typer.Option(
+                help="What makes the vectors: trained on the articles, or the encoder imported last (if there is one)."
+            ),
+        ] = None,
+        no_passages: Annotated[
+            bool, typer.Option("--no-passages", help="Leave the building of passages to a later run.")
+        ] = False,
+        as_json: AsJson = False,
+    ) -> None:
+        """Import an archive of articles into an app and build the passages that search and answers use."""
+        from jobs.archive.article_files import ArchiveReading
+
+        options = ArchiveImportOptions(
+            app_id=app_id,
+            address=address,
+            reading=ArchiveReading(kind, licence, topic, language),
+            chunk=chunk,
+            state_dir=state,
+            restart=restart,
+            passages=not no_passages,
+            embedder=embedder or "",
+            as_json=as_json,
+        )
+        raise typer.Exit(execute(options, context.meta.get(WORDS, ())))

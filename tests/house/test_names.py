@@ -1,0 +1,86 @@
+"""Names follow the vocabulary: no banned words, unique public classes, module names made of plain nouns."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from tests.house.tree import ROOT, Source, sources
+from tests.house.words import ACTIVITIES, MODIFIERS, NOUNS, TERMS, VERBS
+
+BANNED = {
+    "told", "tell", "said", "says", "kin", "crowd", "standing", "champion", "means", "wanted", "wishes", "known",
+    "held", "lot", "laid", "lay", "errand", "taste", "asked", "found", "own", "did", "here", "utils", "helpers",
+    "common", "misc", "core", "base", "manager", "processor",
+}  # fmt: skip
+"Words that no name of a file, class or function has, alone or as one of its words."
+ALLOWED_NAMES = {
+    "NotFound": "the error of HTTP status 404",
+    "tell": "the method of Python's file protocol",
+    "common": "the method of learners that users wrote",
+}
+"Name -> why it stays although a word of it is banned."
+
+LISTED_WORDS = NOUNS | ACTIVITIES | VERBS | TERMS | MODIFIERS
+
+
+def test_no_name_has_a_banned_word() -> None:
+    strays = [
+        f"{source.name}:{line} {name}"
+        for source in (*sources(), *_test_sources())
+        for line, name in _definitions(source)
+        if set(split_words(name)) & BANNED and name not in ALLOWED_NAMES
+    ]
+    strays += [
+        source.name
+        for source in (*sources(), *_test_sources())
+        for part in source.path.relative_to(ROOT).with_suffix("").parts
+        if set(split_words(part)) & BANNED
+    ]
+    assert strays == []
+
+
+def test_public_classes_have_unique_names() -> None:
+    homes = defaultdict(list)
+    for source in sources():
+        for node in source.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(source.name)
+    doubles = {name: where for name, where in homes.items() if len(where) > 1}
+    assert doubles == {}
+
+
+def test_module_names_are_made_of_listed_words() -> None:
+    strays = set()
+    for source in sources():
+        for part in source.path.relative_to(ROOT).with_suffix("").parts:
+            if not part.startswith("__"):
+                *first, last = split_words(part)
+                strays |= {f"{word} in {part}" for word in first if word not in LISTED_WORDS}
+                strays |= {f"{last} ends {part}"} if last not in LISTED_WORDS - MODIFIERS else set()
+    assert sorted(strays) == [], "name a module by nouns; a noun of the field goes into tests/house/words.py"
+
+
+def split_words(name: str) -> list[str]:
+    """Split `EngineState` or `engine_state` into its words, in lower case."""
+    pattern = r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+"
+    return [word.lower() for part in name.split("_") for word in re.findall(pattern, part)]
+
+
+def _definitions(source: Source) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.lineno, node.name
+
+
+@cache
+def _test_sources() -> tuple[Source, ...]:
+    return tuple(Source(path) for path in sorted((ROOT / "tests").rglob("*.py")) if _is_ours(path))
+
+
+def _is_ours(path: Path) -> bool:
+    return "node_modules" not in path.parts

@@ -1,0 +1,84 @@
+"""Words that names of modules and folders are made of. The last word is a noun, a term or a verb of the lists."""
+
+from __future__ import annotations
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+NOUNS = _words(
+    """
+    25 access account accounts actors address addresses admin administrator admission aggregation als
+    analysis answer answers aof api app append applier apps arrays article articles artifact artifacts
+    assigner assignment attribute attributes authorization autocomplete automaton bank baskets batch bearer
+    bill binary blend bm body boolean boost bootstrap breaker browser buckets bulk cache caller
+    candidates card catalog changes channel charts checkpoint checks choice citation clauses cli client
+    clients clock cluster code cohorts column columns command commands commits compact compaction
+    comparison completions components composer compression config confirmation conformance connection
+    connections content context contributions cooccurrence correction cors counts credentials data
+    dataset dates deadline deletes deployments dictionary disk display distance diversity docs doctor
+    draft drafts driver ease edge edit edits embedder encoder endpoint endpoints engine engines entity
+    entry envelope environment erasure erasures error errors evaluation event events evidence experiment
+    experiments exploration exposure facets factors faults features feedback feeds fence field fields
+    file files filter folders follower followups form format forms formula front gate gateway generation
+    geo grams graph groups handler handover haproxy head histories history host hosts html http
+    idempotency identity ids index indexes info injection input installation intake interaction
+    interactions item job jobs json jsonrpc key keyring keys knn language learners lease leases lexer
+    library lifecycle limits line links lists llm loader log lookup loop machine management manifest map
+    markdown matcher materials matrix mcp mediawiki memory messages metadata meter methods metrics model
+    models monitor multiplexer names neighbours niceness notifier numbers oauth offsets onnx openapi
+    operations operator origin outcomes overlay page pages pagination paragraph paragraphs parameter
+    parser parts passage passages password paths patterns person phrases pictures pipeline pkce places
+    plan playground plots popularity ports postings preferences prefixes preview prior priority probe
+    process processes product profile profiles progress promotion promotions prompt proof protocol qa
+    quarantine queries query question questions queue rate random ray reader reasons rebuilder recipe
+    recommendation recommender record recorder records redirects redis reference registration
+    registrations registry regression renderer repeat replies reports request resources responsive
+    result results retrieval revocation robots roster router routes row rows rule rules runs runtime
+    safetensors salts sample sbom scalars schedule scheduler schedules schema scorer scores screen
+    script seal secrecy sections segment segments sentence sentences server service services session
+    sessions settings shop signals signatures significance signin sketches slot snapshot snapshots
+    sockets source sources spell splitter stages start startup state statistics status steps stopwords
+    store stores stream submission subprocess suggestions sum summary supervisor sweep synonyms syntax
+    table tables tail task tasks term terms text texts thread threads times token tokens tools top
+    traces tracker trainings transport treatment treatments tree trust types upload usage user users
+    validation value values variant vault vectors version views vocabulary warmup warnings watchlist
+    weights window wire word words worker wrapper writer writes
+    """
+)
+"Plain English nouns and terms of search, recommendation, HTTP, OAuth, Ray and Redis."
+
+ACTIVITIES = _words(
+    """
+    anchoring connecting finding folding grouping highlighting hosting mapping matching ranking scaling
+    scoring serving signing training trending tuning wiring writing
+    """
+)
+"Forms in -ing that the field uses as nouns; others are no names of modules."
+
+VERBS = _words(
+    """
+    ask attach build call check compile connect dispatch dither estimate evaluate explain export fit
+    forget import ingest promote recheck recommend refresh render replay report rerank retrieve run
+    score search sort split train upgrade verify view watch
+    """
+)
+"Verbs that name the one function of a module: a stage, a command, a conversion."
+
+TERMS = _words(
+    """
+    accepted archive hot columnar down extractive lexical local shared standardized trending up
+    """
+)
+"Adjectives and participles that are terms of the vocabulary, alone as well."
+
+MODIFIERS = _words(
+    """
+    allowed checksummed cold compacted confidential connected delimited dry embedded external
+    filtered folded global golden hybrid issued latent live loaded logged lost marked moved of plain
+    popular recent refused running seeded sequential shipped signed sparse stored uncompacted
+    unverified
+    """
+)
+"Adjectives and participles that stand before a noun, never last."
