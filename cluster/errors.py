@@ -148,9 +148,9 @@ class Refusal:
 
 
 class messages:
-    """The specification's own sentences, word for word; nowhere else in the code.
+    """The sentences that the REST interface prescribes word for word; nowhere else in the code.
 
-    Source: REST interface, Authentication and Errors.
+    They are listed in `docs/reference/errors.md`.
     """
 
     SUCCESS = "success"

@@ -4,8 +4,8 @@
     kpk_...                                                        the publishable form
 
 The prefix and the checksum let a scanner tell a leaked key from noise without asking anybody. A key is looked
-up by its SHA-256 and recoverable only with the master key, because `user_hash` and HS256 need it again
-(decision D3). Everything here is pure but the two functions that touch the master key's file.
+up by its SHA-256 and recoverable only with the master key, because `user_hash` and HS256 need it again.
+Everything here is pure but the two functions that touch the master key's file.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """An answer as the interface shows it: markdown with numbered citations, sources in the order of their numbers.
 
-Source: reference section 5.6
+Published in `docs/reference/rest.md`, section Ask.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Two indicators: a thread's own (`has_new`), and the account's, which is on while
 than the last `dismiss_overall`. Nothing here is remembered between calls; the store swaps a reader's value only if
 nobody else changed it meanwhile, so calls of one reader have an order and a dismissal that was answered stays.
 
-Source: reference section 8.9
+Published in `docs/reference/rest.md`, section History.
 """
 
 from __future__ import annotations

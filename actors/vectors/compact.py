@@ -43,7 +43,7 @@ class CompactVectors:
     def __init__(
         self, codes: Codes8, scales: Vector, scan: Any = None, sketches: Sketches | None = None
     ) -> None:
-        # one thread for all of faiss: replicas share the cores (S4)
+        # one thread for all of faiss: replicas share the cores
         faiss.omp_set_num_threads(1)
         self.codes = codes
         self.scales = scales

@@ -15,7 +15,7 @@ class VectorIndex:
     """A flat inner-product index whose positions are a catalog's rows. Not safe for several threads at once."""
 
     def __init__(self, dimensions: int) -> None:
-        # one thread for all of faiss: replicas share the cores, and a request must not take them all (S4)
+        # one thread for all of faiss: replicas share the cores, and a request must not take them all
         faiss.omp_set_num_threads(1)
         self._flat = faiss.IndexFlatIP(dimensions)
         self._view: Matrix = np.zeros((0, dimensions), np.float32)

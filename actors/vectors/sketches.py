@@ -28,7 +28,7 @@ class Sketches:
     """Rough pictures of vectors; immutable, safe for several threads."""
 
     def __init__(self, index: Any) -> None:
-        # one thread for all of faiss: replicas share the cores (S4)
+        # one thread for all of faiss: replicas share the cores
         faiss.omp_set_num_threads(1)
         self._index = index
         self.dimensions = int(index.d)

@@ -48,29 +48,29 @@ CONFIDENTIAL_FIELDS: Final = (
 class AppSettings(BaseModel):
     """Switches an administrator sets per app.
 
-    A default is what an app means that was stored before the switch existed: the specification's own behaviour
-    where a stricter one could refuse what its pages send today, else the safe value. New apps get the safe
+    A default applies to apps that were stored before the switch existed. It is the behaviour that the REST interface
+    prescribes if a stricter one could refuse requests of existing pages, else the safe value. New apps get the safe
     values, see `new_app_settings`.
     """
 
     model_config = ConfigDict(frozen=True)
 
     strict_user_hash: bool = False
-    "Also require `user_hash` for an `anonymous_id` alone (decision I1)."
+    "Also require `user_hash` for an `anonymous_id` alone; off, it is optional there but verified if sent."
     bot_rule: Literal["off", "log", "on"] = "on"
-    "What happens to a publishable key on a request that looks automated (decision I4)."
+    "What happens to a publishable key on a request that looks automated."
     secret_key_in_browser: Literal["log", "refuse"] = "log"  # noqa: S105 - what is done about it
     "What happens to a secret key on a request of a page of another origin."
     publishable_experiments: bool = False
-    "Let the publishable key send experiment events (decision I3)."
+    "Let the publishable key send experiment events; off, only the secret key may."
     product_envelope: bool = False
-    "Wrap single product reads in `{message, data}` (decision I6)."
+    "Wrap single product reads in `{message, data}`."
     service_id_aliases: tuple[str, ...] = ()
-    "Other names of `service_id` accepted in interactions (decision I7)."
+    "Other names of `service_id` accepted in interactions, for SDKs with another spelling."
     service_id_response_alias: str = ""
-    "Repeat `service_id` under this name in replies (decision I7)."
+    "Repeat `service_id` under this name in replies, for SDKs with another spelling."
     completion_paging: bool = False
-    "`start` of `search/autocomplete` pages; off, it is taken and ignored (reference T16)."
+    "`start` of `search/autocomplete` selects the page; off, `start` is accepted and ignored."
     primary_language: str = "en"
     update_significance: float = Field(default=0.5, ge=0.05, le=1.0)
     "From this score on new content is news for a history thread."
@@ -82,11 +82,11 @@ class AppSettings(BaseModel):
     """Ask a publishable key for `user_hash` or a token wherever a write names a `user_id`; under
     `strict_user_hash` also for an `anonymous_id`."""
     typed_user_hash: bool = True
-    """Accept `user_hash` over `<user_type>:<user_id>`. Whoever may choose the id that is signed can pretend to be
-    another user with it (reference 3.3, T4)."""
+    """Accept `user_hash` over `<user_type>:<user_id>`. A user who may choose the id that the shop signs
+    can act as another user with it."""
     derived_token_key: bool = False
     """Reader tokens are signed with hex HMAC-SHA256 of `kiosk reader token` under the secret key, not with the secret
-    key itself (reference 3.4), so that no `user_hash` can ever be a token."""
+    key itself, so that no `user_hash` can ever be a token."""
     keyed_visitor_ids: bool = False
     "Derive the default `anonymous_id` with the secret key, so that a neighbour can't compute it."
     token_max_age_h: int = Field(default=0, ge=0, le=8_760)
@@ -120,8 +120,6 @@ def new_app_settings(environment: Environment) -> AppSettings:
     Production gets every safe value. Development keeps what public SDKs rely on: events that name a user without
     proof, reader tokens without `exp`, and all traffic from one developer's address. Tests with headless browsers and
     HTTP libraries go through, too: requests that look automated are only logged.
-
-    Source: decision E6
     """
     if environment != "production":
         return AppSettings(bot_rule="log", confidential_fields=CONFIDENTIAL_FIELDS)

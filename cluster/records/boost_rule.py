@@ -4,7 +4,7 @@ When a rule applies: `api_names`, `anchor_products`, `module_names`, `context`, 
 `query`/`queries` must all hold, those that are given. A request that names one of its `boosting_tags` gets it in any
 case. What it does: `boost` and `boost_fq` say which products, `position` and `pin_position` where they go.
 
-Source: reference 6.4; `name`, `engine_id`, `enabled`, `priority`, `boost_fq` and `context` are ours
+`name`, `engine_id`, `enabled`, `priority`, `boost_fq` and `context` extend the format of the public SDKs.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Scaling(BaseModel):
 
 
 class Engine(BaseModel):
-    """A named recommender and where it lives (decision S4)."""
+    """A named recommender and its placement (`docs/decisions/0019-engines-inside-api-replicas.md`)."""
 
     model_config = ConfigDict(frozen=True)
 

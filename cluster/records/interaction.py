@@ -91,7 +91,7 @@ class SearchTerms(Strict):
 class Shared(Strict):
     """Fields of every type.
 
-    Source: reference 5.3.1
+    Published in `docs/reference/rest.md`, section Interactions.
     """
 
     user_id: NamedId | None = None
@@ -225,4 +225,4 @@ INTERACTION_TYPES: Final = (
     "share", "rate", "bookmark", "complete", "feedback", "impression", "viewable_impression", "click", "submit",
     "home_page_view", "category_page_view", "promo_page_view", "product_image_view", "custom",
 )  # fmt: skip
-"All 29, in the order of the specification."
+"The 29 types that the REST interface defines."

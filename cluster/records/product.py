@@ -87,7 +87,7 @@ class Product(Strict):
 
     Translations are the only extra fields: `product.translations["i18n_fr"].title`.
 
-    Source: reference 5.2
+    Published in `docs/reference/rest.md`, section Products.
     """
 
     model_config = ConfigDict({**STRICT, "extra": "allow", "json_schema_extra": _close_schema})

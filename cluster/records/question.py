@@ -2,7 +2,7 @@
 
     not_finished -> success | error | forbidden        finished is finished; what it cites may still be withdrawn
 
-Source: reference sections 5.6 and 8.8
+Published in `docs/reference/rest.md`, section Ask.
 """
 
 from __future__ import annotations

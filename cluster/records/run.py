@@ -1,4 +1,4 @@
-"""Runs: the truth about a training, whoever works on it and however often that one dies (decision D5).
+"""Runs: the truth about a training (`docs/decisions/0012-a-training-is-its-record.md`).
 
     queued -> running -> finished | failed | cancelled
        ^         |

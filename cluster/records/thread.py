@@ -1,6 +1,6 @@
 """History threads: what a reader asked, in the order asked, and whether something new was said since.
 
-Source: reference sections 5.7 and 8.9
+Published in `docs/reference/rest.md`, section History.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from cluster.records.fields import Attributes, DayOrMoment, Strict, Uri, UserId
 class User(Strict):
     """A user. An upload replaces the whole record.
 
-    Source: reference 5.1
+    Published in `docs/reference/rest.md`, section Users.
     """
 
     user_id: UserId

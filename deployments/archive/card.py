@@ -2,7 +2,7 @@
 
 Both are written from the live configuration at the origin the request came to, and carry an ETag.
 
-Source: specification (addresses); draft schema of server cards
+The addresses are listed in `docs/guides/archive.md`. The card follows the draft schema of MCP server cards.
 """
 
 from __future__ import annotations

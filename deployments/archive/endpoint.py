@@ -5,7 +5,7 @@
 
 Everything after the token is HTTP 200 or 202, also when something is broken: clients give up for good on a 5xx.
 
-Source: specification; order of decisions in the reference for clients, 2.1
+A batch, or a request without an id, is answered with -32603 and `id: null`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Order of decisions: is it JSON, is it one object, is it a notification, has it an id, is the rest of it well-formed.
 Answers are spliced around ids that are already JSON: an id of any size comes back as it was sent.
 
-Source: specification, JSON-RPC envelopes and errors
+Source: JSON-RPC 2.0, sections 4 and 5
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 There is no session: no method depends on another having been called, and any replica answers any of them.
 
-Source: specification, endpoints; open point D1
+`initialize` answers with the one version spoken here, whichever version the client proposes.
+Source: Model Context Protocol 2024-11-05, Lifecycle
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Names and schemas are stable within a major version. What is to go is announced first: a `ToolDeprecation` puts the
 date of removal into the tool's own description, and refuses a date less than 30 days away.
 
-Source: specification, tool arguments and versioning
+The tools are described in `docs/guides/archive.md`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""What happens around JSON-RPC: answers that are no JSON-RPC (401, 403, 405), origins, and writing it all out.
+"""The HTTP side of the MCP endpoint: replies that are not JSON-RPC (401, 403, 405), origins, and the response writer.
 
-Source: specification, transport errors; open points D3, D4
+A foreign `Origin` gets 403. A preflight (`OPTIONS` with `Origin` and `Access-Control-Request-Method`) of an allowed
+origin gets 204, every other `OPTIONS` 405.
+Source: Model Context Protocol 2025-06-18, Transports
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 The two halves are apart because an `Idempotency-Key` is looked up between them: what the second half says is
 part of the answer that is repeated.
 
-Source: reference 4.4.
+The replies are listed in `docs/reference/errors.md`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Read a request body with its cap, refusing early by what is announced and while reading by what arrives.
+"""Read a request body with a size limit.
 
-Source: decision I10; fault R31.
+The announced length is checked before reading, the received length while reading. A compressed body is refused.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Find the key in a request, and say what is wrong with one that opens nothing. The header wins over the query.
 
-Source: REST interface, Authentication; reference 3.1.
+The keys are described in `docs/concepts/identities.md`.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def success_json(data: bytes) -> Reply:
 def result(name: str, found: bytes, *, took_ms: int, service_id: str, alias: str = "") -> Reply:
     """Answer a recommendation or search: `{message, data: {took, service_id, <name>}}`.
 
-    `alias` repeats the service id under a second name (decision I7).
+    `alias` repeats the service id under a second name, for SDKs with another spelling.
     """
     second = b"" if not alias else dumps(alias) + b':"' + service_id.encode() + b'",'
     return Reply(

@@ -9,7 +9,7 @@
 Anything that is not a `HouseError` is a fault of ours: logged once with the request id, answered with one
 sentence that says nothing about it.
 
-Source: reference 4.1, 4.2.
+The replies are listed in `docs/reference/errors.md`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def method_not_allowed_reply(allowed: tuple[str, ...]) -> Reply:
 
 
 def unknown_path_reply() -> Reply:
-    """Answer a path that does not exist; the text is the specification's, so the way out stands in a header."""
+    """Answer a path that does not exist; the REST interface prescribes the text, so the header carries the hint."""
     return Reply(404, dumps({"message": messages.NOT_FOUND}), (_HELP,))
 
 

@@ -1,4 +1,4 @@
-"""`Idempotency-Key`: a write that is sent twice happens once (decision I8).
+"""`Idempotency-Key`: a write that is sent twice happens once.
 
 Costs nothing when the header is absent. The same key with the same request repeats the first answer for 24
 hours, with another request it is 422, and while the first is still running 409.

@@ -4,7 +4,7 @@
     anonymous_id    alone: `user_hash`, which only `strict_user_hash` demands
                     beside a proven user: `anonymous_hash`, or the claim `anonymous_id` of the token; likewise
 
-Source: reference 3.3, decision I1
+The rules for users are in `docs/concepts/identities.md`, section "What a key may say".
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Does a request look automated? Asked only of publishable keys.
 
-Source: reference 3.2 (the words are its proposal); switch: decision I4.
+A request without `User-Agent` looks automated, and so does one whose `User-Agent` holds a word of the list below.
+The app setting `bot_rule` (off, log, on) decides what follows.
 """
 
 from __future__ import annotations

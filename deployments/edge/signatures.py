@@ -6,7 +6,7 @@ an id of the form `<user_type>:<other id>`. Such ids are refused here, and the s
 second form. Only `derived_token_key`, a key of their own for tokens, stops a signing input that is sent as a token:
 without it a shop must sign only ids that it made itself.
 
-Source: REST interface, Identifying the user with a publishable key; reference 3.3.
+Source: RFC 2104 (HMAC); the rules for users are in `docs/concepts/identities.md`, section "user_hash".
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Recommenders with a place of their own: `deployments.hosts.app:build_recommender`.
 
-One Serve application per engine (decision S4, placement `own`), without a route: doors reach it through its handle
+One Serve application for each dedicated engine (`docs/decisions/0019-engines-inside-api-replicas.md`), without a
+route: API replicas reach it through its handle
 under the name its record gives, or over a line where they are on the same machine. Serve scales it by the requests
 that are under way, as its replicas report them.
 """

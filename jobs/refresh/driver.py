@@ -6,8 +6,10 @@ From Python, where the installation's data directory is (`KIOSK_DATA_DIR`), or w
     run = train("bookshop", recipe="shop", promote=True)
     print(run.status, run.version, run.figures)
 
-Truth is the run's record (decision D5). What Ray says of a task is a hint: a worker Ray believes dead can't write any
-more once another one has claimed the run, and a worker Ray forgot still ends its run.
+The run's record in Redis is the truth, the state of a Ray task only a hint. A worker that Ray believes dead can't write
+any more once another worker has claimed the run, and a worker that Ray forgot still ends its run.
+
+Source: `docs/decisions/0012-a-training-is-its-record.md`
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What people type into a search bar, made from titles: 60 % of a title, with typos of all kinds. Fixed seeds.
-
-Source:
-    ranking notes, section 8
-"""
+"""What people type into a search bar, made from titles: 60 % of a title, with typos of all kinds. Fixed seeds."""
 
 from __future__ import annotations
 

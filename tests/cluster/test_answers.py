@@ -1,6 +1,6 @@
 """Answers on a whole installation: the process that writes one is killed, and another finishes it.
 
-R8: finished by the question's deadline and ten seconds, whoever began it. Takes about a minute and a half.
+The answer is finished by the question's deadline and ten seconds, whoever began it. Takes about a minute and a half.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Starting and stopping again and again leaves nothing behind (R14). `KIOSK_CYCLES` says how often; 20 by default."""
+"""Starting and stopping again and again leaves nothing behind. `KIOSK_CYCLES` says how often; 20 by default."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def up(installed: Installed, shared_before: set[str]) -> dict[str, Any]:
 
 
 def test_status_is_ready_once_every_part_runs(installed: Installed, up: dict[str, Any]) -> None:
-    """Asked right after the start; finding E5."""
+    """Every part is ready when `kiosk up` returns."""
     told = installed.run_json("status")
     assert [part for part in told["parts"] if not part["ok"]] == []
 
@@ -223,7 +223,7 @@ def test_libraries_have_one_thread_each_in_every_worker(installed: Installed, up
 
 def test_no_port_of_ray_answers_a_stranger(installed: Installed, up: dict[str, Any]) -> None:
     """No job, dashboard or client port answers without the token; nothing but the doors is open to the network
-    but what asks for it (R45)."""
+    but what asks for it."""
     token = installed.places.ray_token.read_text()
     open_to_network, asked = [], 0
     for process in list_processes(installed.places):

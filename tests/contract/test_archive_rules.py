@@ -1,8 +1,8 @@
 """What the archive's interface promises, rule by rule, and the tests that would fail if it did not hold.
 
-A table to be read: first the rows of the specification of `POST /mcp`, then what real clients need (the numbers are
-those of the reference for clients), then the faults that are drilled. A name after `row:` is a row of test_mcp.py, any
-other a test as `file::name`; a name that exists nowhere fails here.
+A table to be read: first the rows of the specification of `POST /mcp`, then what real clients need, numbered,
+then the faults that are drilled. A name after `row:` is a row of test_mcp.py, any other a test as
+`file::name`; a name that exists nowhere fails here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Another app's data looks exactly like data that does not exist (fault R40)."""
+"""Another app's data looks exactly like data that does not exist."""
 
 from __future__ import annotations
 

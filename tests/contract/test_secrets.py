@@ -1,4 +1,4 @@
-"""Secrets that pass through reach no log line and no reply (fault R39)."""
+"""Secrets that pass through reach no log line and no reply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The archive under load for long (R28), and among connections that do nothing (R24): memory stays flat, others notice
+"""The archive under load for long, and among connections that do nothing: memory stays flat, others notice
 little. The text's bound for those others is 1.5 times the p99; of a p99 under ten milliseconds the drill allows five
 more, and says whether the text's bound was kept.
 

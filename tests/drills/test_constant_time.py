@@ -1,4 +1,4 @@
-"""Do comparisons of secrets take the same time for near misses and far ones? (fault R38)
+"""Do comparisons of secrets take the same time for near misses and far ones?
 
 Two classes of input in random order, times above a cut-off thrown away, Welch's t between the classes: the method
 of "dude, is my code constant time?" (Reparaz, Balasch, Verbauwhede 2017).

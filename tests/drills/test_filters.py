@@ -1,4 +1,4 @@
-"""Ten million made-up filters, and the dearest ones the limits allow over 100,000 products (fault R32).
+"""Ten million made-up filters, and the dearest ones the limits allow over 100,000 products.
 
 `KIOSK_FUZZ_FILTERS` is how many strings are tried, `KIOSK_FUZZ_SECONDS` how long at most; two processes work on it.
 """

@@ -1,4 +1,4 @@
-"""R6: the intake is killed with signal 9 a hundred times while it applies and settles."""
+"""The intake is killed with signal 9 a hundred times while it applies and settles."""
 
 from __future__ import annotations
 

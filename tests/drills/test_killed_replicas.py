@@ -1,4 +1,4 @@
-"""R1 and R2: replicas killed under load, where doors answer themselves and where engines have places of their own.
+"""Replicas killed under load, where doors answer themselves and where engines have places of their own.
 
 `KIOSK_DRILL_S` says how long replicas are killed, a minute by default; the target was written for five.
 `KIOSK_DRILL_LOAD` is the load meanwhile as a share of what both can bear: half of it, all that the one left can, unless

@@ -1,4 +1,4 @@
-"""R26: a language model that stalls, drips, fails, talks nonsense or too much, under a load of questions.
+"""A language model that stalls, drips, fails, talks nonsense or too much, under a load of questions.
 
 Recommendations beside it must not notice, questions end by the model's deadlines. The text's bound for those beside is
 1.1 times the p99; the drill allows two milliseconds more, because service, load and questions share two cores, and says

@@ -1,4 +1,4 @@
-"""A flood of registrations, redemptions and guesses, with figures (fault R42)."""
+"""A flood of registrations, redemptions and guesses, with figures."""
 
 from __future__ import annotations
 

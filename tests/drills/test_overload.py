@@ -1,4 +1,4 @@
-"""R23: ten times what can be carried, for a while (`KIOSK_DRILL_S`, a minute by default), in both placements.
+"""Ten times what can be carried, for a while (`KIOSK_DRILL_S`, a minute by default), in both placements.
 
 The text's bound for refusals is fifty milliseconds for each; the drill holds 99 of 100 to it, and says what became of
 the slowest. Of memory, which the text lets grow by a tenth, it says whether it did.

@@ -1,4 +1,4 @@
-"""R16: whatever is wrong with a snapshot, it is refused, and the one that serves goes on serving.
+"""Whatever is wrong with a snapshot, it is refused, and the one that serves goes on serving.
 
 Figures are printed: run with `-m drill -s`.
 """

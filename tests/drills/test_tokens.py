@@ -1,4 +1,4 @@
-"""A million damaged tokens, and what a good one costs (fault R37)."""
+"""A million damaged tokens, and what a good one costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R7: `kill -9` the trainer at 20 random points. It goes on within a minute, publishes once, and what serves stays.
+"""`kill -9` the trainer at 20 random points. It goes on within a minute, publishes once, and what serves stays.
 
 In every other round the scheduler dies with its worker, so that only the lease tells that somebody is gone.
 """

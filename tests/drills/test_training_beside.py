@@ -1,4 +1,4 @@
-"""R27: training at full tilt beside serving, on the same machine.
+"""Training at full tilt beside serving, on the same machine.
 
 `KIOSK_DRILL_S` says how long the doors are asked, once without and once with trainings one after the other.
 """

@@ -30,7 +30,7 @@ UNREAD: Final[dict[str, str]] = {
     "AnswerFormatBody.source_fl": "likewise",
     "AskQuestion.wiki_link_template": "likewise",
     "AskSearch.wiki_link_template": "likewise",
-    "ManyProducts.anonymous_id": "a record is the same for everybody (reference 8.5, 19); the edge proves the id",
+    "ManyProducts.anonymous_id": "a record is the same for everybody; the edge proves the id",
     "ManyProducts.user_id": "likewise",
     "QuestionAnswering.version": "both versions are answered alike; the reference tells no difference (8.10, 48)",
 }
@@ -50,7 +50,7 @@ STORED_ONLY: Final[dict[str, str]] = {
     "CustomAction.custom_action_name": "the caller's own name of an action, stored and exported with it",
     "Feedback.result_type": "stored and exported; judgements are counted by question, whatever part they are of",
     "Page.referrer": _CIRCUMSTANCE,
-    "User.profile_image": "for display, returned as it was uploaded (reference 5.1)",
+    "User.profile_image": "for display, returned as it was uploaded",
 }
 "The same for fields of uploaded records, which no code names but the record's own model."
 _NAMED: Final = re.compile(r"""\.[a-z_0-9]+\b|"[a-z_0-9]+"|'[a-z_0-9]+'""")

@@ -106,7 +106,7 @@ OUTSIDE = re.compile(
     r"|\bopen point [A-Z]\d|\((?:S|D|E|I|R|T)\d{1,2}(?:, (?:S|D|E|I|R|T)\d{1,2})*\)"
 )
 "Documents that are not in the repository."
-OUTSIDE_LEFT = 100
+OUTSIDE_LEFT = 0
 "Places that still cite them; the number only falls."
 
 

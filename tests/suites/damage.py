@@ -34,7 +34,7 @@ class TornFigures:
 
 
 async def tear_the_tail(cuts: int, *, seed: int = 1) -> TornFigures:
-    """R12, R6: cut the file within the last applied batch; count what is there whole, not at all, or half."""
+    """Cut the file within the last applied batch; count what is there whole, not at all, or half."""
     chance = random.Random(seed)
     server = RedisProcess(durable=True).start()
     try:
@@ -92,7 +92,7 @@ class FlipFigures:
 
 
 async def flip_record_bits(flips: int, *, seed: int = 1) -> FlipFigures:
-    """R12: flip one bit in each of some stored records; count what is set aside, served, and served wrong."""
+    """Flip one bit in each of some stored records; count what is set aside, served, and served wrong."""
     chance = random.Random(seed)
     names = [f"p{n}" for n in range(10 * flips)]
     server = RedisProcess(durable=True).start()
@@ -132,7 +132,7 @@ class NoiseFigures:
 
 
 async def flip_anywhere(flips: int, *, seed: int = 1) -> NoiseFigures:
-    """R12: flip one bit anywhere in the file, again and again; nothing wrong may ever be read, and a server
+    """Flip one bit anywhere in the file, again and again; nothing wrong may ever be read, and a server
     that starts must be usable."""
     chance = random.Random(seed)
     server = RedisProcess(durable=True).start()

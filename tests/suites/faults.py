@@ -122,7 +122,7 @@ class KillFigures:
 async def kill_and_restart(
     rounds: int, *, up_s: float = 0.4, down_s: float = 0.1, seed: int = 1
 ) -> KillFigures:
-    """R9, R6: kill Redis under load again and again; count what was acknowledged and is gone, or came twice."""
+    """Kill Redis under load again and again; count what was acknowledged and is gone, or came twice."""
     chance = random.Random(seed)
     server = RedisProcess(durable=True).start()
     journal = Journal()
@@ -182,7 +182,7 @@ class PauseFigures:
 
 
 async def pause_under_load(stop_s: float, *, readers: int = 32) -> PauseFigures:
-    """R10: stop the server's clock under load; measure refusals, growth and the return."""
+    """Stop the server's clock under load; measure refusals, growth and the return."""
     server = RedisProcess().start()
     answers: list[tuple[float, float, bool]] = []
     try:
@@ -241,7 +241,7 @@ class WorkerFigures:
 
 
 async def kill_workers(batches: int, *, seed: int = 1) -> WorkerFigures:
-    """R6: cancel intake workers at random moments of claiming and applying, several at a time, with their
+    """Cancel intake workers at random moments of claiming and applying, several at a time, with their
     connections cut now and then; count batches that are missing, applied twice, or half there."""
     chance = random.Random(seed)
     server = RedisProcess().start()

@@ -364,7 +364,7 @@ async def test_one_apps_trouble_does_not_hold_up_another(stores: Stores, clock: 
     assert await status(stores, "user", poison) != ("failed", 0, 1)
 
 
-# --- being killed (R6) ----------------------------------------------------------------------------------------------
+# --- being killed ---------------------------------------------------------------------------------------------------
 
 
 async def test_killed_a_hundred_times_every_batch_is_applied_exactly_once(

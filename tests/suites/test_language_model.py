@@ -37,7 +37,7 @@ ASKED = "Who signed the treaty about the water of the river?"
 QUICK = {"connect_s": 0.5, "first_s": 0.4, "between_s": 0.3, "total_s": 1.2}
 TOTAL_S = QUICK["total_s"]
 OVER_S = 1.0
-"R26: a question ends at most this much after its deadline."
+"A question ends at most this much after its deadline."
 
 
 def a_snippet(text: str = "The mill closed.", **more: Any) -> Snippet:

@@ -1,4 +1,4 @@
-"""Broken records: set aside, read as absent, and the rest is served (figures of R12 are in the fault tests)."""
+"""Broken records: set aside, read as absent, and the rest is served; the fault tests have the figures."""
 
 from __future__ import annotations
 

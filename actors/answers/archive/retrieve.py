@@ -6,7 +6,7 @@
     dates      only when the question names some, or a decay is asked for
     choose     not too many of one article
 
-Source: ranking protocol sections 6 and 10 (BM25 k1 1.2, b .75; min-max blend of the best 100)
+BM25 has k1 = 1.2 and b = 0.75; the blend is the min-max blend of the best 100.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Stored boost rules in the filter language: what an administrator wrote becomes trees.
 
-Source: reference 6.4
+API replicas turn them into boosts of a query (`docs/decisions/0010-stored-rules-work-at-the-door.md`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from cluster.records.validation.error_messages import MOST_DETAILS, MOST_LISTED,
 RecordNoun = Literal["user", "product"]
 
 INCONSISTENT_TYPE: Final = "Its data type is not consistent with other records"
-"Source: reference 4.3, word for word."
+"Prescribed word for word by the REST interface (`docs/reference/errors.md`)."
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@
 
 Other fields are ignored. Ids nobody can have are no fault: deleting what is not there succeeds.
 
-Source: reference 7, 8.1, 8.2
+Published in `docs/reference/rest.md`, sections Users, Products and Interactions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cluster.errors import Unprocessable
 from cluster.records.validation.json_limits import load_json
 
 MAX_IDS: Final = 10_000
-"Ids in one call; ten times what the specification's own clients send."
+"Ids in one call; ten times what the public SDKs send."
 MAX_ID: Final = 512
 _MAX_FAULTS = 100
 

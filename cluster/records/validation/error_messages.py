@@ -5,7 +5,7 @@
 Paths are made of field names, which callers choose: they are cleaned (no blanks, nothing unprintable) and
 shortened. Values never appear.
 
-Source: reference 4.3
+The public server SDK parses these strings. If one does not match the grammar, the SDK gives up the whole batch.
 """
 
 from __future__ import annotations

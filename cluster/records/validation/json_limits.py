@@ -46,7 +46,7 @@ def load_json(body: bytes, *, refuse_duplicates: bool) -> Any:
     Cost:
         linear; 0.2 ms for 100 user records (23 kB), at most 40 ms for any hostile body of 1 MB
     Source:
-        decision I10; RFC 8259 sections 4, 6, 9
+        RFC 8259, sections 4 (names), 6 (numbers) and 9 (limits)
     """
     if len(body) > MAX_CONTAINERS:
         _refuse_large_documents(body)

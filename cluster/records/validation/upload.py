@@ -35,7 +35,7 @@ from cluster.records.validation.json_limits import check_tree, load_json
 from cluster.records.validation.recent_events import event_from_interaction
 
 MAX_RECORDS: Final = 20_000
-"Records in one call; twice what the specification advises for its largest kind."
+"Records in one call; twice what the REST interface advises for its largest kind."
 
 ORIGIN: Final = "_origin"
 """Field of a stored interaction whose reader nobody proved: a pseudonym of the client's address, another one every 30
@@ -109,8 +109,6 @@ def parse_upload(
         Unauthenticated: an interaction names another user than the token
     Cost:
         1 ms for 100 users or 100 interactions
-    Source:
-        reference 4.3, 5.1 to 5.3, 7, 8.1, 8.2
     """
     tree = load_json(body, refuse_duplicates=True)
     items = _items(tree, noun)

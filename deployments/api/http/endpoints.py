@@ -1,6 +1,6 @@
 """The one table of endpoints: what the door answers, what the framework routes, what the OpenAPI page lists.
 
-Source: reference section 2
+`docs/reference/rest.md` is generated from this table.
 """
 
 from __future__ import annotations

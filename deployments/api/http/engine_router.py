@@ -1,7 +1,9 @@
 """Which recommender answers: the one in this process or one with a place of its own.
 
-The engine's record says which, and is asked again after a moment, so that an engine moves without a restart
-(decision S4). On the way back an engine is asked where it was until it is loaded here, so nobody waits for that.
+The engine's record says which, and is asked again after a moment, so that an engine moves without a restart. On the
+way back the dedicated engine answers until the engine is loaded here, so no request waits for the loading.
+
+Source: `docs/decisions/0019-engines-inside-api-replicas.md`
 """
 
 from __future__ import annotations

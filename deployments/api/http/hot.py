@@ -14,7 +14,7 @@ the HTTP server waits for requests in flight wherever they are answered.
 
 The layer also refuses what no endpoint sees: websockets, and Serve's own paths except the health check.
 
-Source: decision S2
+Source: `docs/decisions/0002-a-fast-layer-before-the-framework.md`
 """
 
 from __future__ import annotations

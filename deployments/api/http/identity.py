@@ -4,7 +4,7 @@
                       form of the hash proves; a proven user without a type is `free`, everybody else `anonymous`
     secret key        the body is the word of the shop's own server
 
-Source: reference 3.3, 3.4
+The rules for users are in `docs/concepts/identities.md`.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def default_anonymous_id(request: ApiRequest, now_ms: int) -> str:
     With `keyed_visitor_ids` it is HMAC-SHA1 of the same text under the secret key, because a neighbour behind the
     same address knows everything in it and could read the visitor's history by it.
 
-    Source: reference 5.3.1. SHA-1 is the interface's choice; without the secret key it names and protects nothing.
+    The REST interface prescribes SHA-1. Without the secret key the digest is a name and protects nothing.
     """
     day = from_ms(now_ms).date().isoformat()
     credential = request.credential

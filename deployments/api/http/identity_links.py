@@ -6,7 +6,7 @@
 The reply never waits for it and never fails by it. A process writes each pair once in a while, and only when the store
 does not have it yet; how many visitors a browser may link is bounded as for interactions (`append_browser.lua`).
 
-Source: reference 3.4
+The rules for users are in `docs/concepts/identities.md`, section "Visitor and user: linking".
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     /v1/users/{id}            an id is the rest of the path, decoded once; one that starts with `_` is none
     /v1/x/{id}/events         what stands behind an id may have one slash behind it, too
 
-Source: reference 1 (ids in paths, trailing slash), section 2
+A redirect to the path without the slash would lose the body of a POST in some clients, so both paths answer.
 """
 
 from __future__ import annotations

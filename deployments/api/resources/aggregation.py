@@ -3,7 +3,7 @@
 The records stream through a worker thread in slices; the event loop only fetches them, so counting a large data
 set delays nobody.
 
-Source: reference 8.4
+Published in `docs/reference/rest.md`, `users-aggregate` and `products-aggregate`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     products  ranked by words              --/
     filters, facets and the total are the engine's, over both
 
-Source: reference 8.8, endpoint 30
+Published in `docs/reference/rest.md`, section Ask.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What could be asked: questions about a product, questions of many readers, and the rest of what is being typed.
 
-Source: reference 8.8, endpoints 31 to 35
+Published in `docs/reference/rest.md`, section Ask.
 """
 
 from __future__ import annotations

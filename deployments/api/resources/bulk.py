@@ -7,7 +7,7 @@ their name. A request costs one token of the key's rate, the first one the token
 which there is no token waits for one a while (`PATIENCE_S`), so that a call of a hundred fits into the default rate;
 if none came, its entry says how long to wait.
 
-Source: reference 8.10, endpoint 47
+Published in `docs/reference/rest.md`, section Bulk.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Completions for a search bar.
 
-Source: reference 8.5, endpoint 18
+Published in `docs/reference/rest.md`, section Search.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 The body is parsed here and not by admission, because this endpoint alone says where bad JSON went wrong.
 
-Source: reference 8.7; decision I3
+The publishable key may send events only if the app sets `publishable_experiments`.
+Published in `docs/reference/rest.md`, section Experiments.
 """
 
 from __future__ import annotations

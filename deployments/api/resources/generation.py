@@ -3,7 +3,7 @@
 The interface names the endpoint by this one rule. What it generates, and from which templates and tasks, no source
 says; so a body that keeps the rule names something that is not there, instead of being given an invented answer.
 
-Source: reference section 2, endpoint 51, and section 9
+Published in `docs/reference/rest.md`, section Generation.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Every call is one reader's, who is named by a token or, by a server with its secret key, in the body. What the store
 can't answer is a 500: nothing was changed, and the caller keeps what it shows and retries.
 
-Source: reference 8.9, 5.7, 3.4
+Published in `docs/reference/rest.md`, section History.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class HistoryResource:
     async def touch(self, request: ApiRequest) -> Reply:
         """Raise a thread's indicator; with `generate` append a new answer first.
 
-        Only a subscribed thread takes updates (reference 8.9), so another one is neither touched nor generated for.
+        Only a subscribed thread takes updates. Any other thread stays as it is, and nothing is generated for it.
         """
         wanted: HistoryRequest = request.parsed
         body: wire.Touch = wanted.body

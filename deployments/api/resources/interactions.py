@@ -1,6 +1,7 @@
 """Interactions: the short road. One script appends and pushes; no task, no intake.
 
-Source: reference 5.3, 7; decisions I7, I8
+An app may accept other names of `service_id` (`service_id_aliases`). `dry_run=1` checks and writes nothing.
+Published in `docs/reference/rest.md`, section Interactions.
 """
 
 from __future__ import annotations

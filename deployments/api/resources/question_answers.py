@@ -1,6 +1,6 @@
 """Answers out of the pages of products.
 
-Source: reference 8.10, endpoint 48
+Published in `docs/reference/rest.md`, section Questions and answers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Questions and their answers: accepted at once, answered behind, read from the store.
 
-Source: reference 8.8, endpoints 27 to 29
+Published in `docs/reference/rest.md`, section Ask.
 """
 
 from __future__ import annotations

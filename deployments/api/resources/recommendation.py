@@ -1,6 +1,6 @@
 """The six recommendation endpoints: one wire model each, one query, one call, one reply.
 
-Source: reference 8.6
+Published in `docs/reference/rest.md`, section Recommendation.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ BODIES: dict[QueryKind, type[Recommendation]] = {
     "user_to_history": UserToHistory,
     "product_to_products": ProductToProducts,
 }
-"Kind -> wire model, in the order of the specification."
+"Kind -> wire model, in the order of `docs/reference/rest.md`."
 
 
 class RecommendationResource:

@@ -2,7 +2,7 @@
 
 A read parses nothing: the stored JSON is spliced into the reply.
 
-Source: reference 8.1 to 8.3
+Published in `docs/reference/rest.md`, sections Users and Products.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class RecordsResource:
 
 
 def is_dry_run(request: ApiRequest) -> bool:
-    """Tell whether an upload is only to be checked (decision I8)."""
+    """Return whether the request asks for a check only: `dry_run=1` answers as usual and writes nothing."""
     return request.query.get("dry_run", "").lower() in ("1", "true")
 
 

@@ -1,6 +1,6 @@
 """Searches, and products by their ids.
 
-Source: reference 8.5, endpoints 17 and 19
+Published in `docs/reference/rest.md`, section Search.
 """
 
 from __future__ import annotations

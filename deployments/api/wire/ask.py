@@ -1,6 +1,6 @@
 """Bodies of the ask endpoints and what they answer. Fields they do not know are none of their business.
 
-Source: reference 5.6, 8.8
+Published in `docs/reference/rest.md`, section Ask.
 """
 
 from __future__ import annotations

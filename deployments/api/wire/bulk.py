@@ -1,6 +1,6 @@
 """The body of a bulk call and its reply.
 
-Source: reference 8.10, endpoint 47
+Published in `docs/reference/rest.md`, section Bulk.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Bodies of experiment events and of an administrator's calls, and their replies.
 
-Source: reference 5.8, 8.7, section 9
+Published in `docs/reference/rest.md`, section Experiments.
 """
 
 from __future__ import annotations

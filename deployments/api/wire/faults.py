@@ -3,7 +3,7 @@
 The words are those of the published examples. Nothing a caller sent is repeated but the names of its fields,
 cut short.
 
-Source: reference 4.1, 8.6
+Published in `docs/reference/errors.md`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The body of text generation, as far as the interface says what it is.
 
-Source: reference section 9, endpoint 51
+Published in `docs/reference/rest.md`, section Generation.
 """
 
 from __future__ import annotations

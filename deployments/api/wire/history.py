@@ -1,6 +1,6 @@
 """Bodies of the history of questions, and their replies.
 
-Source: reference 5.7, 8.9
+Published in `docs/reference/rest.md`, section History.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The bodies of the question bank and of question answering, and their replies.
 
-Source: reference 8.10, endpoints 48 to 50
+Published in `docs/reference/rest.md`, section Questions and answers.
 """
 
 from __future__ import annotations

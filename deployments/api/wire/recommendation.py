@@ -1,6 +1,6 @@
 """Bodies of the six recommendation endpoints, and how each becomes a `UserQuery`.
 
-Source: reference 6.1, 8.6
+Published in `docs/reference/rest.md`, section Recommendation.
 """
 
 from __future__ import annotations

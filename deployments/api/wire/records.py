@@ -3,7 +3,7 @@
 Reply models document; replies themselves are written as bytes (`edge/envelope.py`), and the contract scenarios
 hold the two together.
 
-Source: reference 7, 8.1 to 8.4
+Published in `docs/reference/rest.md`, sections Users, Products and Interactions.
 """
 
 from __future__ import annotations

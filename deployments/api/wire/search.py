@@ -1,6 +1,6 @@
 """The bodies of search and mget and their replies.
 
-Source: reference 8.5, endpoints 17 and 19
+Published in `docs/reference/rest.md`, section Search.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Parts of a search's body: facets, orders, anchors; and what they become.
 
-Source: reference 6.7
+Published in `docs/reference/rest.md`, section Search.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 An explicit `null` for an optional field equals its absence; an unknown field is refused; a numeric text may
 stand where a number is meant.
 
-Source: reference 1, 6.1, 6.4 to 6.6
+Published in `docs/reference/rest.md`, sections Search and Recommendation.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def train_cohorts(recipe: CohortRecipe, data: Interactions, profiles: Codes) -> 
     Errors:
         Invalid: there are not as many profiles as readers
     Source:
-        ranking notes, section 5: means over fields beat a product of probabilities, which overfits
+        `docs/concepts/scoring.md`, equations 15 and 16; a product of probabilities over the fields overfits
     """
     if len(profiles) != data.n_readers:
         raise Invalid(f"there are {len(profiles)} profiles for {data.n_readers} readers")

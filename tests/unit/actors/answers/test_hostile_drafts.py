@@ -1,4 +1,4 @@
-"""R36: a model that obeys or repeats what hostile articles tell it; nothing of it is shown."""
+"""A model that obeys or repeats what hostile articles tell it; nothing of it is shown."""
 
 from __future__ import annotations
 

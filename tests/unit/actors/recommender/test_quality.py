@@ -1,4 +1,4 @@
-"""What the overlay alone is worth on a real shop's year, by the protocols of the ranking notes.
+"""Ranking quality of the overlay alone on one year of a real shop.
 
 Online Retail II, year 1 (CC BY 4.0): one instant splits the year at nine tenths of its lines; what readers bought
 after it and had not bought before is what should be recommended.

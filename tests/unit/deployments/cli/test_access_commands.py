@@ -53,7 +53,9 @@ def test_an_app_is_made_listed_and_limited_while_everything_is_stopped(places: I
 
 def test_switches_are_shown_and_turned_and_a_wrong_one_changes_nothing(places: InstallationPaths) -> None:
     _run_json("apps", "create", "bookshop")
-    assert _run_json("apps", "switch", "bookshop")["bot_rule"] == "log", "development (decision E6)"
+    assert _run_json("apps", "switch", "bookshop")["bot_rule"] == "log", (
+        "development only logs automated requests"
+    )
     turned = _run_json(
         "apps", "switch", "bookshop", "bot_rule=log", "strict_user_hash=true", "service_id_aliases=a,b"
     )

@@ -1,7 +1,7 @@
 """Ranking quality on public sets: floors on a fast subset; `kiosk bench quality` has the whole table.
 
-Floors are the figures of the ranking notes' best blends. Recipes here are settled ones, so that no test takes long;
-that the default recipe finds as good ones by itself is shown on sessions, where planning is quick.
+Floors are the figures of the best blends of plain numpy implementations. Recipes here are settled ones, so that no test
+takes long; that the default recipe finds as good ones by itself is shown on sessions, where planning is quick.
 """
 
 from __future__ import annotations

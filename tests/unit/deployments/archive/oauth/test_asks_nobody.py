@@ -1,4 +1,4 @@
-"""Nothing a client registers or sends is ever fetched (fault R41): no file here knows how to."""
+"""Nothing a client registers or sends is ever fetched: no file here knows how to."""
 
 from __future__ import annotations
 
