@@ -34,7 +34,7 @@ class Collection:
     judged: Mapping[str, Mapping[str, int]]
     "Question -> document -> grade."
     floor: float | None = None
-    "BM25's figure of the ranking protocol, where its protocol is the same."
+    "The reference figure of BM25, if it was measured by the same protocol."
     goal: float | None = None
     "The same for BM25 and MiniLM together."
 

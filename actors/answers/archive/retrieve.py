@@ -6,7 +6,7 @@
     dates      only when the question names some, or a decay is asked for
     choose     not too many of one article
 
-BM25 has k1 = 1.2 and b = 0.75; the blend is the min-max blend of the best 100.
+BM25 is that of `actors/retrieval/lexical/bm25.py`; the blend is a min-max blend.
 """
 
 from __future__ import annotations
