@@ -81,7 +81,11 @@ class RedisClient:
             return await ask("EVAL", script.text, len(keys), *keys, *args)
 
     async def wait(self, *command: Argument, block_ms: int) -> Any:
-        """Send a command that blocks up to `block_ms` on a connection of its own, and return its reply."""
+        """Send a command that blocks up to `block_ms` on a connection of its own, and return its reply.
+
+        Errors:
+            Unavailable: the store is unreachable, or too many callers wait already
+        """
         self._breaker.check()
         if self._closed or len(self._waiting) >= MAX_WAITERS:
             raise Unavailable("too many are waiting for news from the store", retry_after_s=1)
