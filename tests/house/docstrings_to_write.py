@@ -85,7 +85,6 @@ WITHOUT_ERRORS: frozenset[str] = frozenset(
     [
         "actors.experiments.assigner.ExperimentAssigner.record",
         "actors.experiments.lifecycle.ExperimentLifecycle.edit",
-        "cluster.artifacts.query_log.QueryLogStore.read",
         "cluster.runtime.handover.main",
         "deployments.api.resources.history.store_errors_as_faults",
         "deployments.api.resources.questions.QuestionsResource.answer",
