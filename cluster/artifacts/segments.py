@@ -134,7 +134,7 @@ class SegmentStore:
         return self._load_interactions(app_id, ["search"], since_ms, _JSON_COLUMNS)
 
     def load_interactions_of_types(self, app_id: str, kinds: Sequence[str], since_ms: int) -> Any:
-        """Return compacted interactions of some types like `load_searches`; unverified users of an address are bounded.
+        """Return compacted interactions of some types like `load_searches`, of few unverified users for each address.
 
         Source: `limit_readers_per_address`
         """
