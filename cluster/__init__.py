@@ -1,11 +1,11 @@
-"""The common ground: what all processes of Kiosk share.
+"""Modules that all processes of Kiosk share.
 
 Read in this order:
 
     ids, errors, clock, meter, log, origin, secrecy, settings, paths, build_info   small shared modules
     records/      the stored nouns and their validation
     query/        the filter language and the columns it is applied to
-    store/        everything that speaks to Redis
+    store/        everything that accesses Redis
     artifacts/    segments and snapshots in the artifact store
     admin/        use cases that a first start needs: apps, keys, accounts
     runtime/      Ray: start, find and connect actors and applications

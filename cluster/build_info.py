@@ -1,4 +1,4 @@
-"""What this build is: its version and where its packages lie."""
+"""The version of this build, and the directory of its packages."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def installed_version() -> str:
 
 
 def package_root() -> Path:
-    """Find the directory that holds `cluster`, `actors`, `deployments` and `jobs`."""
+    """Return the directory that contains `cluster`, `actors`, `deployments` and `jobs`."""
     return Path(__file__).resolve().parents[1]

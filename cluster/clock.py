@@ -1,4 +1,4 @@
-"""Time as an argument: a protocol, the system clock, and the two conversions everybody needs."""
+"""Time as an argument: a protocol, the system clock, and the two common conversions."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ class Clock(Protocol):
     """What logic may know of time. Wall time for what is stored, monotonic time for durations."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970, wall clock."""
+        """Return milliseconds since 1970, wall clock."""
         ...
 
     def monotonic_s(self) -> float:
-        """Seconds on a clock that never jumps."""
+        """Return seconds on a clock that never jumps."""
         ...
 
 
@@ -30,10 +30,10 @@ class SystemClock:
 
 
 def from_ms(at_ms: int) -> datetime:
-    """Turn milliseconds since 1970 into an aware UTC datetime."""
+    """Return milliseconds since 1970 as an aware UTC datetime."""
     return datetime.fromtimestamp(at_ms / 1000, tz=timezone.utc)
 
 
 def iso_ms(at_ms: int) -> str:
-    """Write a time as the interface does: UTC, milliseconds, `Z`."""
+    """Return a time as the API writes it: UTC, milliseconds, `Z`."""
     return from_ms(at_ms).strftime("%Y-%m-%dT%H:%M:%S.") + f"{at_ms % 1000:03d}Z"

@@ -1,24 +1,24 @@
 """The error tree, and `Refusal`, the form in which an expected "no" travels between processes.
 
     HouseError                 code, message, and keyword facts; picklable by construction
-      Invalid                  body, path or parameter makes no sense       -> 400, 413, 422
+      Invalid                  invalid body, path or parameter             -> 400, 413, 422
         Malformed              not JSON at all                              -> 400
         TooLarge               the body is over its limit                   -> 413
-        Unprocessable          JSON, but not what the schema asks for       -> 422; fact `detail`
+        Unprocessable          JSON, but not valid by the schema            -> 422; fact `detail`
           FilterSyntax         a filter that does not parse                 -> 422; facts kind, position
         ReadOnly               a write to the playground                    -> 400
-        InvalidSetting         a variable KIOSK_... makes no sense          -> no request; exit code 2
+        InvalidSetting         an invalid variable KIOSK_...               -> no request; exit code 2
       Unauthenticated          key, user hash or token                      -> 401
       Forbidden                wrong kind of key, or a robot                -> 403
       NotFound                 record, engine, task, field, thread          -> 404
       Conflict                 the same Idempotency-Key is still in flight  -> 409
       TooMany                  over a rate or a bound; fact retry_after_s   -> 429
-      Unavailable              a part is away or starts; fact retry_after_s -> 503
-        Unready                columns are to be prepared first             -> 503
-      Fault                    ours: a bad artefact, a broken invariant     -> 500
+      Unavailable              a part is down or starts; fact retry_after_s -> 503
+        ColumnsNotReady        columns are to be built first               -> 503
+      Fault                    internal: damaged file, broken invariant     -> 500
 
-A `HouseError` never defines a constructor of its own: the class survives pickling only because all facts are
-keywords (an exception with two positional constructor arguments arrives as a nameless one across a Ray hop).
+A `HouseError` never defines a constructor: pickling works only because all facts are keywords
+(an exception with two positional constructor arguments arrives as a nameless one across a Ray hop).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 
 
 class HouseError(Exception):
-    """An error with a stable `code`, a sentence for the caller and keyword facts."""
+    """An error with a stable `code`, a sentence for the client and keyword facts."""
 
     code = "house_error"
 
@@ -99,19 +99,19 @@ class Conflict(HouseError):
 
 
 class TooMany(HouseError):
-    """Over a rate limit, or over a bound on what is done at once. Fact: `retry_after_s` (int, seconds)."""
+    """Over a rate limit, or over a bound on concurrent work. Fact: `retry_after_s` (int, seconds)."""
 
     code = "too_many"
 
 
 class Unavailable(HouseError):
-    """A part is away, or not ready yet; the caller should retry. Fact: `retry_after_s` (int, seconds)."""
+    """A part is down, or not ready yet; the client should retry. Fact: `retry_after_s` (int, seconds)."""
 
     code = "unavailable"
 
 
 class ColumnsNotReady(Unavailable):
-    """It would take long to answer now; fact `keys` names the columns to prepare first. Never leaves its process."""
+    """An answer would take long; fact `keys` names the columns to build first. Never leaves its process."""
 
     code = "unready"
 
@@ -139,11 +139,11 @@ class Refusal:
 
     @classmethod
     def of(cls, error: HouseError) -> Refusal:
-        """Pack an error for the journey."""
+        """Return an error as a value."""
         return cls(error.code, error.message, dict(error.facts))
 
     def error(self) -> HouseError:
-        """Unpack it on the other side into the same class."""
+        """Return the value as an error of the same class."""
         return _CLASSES.get(self.code, Fault)(self.message, **self.facts)
 
 

@@ -1,4 +1,4 @@
-"""Identifiers: one name a kind, and the only place where new ones are minted."""
+"""Identifiers: one type for each kind, and the functions that create new ones."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ DEFAULT_ENGINE = EngineId("default")
 
 
 def user_reader(user_id: str) -> ReaderId:
-    """Name the reader behind a user id."""
+    """Return the prefixed id of a user id."""
     return ReaderId("u:" + user_id)
 
 
 def anonymous_reader(anonymous_id: str) -> ReaderId:
-    """Name the reader behind an anonymous id."""
+    """Return the prefixed id of an anonymous id."""
     return ReaderId("a:" + anonymous_id)
 
 
 def new_task_id() -> TaskId:
-    """Mint a task id (uuid 4)."""
+    """Return a new task id (uuid 4)."""
     return TaskId(str(uuid.uuid4()))
 
 
 def new_question_id() -> str:
-    """Mint a question id (uuid 4)."""
+    """Return a new question id (uuid 4)."""
     return str(uuid.uuid4())
 
 
 def new_request_id() -> str:
-    """Mint a request id: 16 hex digits, cheap enough for every request."""
+    """Return a new request id: 16 hex digits, cheap enough for every request."""
     return secrets.token_hex(8)
 
 
 def new_service_id() -> ServiceId:
-    """Mint a service id (uuid 4, the form the interface promises)."""
+    """Return a new service id (uuid 4, as the API specifies)."""
     return ServiceId(str(uuid.uuid4()))

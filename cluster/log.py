@@ -1,6 +1,6 @@
-"""Structured logging, and what may never stand in a log: keys, tokens, passwords, query strings.
+"""Structured logging without keys, tokens, passwords and query strings.
 
-set_up_logging()   once per process, by whoever starts it
+set_up_logging()   called once by each process
 redact(text)   the same rules for text that is not a log line
 """
 
@@ -33,7 +33,7 @@ _SECRET_FIELD = re.compile(r"(?i)(secret|password|token|authorization|api_key|us
 
 
 def redact(text: str) -> str:
-    """Replace everything that looks like a secret or a query string.
+    """Return the text without anything that looks like a secret or a query string.
 
     Cost: linear in the text.
     """
@@ -43,7 +43,7 @@ def redact(text: str) -> str:
 
 
 def redact_fields(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Clean one log event (a structlog processor)."""
+    """Return one log event without secrets (a structlog processor)."""
     for name, value in event.items():
         event[name] = _clean(name, value)
     return event
@@ -64,7 +64,7 @@ def _clean(name: str, value: Any) -> Any:
 
 
 class _RedactingFilter(logging.Filter):
-    """Cleans lines of libraries that use the standard library's logging."""
+    """Removes secrets from lines of libraries that use the standard library's logging."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg = redact(record.getMessage())
@@ -73,7 +73,7 @@ class _RedactingFilter(logging.Filter):
 
 
 def set_up_logging(*, stream: TextIO | None = None, level: int = logging.INFO, people: bool = False) -> None:
-    """Send our events to a stream, one JSON object a line (or coloured text for people), secrets struck out."""
+    """Write events to a stream, one JSON object in each line (or coloured text for people), without secrets."""
     target = sys.stderr if stream is None else stream
     renderer: Any = (
         structlog.dev.ConsoleRenderer() if people else structlog.processors.JSONRenderer(sort_keys=False)
@@ -89,7 +89,7 @@ def set_up_logging(*, stream: TextIO | None = None, level: int = logging.INFO, p
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.WriteLoggerFactory(file=target),
-        # A command is over before caching pays, and tests run many commands in one process.
+        # A command ends before caching pays, and tests run many commands in one process.
         cache_logger_on_first_use=not people,
     )
     handler = logging.StreamHandler(target)

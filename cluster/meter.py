@@ -1,4 +1,4 @@
-"""Measuring as an argument: count, time, gauge; a silent one for tests and tools."""
+"""Metrics as an argument: counters, times, gauges; a silent meter for tests and tools."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Meter(Protocol):
-    """Where numbers about our own work go. Names are `kiosk_<noun>_<unit>`; tags never hold ids of readers."""
+    """The destination of metrics. Names are `kiosk_<noun>_<unit>`; tags never contain user ids."""
 
     def count(self, name: str, by: float = 1, **tags: str) -> None: ...
 
@@ -16,7 +16,7 @@ class Meter(Protocol):
 
 
 class SilentMeter:
-    """Forgets everything."""
+    """Ignores all values."""
 
     def count(self, name: str, by: float = 1, **tags: str) -> None:
         return None

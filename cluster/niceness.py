@@ -1,4 +1,4 @@
-"""Lower the priority of a process below those that serve on the same machine."""
+"""Lower the priority of a process below serving processes of the same machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import os
 
 NICENESS = 10
-"Whoever serves comes first."
+"Serving processes come first."
 
 
 def lower_priority() -> None:
@@ -15,9 +15,9 @@ def lower_priority() -> None:
 
 
 def use_idle_priority() -> None:
-    """Run only where nobody else wants to: niceness shares a core, so that whoever serves may wait for its turn.
+    """Run only on idle processors: niceness shares a core, which may delay a serving process.
 
-    For work nobody sits and waits for; it holds for this thread and those it starts.
+    For background work; it applies to this thread and the threads it starts.
     """
     lower_priority()
     with contextlib.suppress(AttributeError, OSError):  # not every system knows it or allows it

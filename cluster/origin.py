@@ -1,4 +1,4 @@
-"""Origins: our own public address, https but for the own machine, and those of pages that call us."""
+"""Origins: the public address of the installation, and those of pages that call the API."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ WEB = ("http", "https")
 _LOOPBACK = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::\d{1,5})?")
 _HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
 _OF_A_PROGRAM = re.compile(r"(?!https?:|file:)[a-z][a-z0-9+.-]*://[a-z0-9_.-]+", re.IGNORECASE)
-"Extensions of browsers and programs built on one have origins of their own, as chrome-extension://abc."
+"Origins of browser extensions and of programs built on a browser, such as chrome-extension://abc."
 
 
 def is_loopback(host: str) -> bool:
-    """Is this host, with or without a port, one of the three spellings of the own machine?"""
+    """Return whether a host, with or without a port, is one of the three spellings of loopback."""
     return _LOOPBACK.fullmatch(host) is not None
 
 
 def parse_origin(text: str) -> str:
-    """Read a public address: `https://` and a host, or `http://` and loopback; one slash at the end is taken off.
+    """Return a public address: `https://` and a host, or `http://` and loopback; one final slash is removed.
 
     Errors:
         Invalid: anything else
@@ -40,10 +40,10 @@ def parse_origin(text: str) -> str:
 
 
 def parse_origins(text: str) -> str:
-    """Read a list of origins of pages, separated by commas; one slash at the end of each is taken off.
+    """Return origins of pages from a comma-separated list; one final slash of each is removed.
 
     Errors:
-        Invalid: one of them is none
+        Invalid: one of them is no origin
     """
     found = []
     for origin in filter(None, (part.strip() for part in text.split(","))):
@@ -54,7 +54,7 @@ def parse_origins(text: str) -> str:
 
 
 def canonical_origin(origin: str) -> str:
-    """Write an origin the one way browsers do; empty for what is none."""
+    """Return an origin as browsers write it; empty for other texts."""
     if _OF_A_PROGRAM.fullmatch(origin.strip()):
         return origin.strip().lower()
     try:

@@ -1,20 +1,20 @@
-"""Where everything of one installation lies.
+"""The files and directories of one installation.
 
     <data_dir>/               mode 700
       lock                    held by the running supervisor
-      state.json              what runs where; no secrets
+      state.json              state of the installation; no secrets
       master.key ray.token redis.url      mode 600
-      learners                learner classes of yours that may run here
-      adopted                 what earlier releases left unsigned was signed; nothing unsigned is believed any more
+      learners                custom learner classes that may run in this installation
+      adopted                 marks that unsigned files of earlier releases were signed; no others are accepted
       redis/                  append-only file and configuration
-      shelf/                  artefacts
+      shelf/                  artifact store
       logs/                   supervisor.log, redis.log
       haproxy, haproxy.json   the wrapper Ray starts instead of HAProxy
-    /tmp/kiosk-<8 hex>/       mode 700: sockets and whatever goes away with the processes
-      redis.sock  h/ (HAProxy)  r/ (Ray)  secrets/ (keys handed over by the first process, mode 600)
+    /tmp/kiosk-<8 hex>/       mode 700: sockets and other files that end with the processes
+      redis.sock  h/ (HAProxy)  r/ (Ray)  secrets/ (keys of the first process, mode 600)
 
-Sockets have their own short place because the name of a Unix socket may not be longer than 107 bytes, and Ray
-and HAProxy hang long names behind it.
+Sockets have a separate short directory because the name of a Unix socket may have at most 107 bytes, and Ray
+and HAProxy append long names to it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LONGEST_RUN_DIR = 28
 
 @dataclass(frozen=True)
 class InstallationPaths:
-    """Paths of one installation; making the object touches nothing."""
+    """Paths of one installation; creating the object changes no file."""
 
     data_dir: Path
     "Absolute."
@@ -45,19 +45,19 @@ class InstallationPaths:
 
     @classmethod
     def from_data_dir(cls, data_dir: Path, temp_dir: Path | None = None) -> InstallationPaths:
-        """Name the places of the installation that keeps its data there."""
+        """Return the paths of the installation in a data directory."""
         absolute = Path(os.path.abspath(data_dir.expanduser()))
         return cls(absolute) if temp_dir is None else cls(absolute, temp_dir)
 
     @cached_property
     def mark(self) -> str:
-        """A short name of this installation: tells its processes and directories from others'."""
+        """Return a short name of this installation, which marks its processes and directories."""
         owner = f"{os.getuid()}:{self.data_dir}"
         return hashlib.sha256(owner.encode()).hexdigest()[:8]
 
     @cached_property
     def run_dir(self) -> Path:
-        """What goes away with the processes."""
+        """Return the directory of files that end with the processes."""
         return self.temp_dir / f"kiosk-{self.mark}"
 
     @property
@@ -125,11 +125,11 @@ class InstallationPaths:
         return self.run_dir / "r"
 
     def make(self) -> None:
-        """Make the directories, for their owner only.
+        """Create the directories, for their owner only.
 
         Errors:
-            Invalid: the data directory can't be made or belongs to somebody else
-            Fault: somebody else took the name of the run directory
+            Invalid: the data directory can't be created or belongs to another user
+            Fault: another user owns the run directory
         """
         if len(os.fsencode(self.run_dir)) > LONGEST_RUN_DIR:
             raise Fault(f"{self.run_dir} is too long for the sockets of Ray and HAProxy")
@@ -146,10 +146,10 @@ class InstallationPaths:
         self.make_run_dir()
 
     def make_run_dir(self) -> None:
-        """Make the run directory alone: all that a node needs whose data directory others share.
+        """Create only the run directory, for a node whose data directory is shared.
 
         Errors:
-            Fault: somebody else took its name
+            Fault: another user owns the run directory
         """
         try:
             self.run_dir.mkdir(exist_ok=True, mode=0o700)
@@ -162,7 +162,7 @@ class InstallationPaths:
 
     @staticmethod
     def _claim(folder: Path) -> None:
-        """Make sure that a directory is a real one, ours, and closed to others."""
+        """Ensure that a directory is no link, belongs to this user, and is closed to others."""
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode):
             raise NotADirectoryError(20, "it is not a directory")
@@ -173,7 +173,7 @@ class InstallationPaths:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read; readers see the old text or the new one, never half."""
+    """Write a file that only its owner can read; the write is atomic."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -182,9 +182,9 @@ def write_private(path: Path, text: str) -> None:
 
 
 def read_private(path: Path) -> str | None:
-    """Read a file that `write_private` wrote; None when it is not there, or not ours alone.
+    """Return the content of a file of `write_private`; None when it is absent, or accessible to others.
 
-    Run directories have names that anybody on the machine can guess and make first.
+    Names of run directories are predictable, so another user of the machine may create them first.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -197,7 +197,7 @@ def read_private(path: Path) -> str | None:
 
 
 def lock_directory(path: Path) -> int:
-    """Lock a directory and return its handle: what tidies /tmp leaves locked directories alone."""
+    """Lock a directory and return its handle: cleaners of /tmp skip locked directories."""
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     return handle

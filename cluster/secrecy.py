@@ -1,9 +1,9 @@
-"""API keys as strings and how they rest: minting, recognising, hashing, sealing under the master key.
+"""API keys as texts and in storage: creating, parsing, hashing, encrypting under the master key.
 
     ksk_dev_<32 characters of base 62>_<6 characters of base 62: CRC-32 of everything before>
     kpk_...                                                        the publishable form
 
-The prefix and the checksum let a scanner tell a leaked key from noise without asking anybody. A key is looked
+The prefix and the checksum let a scanner recognise a leaked key without a server. A key is looked
 up by its SHA-256 and recoverable only with the master key, because `user_hash` and HS256 need it again.
 Everything here is pure but the two functions that touch the master key's file.
 """
@@ -49,7 +49,7 @@ Randomness = Callable[[int], bytes]
 
 @dataclass(frozen=True, slots=True)
 class KeyForm:
-    """What a key's text says about itself."""
+    """The content of a key's text."""
 
     kind: str
     "`secret` or `publishable`."
@@ -58,17 +58,17 @@ class KeyForm:
 
 
 def mint_key(kind: str, environment: str, randomness: Randomness = secrets.token_bytes) -> str:
-    """Make a new key of about 190 bits with prefix and checksum."""
+    """Return a new key of about 190 bits with prefix and checksum."""
     body = ""
     while len(body) < _BODY:
-        # Bytes over 247 are thrown away: 248 is four times 62, so every character is equally likely.
+        # Bytes over 247 are discarded: 248 is four times 62, so every character is equally likely.
         body += "".join(_ALPHABET[byte % 62] for byte in randomness(_BODY) if byte < 248)
     head = f"{KINDS[kind]}_{ENVIRONMENTS[environment]}_{body[:_BODY]}"
     return f"{head}_{_checksum(head)}"
 
 
 def recognise_key(text: str) -> KeyForm | None:
-    """Tell a well-formed key from anything else, without knowing whether it is in use."""
+    """Return the form of a well-formed key, else None; the key need not be in use."""
     form = _FORM.fullmatch(text)
     if form is None or not hmac.compare_digest(_checksum(text[: -_CHECK - 1]), form[4]):
         return None
@@ -76,25 +76,25 @@ def recognise_key(text: str) -> KeyForm | None:
 
 
 def key_sha256(key: str) -> str:
-    """Hash a key for looking it up."""
+    """Return the hash by which a key is looked up."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def key_hint(key: str) -> str:
-    """Shorten a key to what people may see: its prefix and last four characters."""
+    """Return the visible part of a key: its prefix and last four characters."""
     return f"{key[:8]}...{key[-4:]}"
 
 
 def new_key_id(randomness: Randomness = secrets.token_bytes) -> str:
-    """Name a key for logs and lists."""
+    """Return a new id of a key for logs and lists."""
     return "key-" + randomness(5).hex()
 
 
 class Vault:
-    """Seals keys under the master key with AES-256-GCM.
+    """Encrypts keys under the master key with AES-256-GCM.
 
-    The sealed text is bound to a name (the key's SHA-256), so that a ciphertext moved to another record does
-    not open there.
+    The encrypted text is bound to a name (the key's SHA-256), so that a ciphertext moved to another record can't
+    be decrypted there.
     """
 
     def __init__(self, master: bytes, randomness: Randomness = secrets.token_bytes) -> None:
@@ -103,17 +103,17 @@ class Vault:
         self._randomness = randomness
 
     def derive(self, purpose: str) -> bytes:
-        """Make a key of 32 bytes for one purpose: the same on every replica and after every restart."""
+        """Return a key of 32 bytes for one purpose: the same on every replica and after every restart."""
         return HKDF(SHA256(), 32, salt=None, info=b"kiosk " + purpose.encode()).derive(self._master)
 
     def seal(self, plain: str, name: str) -> str:
-        """Encrypt a text; the result is URL-safe base64."""
+        """Return a text encrypted, as URL-safe base64."""
         nonce = self._randomness(_NONCE)
         sealed = self._cipher.encrypt(nonce, plain.encode(), name.encode())
         return base64.urlsafe_b64encode(nonce + sealed).decode()
 
     def open(self, sealed: str, name: str) -> str:
-        """Decrypt what `seal` made for the same name.
+        """Return the text that `seal` encrypted for the same name.
 
         Errors:
             Fault: another master key, another name, or a damaged text
@@ -126,16 +126,16 @@ class Vault:
 
 
 class Signer:
-    """Proves that an installation wrote something: HMAC-SHA-256 under a key derived from its master key.
+    """Authenticates data of an installation: HMAC-SHA-256 under a key derived from its master key.
 
-    A key that must be loaded is loaded when something is signed or checked for the first time.
+    A key that must be loaded is loaded at the first signature or check.
     """
 
     def __init__(self, key: bytes | Callable[[], bytes]) -> None:
         self._key = key
 
     def sign(self, place: str, data: bytes) -> str:
-        """Compute the MAC in hex of bytes that stand at one place; elsewhere it does not hold.
+        """Return the MAC in hex of bytes at one place; it is invalid for other places.
 
         Errors:
             Fault: the key can't be loaded
@@ -146,17 +146,17 @@ class Signer:
 
 
 def new_master_key(randomness: Randomness = secrets.token_bytes) -> str:
-    """Make a master key: 32 bytes in URL-safe base64."""
+    """Return a new master key: 32 bytes in URL-safe base64."""
     return key_text(randomness(32))
 
 
 def key_text(key: bytes) -> str:
-    """Write a key of 32 bytes, the master key or a derived one, as URL-safe base64; `parse_master_key` reads it."""
+    """Return a key of 32 bytes, the master key or a derived one, as URL-safe base64 for `parse_master_key`."""
     return base64.urlsafe_b64encode(key).decode()
 
 
 def parse_master_key(text: str) -> bytes:
-    """Read a master key from its text.
+    """Return the bytes of a master key's text.
 
     Errors:
         Fault: not 32 bytes in URL-safe base64
@@ -171,10 +171,10 @@ def parse_master_key(text: str) -> bytes:
 
 
 def read_master_key(path: Path) -> bytes:
-    """Read the master key of an installation from its file.
+    """Return the master key of an installation from its file.
 
     Errors:
-        Fault: the file is missing or holds something else
+        Fault: the file is missing or contains something else
     """
     try:
         return parse_master_key(path.read_text("ascii"))
@@ -183,7 +183,7 @@ def read_master_key(path: Path) -> bytes:
 
 
 def create_master_key(path: Path) -> bytes:
-    """Make the master key of an installation, readable by its owner only; keep one that is already there."""
+    """Return the master key of an installation; create its file, readable by its owner only, if absent."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -192,7 +192,7 @@ def create_master_key(path: Path) -> bytes:
             file.write(new_master_key() + "\n")
             file.flush()
             os.fsync(file.fileno())
-        # A link fails when the name is taken: two starts at once agree on one key, and no reader ever sees
+        # A link fails when the name exists: concurrent starts agree on one key, and no process ever reads
         # half of it.
         with contextlib.suppress(FileExistsError):
             os.link(scratch, path)
@@ -211,5 +211,5 @@ def _checksum(head: str) -> str:
 
 
 def derive_token_key(secret: bytes) -> bytes:
-    """Derive the key of reader tokens from a secret key: 64 hex digits, used as text like the secret key itself."""
+    """Return the key of user tokens, derived from a secret key: 64 hex digits, used as text like the secret key."""
     return hmac.digest(secret, b"kiosk reader token", "sha256").hex().encode()

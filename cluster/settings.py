@@ -24,10 +24,10 @@ from cluster.errors import Invalid, InvalidSetting
 from cluster.origin import parse_origin, parse_origins
 
 REDIS_URL_FILE = "redis.url"
-"Name of the file in the data directory that tells the processes of an installation where its Redis is."
+"Name of the file in the data directory with the address of the installation's Redis."
 
 SECRET_VARIABLES = ("KIOSK_MASTER_KEY", "KIOSK_LLM_KEY", "KIOSK_REDIS_URL")
-"Settings that must stand in the environment of no process we start."
+"Settings that must not be in the environment of any child process."
 
 
 def _url_left_by_start(given: dict[str, Any]) -> SecretStr | None:
@@ -50,10 +50,10 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="KIOSK_", frozen=True, extra="ignore")
 
     def __init__(self, **given: Any) -> None:
-        """Read the settings.
+        """Read the settings from the environment.
 
         Errors:
-            InvalidSetting: a value has the wrong type or lies out of its bounds
+            InvalidSetting: a value has the wrong type or is out of its bounds
         """
         try:
             super().__init__(**given)
@@ -176,13 +176,13 @@ class Settings(BaseSettings):
         return parse_origins(text)
 
     def shareable(self) -> dict[str, Any]:
-        """List what commands of other shells may know of these settings: no secret, and no path of this shell."""
+        """Return the settings that commands of other shells may read: no secrets, and no paths of this shell."""
         private = {name for name, field in Settings.model_fields.items() if {SecretStr, Path} & _kinds(field)}
-        # Each process runs the learners that it was started with itself.
+        # Each process runs the learners of its own start.
         return self.model_dump(mode="json", exclude={*private, "learners"})
 
     def replaced_by(self, running: Mapping[str, Any]) -> tuple[Settings, list[str]]:
-        """Take over the settings of a running installation; lists what was set here in vain, as `KIOSK_PORT=9000`."""
+        """Return the settings of a running installation; and those that had no effect here, as `KIOSK_PORT=9000`."""
         own = self.shareable()
         taken = {name: value for name, value in running.items() if name in own and value != own[name]}
         in_vain = [f"KIOSK_{name.upper()}={own[name]}" for name in taken if name in self.model_fields_set]
@@ -190,22 +190,22 @@ class Settings(BaseSettings):
 
     @property
     def proxy_networks(self) -> tuple[str, ...]:
-        """The trusted proxies one by one."""
+        """Return the trusted proxies one by one."""
         return tuple(self.trusted_proxies.split(",")) if self.trusted_proxies else ()
 
     @cached_property
     def artifact_dir(self) -> Path:
-        """Where artefacts stand on one machine."""
+        """Return the local directory of the artifact store."""
         return self.data_dir / "shelf"
 
     @property
     def snapshot_cache_dir(self) -> Path:
-        """Where snapshots from a shelf elsewhere are kept on this machine."""
+        """Return the directory of fetched snapshots on this machine."""
         return self.data_dir / "cache" / "snapshots"
 
     @property
     def llm(self) -> dict[str, Any] | None:
-        """What answers are told about the language model; None when there is none."""
+        """Return the options of the language model for answers; None without a model."""
         if not self.llm_url:
             return None
         key = _secret_in(self.llm_key_file) if self.llm_key_file is not None else self.llm_key
@@ -223,12 +223,12 @@ class Settings(BaseSettings):
 
     @property
     def redis_is_external(self) -> bool:
-        """Was a Redis given from outside, so that none is started here?"""
+        """Return whether an external Redis is set, so that none is started here."""
         return "redis_url" in self.model_fields_set or self.redis_url_file is not None
 
 
 def explain_settings(error: ValidationError) -> str:
-    """Say in one line which settings are wrong and what each of them must be; values of secrets are left out."""
+    """Return in one line which settings are invalid and what each must be; without values of secrets."""
     found = []
     for problem in error.errors():
         name = str(problem["loc"][0]) if problem["loc"] else ""

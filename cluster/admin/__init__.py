@@ -1,1 +1,1 @@
-"""Use cases that a first start needs: apps and keys, accounts, the vault, personal data, allowed learners."""
+"""Use cases of a first start: apps and keys, accounts, the vault, personal data, allowed learners."""

@@ -1,4 +1,4 @@
-"""Accounts as an administrator handles them: make, list, lock, give a new password, end connections. No Ray."""
+"""Administration of accounts: create, list, lock, set a password, end connections. No Ray."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from cluster.records.password import hash_password, new_password
 from cluster.store.ports.accounts import AccountStore, ActiveGrant, GrantStore
 
 USERNAME = "admin"
-"User name of the administrator that the first start makes."
+"User name of the administrator that the first start creates."
 
 
 class AccountAdmin:
-    """What an administrator may do with people."""
+    """The administrator's operations on accounts."""
 
     def __init__(self, accounts: AccountStore, grants: GrantStore) -> None:
         self._accounts = accounts
         self._grants = grants
 
     async def create(self, username: str, role: Role, password: str, now_ms: int) -> tuple[Account, str]:
-        """Make an account; an empty password is made up. Returns it with its password.
+        """Create an account and return it with its password, which is generated if empty.
 
         Errors:
-            Invalid: the name or the password can't be one
+            Invalid: the name or the password is not allowed
             Conflict: the name is taken
         """
         password = password or new_password()
@@ -46,13 +46,13 @@ class AccountAdmin:
         return account, password
 
     async def all(self) -> list[Account]:
-        """List accounts by name."""
+        """Return the accounts by name."""
         return await self._accounts.all()
 
     async def lock(self, username: str, now_ms: int) -> int:
-        """Lock an account: nobody signs in, browsers are signed out, clients are cut off within a second.
+        """Lock an account: sign-in is refused, browsers are signed out, clients are disconnected within a second.
 
-        Returns how many clients were connected.
+        Returns the number of connected clients.
 
         Errors:
             NotFound: no such account
@@ -62,13 +62,13 @@ class AccountAdmin:
         return await self._grants.revoke_user(account.user_id, now_ms=now_ms)
 
     async def delete(self, username: str, now_ms: int) -> int:
-        """Delete an account for good: browsers are signed out, clients are cut off within a second.
+        """Delete an account for good: browsers are signed out, clients are disconnected within a second.
 
-        Returns how many clients were connected.
+        Returns the number of connected clients.
 
         Errors:
             NotFound: no such account
-            Conflict: nobody else may administrate
+            Conflict: it is the only administrator
         """
         account = await self.find(username)
         others = [one for one in await self.all() if one.username != account.username and not one.disabled]
@@ -78,11 +78,11 @@ class AccountAdmin:
                 "`kiosk users create NAME --role administrator`"
             )
         await self._accounts.remove(account)
-        # last: an account that is gone can't sign in and connect anew meanwhile
+        # last: a deleted account can't sign in and connect again meanwhile
         return await self._grants.revoke_user(account.user_id, now_ms=now_ms)
 
     async def unlock(self, username: str) -> None:
-        """Unlock an account; clients connect anew.
+        """Unlock an account; clients must connect again.
 
         Errors:
             NotFound: no such account
@@ -91,11 +91,11 @@ class AccountAdmin:
         await self._accounts.put(account.model_copy(update={"disabled": False}))
 
     async def set_password(self, username: str, password: str, now_ms: int) -> str:
-        """Give a new password, made up if none is given; browsers are signed out and clients cut off.
+        """Set and return a password, generated if empty; browsers are signed out and clients disconnected.
 
         Errors:
             NotFound: no such account
-            Invalid: the password can't be one
+            Invalid: the password is not allowed
         """
         account = await self.find(username)
         password = password or new_password()
@@ -105,7 +105,7 @@ class AccountAdmin:
         return password
 
     async def clients(self, username: str) -> list[ActiveGrant]:
-        """List the clients a person allowed, the last used first.
+        """Return the clients that an account has authorized, the last used first.
 
         Errors:
             NotFound: no such account
@@ -113,10 +113,10 @@ class AccountAdmin:
         return await self._grants.of_user((await self.find(username)).user_id)
 
     async def disconnect(self, username: str, grant_id: str, now_ms: int) -> int:
-        """End one connection of a person, or all of them when none is named; returns how many.
+        """End one connection of an account, or all of them without a grant id; return their number.
 
         Errors:
-            NotFound: no such account, or no such connection of theirs
+            NotFound: no such account, or no such connection of it
         """
         account = await self.find(username)
         if not grant_id:
@@ -127,7 +127,7 @@ class AccountAdmin:
         return int(await self._grants.revoke(grant_id, now_ms=now_ms))
 
     async def find(self, username: str) -> Account:
-        """Find an account by its name.
+        """Return an account by its name.
 
         Errors:
             NotFound: no such account
@@ -150,7 +150,7 @@ def account_to_dict(account: Account) -> dict[str, Any]:
 
 
 async def ensure_administrator(accounts: AccountStore, now_ms: int) -> str:
-    """Make the administrator if nobody is one; return the fresh password, or nothing."""
+    """Create the administrator if there is none; return the new password, else an empty text."""
     if any(account.role == "administrator" for account in await accounts.all()):
         return ""
     password = new_password()

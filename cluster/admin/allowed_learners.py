@@ -1,8 +1,8 @@
-"""The learner classes of yours that this installation allows: a setting, and a file that a command manages.
+"""The custom learner classes that this installation allows: a setting, and a file that a command manages.
 
-    <data_dir>/learners       one `package.module:Class` a line, `#` begins a comment
+    <data_dir>/learners       one `package.module:Class` in each line, `#` begins a comment
 
-Neither the artifact store nor Redis has a say: who writes those must not decide what is imported.
+Neither the artifact store nor Redis contains the list: their writers must not decide what is imported.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ _FORM = re.compile(r"[A-Za-z_][\w.]{0,200}:[A-Za-z_]\w{0,100}")
 
 
 def allowed_learners(settings: Settings) -> frozenset[str]:
-    """Read which classes are allowed now.
+    """Return the classes that are allowed now.
 
     Errors:
-        Fault: the list is there and can't be read
+        Fault: the list exists and can't be read
     Cost:
-        one small file; asked when a snapshot is loaded or a training begins
+        one small file; read when a snapshot is loaded or a training begins
     """
     return frozenset({*_parse_list(settings.learners.replace(",", "\n")), *_read_list(settings)})
 
 
 def allow_learner(settings: Settings, learner: str) -> bool:
-    """Add a class to the list; False when it is allowed already.
+    """Add a class to the list; return False when it is allowed already.
 
     Errors:
         Invalid: the text names no class
@@ -42,11 +42,11 @@ def allow_learner(settings: Settings, learner: str) -> bool:
 
 
 def remove_learner(settings: Settings, learner: str) -> None:
-    """Take a class off the list.
+    """Remove a class from the list.
 
     Errors:
-        Invalid: it stands in the setting, which only whoever starts the installation can change
-        NotFound: it is not allowed anyway
+        Invalid: the setting contains it; only a restart with another setting can change that
+        NotFound: the class is not allowed
     """
     kept = set(_read_list(settings))
     if learner in kept:

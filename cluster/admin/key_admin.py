@@ -1,7 +1,7 @@
-"""Apps and keys as an administrator handles them: make, list, rotate, revoke. Over the store's port, no Ray.
+"""Administration of apps and keys: create, list, rotate, revoke. Over the store's port, no Ray.
 
-Every change raises the version that doors poll four times a second, so it is in force everywhere within a
-second without anything being restarted.
+Every change increments the version that API replicas poll four times a second, so it takes effect everywhere
+within a second without a restart.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from cluster.store.ports.access import AccessBook, AccessStore
 
 KINDS: tuple[KeyKind, ...] = ("secret", "publishable")
 FIRST_APPS: tuple[Environment, ...] = ("playground", "development", "production")
-"The apps of a fresh installation; each is named as its environment."
+"The apps of a new installation; each is named after its environment."
 
 
 @dataclass(frozen=True, slots=True)
 class KeyEntry:
-    """One key with the app it opens."""
+    """One key with its app."""
 
     app: App
     key: ApiKey
@@ -42,7 +42,7 @@ class KeyEntry:
     "Empty unless revealed."
 
     def to_dict(self) -> dict[str, object]:
-        """Say it as JSON; `key`, and the key of reader tokens where they have their own, only when it was revealed."""
+        """Return the entry for JSON; a revealed one has `key`, and the key of user tokens where it is separate."""
         told: dict[str, object] = {
             "app_id": self.app.app_id,
             "environment": self.app.environment,
@@ -60,21 +60,21 @@ class KeyEntry:
 
 
 class KeyAdmin:
-    """What an administrator may do with apps and keys."""
+    """The administrator's operations on apps and keys."""
 
     def __init__(self, access: AccessStore, vault: Vault) -> None:
         self._access = access
         self._vault = vault
 
     async def ensure_first_apps(self, now_ms: int) -> bool:
-        """Make the three apps of a fresh installation with two keys each; False when there was nothing to do.
+        """Create the three apps of a new installation with two keys each; return False when nothing was missing.
 
-        An app without a key of some kind gets one, so a start that was interrupted is made good.
+        An app without a key of some kind gets one, so an interrupted start is completed.
         """
         book = await self._access.read_all()
         missing = [name for name in FIRST_APPS if name not in book.apps]
         if book.apps and len(missing) == len(FIRST_APPS):
-            # An administrator made apps of their own and removed ours.
+            # An administrator created other apps and removed the default ones.
             return False
         changed = False
         for name in FIRST_APPS:
@@ -88,11 +88,11 @@ class KeyAdmin:
         return changed
 
     async def create_app(self, app_id: str, environment: Environment, now_ms: int) -> list[IssuedKey]:
-        """Make an app and its two keys.
+        """Create an app and return its two keys.
 
         Errors:
             Conflict: the name is taken
-            Invalid: the name can't be one
+            Invalid: the name is not allowed
         """
         book = await self._access.read_all()
         if app_id in book.apps:
@@ -110,13 +110,13 @@ class KeyAdmin:
         return issued
 
     async def apps(self) -> list[App]:
-        """List apps: playground, development and production first, then the others by name."""
+        """Return the apps: playground, development and production first, then the others by name."""
         return _ordered(await self._access.read_all())
 
     async def set_rate_limits(
         self, app_id: str, *, queries_per_s: float | None = None, writes_per_s: float | None = None
     ) -> Limits:
-        """Change the rate limits of an app; bursts of two seconds' worth go with them.
+        """Change the rate limits of an app; bursts become two seconds' worth.
 
         Errors:
             NotFound: no such app
@@ -133,11 +133,11 @@ class KeyAdmin:
         return limits
 
     async def set_switches(self, app_id: str, given: Mapping[str, str]) -> AppSettings:
-        """Change switches of an app; values are texts as a person types them, lists are comma-separated.
+        """Change switches of an app and return its settings; values are texts, lists are comma-separated.
 
         Errors:
             NotFound: no such app
-            Invalid: no such switch, or a value it can't take
+            Invalid: no such switch, or a value it does not accept
         """
         app = await self._app(app_id)
         change: dict[str, str | list[str]] = {}
@@ -156,7 +156,7 @@ class KeyAdmin:
         return settings
 
     async def keys(self, *, app_id: str = "", reveal: bool = False) -> list[KeyEntry]:
-        """List keys, app by app, secret ones first.
+        """Return the keys, app by app, secret ones first.
 
         Errors:
             NotFound: no such app
@@ -172,7 +172,7 @@ class KeyAdmin:
         ]
 
     async def rotate(self, app_id: str, kinds: Sequence[KeyKind], now_ms: int) -> list[IssuedKey]:
-        """Give an app new keys; the old ones of these kinds, and tokens signed with them, are refused at once.
+        """Replace an app's keys of these kinds; old keys, and tokens signed with them, are refused at once.
 
         Errors:
             NotFound: no such app
@@ -187,11 +187,11 @@ class KeyAdmin:
         return issued
 
     async def revoke(self, name: str) -> KeyEntry:
-        """Revoke one key, named by its id, its text or its hint.
+        """Revoke one key, given by its id, its text or its hint, and return it.
 
         Errors:
-            NotFound: no key in use is called that
-            Invalid: several are
+            NotFound: no key in use matches
+            Invalid: several keys match
         """
         book = await self._access.read_all()
         digest = key_sha256(name)

@@ -1,4 +1,4 @@
-"""Files of this machine that may name a person: refused rows of ingests, and copies of damaged append-only files."""
+"""Files of this machine that may contain personal data: refused rows of ingests, copies of damaged Redis files."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class PersonFiles:
         self._redis = places.redis_dir
 
     def find(self, person: Person) -> dict[str, list[Any]]:
-        """Read what names the person, by place."""
+        """Return the content that names the person, by place."""
         rows = [row for path in self._refused.files() for _, row in _rows_of(path, person)]
         copies = [path.name for path in self._copies() if _holds(path, person)]
         return {REFUSED: [_read(row) for row in rows], COPIES: copies}
 
     def erase(self, person: Person) -> None:
-        """Overwrite rows where they stand, so that an ingest at work goes on; remove copies that hold the person."""
+        """Overwrite rows in place, so that a running ingest continues; remove copies that contain the person."""
         for path in self._refused.files():
             for at, row in _rows_of(path, person):
                 overwrite_row(path, at, row, "erased")
@@ -46,12 +46,12 @@ class PersonFiles:
 
 
 def _rows_of(path: Path, person: Person) -> Iterator[tuple[int, bytes]]:
-    """Go through the rows of a file that name a person."""
+    """Yield the rows of a file that name a person."""
     return ((at, row) for at, row in read_rows(path) if person.is_named_in(row))
 
 
 def _holds(path: Path, person: Person) -> bool:
-    """Does a file hold one of the person's ids, anywhere?"""
+    """Return whether a file contains one of the person's ids anywhere."""
     if not path.stat().st_size:
         return False
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:

@@ -1,7 +1,7 @@
-"""Rows that ingests refused, in `<data>/ingest/<run>/quarantine.jsonl`: read, and overwritten where they stand.
+"""Rows that ingests refused, in `<data>/ingest/<run>/quarantine.jsonl`: read, and overwritten in place.
 
-An ingest at work appends to its file and knows its length, so a row never moves; one that is settled becomes as many
-bytes that say why it is gone.
+A running ingest appends to its file and knows its length, so a row never moves; a settled row is replaced by a
+reason of the same length.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import orjson
 from cluster.records.quarantine_entry import ABOUT, QuarantineEntry
 
 MOST_ROWS = 10_000
-"Rows of one file that are read for people; when these are settled, the next ones follow."
+"Rows of one file that are shown; after an operator settles these, the next ones follow."
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +28,21 @@ class RefusedRows:
 
     @classmethod
     def from_data_dir(cls, data_dir: Path) -> RefusedRows:
-        """Find the files of a data directory."""
+        """Return the files of a data directory."""
         return cls(data_dir / "ingest")
 
     def files(self) -> list[Path]:
-        """List the files, one for each ingest that refused rows."""
+        """Return the files, one for each ingest that refused rows."""
         return sorted(self.ingests.glob("*/quarantine.jsonl"))
 
     def entries(self, app_id: str) -> list[QuarantineEntry]:
-        """Read the rows of an app, and those of ingests that did not note their app."""
+        """Return the rows of an app, and those of ingests without a recorded app."""
         return [
             entry for path in self.files() for entry in _read_entries(path) if entry.app_id in (app_id, "")
         ]
 
     def overwrite_rows(self, entry_ids: Sequence[str], reason: str) -> None:
-        """Overwrite rows; those of one file in one reading."""
+        """Overwrite rows; those of one file in one pass."""
         lines: dict[str, set[int]] = {}
         for entry_id in entry_ids:
             run, _, line = entry_id.rpartition(":")
@@ -55,7 +55,7 @@ class RefusedRows:
 
 
 def read_rows(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Go through the rows of a file: where each begins, and its bytes without the line's end."""
+    """Yield the rows of a file: the position of each, and its bytes without the line's end."""
     at = 0
     with path.open("rb") as stream:
         for line in stream:
@@ -64,7 +64,7 @@ def read_rows(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def overwrite_row(path: Path, at: int, row: bytes, reason: str) -> None:
-    """Replace a row by as many bytes that only say why."""
+    """Replace a row by a reason of the same length."""
     word = orjson.dumps({"reason": reason})
     with path.open("r+b") as stream:
         stream.seek(at)

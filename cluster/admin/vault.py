@@ -1,11 +1,11 @@
-"""The master key of an installation, and what is derived from it for processes that must not have it.
+"""The master key of an installation, and the keys derived from it for processes that must not have it.
 
-    KIOSK_MASTER_KEY             in the environment of the first process alone; it hands the key over (`handover`)
-    KIOSK_MASTER_KEY_FILE        a file of yours, as a mounted secret of Kubernetes
-    <run_dir>/secrets/           what the first process handed over
-    <data_dir>/master.key        made by the first start where nobody gave a key
+    KIOSK_MASTER_KEY             in the environment of the first process only, which moves it to a file (`handover`)
+    KIOSK_MASTER_KEY_FILE        a file of the operator, such as a mounted secret of Kubernetes
+    <run_dir>/secrets/           the secrets that the first process moved
+    <data_dir>/master.key        created by the first start without a given key
 
-Trainers open the artifact store with the key derived for manifests; nothing here reads the master key for them.
+Trainers open the artifact store with the derived manifest key; this module never reads the master key for them.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def open_vault(settings: Settings) -> Vault:
 
 
 def find_external_master_key(settings: Settings) -> bytes | None:
-    """Find the master key that was given from outside; None where the installation made its own.
+    """Return the master key that was given from outside; None where the installation created its own.
 
     Errors:
-        Fault: what was given is no master key, or its file can't be read
+        Fault: the given key is invalid, or its file can't be read
     """
     if settings.master_key is not None:
         return parse_master_key(settings.master_key.get_secret_value())
@@ -52,10 +52,10 @@ def find_external_master_key(settings: Settings) -> bytes | None:
 
 
 def ensure_master_key(settings: Settings) -> None:
-    """Make the master key of a fresh installation; one that was given from outside is only checked.
+    """Create the master key of a new installation; one given from outside is only checked.
 
     Errors:
-        Fault: the key that is there is damaged, or the one this installation was started with was not given again
+        Fault: the existing key is damaged, or the key of earlier starts is missing
     """
     if find_external_master_key(settings) is not None:
         return
@@ -69,12 +69,12 @@ def ensure_master_key(settings: Settings) -> None:
 
 
 def manifest_signer(settings: Settings) -> Signer:
-    """Make what signs and checks manifests; its key is read when the first manifest is."""
+    """Return the signer of manifests; it reads its key with the first manifest."""
     return Signer(partial(manifest_key, settings))
 
 
 def manifest_key(settings: Settings) -> bytes:
-    """Read the key of manifests where it was left, or derive it from the master key.
+    """Return the saved key of manifests, or derive it from the master key.
 
     Errors:
         Fault: neither can be read
@@ -85,7 +85,7 @@ def manifest_key(settings: Settings) -> bytes:
 
 
 def save_manifest_key(settings: Settings) -> None:
-    """Write the derived key down for the processes of this machine, so that trainers need no master key.
+    """Save the derived key for the processes of this machine, so that trainers need no master key.
 
     Errors:
         Fault: there is no master key, or it is damaged
@@ -96,7 +96,7 @@ def save_manifest_key(settings: Settings) -> None:
 
 
 def manifest_key_text(settings: Settings) -> str:
-    """Write the key of manifests as text, for the secret store of a cluster whose trainers have no master key.
+    """Return the key of manifests as text, for the secret store of a cluster whose trainers have no master key.
 
     Errors:
         Fault: there is no master key, or it is damaged

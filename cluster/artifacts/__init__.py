@@ -1,4 +1,4 @@
-"""What the artifact store holds, and in which form.
+"""The content of the artifact store, and its formats.
 
 artifact_store       files that are written whole or not at all, in a local directory or an object store (pyarrow.fs)
 manifest             the checksums of a set of files; `signing` signs it
@@ -10,6 +10,6 @@ compaction           which segments to merge
 compacted_state      the records and interactions that a recommender starts from
 checksummed_files    files with a checksum in the name
 query_log            the query log, one file a day
-snapshots            the results of training runs, one folder a version; `marked_snapshots`, `run_folders`
-erasures             what segments and snapshots still hold of erased users; `unverified_users`
+snapshots            the results of training runs, one folder for each version; `marked_snapshots`, `run_folders`
+erasures             which data of erased users segments and snapshots still contain; `unverified_users`
 """

@@ -1,8 +1,8 @@
-"""The shelf: where artefacts stand, a local directory or an object store (pyarrow.fs).
+"""The artifact store: a local directory or an object store (pyarrow.fs) for segments and snapshots.
 
-Everything here blocks; hosts call it from a thread. A file on the shelf is written once and never changed:
-locally it is written beside its place, synced and renamed; an object store's put is whole or absent anyway.
-What belongs together is named by a manifest, which is written last (`cluster.artifacts.manifest`).
+All methods block; hosts call them from a thread. A file in the store is written once and never changed. Locally it
+is written under a temporary name, synced and renamed; an object store's put is atomic anyway. A manifest, written
+last, names the files of one set (`cluster.artifacts.manifest`).
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ from cluster.secrecy import Signer
 T = TypeVar("T")
 
 PART_SUFFIX = ".part"
-"Ends the name of a file that is still being written; never listed."
+"Suffix of a file that is still being written; never listed."
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """One file on the shelf."""
+    """One file in the artifact store."""
 
     path: str
-    "Relative to the shelf, with `/`."
+    "Relative to the store's root, with `/`."
     size: int
     modified_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How stubbornly an object store is asked again."""
+    """How often and with which pauses failed calls of an object store are repeated."""
 
     attempts: int = 5
     pause_s: float = 0.2
-    "First pause; doubles every time, with jitter of half to one and a half."
+    "First pause in seconds; doubles every time, with jitter of half to one and a half."
     longest_s: float = 5.0
 
 
 def checksum(data: bytes) -> str:
-    """Name bytes by their SHA-256 in hex."""
+    """Return the SHA-256 of bytes in hex."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -79,8 +79,8 @@ class ArtifactStore:
         self._root = root.rstrip("/")
         self._local = local
         self.signer = signer
-        """Signs what is written and is asked for what is read; without one checksums alone count, which only tests
-        and tools that see no other machine's files may do."""
+        """Signs written manifests and verifies read ones. Without it, only checksums are verified; this is allowed only
+        for tests and for tools that read no other machine's files."""
         self._patience = RetryPolicy() if patience is None else patience
         self._reserve_bytes = reserve_bytes
         self._sleep = sleep
@@ -91,7 +91,7 @@ class ArtifactStore:
         """Open a directory (path or `file://`) or a bucket (`s3://`, `gs://`; credentials as pyarrow finds them).
 
         Errors:
-            Invalid: the address is of no kind pyarrow knows
+            Invalid: pyarrow does not support the address
         """
         text = str(uri)
         if "://" not in text:
@@ -103,14 +103,14 @@ class ArtifactStore:
         return cls(files, root, local=isinstance(files, fs.LocalFileSystem), **options)
 
     def digest(self, path: str, data: bytes) -> bytes:
-        """Give 64 hex digits that vouch for bytes at a path: their MAC, without a signer their SHA-256."""
+        """Return 64 hex digits that authenticate bytes at a path: their MAC, without a signer their SHA-256."""
         proof = checksum(data) if self.signer is None else self.signer.sign(path, data)
         return proof.encode()
 
     # --- reading ------------------------------------------------------------------------------------------
 
     def read(self, path: str) -> bytes:
-        """Read a whole file."""
+        """Return a whole file."""
 
         def attempt() -> bytes:
             with self._files.open_input_stream(self._full_path(path), compression=None) as stream:
@@ -120,7 +120,7 @@ class ArtifactStore:
         return self._retry("read", path, attempt)
 
     def read_checked(self, path: str, *, size: int, sha256: str) -> bytes:
-        """Read a file that must have this size and checksum; a short or changed body is asked for again.
+        """Return a file that must have this size and checksum; a short or changed body is read again.
 
         Errors:
             Fault: it still differs after all attempts; fact `path`
@@ -135,9 +135,9 @@ class ArtifactStore:
         raise Fault(f"file on the shelf is damaged: {path} ({len(data)} bytes, {size} expected)", path=path)
 
     def entries(self, folder: str) -> list[StoredFile]:
-        """List all files below a folder (empty: the whole shelf), sorted by path; an absent folder is empty.
+        """Return all files below a folder (empty: the whole store), sorted by path; an absent folder is empty.
 
-        Links on a local shelf, and what is below linked folders, are left out.
+        Links in a local directory, and files below linked folders, are left out.
         """
 
         def attempt() -> list[StoredFile]:
@@ -155,16 +155,16 @@ class ArtifactStore:
         return sorted(self._retry("list", folder, attempt), key=lambda entry: entry.path)
 
     def size(self, path: str) -> int | None:
-        """Size of a file, None when it is absent."""
+        """Return the size of a file in bytes, None when it is absent."""
         info = self._retry("size", path, lambda: self._files.get_file_info(self._full_path(path)))
         return int(info.size) if info.type == fs.FileType.File else None
 
     def local_path(self, path: str) -> Path | None:
-        """Say where a file or folder of a local shelf is on this machine; None for an object store."""
+        """Return the path of a file or folder of a local directory; None for an object store."""
         return Path(self._full_path(path)) if self._local else None
 
     def free_space(self) -> tuple[int, int] | None:
-        """Free and total bytes of the disk behind a local shelf; None for an object store."""
+        """Return free and total bytes of the disk of a local directory; None for an object store."""
         if not self._local:
             return None
         place = Path(self._root)
@@ -176,10 +176,10 @@ class ArtifactStore:
     # --- writing ------------------------------------------------------------------------------------------
 
     def write(self, path: str, data: bytes, *, new: bool = False) -> None:
-        """Write a whole file; it is there completely or not at all.
+        """Write a whole file atomically.
 
         Errors:
-            Conflict: `new` was asked for and the file already exists
+            Conflict: the file already exists and `new` is set
         """
         full = self._full_path(path)
         if self._local:
@@ -195,7 +195,7 @@ class ArtifactStore:
         self._retry("write", path, attempt)
 
     def remove(self, path: str) -> bool:
-        """Remove a file; False when it was not there."""
+        """Remove a file; return False when it was absent."""
 
         def attempt() -> None:
             self._files.delete_file(self._full_path(path))
@@ -207,7 +207,7 @@ class ArtifactStore:
         return True
 
     def sweep_parts(self, folder: str, older_than_ms: int) -> int:
-        """Remove what interrupted writes left behind in a local folder before a moment; return how many."""
+        """Remove files of interrupted writes in a local folder before a time; return their number."""
         if not self._local:
             return 0
         swept = 0
@@ -237,7 +237,7 @@ class ArtifactStore:
         finally:
             part.unlink(missing_ok=True)
 
-    # --- patience -----------------------------------------------------------------------------------------
+    # --- retries ------------------------------------------------------------------------------------------
 
     def _full_path(self, path: str) -> str:
         parts = PurePosixPath(path).parts
@@ -271,7 +271,7 @@ class ArtifactStore:
 
 
 def _without_links(found: list[Any]) -> list[Any]:
-    """Leave out symbolic links and everything below linked folders: what is no file of ours is never swept away."""
+    """Leave out symbolic links and everything below linked folders, so that no foreign file is ever removed."""
     links = {info.path for info in found if os.path.islink(info.path)}
     if not links:
         return found
@@ -287,7 +287,7 @@ def _move_into_place(part: Path, target: Path, new: bool) -> None:
         os.link(part, target)
     except FileExistsError:
         raise
-    except OSError:  # a file system without hard links: the writers' lease is what keeps them apart
+    except OSError:  # a file system without hard links: the writers' lease excludes concurrent writers
         if target.exists():
             raise FileExistsError(target) from None
         part.replace(target)

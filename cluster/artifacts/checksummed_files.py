@@ -1,4 +1,4 @@
-"""Files in a folder that a manifest vouches for: what is written of them, and whether they still are that."""
+"""Files of a folder with a manifest: their entries, and the verification against these."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CHUNK = 4 << 20
 
 
 def sha256_of_file(path: Path) -> str:
-    """SHA-256 of a file in hex."""
+    """Return the SHA-256 of a file in hex."""
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         while chunk := stream.read(_CHUNK):
@@ -22,15 +22,15 @@ def sha256_of_file(path: Path) -> str:
 
 
 def file_entry_from_path(path: Path) -> FileEntry:
-    """Say of a file what its manifest should."""
+    """Return the manifest entry of a file."""
     return FileEntry(path.name, path.stat().st_size, sha256_of_file(path))
 
 
 def verify_file(path: Path, entry: FileEntry, *, verify: bool) -> None:
-    """Compare a file with what was written of it; without `verify` only its size.
+    """Compare a file with its manifest entry; without `verify` only its size.
 
     Errors:
-        Fault: it is missing, a link to elsewhere, or has another size or checksum; fact `path`
+        Fault: it is missing, an outside link, or has another size or checksum; fact `path`
     Cost:
         verifying: 0.5 s per GB from memory
     """
@@ -48,5 +48,5 @@ def verify_file(path: Path, entry: FileEntry, *, verify: bool) -> None:
 
 
 def damaged_file_error(name: str, why: str) -> Fault:
-    """Say which file of a snapshot is damaged."""
+    """Return the error for a damaged file of a snapshot."""
     return Fault(f"snapshot is damaged: {name}: {why}", path=name)

@@ -1,4 +1,4 @@
-"""What a recommender starts from: settled products with their vectors, and all settled interactions."""
+"""The initial state of a recommender: compacted products with their vectors, and all compacted interactions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True)
 class CompactedProduct:
-    """One product as it was last written."""
+    """The newest version of one product."""
 
     json: bytes
     vector: npt.NDArray[np.float16] | None
@@ -21,23 +21,23 @@ class CompactedProduct:
 
 @dataclass(frozen=True, slots=True)
 class CompactedState:
-    """Everything on the shelf of one app; the change log after `offsets` completes it."""
+    """All compacted data of one app; the change log after `offsets` completes it."""
 
     offsets: dict[str, str]
-    "Noun -> offset covered; a noun that never settled is absent (read its log from the start)."
+    "Noun -> offset covered; a noun without segments is absent (read its log from the start)."
     products: list[CompactedProduct]
     embedder: str
-    "Version of the embedder that made the vectors, empty when there are none."
+    "Version of the embedder that made the vectors, empty without vectors."
     interactions: Any
     "pyarrow.Table with the columns of `tables.LOADED_INTERACTIONS`, oldest first."
     damaged: tuple[str, ...] = ()
-    "Segments that were refused and left out (only when salvaging)."
+    "Damaged segments that were left out (only with `salvage`)."
     erasures: int = 0
-    "How often rows were erased before this was read."
+    "Number of erasures before this state was read."
 
 
 def assemble_products(newest_first: Iterable[Any]) -> tuple[list[CompactedProduct], str]:
-    """Turn record tables, newest first, into products; vectors of the newest embedder only."""
+    """Return the products of record tables, newest first; vectors of the newest embedder only."""
     tables = list(newest_first)
     embedder = next((found for table in tables if (found := _newest_embedder(table))), "")
     products: list[CompactedProduct] = []
@@ -53,7 +53,7 @@ def _newest_embedder(table: Any) -> str:
 
 
 def _vectors(table: Any, embedder: str) -> list[npt.NDArray[np.float16] | None]:
-    """Views into one matrix when all rows have a vector, which is nearly always; else row by row."""
+    """Return views into one matrix when all rows have a vector, which is nearly always; else read row by row."""
     column = table["vector"].combine_chunks()
     made_by = table["embedder"].unique().to_pylist()
     if made_by == [embedder] and column.null_count == 0 and len(column):

@@ -1,6 +1,6 @@
-"""Which segments to merge, and how records shrink when they are: pure.
+"""The choice of segments to merge, and the merging of records, without input or output.
 
-Segments of one noun stand in the order of their offsets. Those written by one commit form a run. Merging
+The segments of one noun are in the order of their offsets. Those written by one commit form a run. A merge
 always takes the newest runs, back to the last one that is larger than everything after it, so sizes stay
 geometric and every row is rewritten a logarithmic number of times.
 """
@@ -19,18 +19,18 @@ from cluster.artifacts.manifest import FileEntry
 
 @dataclass(frozen=True, slots=True)
 class MergeRules:
-    """When merging is worth it."""
+    """The thresholds for merging."""
 
     runs: int = 8
-    "Merge only when at least so many runs stand."
+    "Merge only if there are at least so many runs."
     full_rows: int = 1_000_000
-    "Interactions: a run with so many rows is never touched again."
+    "Interactions: a run with so many rows is never rewritten."
     piece_bytes: int = 128 << 20
-    "A merged segment is cut when its rows take more memory than this."
+    "A merged segment is split when its rows take more bytes than this."
 
 
 def find_merge_start(files: Sequence[FileEntry], rules: MergeRules, *, keep_full: bool) -> int | None:
-    """Find the first file of the newest runs to merge; None when nothing is worth it."""
+    """Return the first file of the newest runs to merge; None when no merge is worth it."""
     runs = [(list(run), key) for key, run in groupby(files, key=lambda entry: entry.facts["run"])]
     sizes = [sum(entry.rows for entry in run) for run, _ in runs]
     first = 0
@@ -47,10 +47,10 @@ def find_merge_start(files: Sequence[FileEntry], rules: MergeRules, *, keep_full
 
 
 def latest_rows(tables: Iterable[Any], *, drop_gone: bool, seen: set[str] | None = None) -> Iterator[Any]:
-    """Keep the newest row of every id. Tables come newest first; rows within a table oldest first.
+    """Yield the newest row of every id. Tables come newest first; rows within a table oldest first.
 
-    `drop_gone` also drops removals; right only when nothing older than these tables exists. `seen` holds the ids of
-    newer tables; the ids of these tables are added to it.
+    `drop_gone` also drops removals, which is correct only if nothing is older than these tables. `seen` contains
+    the ids of newer tables; the ids of these tables are added to it.
     """
     seen = set() if seen is None else seen
     for table in tables:
@@ -69,7 +69,7 @@ def latest_rows(tables: Iterable[Any], *, drop_gone: bool, seen: set[str] | None
 
 
 def split_tables(tables: Iterable[Any], piece_bytes: int) -> Iterator[Any]:
-    """Gather tables into pieces of about `piece_bytes`; empty ones are left out."""
+    """Yield tables of about `piece_bytes`, combined from smaller ones; empty ones are left out."""
     waiting: list[Any] = []
     size = 0
     for table in tables:

@@ -1,11 +1,11 @@
-"""Manifest: what a set of files on the shelf says of itself, written after them and verified on load.
+"""Manifest: the description of a set of files in the artifact store, written after them and verified on load.
 
     {"checksum":"<sha-256 hex of the manifest bytes>","manifest":{...,"mac":"<hmac-sha-256 hex>"}}
 
-The outer form is compared byte by byte and the inner bytes by checksum, so there is no bit in the file that
-may flip unnoticed. The checksum finds damage; the MAC finds whoever writes the shelf without the installation's key.
-It covers the manifest's place and every inner byte before it, and it stands last, so that a release without MACs
-reads the file as one with a field it does not know.
+The outer form is compared byte by byte and the inner bytes by checksum, so any flipped bit in the file is detected.
+The checksum detects damage; the MAC detects a writer without the installation's key. The MAC covers the manifest's
+path and every inner byte before it. It is the last field, so releases without MACs read it as an unknown
+field.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from cluster.errors import Fault
 from cluster.secrecy import Signer
 
 FORMAT = 1
-"Version of this file's own form; a reader refuses what is newer than itself."
+"Version of this format; newer versions are refused."
 
 LONGEST_NAME = 512
-"Characters of a file's name, and"
+"Maximum length of a file's name, and"
 LONGEST_PART = 255
 "of one part of it."
 
@@ -53,15 +53,15 @@ class Manifest:
 
     kind: str
     sequence: int
-    "Grows by one with every commit; 0 is the empty set nobody has written yet."
+    "Incremented by every commit; 0 is the empty set before the first commit."
     written_at_ms: int = 0
     facts: Mapping[str, Any] = field(default_factory=dict)
     files: tuple[FileEntry, ...] = ()
     retired: tuple[str, ...] = ()
-    "Files this commit replaced; whoever finds them still there may remove them."
+    "Files this commit replaced; any cleanup may remove them."
 
     def dump(self, signer: Signer | None = None, place: str = "") -> bytes:
-        """Write it as checked JSON; with a signer also signed, for one place on the shelf."""
+        """Return the manifest as JSON with a checksum; with a signer also signed, for one path in the store."""
         inner = orjson.dumps(
             {
                 "format": FORMAT,
@@ -88,11 +88,11 @@ class Manifest:
 
     @classmethod
     def parse(cls, data: bytes, *, kind: str, signer: Signer | None = None, place: str = "") -> Manifest:
-        """Read what `dump` wrote; with a signer only what it signed for this place.
+        """Return the manifest from the bytes of `dump`; with a signer only if it signed them for this path.
 
         Errors:
             Fault: damaged, not signed by this installation, of another kind, of a newer format than this release
-                knows, or it names files outside its folder
+            supports, or it names files outside its folder
         """
         inner = _verify_checksum(data)
         if signer is not None:
@@ -115,7 +115,7 @@ class Manifest:
 
 
 def check_name(name: object) -> None:
-    """Refuse a file's name that leads out of its manifest's folder, or that a file system may read otherwise.
+    """Refuse a file's name that leaves its manifest's folder, or that a file system may interpret differently.
 
     Errors:
         Fault: it is absolute, too long, or has an empty part, `.`, `..`, a backslash or a control character
@@ -126,29 +126,29 @@ def check_name(name: object) -> None:
 
 
 def load_manifest(store: ArtifactStore, path: str, kind: str) -> Manifest:
-    """Read a manifest from its place on the shelf; on a shelf with a signer only a signed one.
+    """Return the manifest at a path; if the store has a signer, only a signed one.
 
     Errors:
-        NotFound: there is none
+        NotFound: there is no manifest
         Fault: see `Manifest.parse`
     """
     return Manifest.parse(store.read(path), kind=kind, signer=store.signer, place=path)
 
 
 def save_manifest(store: ArtifactStore, path: str, manifest: Manifest) -> None:
-    """Write a manifest to its place, signed if the shelf has a signer.
+    """Write a manifest to its path, signed if the store has a signer.
 
     Errors:
-        Conflict: there is one already
+        Conflict: there is a manifest already
     """
     store.write(path, manifest.dump(store.signer, path), new=True)
 
 
 def sign_manifest_bytes(data: bytes, signer: Signer, place: str) -> bytes | None:
-    """Sign a manifest's bytes for a place, whoever signed them before; None when they are signed for it already.
+    """Return a manifest's bytes signed for a path, replacing other signatures; None when already signed for it.
 
     Errors:
-        Fault: they are damaged
+        Fault: the bytes are damaged
     """
     inner = _verify_checksum(data)
     plain, mac = _without_mac(inner)
@@ -160,7 +160,7 @@ def sign_manifest_bytes(data: bytes, signer: Signer, place: str) -> bytes | None
 
 
 def is_signed(data: bytes) -> bool:
-    """Has a manifest any signature, valid or not?
+    """Return whether a manifest has any signature, valid or not.
 
     Errors:
         Fault: it is damaged
@@ -180,7 +180,7 @@ _ADVICE = "if you trust what stands there, sign it: kiosk artifacts sign"
 
 
 def _without_mac(inner: bytes) -> tuple[bytes, bytes | None]:
-    """Part the inner bytes from their MAC, which `dump` writes last."""
+    """Split the inner bytes from their MAC, which `dump` writes last."""
     at = len(inner) - _MAC_LENGTH
     if at < 0 or inner[at : at + len(_MAC)] != _MAC or inner[-2:] != b'"}':
         return inner, None

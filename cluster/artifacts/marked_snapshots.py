@@ -1,4 +1,4 @@
-"""Snapshots that were learned from rows which were erased since: marked until a training replaces them."""
+"""Snapshots trained on rows that were erased since: marked until a training replaces them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from cluster.errors import HouseError
 
 @dataclass(frozen=True, slots=True)
 class MarkedSnapshot:
-    """A version that knows of people who were erased."""
+    """A version trained on data of erased users."""
 
     engine_id: str
     version: str
     erasures: int
-    "Erasures since it was trained, of rows it was trained on."
+    "Erasures, since its training, of rows it was trained on."
 
 
 def find_marked_snapshots(store: ArtifactStore, app_id: str, known: int = 0) -> list[MarkedSnapshot]:
-    """Find the marked versions of all engines of an app, those of deleted engines too.
+    """Return the marked versions of all engines of an app, including deleted engines.
 
     With `known`, only erasures after so many count.
 
@@ -43,7 +43,7 @@ def find_marked_snapshots(store: ArtifactStore, app_id: str, known: int = 0) -> 
             continue
         try:
             count = count_erasures_since(snapshots.manifest(app_id, engine_id, version), log, known)
-        except HouseError:  # it is being removed, or damaged: nobody can serve it
+        except HouseError:  # it is being removed or damaged, so no replica can serve it
             continue
         if count:
             found.append(MarkedSnapshot(engine_id, version, count))
@@ -51,6 +51,6 @@ def find_marked_snapshots(store: ArtifactStore, app_id: str, known: int = 0) -> 
 
 
 def count_erasures_since(manifest: Manifest, log: ErasureLog, known: int = 0) -> int:
-    """Count erasures, behind the first `known`, of rows that a snapshot was trained on."""
+    """Return the number of erasures, after the first `known`, of rows that a snapshot was trained on."""
     facts = manifest.facts
     return log.since(max(known, int(facts.get("erasures", 0))), facts.get("offsets", {}))

@@ -1,10 +1,10 @@
-"""The query log on the shelf: Parquet files by day, beside the settled segments of an app.
+"""The query log in the artifact store: Parquet files by day, beside the segments of an app.
 
-    <app>/queries/manifest-<sequence>.json           the newest one counts; written last, never changed
+    <app>/queries/manifest-<sequence>.json           the newest one is valid; written last, never changed
     <app>/queries/<day>-<sequence>-<token>.parquet   queries of one day (UTC), oldest first
 
-One writer at a time, kept apart from others by the intake's lease. It is there for counting, so a damaged file is
-given up rather than standing in anybody's way. Everything here blocks: call it from a thread.
+The intake's lease allows one writer at a time. The log only serves statistics, so a damaged file is dropped
+instead of stopping other work. All methods block: call them from a thread.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from cluster.records.logged_query import LoggedQuery
 
 KIND = "queries"
 MOST_FILES_A_DAY = 8
-"As many small files stand for a day before they are made one."
+"Number of small files of a day that triggers their merge."
 ERASURE_MEMORY_MS = 3_600_000
-"So long it is remembered who was forgotten, for queries that were still on their way."
+"How long erased users are remembered, for queries that arrive late."
 TYPING_MS = 2_000
-"A keystroke that another follows so soon was not what its reader wanted to ask."
+"A completion query that another follows within this time is a keystroke, not a final query."
 _READ_TRIES = 5
 
 COLUMNS = pa.schema(
@@ -60,13 +60,13 @@ COLUMNS = pa.schema(
         ("written", pa.string()),
     ]
 )
-"`at` is milliseconds since 1970; `reader` a pseudonym, empty when nobody said who asks."
+"`at` is milliseconds since 1970; `reader` is a pseudonym, empty when the user is unknown."
 _ADDED = ("origin", "written")
-"Columns that files of earlier releases lack: empty there."
+"Columns that files of earlier releases lack: empty for them."
 
 
 class QueryLogStore:
-    """The settled queries of every app on one shelf."""
+    """The compacted queries of every app in one artifact store."""
 
     def __init__(self, store: ArtifactStore, clock: Clock | None = None) -> None:
         self._store = store
@@ -76,11 +76,15 @@ class QueryLogStore:
     # --- reading ------------------------------------------------------------------------------------------
 
     def last_offset(self, app_id: str) -> str:
-        """Up to which lot queries stand here; `"0"` before the first."""
+        """Return the offset of the last compacted batch; `"0"` before the first."""
         return str(self._manifest(app_id).facts.get("offset", "0"))
 
     def read(self, app_id: str, since_ms: int, until_ms: int = 1 << 62) -> Any:
-        """Read the queries of a time, as far as their files are whole; a table with `COLUMNS`, oldest first."""
+        """Return the queries of a time range from undamaged files: a table with `COLUMNS`, oldest first.
+
+        Errors:
+            Fault: the newest manifest keeps changing
+        """
         for _ in range(_READ_TRIES):
             found = [COLUMNS.empty_table()]
             try:
@@ -90,7 +94,7 @@ class QueryLogStore:
                     table = self._table(app_id, entry)
                     if table is not None:
                         found.append(table)
-            except NotFound:  # replaced under our hands
+            except NotFound:  # a writer replaced the file during the read
                 continue
             inside = pa.concat_tables(found)
             wanted = pc.and_(pc.greater_equal(inside["at"], since_ms), pc.less_equal(inside["at"], until_ms))
@@ -98,11 +102,11 @@ class QueryLogStore:
         raise Fault("the newest manifest of the queries keeps changing")
 
     def commit(self, app_id: str) -> Manifest:
-        """Read the newest commit, for `days`."""
+        """Return the newest commit, for `days`."""
         return self._manifest(app_id)
 
     def days(self, app_id: str, commit: Manifest, since_ms: int) -> Iterator[Any]:
-        """Read the queries of one commit day by day; tables with `COLUMNS`, oldest first.
+        """Yield the queries of one commit day by day; tables with `COLUMNS`, oldest first.
 
         Errors:
             NotFound: a file of the commit was replaced meanwhile
@@ -119,7 +123,7 @@ class QueryLogStore:
             yield pa.concat_tables(tables).sort_by("at")
 
     def rows_of(self, app_id: str, readers: Sequence[str]) -> list[dict[str, Any]]:
-        """Read the queries of some readers (pseudonyms), oldest first."""
+        """Return the queries of some users (pseudonyms), oldest first."""
         table = self.read(app_id, 0)
         found: list[dict[str, Any]] = table.filter(
             pc.is_in(table["reader"], value_set=pa.array(list(readers), pa.string()))
@@ -129,7 +133,7 @@ class QueryLogStore:
     # --- writing ------------------------------------------------------------------------------------------
 
     def append(self, app_id: str, queries: Iterable[LoggedQuery], last: str) -> int:
-        """Add queries of the lots up to `last`, without those of readers who were forgotten; return how many.
+        """Append queries of the batches up to `last`, without those of erased users; return their number.
 
         Errors:
             Conflict: another writer committed meanwhile
@@ -145,9 +149,9 @@ class QueryLogStore:
         return sum(map(len, by_day.values()))
 
     def delete(self, app_id: str, readers: Sequence[str]) -> int:
-        """Take every query of these readers (pseudonyms) out; also those that come later and were asked before now.
+        """Delete all queries of these users (pseudonyms), also those that arrive later but were sent before now.
 
-        Returns how many went. Doing it again is harmless. A damaged file goes whole: nobody can say who is in it.
+        Returns the number deleted; idempotent. A damaged file is deleted whole, because its users are unknown.
         """
         manifest = self._manifest(app_id)
         now_ms = self._clock.now_ms()
@@ -170,7 +174,7 @@ class QueryLogStore:
         return gone
 
     def drop_before(self, app_id: str, oldest_ms: int) -> int:
-        """Drop the days that ended before a moment, and make many small files of a day one; return the rows dropped."""
+        """Delete the days that ended before a time, and merge small files of a day; return the rows deleted."""
         manifest = self._manifest(app_id)
         young = [entry for entry in manifest.files if entry.facts["last"] >= oldest_ms]
         days: defaultdict[str, list[FileEntry]] = defaultdict(list)
@@ -190,15 +194,15 @@ class QueryLogStore:
         return sum(entry.rows for entry in manifest.files) - sum(entry.rows for entry in young)
 
     def tidy(self, app_id: str, *, at_once: bool = False) -> int:
-        """Remove what interrupted writers left behind, `at_once` also a moment ago; return how many files went."""
+        """Remove files of interrupted writes, `at_once` also recent ones; return the number of files."""
         newest = self._manifest(app_id)
         now_ms = self._clock.now_ms() + (ORPHAN_AGE_MS if at_once else 0)
         return tidy_folder(self._store, _folder(app_id), newest, oldest_kept=newest.sequence, now_ms=now_ms)
 
-    # --- inside -------------------------------------------------------------------------------------------
+    # --- internal -----------------------------------------------------------------------------------------
 
     def _manifest(self, app_id: str) -> Manifest:
-        """Read the newest manifest; a damaged one counts as empty, and the next commit takes its place."""
+        """Return the newest manifest; a damaged one counts as empty, and the next commit replaces it."""
         for _ in range(_READ_TRIES):
             path = newest_manifest(self._store, _folder(app_id))
             if path is None:
@@ -257,7 +261,7 @@ class QueryLogStore:
 
 
 def without_erased(queries: Iterable[LoggedQuery], commit: Manifest) -> list[LoggedQuery]:
-    """Choose the final queries (`finals`) whose readers were not forgotten after they asked."""
+    """Return the queries whose users were not erased after they sent them."""
     forgotten: Mapping[str, int] = commit.facts.get("forgotten", {})
     return [
         query
@@ -267,10 +271,10 @@ def without_erased(queries: Iterable[LoggedQuery], commit: Manifest) -> list[Log
 
 
 def drop_keystrokes(queries: Iterable[LoggedQuery]) -> list[LoggedQuery]:
-    """Leave out the keystrokes on the way to what was asked.
+    """Return the final queries, without the keystrokes before them.
 
-    A completion counts unless its typist goes on typing within two seconds. Of typists who are no readers (many may
-    stand behind one server) the next text must also go on from this one, or this one from it.
+    A completion query is final unless its user continues typing within two seconds. For unknown users (many may
+    share one server), one of the two texts must also be a prefix of the other.
     """
     ordered = sorted(queries, key=lambda query: query.at)
     following: dict[str, LoggedQuery] = {}
@@ -295,7 +299,7 @@ def _is_continued_by(query: LoggedQuery, later: LoggedQuery) -> bool:
 
 
 def _small(entries: Sequence[FileEntry]) -> list[FileEntry]:
-    """Choose the newest files up to one that is larger than all after it."""
+    """Return the newest files up to one that is larger than all after it."""
     ordered = sorted(entries, key=lambda entry: entry.name, reverse=True)
     chosen: list[FileEntry] = []
     rows = 0
@@ -308,7 +312,7 @@ def _small(entries: Sequence[FileEntry]) -> list[FileEntry]:
 
 
 def table_from_queries(queries: Sequence[LoggedQuery]) -> Any:
-    """Make a table with `COLUMNS`."""
+    """Return queries as a table with `COLUMNS`."""
     columns = [
         pa.array([getattr(query, name) for query in queries], COLUMNS.field(name).type)
         for name in COLUMNS.names

@@ -1,4 +1,4 @@
-"""The folders in which trainings keep what they have behind them: `runs/<app>/<run>/...`, `sweeps/<app>/<name>/...`."""
+"""The folders of the artifacts of training runs: `runs/<app>/<run>/...`, `sweeps/<app>/<name>/...`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from cluster.artifacts.artifact_store import ArtifactStore
 RUNS = "runs"
 SWEEPS = "sweeps"
 TRAINING_FOLDERS = (RUNS, SWEEPS)
-"Folders that may hold rows of readers."
+"Folders that may contain rows of users."
 
 
 def run_folders(store: ArtifactStore, app_id: str, folder: str = RUNS) -> dict[str, list[str]]:
-    """List what runs of an app left: run -> paths of its files."""
+    """Return the files of an app's runs: run -> paths."""
     above, found = f"{folder}/{app_id}", dict[str, list[str]]()
     for entry in store.entries(above):
         run_id = entry.path[len(above) + 1 :].partition("/")[0]
@@ -20,7 +20,7 @@ def run_folders(store: ArtifactStore, app_id: str, folder: str = RUNS) -> dict[s
 
 
 def clear_run(store: ArtifactStore, app_id: str, run_id: str, folder: str = RUNS) -> int:
-    """Remove everything of one run, also what was never written to its end; return how many files went."""
+    """Remove all files of one run, also of interrupted writes; return their number."""
     place = f"{folder}/{app_id}/{run_id}"
     gone = sum(store.remove(entry.path) for entry in store.entries(place))
     return gone + store.sweep_parts(place, 1 << 62)

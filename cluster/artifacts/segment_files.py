@@ -1,11 +1,11 @@
-"""Segment files and the manifest that names them: how they are read, written and committed.
+"""Segment files and the manifest that names them: reading, writing and committing.
 
-    <app>/segments/manifest-<sequence>.json                      the newest one counts; written last, never changed
+    <app>/segments/manifest-<sequence>.json                      the newest one is valid; written last, never changed
     <app>/segments/<noun>-<first>-to-<last>-<sequence>-<token>.parquet
 
-Writing goes: segment files, then a new manifest under the next sequence, then removing what was replaced. A
-crash at any point leaves the newest whole manifest and everything it names. Two writers can't both commit the
-same sequence; the later one gets `Conflict` and starts again from what it finds.
+A commit writes segment files, then a new manifest under the next sequence, then removes the replaced files. A
+crash at any point leaves the newest complete manifest and all its files. Two writers can't both commit the
+same sequence; the later one gets `Conflict` and starts again from the newest manifest.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _READ_TRIES = 5
 
 
 def position_from_offset(offset: str) -> tuple[int, int]:
-    """Turn an offset (`<ms>-<n>`, or `"0"`) into something that compares in log order."""
+    """Return an offset (`<ms>-<n>`, or `"0"`) as a tuple that compares in log order."""
     ms, _, n = offset.partition("-")
     return int(ms), int(n or 0)
 
 
 @dataclass(frozen=True, slots=True)
 class DamagedFile:
-    """A file that was refused, and why."""
+    """A damaged file, and the reason."""
 
     path: str
     reason: str
@@ -51,7 +51,7 @@ class DamagedFile:
 
 
 class SegmentFiles:
-    """One shelf's segments, file by file."""
+    """The segments of one artifact store, file by file."""
 
     def __init__(self, store: ArtifactStore, clock: Clock) -> None:
         self._store = store
@@ -59,7 +59,7 @@ class SegmentFiles:
         self._log = structlog.get_logger()
 
     def manifest(self, app_id: str) -> Manifest:
-        """Read the newest manifest; an app without one has an empty one of sequence 0.
+        """Return the newest manifest; an app without one has an empty one of sequence 0.
 
         Errors:
             Fault: it is damaged; fact `path`
@@ -70,7 +70,7 @@ class SegmentFiles:
                 return Manifest(kind=KIND, sequence=0)
             try:
                 return load_manifest(self._store, path, KIND)
-            except NotFound:  # newer ones took its place since the listing
+            except NotFound:  # a writer replaced it since the listing
                 continue
             except Fault as error:
                 self._log.error("manifest_refused", app=app_id, manifest=path, reason=error.message)
@@ -84,7 +84,7 @@ class SegmentFiles:
         columns: Sequence[str] | None = None,
         damaged: list[DamagedFile] | None = None,
     ) -> Any:
-        """Read one segment. A damaged one is noted in `damaged` and comes as None, or fails without such a list.
+        """Return one segment. With a list `damaged`, a damaged one is appended to it and returned as None.
 
         Errors:
             Fault: damaged; fact `path`
@@ -112,7 +112,7 @@ class SegmentFiles:
         last: str,
         run: int | None = None,
     ) -> list[FileEntry]:
-        """Write tables as segments that follow a manifest; they count once the next manifest names them."""
+        """Write tables as segments that follow a manifest, and return them; the next manifest makes them valid."""
         sequence = manifest.sequence + 1
         facts = {"noun": noun, "first": first, "last": last, "run": sequence if run is None else run}
         written: list[FileEntry] = []
@@ -134,7 +134,7 @@ class SegmentFiles:
         offsets: dict[str, str] | None = None,
         erasures: ErasureLog | None = None,
     ) -> None:
-        """Make these files what counts, and remove those the manifest before named and this one does not.
+        """Commit these files, and remove the files of the former manifest that are not among them.
 
         Errors:
             Conflict: another writer committed since that manifest was read
@@ -162,9 +162,9 @@ class SegmentFiles:
         self._store.remove(manifest_path(folder, manifest.sequence - 1))
 
     def tidy(self, app_id: str, *, at_once: bool = False) -> int:
-        """Remove what interrupted writers left behind, `at_once` also a moment ago; return how many files went."""
+        """Remove files of interrupted writes, `at_once` also recent ones; return the number of files."""
         newest = self.manifest(app_id)
-        # the manifest before the newest one stays: whoever has listed it may be about to read it
+        # keep the manifest before the newest one: a process that has listed it may be about to read it
         return tidy_folder(
             self._store,
             _folder(app_id),
@@ -174,7 +174,7 @@ class SegmentFiles:
         )
 
     def drop(self, app_id: str) -> None:
-        """Remove everything of an app."""
+        """Remove all segments of an app."""
         for entry in reversed(self._store.entries(_folder(app_id))):
             self._store.remove(entry.path)
 

@@ -1,10 +1,10 @@
-"""Settled segments read file by file, for readers that hold no whole app in memory.
+"""Segments read file by file, for callers that can't hold a whole app in memory.
 
-    records         newest file first; the newest row of an id counts, removals are left out
+    records         newest file first; only the newest row of an id, without removals
     interactions    oldest file first, in the order of the change log
 
-A compaction may replace files while they are read. Then the stream goes on in the newest commit: records by the ids
-it has given, interactions by the offset it has reached. Everything here blocks: call it from a thread.
+A compaction may replace files during the read. The stream then continues in the newest commit: records after the
+returned ids, interactions after the last offset. All methods block: call them from a thread.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _INTERACTIONS = ("reader", "at_ms", "offset", "json")
 
 @dataclass(frozen=True, slots=True)
 class SegmentRange:
-    """What the newest commit holds of a noun."""
+    """The extent of a noun's segments in the newest commit."""
 
     offset: str
-    "Up to here the change log is settled."
+    "Offset up to which the change log is compacted."
     rows: int
     erasures: int
-    "How often rows of the app were erased before."
+    "Number of erasures of the app so far."
 
 
 class SegmentStream:
@@ -49,7 +49,7 @@ class SegmentStream:
         self._app_id = app_id
 
     def measure(self, noun: Noun) -> SegmentRange:
-        """Read how far a noun is settled.
+        """Return how far a noun is compacted.
 
         Errors:
             Fault: the manifest is damaged
@@ -62,10 +62,10 @@ class SegmentStream:
         )
 
     def records(self, noun: Noun, newer: Iterable[Any]) -> Iterator[Any]:
-        """Read the records that were not removed, each once.
+        """Yield the records that were not removed, each once.
 
         Shapes:
-            newer: tables with `id`, `gone`, `offset` and `json`, newest first; they overrule the segments
+            newer: tables with `id`, `gone`, `offset` and `json`, newest first; they override the segments
         Errors:
             Fault: the manifest or a segment is damaged
         Cost:
@@ -83,7 +83,7 @@ class SegmentStream:
                 continue
 
     def interactions(self, until: str) -> Iterator[Any]:
-        """Read the interactions up to an offset, each once, oldest first.
+        """Yield the interactions up to an offset, each once, oldest first.
 
         Errors:
             Fault: the manifest or a segment is damaged
@@ -99,7 +99,7 @@ class SegmentStream:
                     table = self._files.table(self._app_id, entry, _INTERACTIONS)
                     table = _between(table, reached, until)
                     if table.num_rows:
-                        # one change never stands in two files, so the next file begins behind this offset
+                        # one change is never in two files, so the next file begins after this offset
                         reached = table["offset"][-1].as_py()
                         yield table
                 return
@@ -114,7 +114,7 @@ class SegmentStream:
 
 
 def _between(table: Any, after: str, until: str) -> Any:
-    """Keep the rows behind one offset and up to another."""
+    """Return the rows after one offset and up to another."""
     encoded = table["offset"].combine_chunks().dictionary_encode()
     low, high = position_from_offset(after), position_from_offset(until)
     inside = [low < position_from_offset(offset) <= high for offset in encoded.dictionary.to_pylist()]

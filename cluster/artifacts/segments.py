@@ -1,7 +1,7 @@
-"""Settled users, products and interactions as Parquet segments, with the change-log offsets they cover.
+"""Compacted users, products and interactions as Parquet segments, with the change-log offsets they cover.
 
-Readers see the newest commit and nothing half-written; when it is replaced under their hands they start again.
-There is one writer at a time, kept apart from others by a lease. Everything here blocks: call it from a thread.
+Reads see the newest commit and no partial writes; when a writer replaces it during a read, the read restarts. A
+lease allows one writer at a time. All methods block: call them from a thread.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _READ_TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class CompactedRecords:
-    """What settled of a noun behind an offset."""
+    """The compacted records of a noun after an offset."""
 
     offset: str
-    "Up to here it stands on the shelf."
+    "Offset up to which the artifact store holds the records."
     puts: list[bytes]
-    "JSON of records that were written, each id once."
+    "JSON of written records, each id once."
     living: frozenset[str]
-    "Ids of all settled records; any other one was removed, or was never settled."
+    "Ids of all compacted records; any other id was removed, or never compacted."
 
 
 _TIME_COLUMNS = ["reader", "at_ms"]
@@ -50,13 +50,13 @@ _JSON_COLUMNS = ["reader", "at_ms", "json"]
 
 
 class SegmentStore:
-    """Settled changes of every app on one shelf."""
+    """Compacted changes of every app in one artifact store."""
 
     def __init__(
         self, store: ArtifactStore, clock: Clock | None = None, rules: MergeRules | None = None
     ) -> None:
         self.shelf = store
-        "Where they stand; other things of an app may stand beside them."
+        "The artifact store, which also contains other files of an app."
         self._clock = SystemClock() if clock is None else clock
         self._files = SegmentFiles(store, self._clock)
         self._rules = MergeRules() if rules is None else rules
@@ -65,7 +65,7 @@ class SegmentStore:
     # --- reading ------------------------------------------------------------------------------------------
 
     def offsets(self, app_id: str) -> dict[str, str]:
-        """Up to which offset each noun stands on the shelf; a noun that never settled is absent.
+        """Return the offset up to which each noun is compacted; a noun without segments is absent.
 
         Errors:
             Fault: the manifest is damaged
@@ -73,7 +73,7 @@ class SegmentStore:
         return _offsets(self._files.manifest(app_id))
 
     def erasures(self, app_id: str) -> ErasureLog:
-        """Read which rows were erased.
+        """Return the log of erased rows.
 
         Errors:
             Fault: the manifest is damaged
@@ -81,10 +81,10 @@ class SegmentStore:
         return ErasureLog.of(self._files.manifest(app_id).facts)
 
     def rows_of(self, app_id: str, noun: Noun, who: Sequence[str]) -> list[bytes]:
-        """Read the JSON of all settled rows of some readers (interactions) or ids (records).
+        """Return the JSON of all compacted rows of some users (interactions) or ids (records).
 
         Errors:
-            Fault: a segment is damaged, so nobody can say whether it holds them
+            Fault: a segment is damaged, so it may contain them
         """
         column, wanted = _name_column(noun), pa.array(list(who), pa.string())
 
@@ -100,7 +100,7 @@ class SegmentStore:
         return self._retry_when_replaced(attempt)
 
     def load(self, app_id: str, *, salvage: bool = False) -> CompactedState:
-        """Read everything a recommender starts from.
+        """Return the initial state of a recommender.
 
         With `salvage`, damaged segments are left out and named in the result instead of failing the load.
 
@@ -114,7 +114,7 @@ class SegmentStore:
     def records(
         self, app_id: str, noun: Noun, *, salvage: bool = False, newest: int | None = None
     ) -> list[bytes]:
-        """Read the newest JSON of every record of a noun that was not removed; `newest` bounds how many."""
+        """Return the newest JSON of every record of a noun that was not removed; `newest` bounds their number."""
 
         def attempt() -> list[bytes]:
             tables = self._newest_first(app_id, self._files.manifest(app_id), noun, [] if salvage else None)
@@ -123,33 +123,33 @@ class SegmentStore:
         return self._retry_when_replaced(attempt)
 
     def load_searches(self, app_id: str, since_ms: int) -> Any:
-        """Read the settled searches from a moment on, as far as their segments are whole.
+        """Return the compacted searches since a time from undamaged segments.
 
-        Returns a table with the columns `reader`, `at_ms` and `json`, oldest first.
+        The table has the columns `reader`, `at_ms` and `json`, oldest first.
 
         Cost:
-            segments without a search are told by one column
+            for segments without a search, one column is read
         """
 
         return self._load_interactions(app_id, ["search"], since_ms, _JSON_COLUMNS)
 
     def load_interactions_of_types(self, app_id: str, kinds: Sequence[str], since_ms: int) -> Any:
-        """Read the settled interactions of some types like `searches`; an address without proof counts for a few.
+        """Return compacted interactions of some types like `load_searches`, of few unverified users for each address.
 
         Source: `limit_readers_per_address`
         """
         return limit_readers_per_address(self._load_interactions(app_id, kinds, since_ms, _JSON_COLUMNS))
 
     def load_interaction_times(self, app_id: str, kinds: Sequence[str], since_ms: int) -> Any:
-        """Read only who and when of `acted`."""
+        """Return only the columns `reader` and `at_ms` of `load_interactions_of_types`."""
         return self.load_interactions_of_types(app_id, kinds, since_ms).select(_TIME_COLUMNS)
 
     def load_records_since(
         self, app_id: str, noun: Noun, after: str, *, salvage: bool = False
     ) -> CompactedRecords:
-        """Read what settled of a noun behind an offset, for whoever holds everything up to there.
+        """Return the records of a noun after an offset, for a caller that has all records up to there.
 
-        Of an id only the newest row counts. Rows from before may come along; applying them again is harmless.
+        Only the newest row of an id counts. Rows from before may be included; applying them again is harmless.
         """
 
         def attempt() -> CompactedRecords:
@@ -178,9 +178,9 @@ class SegmentStore:
     def load_records_between(
         self, app_id: str, noun: Noun, after: str, until: str
     ) -> list[tuple[str, list[bytes]]]:
-        """Read the living records that were last written behind one offset and up to another, by offset, oldest first.
+        """Return the records last written after one offset and up to another, oldest first, without removed ones.
 
-        Segments that are damaged are left out.
+        Damaged segments are left out.
         """
 
         def attempt() -> list[tuple[str, list[bytes]]]:
@@ -206,7 +206,7 @@ class SegmentStore:
         return self._retry_when_replaced(attempt)
 
     def verify(self, app_id: str, nouns: Sequence[Noun] | None = None) -> list[DamagedFile]:
-        """Read and check every segment (of some nouns); say what would be refused.
+        """Read and check every segment (of some nouns); return the damaged ones.
 
         Errors:
             Fault: the manifest is damaged
@@ -224,12 +224,12 @@ class SegmentStore:
     # --- writing ------------------------------------------------------------------------------------------
 
     def append(self, app_id: str, noun: Noun, table: Any, *, first: str, last: str) -> bool:
-        """Add the rows of the changes from `first` to `last`; an empty table only moves the offset.
+        """Append the rows of the changes from `first` to `last`; an empty table only moves the offset.
 
-        Returns False, and writes nothing, when the shelf already covers `last`.
+        Returns False, and writes nothing, when the segments already cover `last`.
 
         Errors:
-            Fault: the range overlaps what is covered
+            Fault: the range overlaps the covered offsets
             Conflict: another writer committed meanwhile
         """
         manifest = self._files.manifest(app_id)
@@ -243,12 +243,12 @@ class SegmentStore:
         return True
 
     def erase(self, app_id: str, noun: Noun, who: Sequence[str]) -> int:
-        """Rewrite the segments that hold rows of these readers (interactions) or ids (records) without them.
+        """Rewrite the segments with rows of these users (interactions) or ids (records) without these rows.
 
-        Returns how many rows went. Doing it again is harmless.
+        Returns the number of rows removed; idempotent.
 
         Errors:
-            Fault: a segment is damaged, so nobody can say whether it holds them
+            Fault: a segment is damaged, so it may contain them
             Conflict: another writer committed meanwhile
         """
         manifest = self._files.manifest(app_id)
@@ -278,10 +278,10 @@ class SegmentStore:
     def compact(self, app_id: str, noun: Noun, *, whole: bool = False) -> bool:
         """Merge the newest segments of a noun when that is worth it (`whole`: all of them in any case).
 
-        Of records only the newest row of an id stays, and removals go once nothing older is left.
+        Of records, only the newest row of an id remains; removals are dropped once nothing older is left.
 
         Errors:
-            Fault: a segment is damaged; everything stays as it is
+            Fault: a segment is damaged; nothing changes
             Conflict: another writer committed meanwhile
         """
         manifest = self._files.manifest(app_id)
@@ -306,7 +306,7 @@ class SegmentStore:
         return True
 
     def rebuild(self, app_id: str, noun: Noun, tables: Iterable[Any], *, last: str) -> None:
-        """Put these rows in the place of everything settled of a noun; they cover the log up to `last`.
+        """Replace all segments of a noun by these rows; they cover the log up to `last`.
 
         Errors:
             Conflict: another writer committed meanwhile
@@ -320,7 +320,7 @@ class SegmentStore:
         )
 
     def discard(self, app_id: str, damage: DamagedFile) -> bool:
-        """Give up a damaged segment: its rows are lost, and what needs all segments whole works again.
+        """Drop a damaged segment: its rows are lost, and operations that need all segments work again.
 
         Errors:
             Conflict: another writer committed meanwhile
@@ -334,14 +334,14 @@ class SegmentStore:
         return True
 
     def tidy(self, app_id: str, *, at_once: bool = False) -> int:
-        """Remove what interrupted writers left behind, `at_once` also a moment ago; return how many files went."""
+        """Remove files of interrupted writes, `at_once` also recent ones; return the number of files."""
         return self._files.tidy(app_id, at_once=at_once)
 
     def drop(self, app_id: str) -> None:
-        """Remove everything of an app."""
+        """Remove all segments of an app."""
         self._files.drop(app_id)
 
-    # --- inside -------------------------------------------------------------------------------------------
+    # --- internal -----------------------------------------------------------------------------------------
 
     def _load(self, app_id: str, salvage: bool) -> CompactedState:
         manifest = self._files.manifest(app_id)
@@ -399,7 +399,7 @@ class SegmentStore:
         return bool(found.as_py())
 
     def _retry_when_replaced(self, attempt: Callable[[], T]) -> T:
-        """Read again from the newest manifest when a segment was replaced under our hands."""
+        """Repeat the read from the newest manifest when a writer replaced a segment during it."""
         for _ in range(_READ_TRIES - 1):
             try:
                 return attempt()

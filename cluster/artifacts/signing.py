@@ -1,4 +1,4 @@
-"""Signing the manifests that stand on a shelf: once for those of earlier releases, and on an administrator's word."""
+"""Signing the manifests in an artifact store: once after an upgrade, and on an administrator's request."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from cluster.errors import Fault, NotFound
 
 @dataclass(frozen=True, slots=True)
 class SigningResult:
-    """What was found on a shelf."""
+    """Counts of the manifests in an artifact store."""
 
     signed: tuple[str, ...]
     "Manifests that were signed, or with `dry_run` would be."
     valid: int
-    "Manifests whose signature holds."
+    "Manifests whose signature is valid."
     damaged: tuple[str, ...]
-    "Manifests that no signature can help."
+    "Damaged manifests, which can't be signed."
 
 
 def sign_manifests(store: ArtifactStore, *, foreign: bool, dry_run: bool = False) -> SigningResult:
-    """Sign every whole manifest without a signature; with `foreign` also those that others signed.
+    """Sign every undamaged manifest without a signature; with `foreign` also those with other signatures.
 
-    A file on the shelf is replaced whole, so a reader sees it signed or unsigned and an interrupted round is repeated.
+    A file is replaced atomically, so a read sees it signed or unsigned, and an interrupted call can be repeated.
 
     Cost:
         one read for each manifest; their files are not read
@@ -40,7 +40,7 @@ def sign_manifests(store: ArtifactStore, *, foreign: bool, dry_run: bool = False
                 valid += 1
                 continue
             after = sign_manifest_bytes(data, store.signer, entry.path)
-        except NotFound:  # replaced by its writer since the listing
+        except NotFound:  # a writer replaced it since the listing
             continue
         except Fault:
             damaged.append(entry.path)

@@ -1,10 +1,10 @@
-"""Snapshots on the shelf: what was trained, one folder a version, never changed once it is there.
+"""Model snapshots in the artifact store: one folder for each version, never changed after it is complete.
 
     snapshots/<app>/<engine>/<version>/<file>         as the folder was built
     snapshots/<app>/<engine>/<version>/manifest.json  written last: without it there is no such version
 
-A version is named by what is in it, so publishing the same twice is one version. Which one serves says the engine
-(`Engine.snapshot`), not the shelf. Everything here blocks: call it from a thread.
+The version is a digest of the content, so publishing the same content twice yields one version. The engine's record
+(`Engine.snapshot`), not the artifact store, names the served one. All methods block: call them from a thread.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ KIND = "snapshot"
 MANIFEST = "manifest.json"
 
 _CACHED = 4
-"Versions of an engine that stay on a machine beside the one that was fetched last."
+"Versions of an engine that stay on a machine beside the last fetched one."
 _CACHED_FOR_S = 86_400.0
 
 PublishProgress = Callable[[str, float], None]
-"Hears what is being done and which share of it is done."
+"Receives the current step and the finished share, 0 to 1."
 
 
 def ignore_progress(what: str, share: float) -> None:
-    """Show no progress."""
+    """Ignore progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotInfo:
-    """A version that is complete."""
+    """A complete version."""
 
     version: str
     published_ms: int
@@ -51,7 +51,7 @@ class SnapshotInfo:
 
 
 class SnapshotStore:
-    """Versions of every engine of every app on one shelf."""
+    """Versions of every engine of every app in one artifact store."""
 
     def __init__(self, store: ArtifactStore) -> None:
         self._store = store
@@ -60,7 +60,7 @@ class SnapshotStore:
     # --- reading ------------------------------------------------------------------------------------------
 
     def manifest(self, app_id: str, engine_id: str, version: str) -> Manifest:
-        """Read what a version says of itself.
+        """Return the manifest of a version.
 
         Errors:
             NotFound: there is no such version
@@ -72,7 +72,7 @@ class SnapshotStore:
             raise NotFound(f"engine {engine_id} of {app_id} has no snapshot {version}") from error
 
     def versions(self, app_id: str, engine_id: str) -> list[SnapshotInfo]:
-        """List complete versions, oldest first."""
+        """Return the complete versions, oldest first."""
         sizes: dict[str, tuple[int, int]] = {}
         complete: dict[str, int] = {}
         above = f"{FOLDER}/{app_id}/{engine_id}"
@@ -89,15 +89,15 @@ class SnapshotStore:
         return sorted(found, key=lambda one: (one.published_ms, one.version))
 
     def has(self, app_id: str, engine_id: str, version: str) -> bool:
-        """Is the version complete?"""
+        """Return whether the version is complete."""
         return self._store.size(f"{_place(app_id, engine_id, version)}/{MANIFEST}") is not None
 
     def find_version(self, app_id: str, engine_id: str, start: str) -> str:
         """Return the version that is named `start`, or the only one that begins with it.
 
         Errors:
-            NotFound: no version begins like that
-            Conflict: several do
+            NotFound: no version begins with `start`
+            Conflict: several versions do
         """
         found = [one.version for one in self.versions(app_id, engine_id) if one.version.startswith(start)]
         if start in found:
@@ -109,18 +109,18 @@ class SnapshotStore:
         return found[0]
 
     def fetch(self, app_id: str, engine_id: str, version: str, cache: Path) -> tuple[Path, Manifest]:
-        """Bring a version to this machine: the folder it is in and its manifest as the shelf has it.
+        """Copy a version to this machine; return its folder and the manifest from the artifact store.
 
-        On a local shelf it stays where it is. Whoever opens the folder goes by the manifest that is returned: it was
+        In a local artifact store it stays in place. Callers must use the returned manifest: it was
         authenticated, the one in the folder was not.
 
-        What was fetched before is not fetched again; a folder is there whole or not at all. The bytes are as
-        the manifest says when they were fetched; whoever opens the folder checks them. Of what nobody asked for in
-        a day only the newest few stay: whoever has one of them mapped keeps it until it lets go.
+        A fetched version is not fetched again; a folder is complete or absent. The bytes matched the manifest when
+        they were fetched; the caller that opens the folder verifies them. Of versions unused for a day only
+        the newest few stay; a process that has mapped one keeps its data.
 
         Errors:
             NotFound: there is no such version
-            Fault: a file on the shelf is not what the manifest says
+            Fault: a file in the artifact store differs from its manifest
             Unavailable: this machine's disk is full, or can't be written
         """
         manifest = self.manifest(app_id, engine_id, version)
@@ -132,7 +132,7 @@ class SnapshotStore:
         try:
             if not (target / MANIFEST).exists():
                 self._copy_to_cache(manifest, place, target)
-                with contextlib.suppress(OSError):  # others fetch and tidy beside us
+                with contextlib.suppress(OSError):  # other processes fetch and clean up concurrently
                     _delete_old(target)
             os.utime(target)
         except OSError as error:
@@ -140,7 +140,7 @@ class SnapshotStore:
         return target, manifest
 
     def _copy_to_cache(self, manifest: Manifest, place: str, target: Path) -> None:
-        """Copy a version into a folder of this machine, whole or not at all."""
+        """Copy a version into a folder of this machine atomically."""
         part = target.parent / f".{target.name}.{new_request_id()}.part"
         try:
             for entry in manifest.files:
@@ -162,12 +162,12 @@ class SnapshotStore:
     def publish(
         self, app_id: str, engine_id: str, folder: Path, told: PublishProgress = ignore_progress
     ) -> str:
-        """Copy a built folder onto the shelf and return its version; until the last step nobody sees it.
+        """Copy a built folder to the artifact store and return its version; it becomes visible in the last step.
 
-        Interrupted at any point it can be done again; a version that is there already stays as it is.
+        An interrupted call can be repeated; an existing version is unchanged.
 
         Errors:
-            Fault: a file of the folder is not what its manifest says; nothing is published
+            Fault: a file of the folder differs from its manifest; nothing is published
         """
         manifest = Manifest.parse((folder / MANIFEST).read_bytes(), kind=KIND)
         version = str(manifest.facts["version"])
@@ -186,12 +186,12 @@ class SnapshotStore:
         try:
             save_manifest(self._store, f"{place}/{MANIFEST}", manifest)
         except Conflict:
-            return version  # another attempt of the same training was a moment earlier
+            return version  # a concurrent attempt of the same training run published it first
         self._log.info("snapshot_published", app=app_id, engine=engine_id, version=version, size=total)
         return version
 
     def remove(self, app_id: str, engine_id: str, version: str) -> int:
-        """Remove a version, the manifest first; return how many files went."""
+        """Remove a version, the manifest first; return the number of files."""
         place = _place(app_id, engine_id, version)
         gone = int(self._store.remove(f"{place}/{MANIFEST}"))
         return gone + sum(self._store.remove(entry.path) for entry in self._store.entries(place))
@@ -199,9 +199,9 @@ class SnapshotStore:
     def tidy(
         self, app_id: str, engine_id: str, *, keep: Collection[str], newest: int, older_than_ms: int
     ) -> list[str]:
-        """Remove all versions but the newest and those to keep, and what was never completed before a moment.
+        """Remove all versions except the newest and those in `keep`, and incomplete ones from before a time.
 
-        Returns the versions that went.
+        Returns the removed versions.
         """
         complete = self.versions(app_id, engine_id)
         kept = {one.version for one in complete[-newest:]} | set(keep) if newest else set(keep)
@@ -218,7 +218,7 @@ class SnapshotStore:
 
 
 def _delete_old(fetched: Path) -> None:
-    """Remove what nobody asked for in a day, beside the newest few; and what was never fetched to its end."""
+    """Remove versions unused for a day, except the newest few, and incomplete downloads."""
     now_s = fetched.stat().st_mtime
     others = [(folder.stat().st_mtime, folder) for folder in fetched.parent.iterdir() if folder != fetched]
     whole = 0

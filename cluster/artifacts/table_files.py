@@ -1,7 +1,7 @@
-"""Rows into one file outside the artifact store: Parquet, JSON Lines or CSV, whole or not at all.
+"""One file of rows outside the artifact store: Parquet, JSON Lines or CSV, written atomically.
 
-The file is written beside its place with mode 600, synced and renamed. A file that holds people is nobody else's to
-read. Everything here blocks: call it from a thread.
+The file is written under a temporary name with mode 600, synced and renamed. Only its owner may read a file with
+personal data. All methods block: call them from a thread.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ STANDARD_OUTPUT: Final = "-"
 _ENDINGS: Final = (("parquet", ".parquet"), ("jsonl", ".jsonl"), ("jsonl", ".ndjson"), ("csv", ".csv"))
 _OPTION: Final = orjson.OPT_PASSTHROUGH_DATETIME
 _FORMULA: Final = r"^[=+\-@\t\r]"
-"How a cell begins that a spreadsheet takes for a formula."
+"First characters of a cell that a spreadsheet takes for a formula."
 
 
 def choose_format(out: str, asked: str = "") -> Format:
-    """Choose the format by its name, else by the ending of the file.
+    """Return the format by its name, else by the suffix of the file.
 
     Errors:
-        Invalid: neither says one, or Parquet is to go to standard output
+        Invalid: neither names a format, or Parquet would go to standard output
     """
     if asked and asked not in FORMATS:
         raise Invalid(f"there is no format {asked!r}; choose from {', '.join(FORMATS)}")
@@ -53,13 +53,13 @@ def choose_format(out: str, asked: str = "") -> Format:
 
 
 class TableFile:
-    """One file being written; leave its context without an error and it stands in its place.
+    """One file being written; leaving its context without an error installs it.
 
     CSV has lists and objects as JSON. A text cell that a spreadsheet takes for a formula gets an apostrophe in front,
     unless `keep_formulas`.
 
     Errors (all methods):
-        Invalid: the place can't be written to
+        Invalid: the file can't be written
         Unavailable: the disk is full
     """
 
@@ -74,7 +74,7 @@ class TableFile:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what was written, in hex."""
+        """Return the SHA-256 of the written bytes in hex."""
         assert self._sink is not None
         return self._sink.sha256.hexdigest()
 
@@ -84,7 +84,7 @@ class TableFile:
             self._writer = pq.ParquetWriter(pa.PythonFile(self._sink, "w"), self._schema, compression="zstd")
         elif self._form == "csv":
             fields = [pa.field(field.name, _csv_type(field.type)) for field in self._schema]
-            # the header is written also when no row comes
+            # write the header even without rows
             self._writer = pyarrow.csv.CSVWriter(pa.PythonFile(self._sink, "w"), pa.schema(fields))
         return self
 
@@ -95,7 +95,7 @@ class TableFile:
         self._sink.is_given_up = error is not None
         try:
             if self._writer is not None:
-                self._writer.close()  # also of a file that is given up: else its end is written later
+                self._writer.close()  # close the writer even on failure: else it writes its end later
             if error is None:
                 self._sink.stream.flush()
                 if self._path is not None:
@@ -127,7 +127,7 @@ class TableFile:
                 self._writer.write_table(table)
 
     def write_json(self, records: Sequence[bytes]) -> None:
-        """Write records that are JSON already, one a line; only of JSON Lines."""
+        """Write records that are JSON already, one in each line; only for JSON Lines."""
         self.rows += len(records)
         with self._translate_errors():
             self._put(records)
@@ -170,7 +170,7 @@ class TableFile:
 
 
 class _Sink:
-    """A binary stream that counts a checksum of what goes through it."""
+    """A binary stream that computes a checksum of the written bytes."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self.stream = stream
@@ -227,5 +227,5 @@ def _without_nulls(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _json_text(value: Any) -> str:
-    """Write a time as the interface does: UTC, milliseconds, `Z`."""
+    """Return a time as in the API: UTC, milliseconds, `Z`."""
     return f"{value:%Y-%m-%dT%H:%M:%S}.{value.microsecond // 1000:03d}Z"

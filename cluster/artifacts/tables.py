@@ -1,9 +1,9 @@
-"""The columns of settled segments, and tables to Parquet bytes and back.
+"""The columns of segments, and the conversion of tables to and from Parquet bytes.
 
-    records        one row a put or a removal of a user or product; the newest row of an id counts
-    interactions   one row an interaction; `reader` is `u:<user_id>`, else `a:<anonymous_id>`
+    records        one row for each put or removal of a user or product; the newest row of an id counts
+    interactions   one row for each interaction; `reader` is `u:<user_id>`, else `a:<anonymous_id>`
 
-Nothing is pickled: JSON stands as bytes, vectors as little-endian float16 bytes, everything else is typed.
+Nothing is pickled: JSON is stored as bytes, vectors as little-endian float16 bytes, everything else is typed.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ INTERACTIONS = pa.schema(
 )
 
 LOADED_INTERACTIONS = pa.schema([field for field in INTERACTIONS if field.name != "json"])
-"What `SegmentShelf.load` returns of interactions."
+"The interaction columns of `SegmentStore.load`."
 
 
 _REPEATING = ("product_type", "embedder", "reader", "type", "offset")
 
 
 def schema_of(noun: Noun) -> Any:
-    """Give the columns of a noun's segments."""
+    """Return the columns of a noun's segments."""
     return INTERACTIONS if noun == "interaction" else RECORDS
 
 
 def to_parquet(table: Any) -> bytes:
-    """Write a table as Parquet; vectors are left as they are, they do not shrink."""
+    """Return a table as Parquet; vectors are not compressed, because they do not shrink."""
     sink = io.BytesIO()
     repeating = [name for name in _REPEATING if name in table.column_names]
     compression = {_leaf(name): "none" if name == "vector" else "zstd" for name in table.column_names}
@@ -67,15 +67,15 @@ def to_parquet(table: Any) -> bytes:
 
 
 def from_parquet(data: bytes, noun: Noun, columns: Sequence[str] | None = None) -> Any:
-    """Read Parquet bytes back, whole or some columns, in the noun's own types.
+    """Return the table of Parquet bytes, whole or some columns, in the noun's own types.
 
     Errors:
-        Fault: not Parquet, or with other columns than the noun has
+        Fault: not Parquet, or with other columns than the noun's
     """
     schema = schema_of(noun)
     wanted = [name for name in schema.names if columns is None or name in columns]
     try:
-        # one thread: a host may load while it serves, and all columns are cheap next to the checksum
+        # one thread: a host may serve during the load, and the checksum costs more than all columns
         table = pq.read_table(pa.BufferReader(data), columns=wanted, use_threads=False)
         return table.select(wanted).cast(pa.schema([schema.field(name) for name in wanted]))
     except (pa.ArrowException, KeyError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Readers without proof in settled interactions: an address counts for a few people, however many ids it invents."""
+"""Unverified users in compacted interactions: an address counts for a few users, however many ids it sends."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 MOST_READERS = 20
-"Different readers without proof that one address may stand for in 30 days, where readers are counted."
+"Number of unverified users counted for one address in 30 days, where they are counted."
 
 _LAST_FIELD = r'"_origin":"(?P<origin>[0-9a-f]{16})"\}$'
-"`cluster.records.validation.upload.ORIGIN`, which is always written last; what callers wrote stands before it."
+"`cluster.records.validation.upload.ORIGIN`, which is always written last; the client's fields are before it."
 
 
 def limit_readers_per_address(table: Any) -> Any:
-    """Leave out the rows of readers beyond the first `MOST_READERS` without proof of each address.
+    """Return the table without the rows of unverified users beyond the first `MOST_READERS` of each address.
 
     Shapes:
         table: any columns with `reader` and `json` among them; returns the same columns
     Cost:
-        one pass of a pattern over `json`; Python only for rows without proof
+        one pass of a pattern over `json`; Python only for rows of unverified users
     """
     found = pc.struct_field(pc.extract_regex(table["json"], _LAST_FIELD), [0])
     strange = pc.indices_nonzero(pc.is_valid(found))

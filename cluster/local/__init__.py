@@ -1,1 +1,1 @@
-"""One machine: the supervisor keeps Redis, HAProxy and Ray running. Only the command line imports this folder."""
+"""One machine: the supervisor runs Redis, HAProxy and Ray. Only the command line imports this folder."""

@@ -1,12 +1,12 @@
-"""Mending an append-only file that Redis refuses to load because bytes in its framing changed.
+"""Repair of an append-only file that Redis refuses to load because bytes in its framing changed.
 
-A flipped byte inside a value is none of our business here: Redis loads it and our checksum finds it. A flipped
+A flipped byte inside a value needs no repair: Redis loads it and the record's checksum detects it. A flipped
 byte in a length or a command's name stops Redis at that place, and its own tool would cut off everything
-behind it. `mend` copies what is whole instead, transaction by transaction, and says what it left out.
+after it. `repair` copies the intact transactions and commands instead, and counts the gaps.
 
     file        = command*
     command     = "*" count CRLF ("$" length CRLF bytes CRLF){count}
-    transaction = MULTI command* EXEC        kept or left out as a whole: a record never without its change
+    transaction = MULTI command* EXEC        kept or left out as a whole: never a record without its change
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WRITES = frozenset(
     b"ZPOPMAX XADD XDEL XTRIM XSETID XGROUP XACK XCLAIM XAUTOCLAIM SETBIT BITFIELD BITOP PFADD PFMERGE GEOADD "
     b"PUBLISH SCRIPT EVAL EVALSHA".split()
 )
-"Commands a file of ours may hold. FLUSHALL and FLUSHDB are not among them on purpose."
+"Commands that Kiosk writes. FLUSHALL and FLUSHDB are left out on purpose."
 
 _COUNT = re.compile(rb"\*(\d{1,9})\r\n")
 _LENGTH = re.compile(rb"\$(\d{1,10})\r\n")
@@ -35,7 +35,7 @@ _MOST_WORDS = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class RepairResult:
-    """What mending came to."""
+    """The result of a repair."""
 
     kept: int
     "Commands copied."
@@ -45,7 +45,7 @@ class RepairResult:
 
 
 def command_at(data: mmap.mmap | bytes, start: int) -> tuple[bytes, int] | None:
-    """Read the command at a position: its name and where the next one begins; None when it is not whole."""
+    """Return the name of the command at a position and the next position; None when it is incomplete."""
     head = _COUNT.match(data, start)
     if head is None or not 0 < int(head[1]) <= _MOST_WORDS:
         return None
@@ -64,9 +64,9 @@ def command_at(data: mmap.mmap | bytes, start: int) -> tuple[bytes, int] | None:
 
 
 def repair(path: Path, target: Path) -> RepairResult:
-    """Copy what is whole of one file into another.
+    """Copy the intact commands of one file into another and return the counts.
 
-    Cost: about 200,000 commands a second.
+    Cost: about 200,000 commands per second.
     """
     if path.stat().st_size == 0:
         target.write_bytes(b"")
@@ -92,7 +92,7 @@ def _copy(data: mmap.mmap, out: BinaryIO) -> RepairResult:
 
 
 def _pieces(data: mmap.mmap) -> Iterator[tuple[int, int, bool, int]]:
-    """Cut the file into pieces (start, end, is it whole, commands): single commands and whole transactions."""
+    """Yield the file's pieces (start, end, is it intact, commands): single commands and whole transactions."""
     at, size = 0, len(data)
     while at < size:
         found = command_at(data, at)
@@ -108,7 +108,7 @@ def _pieces(data: mmap.mmap) -> Iterator[tuple[int, int, bool, int]]:
 
 
 def _transaction(data: mmap.mmap, at: int) -> tuple[int, bool, int]:
-    """Read to the end of a transaction: where it ends, whether it is whole, how many commands it has."""
+    """Return the end of a transaction, whether it is intact, and its number of commands."""
     count, size = 1, len(data)
     while at < size:
         found = command_at(data, at)
@@ -124,7 +124,7 @@ def _transaction(data: mmap.mmap, at: int) -> tuple[int, bool, int]:
 
 
 def _after_gap(data: mmap.mmap, at: int) -> int:
-    """Find where whole units go on behind damage: behind the next EXEC if that belongs to what was damaged."""
+    """Return where intact units continue after damage: after the next EXEC if it belongs to the damaged part."""
     resumed = ahead = _next_start(data, at)
     while ahead < len(data):
         found = command_at(data, ahead)
@@ -140,7 +140,7 @@ def _after_gap(data: mmap.mmap, at: int) -> int:
 
 
 def _next_start(data: mmap.mmap, at: int) -> int:
-    """Find the next place where two commands in a row are whole; the end of the file if there is none."""
+    """Return the next position with two intact commands in a row; the end of the file if there is none."""
     while True:
         found = data.find(b"\r\n*", at + 1)
         if found < 0:

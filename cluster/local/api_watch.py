@@ -1,4 +1,4 @@
-"""How long the doors have been silent, found out without ever waiting for them."""
+"""The time without an answer of the API replicas, measured without blocking."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EVERY_S = 1.0
 
 
 class ApiWatch:
-    """Asks the doors once a second in a thread: a slow answer must not keep the supervisor from its work."""
+    """Requests a health check once a second in a thread, so that a slow answer does not block the supervisor."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host = host
@@ -22,15 +22,15 @@ class ApiWatch:
 
     @property
     def silent_s(self) -> float:
-        """Seconds since the last good answer."""
+        """Return the seconds since the last good answer."""
         return time.monotonic() - self._good_at
 
     def reset(self) -> None:
-        """Count silence from now on."""
+        """Restart the measurement now."""
         self._good_at = time.monotonic()
 
     def refresh(self) -> None:
-        """Ask again if it is time; returns at once."""
+        """Start a health check if it is due; return at once."""
         now = time.monotonic()
         if now - self._asked_at < EVERY_S or (self._asking is not None and self._asking.is_alive()):
             return

@@ -1,4 +1,4 @@
-"""What an installation consists of, as a bill of materials in CycloneDX 1.6.
+"""The bill of materials of an installation in CycloneDX 1.6.
 
 A component is an installed Python package or a program that came inside one (the Redis or Valkey server, HAProxy). A
 package names the files of its release that `cluster/locks/run.lock` admits, by hash: pip took one of them.
@@ -34,7 +34,7 @@ _LONGEST_LICENCE = 80
 
 
 def read_lock(text: str) -> dict[tuple[str, str], list[str]]:
-    """Read a lock: (name, version) -> the SHA-256 of each file of that release."""
+    """Return a lock file as (name, version) -> the SHA-256 of each file of that release."""
     found: dict[tuple[str, str], list[str]] = {}
     hashes: list[str] = []
     for line in text.splitlines():
@@ -45,7 +45,7 @@ def read_lock(text: str) -> dict[tuple[str, str], list[str]]:
 
 
 def build_bill(timestamp: str, serial: str) -> dict[str, Any]:
-    """Build the bill of the environment that this process runs in.
+    """Return the bill of the environment of this process.
 
     `timestamp` is now in ISO 8601 with a time zone, `serial` a random UUID.
     """
@@ -95,7 +95,7 @@ def _package(name: str, each: Distribution, lock: Mapping[tuple[str, str], list[
 
 
 def _licences(each: Distribution) -> list[dict[str, Any]]:
-    """Take the SPDX expression, else the classifiers, else a short free text."""
+    """Return the SPDX expression, else the classifiers, else a short free text."""
     metadata = each.metadata
     if "License-Expression" in metadata:
         return [{"expression": metadata["License-Expression"]}]
@@ -124,7 +124,7 @@ def _requirements(each: Distribution, installed: Mapping[NormalizedName, Distrib
 
 
 def _programs() -> Iterable[dict[str, Any]]:
-    """Describe the programs that an installation starts, with the hash of the file on this machine."""
+    """Yield the programs that an installation starts, with the hash of the file on this machine."""
     try:
         server = find_redis()
         version = ".".join(map(str, server.version))

@@ -1,4 +1,4 @@
-"""The Redis that was given from outside: is it there, and who named it."""
+"""Checks of a Redis outside the installation: whether it answers, and which variable names it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from cluster.store.redis.address import Address
 from cluster.store.redis.multiplexer import ConnectionObserver
 
 WAIT_S = 10.0
-"A server that was started together with us may need that long."
+"Seconds that a server started together with Kiosk may need."
 PAUSE_S = 0.5
 SILENCE_S = 3.0
-"How long one try may take."
+"Seconds of one attempt."
 
 
 def wait_for_redis(settings: Settings, within_s: float = WAIT_S) -> None:
-    """Wait until the given Redis answers.
+    """Wait until the external Redis answers.
 
     Errors:
         Fault: it does not; names the address without its password, and the setting
@@ -48,6 +48,6 @@ async def _ping(address: Address) -> None:
 
 
 def _naming_variable(settings: Settings) -> str:
-    """Name the variable that a person set: the first process turns KIOSK_REDIS_URL into a file of its own."""
+    """Return the variable that the operator set: the first process replaces KIOSK_REDIS_URL by a file."""
     path, own = settings.redis_url_file, InstallationPaths.from_data_dir(settings.data_dir).secrets_dir
     return "KIOSK_REDIS_URL" if path is None or path.parent == own else "KIOSK_REDIS_URL_FILE"

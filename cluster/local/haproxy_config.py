@@ -1,4 +1,4 @@
-"""The configuration of HAProxy: what Ray Serve wrote, tightened. Standard library only.
+"""The configuration of HAProxy: the one of Ray Serve with stricter limits. Standard library only.
 
     connection      bounded by address
     request         cleaned -> address found -> bounded by address -> body awaited -> counted, if it is a read
@@ -9,27 +9,27 @@ What `tighten` changes, and why:
     no log line at all          HAProxy would log request lines, which hold query strings
     admin socket mode 600       Serve asks for 666
     metrics                     on loopback instead of all interfaces
-    statistics page             gone: it asks for no token, and Serve uses the admin socket
-    public address              the doors' own, while replicas listen on loopback only
+    statistics page             removed: it needs no token, and Serve uses the admin socket
+    public address              bound by HAProxy, while replicas listen on loopback only
     502, 503                    503 with `Retry-After` and a JSON body instead of a bare 500
     timeouts                    request head 10 s, first 30 KB of the body 10 s (2 s for sign-in), silence 30 s
-    headers of Serve's own      a stranger may not switch off time limits or choose replicas
+    headers of Serve's own      removed: a client must not switch off time limits or choose replicas
     `X-Forwarded-For`           holds one address, found by HAProxy; only trusted proxies are believed (RFC 7239, 8.1)
     `Upgrade`                   websockets are refused, other upgrades are ignored
     bounds of each address      on connections, requests under way, requests and refused keys in ten seconds
-    repeated requests           a request whose replica died is sent again when it only reads
-    shared connections          a caller's first request never travels on one that may just be closing: HAProxy
-                                would hang up on the caller without an answer
-    bound of reads              only so many at once per replica; one more is told to come back at once. A read
-                                counts when its whole body is here. Proven secret keys, secret keys that are new
-                                and all others have a bound each
+    repeated requests           a request whose replica died is sent again if it only reads
+    shared connections          a client's first request never travels on a closing connection: HAProxy
+    would hang up on the client without an answer
+    bound of reads              a number of concurrent reads for each replica; further ones are refused at once. A
+    read counts when its whole body is here. Proven secret keys, secret keys that are new
+    and all others have a bound each
     backup server               without a replica the answer is an immediate 503, not a queue in a slow proxy
 
-HAProxy learns which keys are good from the answers of the replicas (`kiosk_keys`): a key is proven for ten
-minutes when a request with it was answered with 200, 404 or 422. Proven secret keys have no bounds by address,
-so a forged one gains nothing.
+HAProxy learns valid keys from the answers of the replicas (`kiosk_keys`): a key is proven for ten minutes after a
+request with it was answered with 200, 404 or 422. Proven secret keys have no bounds by address,
+so a forged key gains nothing.
 
-What HAProxy 2.8 can't read as HTTP it answers with a page of its own that no setting changes.
+Requests that HAProxy 2.8 can't parse as HTTP get its built-in error page, which no setting changes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from pathlib import Path
 from typing import Any
 
 BUSY = "The service is busy or restarting. Please retry."
-"Also said by the doors when a part is away (deployments/edge/errors.py)."
+"API replicas use the same text when a part is unavailable (deployments/edge/errors.py)."
 TIMEOUT = "Request timeout."
 MALFORMED = "Malformed request."
 NO_KEY = "invalid api key."
@@ -74,11 +74,11 @@ ROOM, CONNECTIONS, CALLERS, KEYS = "kiosk_room", "kiosk_connections", "kiosk_cal
 MOST_PROXIES = 3
 "Trusted proxies in a row."
 _TABLES = {
-    # Proven secret keys, everybody else, secret keys that are not proven yet.
+    # Proven secret keys, all other requests, secret keys that are not proven yet.
     ROOM: "type integer size 3 store conn_cur",
     CONNECTIONS: "type ipv6 size 100k expire 1m store conn_cur",
     CALLERS: "type ipv6 size 100k expire 1m store conn_cur,http_req_rate(10s),gpc0,gpc0_rate(10s)",
-    # Hashes of keys that replicas accepted; strangers can't add any.
+    # Hashes of keys that replicas accepted; clients can't add any.
     KEYS: "type binary len 20 size 20k expire 10m store gpt0",
 }
 SETTINGS = {
@@ -93,41 +93,41 @@ _BACKEND = re.compile(r"^backend (?!default_backend$)(\S+)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class HAProxyOptions:
-    """What an installation wants of its HAProxy; written as JSON by the start, read by every run."""
+    """The HAProxy options of an installation; written as JSON by the start, read by every run."""
 
     binary: str
     "The real HAProxy."
     bind: str
-    "Public address and port, as HAProxy writes them; empty: as Serve says."
+    "Public address and port, as HAProxy writes them; empty: the ones of Serve."
     pid_file: str
-    "Where the process id of the newest HAProxy is written."
+    "File of the process id of the newest HAProxy."
     max_connections: int = 4096
     connect_ms: int = 200
-    "How long a replica may take to accept a connection; on one machine that is done by the kernel."
+    "Time a replica may take to accept a connection; on one machine the kernel accepts at once."
     most_reads: int = 128
-    "Reading requests at once per replica; what is over that would only make all of them wait."
+    "Concurrent reads of each replica; more would only slow down all of them."
     patience_s: int = 10
-    "How long a client may take to send a request's head, and again for its body or the beginning of it."
+    "Time a client may take to send a request's head, and again for its body or the beginning of it."
     sign_in_s: int = 2
-    "How long the body of a request about signing in may take."
+    "Time the body of a sign-in request may take."
     trusted_proxies: str = ""
     "Addresses and networks, separated by commas."
     address_connections: int = 2048
     address_requests: int = 128
     address_rate: int = 300
-    "Bounds of one address, as the settings of the same names say; 0: none."
+    "Bounds of one address, from the settings of the same names; 0: none."
 
     def save(self, path: Path) -> None:
-        """Write them down."""
+        """Save the options as JSON."""
         path.write_text(json.dumps(asdict(self)))
 
     @classmethod
     def load(cls, path: Path) -> HAProxyOptions:
-        """Read them back."""
+        """Return the saved options."""
         return cls(**json.loads(path.read_text()))
 
     def with_environment(self, environment: Mapping[str, str]) -> HAProxyOptions:
-        """Take what the environment sets."""
+        """Return the options with the values of the environment."""
         given: dict[str, Any] = {
             name: environment[variable] if name == "trusted_proxies" else int(environment[variable])
             for variable, name in SETTINGS.items()
@@ -137,15 +137,15 @@ class HAProxyOptions:
 
     @property
     def networks(self) -> str:
-        """The trusted proxies as HAProxy writes them; empty when there are none."""
+        """Return the trusted proxies as HAProxy writes them; empty when there are none."""
         return " ".join(part.strip() for part in self.trusted_proxies.split(",") if part.strip())
 
 
 def tighten(config: str, options: HAProxyOptions) -> str:
-    """Rewrite a configuration as Ray 2.60 generates it.
+    """Return a configuration of Ray 2.60 with stricter limits.
 
-    Sections are told by their heading; what is not known is left as it is, so a later Ray still starts and
-    `kiosk doctor` tells what is missing.
+    Sections are identified by their heading. Unknown parts are unchanged, so a later Ray still starts and
+    `kiosk doctor` reports what is missing.
     """
     lines: list[str] = []
     section = ""
@@ -193,13 +193,13 @@ def _line(line: str, words: list[str], section: str, options: HAProxyOptions) ->
     if (first, second) == ("http-reuse", "always"):
         return "    http-reuse safe"
     if section == "backend default_backend" and (first, second) == ("http-request", "return"):
-        # Nothing is deployed yet, or nothing any more: not a wrong path.
+        # Nothing is deployed yet, or any more: not a wrong path.
         return f"    {return_now(503, BUSY)}"
     return line
 
 
 def _added(section: str, options: HAProxyOptions, rooms: list[str]) -> list[str]:
-    """Lines that follow a section's heading."""
+    """Return the lines that follow a section's heading."""
     if section.startswith("defaults"):
         return [f"    {line}" for line in _default_lines(options)]
     if section == "global":
@@ -224,7 +224,7 @@ def _default_lines(options: HAProxyOptions) -> list[str]:
         500: FAULT, 502: BUSY, 503: BUSY, 504: TIMEOUT,
     }  # fmt: skip
     return [
-        # Also the pause before a connection is tried again; Serve can only say whole seconds.
+        # Also the pause before a connection is tried again; Serve supports only whole seconds.
         f"timeout connect {options.connect_ms}ms",
         f"timeout http-request {options.patience_s}s",
         "timeout http-keep-alive 60s",
@@ -255,9 +255,9 @@ def _connection_lines(options: HAProxyOptions) -> list[str]:
 
 
 def _cleaning_lines() -> list[str]:
-    """Refuse what no caller has business with."""
+    """Refuse paths and headers that no client may use."""
     return [
-        # Only what begins like this may decode to one of Serve's own paths; decoding costs a copy.
+        # Only paths with this prefix may decode to one of Serve's own paths; decoding costs a copy.
         "http-request deny deny_status 404 if { path -m beg /- /% } { path,url_dec -m beg /-/ } "
         "!{ path /-/healthz }",
         f"{return_now(400, TWO_KEYS)} if {{ req.fhdr_cnt(x-api-key) gt 1 }}",
@@ -265,11 +265,11 @@ def _cleaning_lines() -> list[str]:
 
 
 def _address_lines(options: HAProxyOptions) -> list[str]:
-    """Find the address of the caller and hand it on as the only entry of `X-Forwarded-For`."""
+    """Find the address of the client and pass it on as the only entry of `X-Forwarded-For`."""
     trusted = options.networks
     if not trusted:
         return ["http-request set-header X-Forwarded-For %[src]"]
-    # The last entry that is no trusted proxy; one address more than proxies can stand in a row.
+    # The last entry that is no trusted proxy; the number of addresses is that of proxies in a row plus one.
     entries = [f"req.hdr_ip(x-forwarded-for,-{place})" for place in range(1, MOST_PROXIES + 1)]
     found = f"if {{ var(txn.address) -m ip {trusted} }}"
     return [
@@ -280,7 +280,7 @@ def _address_lines(options: HAProxyOptions) -> list[str]:
 
 
 def _caller_lines(options: HAProxyOptions) -> list[str]:
-    """Bound what one address asks, unless it asks with a proven secret key."""
+    """Bound the requests of one address, except with a proven secret key."""
     address = "var(txn.address)" if options.networks else "src"
     lines = [
         "http-request set-var(txn.key) req.fhdr(x-api-key)",
@@ -294,7 +294,7 @@ def _caller_lines(options: HAProxyOptions) -> list[str]:
         "acl is_keyed path_beg /v1/",
         "acl is_keyed path /mcp",
         "http-request set-var(txn.proves) bool(true) if has_key is_keyed !METH_OPTIONS",
-        # All that follows bounds others, or concerns bodies and headers that a shop's own server does not send.
+        # The rest bounds other clients, or concerns bodies and headers that a shop's own server does not send.
         "http-request allow if is_exempt METH_GET",
         *(f"http-request del-header {name}" for name in SERVES_OWN_HEADERS),
         f"{return_now(403, NO_UPGRADE)} if {{ req.hdr(upgrade) -m sub -i websocket }}",
@@ -304,15 +304,15 @@ def _caller_lines(options: HAProxyOptions) -> list[str]:
     if options.address_requests:
         over = f"sc1_conn_cur({CALLERS}) gt {options.address_requests}"
         lines += [
-            # After a reload no key is proven, and a server's first hundreds of requests come at once. They wait for
-            # no proof unless their address was refused lately; who forges a key is refused at once.
+            # After a reload no key is proven, and a server's first hundreds of requests come at once. They need
+            # no proof unless their address was refused lately; a client with a forged key is refused at once.
             "http-request set-var(txn.plausible) bool(true) if !is_exempt { var(txn.key) -m beg ksk_ } "
             f"{{ sc1_gpc0_rate({CALLERS}) eq 0 }}",
             f"{return_now(429, TOO_MANY)} if {{ {over} }} !{{ var(txn.plausible) -m bool }}",
         ]
     if options.address_rate:
         over = f"sc1_http_req_rate({CALLERS}) gt {10 * options.address_rate}"
-        # Wrong keys: a fraction of that, and who has a key that is known to be good does not pay for others.
+        # Wrong keys have a fraction of that bound; a client with a proven key is not affected by others.
         wrong = f"sc1_gpc0_rate({CALLERS}) gt {max(10, 10 * options.address_rate // 15)}"
         lines += [
             f"{return_now(429, TOO_MANY)} if {{ {over} }}",
@@ -322,7 +322,7 @@ def _caller_lines(options: HAProxyOptions) -> list[str]:
 
 
 def _body_lines(options: HAProxyOptions) -> list[str]:
-    """Hold every request back until its body is here, or as much of it as fits in.
+    """Hold every request back until its body is received, or as much of it as the buffer takes.
 
     HAProxy answers `Expect` itself meanwhile.
     """
@@ -336,9 +336,9 @@ def _body_lines(options: HAProxyOptions) -> list[str]:
 
 
 def _room_lines(backends: list[str], most: int) -> list[str]:
-    """Count reads under way, and refuse those for which the replicas that are up have no room.
+    """Count reads under way, and refuse those beyond the capacity of the live replicas.
 
-    What is not whole is not counted here but by the replica, which reads bodies before it counts.
+    The replica, not HAProxy, counts incomplete requests: it reads bodies before it counts.
     """
     if not backends:
         return []
@@ -357,16 +357,16 @@ def _room_lines(backends: list[str], most: int) -> list[str]:
 
 
 def _answer_lines() -> list[str]:
-    """Learn from answers which keys are good, and count wrong ones."""
+    """Learn proven keys from answers, and count wrong ones."""
     learns = f"http-response track-sc3 var(txn.key),sha1 table {KEYS}"
-    # A replica looks at the key before it says any of these to a request that carries one.
+    # A replica checks the key before it returns any of these to a request with a key.
     proven = "!is_known { var(txn.proves) -m bool } { status 200 404 422 }"
     lost = "{ status 401 } is_known { var(txn.proves) -m bool }"
     return [
         f"{learns} if {proven}",
         f"http-response sc-set-gpt0(3) 1 if {proven} !is_public",
         f"http-response sc-set-gpt0(3) 2 if {proven} is_public",
-        # Keeps the keys that are used much from expiring.
+        # Frequently used keys do not expire.
         f"{learns} if is_known {{ rand(64) eq 0 }}",
         f"{learns} if {lost}",
         f"http-response sc-set-gpt0(3) 0 if {lost}",
@@ -381,7 +381,7 @@ def _body(message: str) -> str:
 
 
 def http_error(status: int, message: str) -> str:
-    """Write the line that gives one status its body."""
+    """Return the line that gives one status its body."""
     return (
         f"http-error status {status} content-type application/json "
         f"lf-string {_quoted(_body(message))} {_headers(status)}"
@@ -389,7 +389,7 @@ def http_error(status: int, message: str) -> str:
 
 
 def return_now(status: int, message: str) -> str:
-    """Write the action that answers a request at once."""
+    """Return the action that answers a request at once."""
     return (
         f"http-request return status {status} content-type application/json "
         f"lf-string {_quoted(_body(message))} {_headers(status)}"

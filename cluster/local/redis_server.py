@@ -1,10 +1,10 @@
-"""The Redis server of one installation: which one, how it is set up, and its life as a process.
+"""The Redis server of one installation: its configuration, and its life as a process.
 
-`redis_binary` chooses it. `version` and `product` beside the data say which one wrote there last.
+`redis_binary` chooses it. `version` and `product` beside the data name the last server that wrote there.
 
-It listens on a Unix socket below the run directory and has a random password; both stand in `redis.url`, which
-only the owner can read. The append-only file is written in plain commands, without the binary preamble: every
-record carries a checksum of ours, so one flipped byte costs one record, where a binary preamble with a flipped
+It listens on a Unix socket below the run directory and has a random password; `redis.url`, which only the owner
+can read, has both. The append-only file is written in plain commands, without the binary preamble: every
+record has a checksum, so one flipped byte costs one record, where a binary preamble with a flipped
 byte costs the whole file.
 """
 
@@ -47,13 +47,13 @@ REMOVED_COMMANDS = (
     "SYNC",
     "FAILOVER",
 )
-"Nothing of ours sends them; each runs code, reads foreign data or sends ours elsewhere. Redis 6.2 knows them all."
+"Kiosk sends none of these; each runs code, reads foreign data or sends data elsewhere. Redis 6.2 has them all."
 
 _log = structlog.get_logger()
 
 
 class RedisServer:
-    """One server process. Starting it again after it died keeps its address and password."""
+    """One server process. A restart keeps its address and password."""
 
     def __init__(self, paths: InstallationPaths, *, memory_mb: int = 0, password: str | None = None) -> None:
         self._paths = paths
@@ -65,20 +65,20 @@ class RedisServer:
 
     @property
     def url(self) -> str:
-        """Where it is, password included."""
+        """Return the address, including the password."""
         return f"unix://:{self._password}@{quote(str(self._paths.redis_socket))}"
 
     @property
     def pid(self) -> int:
-        """Its process id; 0 before it was started."""
+        """Return its process id; 0 before the start."""
         return self.process.pid if self.process else 0
 
     def start(self) -> None:
-        """Start the process and leave its address where the others look for it."""
+        """Start the process and write its address to `redis.url`."""
         folder = self._paths.redis_dir
         write_private(folder / "redis.conf", self.configuration())
         write_private(folder / "product", self.binary.product + "\n")
-        # Numbers only: an older release of ours reads this file to keep its hands off newer data.
+        # Numbers only: older releases of Kiosk read this file and refuse newer data.
         write_private(folder / "version", ".".join(map(str, self.binary.version)) + "\n")
         write_private(self._paths.redis_url, self.url + "\n")
         with self._log_path.open("ab") as out:
@@ -96,13 +96,13 @@ class RedisServer:
         _log.info("redis_started", server=self.binary.label, pid=self.pid)
 
     def restart(self) -> None:
-        """Start it after it died, with the same address and password; mend its file if that was the reason."""
+        """Restart it after it died, with the same address and password; repair its file if that was the reason."""
         if self._refused_its_file():
             self._repair()
         self.start()
 
     def start_and_repair(self, within_s: float) -> None:
-        """Start it and wait until it answers; a file it refuses is mended once.
+        """Start it and wait until it answers; a refused file is repaired once.
 
         Errors:
             Fault: it does not start
@@ -118,15 +118,15 @@ class RedisServer:
             self.wait(within_s)
 
     def has_died(self) -> bool:
-        """Did the process end?"""
+        """Return whether the process ended."""
         return self.process is not None and self.process.poll() is not None
 
     def wait(self, within_s: float) -> None:
-        """Wait until it answers, as long as it works on its file.
+        """Wait until it answers, as long as it loads its file.
 
         Errors:
-            Fault: it ended instead
-            Unavailable: it neither answers nor works for so long
+            Fault: it ended
+            Unavailable: it neither answers nor makes progress for so long
         """
         patience = StallTimer(within_s)
         while not patience.is_over:
@@ -139,7 +139,7 @@ class RedisServer:
         raise Unavailable(f"Redis did not answer within {within_s:.0f} s")
 
     def ping(self, within_s: float = 1.0) -> bool:
-        """Ask it for a sign of life."""
+        """Return whether it answers a PING."""
         try:
             with socket.socket(socket.AF_UNIX) as line:
                 line.settimeout(within_s)
@@ -156,8 +156,8 @@ class RedisServer:
             return False
 
     def stop(self, patience_s: float = 30.0) -> None:
-        """End it; it syncs its file first. A server that can't is killed, which loses nothing acknowledged
-        more than a second ago."""
+        """Stop it; it syncs its file first. A server that hangs is killed, which loses only writes
+        acknowledged within the last second."""
         if self.process is None or self.process.poll() is not None:
             return
         self.process.send_signal(signal.SIGTERM)
@@ -169,7 +169,7 @@ class RedisServer:
             self.process.wait(10)
 
     def configuration(self) -> str:
-        """Write redis.conf."""
+        """Return the text of redis.conf."""
         return "\n".join(
             line
             for line in (
@@ -192,7 +192,7 @@ class RedisServer:
                 "maxclients 4000",
                 "loglevel notice",
                 *(f'rename-command {command} ""' for command in REMOVED_COMMANDS),
-                # A title would overwrite the environment, by which our processes are known.
+                # A title would overwrite the environment, which identifies the processes.
                 "set-proc-title no",
                 "",
             )
@@ -200,7 +200,7 @@ class RedisServer:
         )
 
     def _data_product(self) -> str:
-        """Read who wrote the data; releases that knew only Redis left no such file."""
+        """Return the product that wrote the data; releases before Valkey support left no such file."""
         try:
             product = (self._paths.redis_dir / "product").read_text().strip()
         except OSError:
@@ -222,7 +222,7 @@ class RedisServer:
         )
 
     def _log_text(self) -> str:
-        """Read what the last process logged."""
+        """Return the log of the last process."""
         try:
             with self._log_path.open("rb") as log:
                 log.seek(self._said_before)
@@ -238,7 +238,7 @@ class RedisServer:
         return bool(_REFUSED.search(self._log_text()))
 
     def _repair(self) -> None:
-        """Put aside every append-only file and write what is whole of it in its place."""
+        """Move every append-only file aside and replace it by its intact content."""
         folder = self._paths.redis_dir
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
         for path in [*folder.glob(AOF_NAME), *folder.glob("appendonlydir/*.aof")]:

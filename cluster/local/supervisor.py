@@ -1,14 +1,14 @@
-"""The one process that keeps an installation alive: starts its parts in order, brings back what dies, ends all.
+"""The process that keeps an installation alive: it starts the parts in order, restarts dead ones, and ends all.
 
-    Redis          started first, ended last; started again at once when it dies
+    Redis          started first, ended last; restarted at once when it dies
     Ray            gcs_server and raylet are watched; when one dies, all of Ray is ended and started again
-    doors          asked over HTTP every second; silent for long while Ray lives: deployed again, then as above
+    API replicas   checked over HTTP every second; silent for long while Ray lives: deployed again, then as above
     HAProxy        a stand-in serves until Serve has started the next one; one that did not start in time is tried
                    again, while the slow Python proxy serves on loopback. On other addresses nothing serves instead:
                    the slow proxy has none of HAProxy's bounds
 
-Replicas, the Serve controller and named actors are Ray's business, which restarts them itself. This process
-imports no Ray and holds no state: whatever is killed, itself included, `kiosk up` brings the same system back.
+Ray restarts replicas, the Serve controller and named actors. This process imports no Ray and holds no state: after
+any process is killed, this one included, `kiosk up` restores the same system.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from cluster.settings import Settings
 TICK_S = 0.1
 REDIS_START_S = 120.0
 DEPLOY_AGAIN_S = 20.0
-"Doors that stay silent that long are deployed again;"
+"Seconds of silence after which the API replicas are deployed again,"
 START_AGAIN_S = 60.0
-"that long, and Ray is started again."
+"and after which Ray is started again."
 LONGEST_REST_S = 30.0
 MOST_STAGES = 200
 MOST_FRONT_STARTS = 3
-"Starts without HAProxy in time before a start on an address that others reach is given up."
+"Attempts to start HAProxy in time before a start on a public address fails."
 
 _log = structlog.get_logger()
 StateCallback = Callable[[InstallationState], None]
@@ -62,19 +62,19 @@ StateCallback = Callable[[InstallationState], None]
 
 @dataclass(frozen=True)
 class SupervisorConfig:
-    """What a start was asked for."""
+    """The options of a start."""
 
     settings: Settings
     version: str
     root: Path
-    "The directory that holds our packages."
+    "The directory of Kiosk's packages."
     plan: Mapping[str, object] = field(default_factory=dict)
-    "Fields of `Plan` to start with instead of the usual ones."
+    "Fields of `StartPlan` that replace the usual ones."
     head_command: tuple[str, ...] = ()
 
 
 class Supervisor:
-    """Runs one installation until told to stop."""
+    """Runs one installation until a signal stops it."""
 
     def __init__(self, wanted: SupervisorConfig, told: StateCallback = lambda state: None) -> None:
         self._wanted = wanted
@@ -93,7 +93,7 @@ class Supervisor:
         self._rest_s = 1.0
         self._wait_until = 0.0
         self._again: bool | None = None
-        "A head is due: True with Ray, False only the doors."
+        "A bootstrap process is due: True with Ray, False only the API replicas."
         self._doors = ApiWatch(self._settings.host, self._settings.port)
         self._connections = 0
         self._redis_rest_s = 0.0
@@ -113,12 +113,12 @@ class Supervisor:
         )
 
     def request_stop(self, number: int = 0, frame: FrameType | None = None) -> None:
-        """End soon (a signal handler)."""
+        """Request the end (a signal handler)."""
         self._stopped_by = number
         self._stop.set()
 
     def run(self) -> int:
-        """Start, keep, end; 0 after a wanted end, 1 when the start failed, 2 when another one is at work."""
+        """Run the installation; return 0 after a requested end, 1 after a failed start, 2 if another one runs."""
         self._paths.make()
         if not self._lock.acquire():
             return 2
@@ -183,7 +183,7 @@ class Supervisor:
         """Let the slow proxy serve, and try HAProxy again after a pause.
 
         Errors:
-            Fault: others than this machine would reach the slow proxy
+            Fault: other machines would reach the slow proxy
         """
         if not is_loopback(self._settings.host):
             raise Fault(
@@ -196,7 +196,7 @@ class Supervisor:
         self._save_phase(self.state.phase, self.state.message, proxy=f"slow Python proxy, because {reason}")
 
     def _bring_up(self, with_ray: bool) -> None:
-        """Start a head."""
+        """Start a bootstrap process."""
         if with_ray or self._ports is None:
             self._ports = RayPorts.choose()
             with_ray = True
@@ -215,7 +215,7 @@ class Supervisor:
             "haproxy": self._haproxy,
             "ray_arguments": start if with_ray else [],
             "ray_address": address,
-            # HAProxy binds the public address itself (see `front`); nobody else needs to reach a replica.
+            # HAProxy binds the public address itself (see `haproxy_config`); no client reaches a replica directly.
             "replicas_host": LOOPBACK if self._haproxy else "",
             **self._wanted.plan,
         }
@@ -225,10 +225,10 @@ class Supervisor:
         urls = {"dashboard_url": dashboard, "metrics_url": f"http://127.0.0.1:{ports.exports}/metrics"}
         self._save_phase(self.state.phase, self.state.message, ray_address=address, **urls)
 
-    # --- keeping ------------------------------------------------------------------------------------------
+    # --- watching -----------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
-        """Look at everything once.
+        """Check all parts once.
 
         Cost: about 0.1 ms when all is well.
         """
@@ -279,7 +279,7 @@ class Supervisor:
         _log.info("installation_ready", after_s=took, steps=self._head.steps)
 
     def _failed(self, message: str) -> None:
-        """A head gave up: the first start says so and ends; later ones are tried again, ever more slowly."""
+        """Handle a failed bootstrap: the first start reports it and ends; later ones retry with growing pauses."""
         if self._haproxy and not self._front.has_served and {"doors", "answer"} & self._head.steps.keys():
             self._late_fronts += 1
             if is_loopback(self._settings.host) or self._late_fronts >= MOST_FRONT_STARTS:
@@ -295,7 +295,7 @@ class Supervisor:
         self._rest_s = min(2 * self._rest_s, LONGEST_REST_S)
 
     def _try_haproxy_again(self) -> None:
-        """Change over to HAProxy: Ray is started again, because Serve chooses its proxy when it starts."""
+        """Switch to HAProxy: Ray is started again, because Serve chooses its proxy when it starts."""
         _log.warning("haproxy_tried_again")
         self._connections, self._haproxy = self._front.prepare(), True
         self._save_phase(
@@ -338,7 +338,7 @@ class Supervisor:
     # --- ending -------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
-        """End everything and leave nothing behind but the data and, after a failure, the reason."""
+        """End everything; only the data and, after a failure, the reason remain."""
         failed = self.state.phase == "failed"
         if not failed:
             self._save_phase("stopping", "stopping")
@@ -357,13 +357,13 @@ class Supervisor:
         _log.info("installation_ended", left=[process.pid for process in left])
 
     def _end_ray(self, *, keep_front: bool = True) -> None:
-        """End Ray; HAProxy stays and says that the service is busy, unless all is to end."""
+        """End Ray; HAProxy stays and answers that the service is busy, unless everything ends."""
         front = {pid for pid in (self._front.pid, *self._front.children) if pid} if keep_front else set()
         self._head.end(spare=self._processes_to_keep() | front)
         if keep_front:
             self._front.detach_from_ray()
 
-    # --- small things -------------------------------------------------------------------------------------
+    # --- details ------------------------------------------------------------------------------------------
 
     def _processes_to_keep(self) -> set[int]:
         return {self._redis.pid} if self._redis is not None else set()
@@ -384,7 +384,7 @@ class Supervisor:
         self.state = self.state.model_copy(update=update)
         try:
             save_state(self._paths, self.state)
-        except OSError as error:  # a full disk must not end the keeper
+        except OSError as error:  # a full disk must not end the supervisor
             _log.error("state_not_saved", reason=error.strerror)
         self._told(self.state)
 
@@ -395,7 +395,7 @@ def main() -> int:
     from cluster.log import set_up_logging
 
     set_up_logging()
-    if find_secrets(os.environ):  # `kiosk up` has handed them over; this module was started by hand
+    if find_secrets(os.environ):  # `kiosk up` has moved them to files; this module was started by hand
         prepare_node()
     return Supervisor(SupervisorConfig(Settings(), installed_version(), package_root())).run()
 
@@ -403,5 +403,5 @@ def main() -> int:
 if __name__ == "__main__":
     code = main()
     sys.stderr.flush()
-    # Everything is ended and given back; the interpreter's own end would wait for threads that wait for answers.
+    # All processes have ended; the interpreter's own exit would wait for threads with pending requests.
     os._exit(code)

@@ -10,7 +10,7 @@
     field     = name { "." name }
 
 A value without a field is allowed only inside a group that has one: `size:("M" OR "S")`. A name inside such a group
-may still have a field of its own.
+may still have another field.
 
 | Filter                                                  | Tree                                                   |
 |---------------------------------------------------------|--------------------------------------------------------|
@@ -28,22 +28,22 @@ may still have a field of its own.
 | `-a:1`, `a:1 OR (-b:2)`                                 | `not a`, `a or not b`: a group of - alone means "all   |
 |                                                         | but", at any depth                                     |
 
-Explicit AND, OR and NOT are Boolean algebra. A sequence with a + or - on one of its members (or a NOT which no OR
-touches) is read as Solr reads it, where OR parts clauses and nothing more.
+Explicit AND, OR and NOT are Boolean algebra. If a member of a sequence has + or - (or a NOT without an OR beside
+it), the sequence has the meaning of Solr, where OR only separates clauses.
 
-What a value means depends on the field and on what the record holds (`values`, `scalars`): texts are equal exactly,
-numbers and booleans by value; text fields (title, description, html and their like) match when they hold every word
-of the value, folded for case, and their wildcards, expressions and ranges look at one word. An array matches when any
-element does. A range of numbers also holds for texts that are numbers, one of dates for texts that are dates; other
-ranges compare texts by code point.
+The meaning of a value depends on the field and on the record's content (`field_values`, `scalars`). Texts are equal
+exactly, numbers and booleans by value. Text fields (title, description, html and the like) match when they contain
+every word of the value, case-folded; their wildcards, expressions and ranges apply to one word. An array matches if
+any element matches. A range of numbers also holds for texts that are numbers, one of dates for texts that are
+dates; other ranges compare texts by code point.
 
 Every mistake is a `FilterSyntax` with a position and one of these kinds: empty, too_long, too_many_clauses, too_deep,
 character, quote, regex, range, escape, group, operator, field, value, number, date, pattern, unsupported. Refused as
 unsupported: `{!...}`, `_query_:`, `_val_:`, weights `^2`, fuzzy `~1`, and `<` or `>` before a value.
 
-A filter has at most 32 KB, 1,024 clauses (the dear ones count several times) and 64 levels; `limits` has them all.
+A filter has at most 32 KB, 1,024 clauses (expensive ones count several times) and 64 levels; see `limits`.
 
-Read in this order: `tree`, `lexer`, `joining`, `parser`; `values`, `scalars`, `words`; `patterns`, `automaton`;
-`compile` with the protocol of columns, `columns` with the reference store of them, `kept`, `built` and `reading` for
-how they come to be; `fields` for `fl`, `facets`, `geo`.
+Read in this order in `language`: `tree`, `lexer`, `parser`; `field_values`, `scalars`, `words`; `patterns`,
+`automaton`. Then in `columnar`: `compile` with the protocol of columns, `column_store` with its implementation,
+`column_cache`, `column_source` and `record_reader`; `fields` for `fl`, `facets`, `geo`.
 """

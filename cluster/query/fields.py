@@ -1,11 +1,11 @@
-"""`fl`: which fields of a record an answer shows, compiled once a request.
+"""`fl`: which fields of a record a reply contains, compiled once for each request.
 
-A name may hold `*` in any of its parts, where it stands for any run of characters but dots: `custom_attributes.*`,
-`*_price`, `i18n_*.title`. A dotted name gives a nested object, through arrays an array of objects. Unknown names are
-nothing, `product_id` is always there, and `attributes.` means `custom_attributes.`.
+A name may contain `*` in any of its parts, where it matches any characters but dots: `custom_attributes.*`,
+`*_price`, `i18n_*.title`. A dotted name selects from a nested object, or from each object of an array. Unknown names
+select nothing, `product_id` is always included, and `attributes.` means `custom_attributes.`.
 
-A list has budgets, so that the worst one costs about 30 ms: `MOST_NAMES`, `MOST_LETTERS` and `MOST_WILDCARDS`, which
-doors refuse to exceed, and steps for preparing all its wildcards; names beyond those are nothing.
+A list has budgets, so that the worst one costs about 30 ms. API replicas refuse lists beyond `MOST_NAMES`,
+`MOST_LETTERS` and `MOST_WILDCARDS`; wildcards beyond the budget of preparation steps select nothing.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ MOST_NAMES = 1_000
 MOST_LETTERS = 32_768
 "Characters of all names."
 MOST_WILDCARDS = 64
-"Names with a `*` in them, `*` itself apart."
+"Names with a `*` in them, except `*` itself."
 
 _REMEMBERED = 4096
 
 
 def exceeded_budget(fl: Sequence[str]) -> str:
-    """Say which budget a list of names exceeds; empty when it keeps them all."""
+    """Return which budget a list of names exceeds; empty when it exceeds none."""
     if len(fl) > MOST_NAMES:
         return f"at most {MOST_NAMES} fields can be asked for"
     if sum(map(len, fl)) > MOST_LETTERS:
@@ -40,10 +40,10 @@ def exceeded_budget(fl: Sequence[str]) -> str:
 
 
 class Projection:
-    """Picks fields out of records. Values are shared with the record, not copied.
+    """Selects fields of records. Values are shared with the record, not copied.
 
     Cost:
-        `[]` and `["*"]` 0.1 microseconds a record; a few plain names 0.5; wildcards are decided once per name
+        `[]` and `["*"]` 0.1 microseconds for each record; a few plain names 0.5; wildcards once for each name
     """
 
     __slots__ = ("_everything", "_plain", "_tree")
@@ -68,7 +68,7 @@ class Projection:
         return cls((), tree, False)
 
     def __call__(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the chosen fields of one record as a new object, `product_id` first."""
+        """Return the selected fields of one record as a new object, `product_id` first."""
         if self._everything:
             return dict(record)
         product_id = record.get("product_id")
@@ -90,7 +90,7 @@ class _Globs:
         self._made: dict[str, Automaton | None] = {}
 
     def of(self, glob: str) -> Automaton | None:
-        """Prepare a wildcard; None when it takes too many steps."""
+        """Return a prepared wildcard; None when it takes too many steps."""
         if glob not in self._made:
             try:
                 self._made[glob] = wildcard(glob.replace("\\", "\\\\").replace("?", "\\?"), self._effort)
@@ -100,7 +100,7 @@ class _Globs:
 
 
 class _Branch:
-    """What is wanted of one object: whole values by name, parts of values by name, and both by pattern."""
+    """The selection from one object: whole values by name, parts of values by name, and both by pattern."""
 
     def __init__(self, known: _Globs) -> None:
         self._known = known
@@ -110,7 +110,7 @@ class _Branch:
         self._decided: dict[str, _Selection] = {}
 
     def add(self, path: str) -> None:
-        """Want the value at a path. A key that itself holds the dots of the path's rest counts too."""
+        """Select the value at a path. A key that itself contains the dots of the path's rest counts too."""
         head, dot, rest = path.partition(".")
         if "*" in head:
             self._add_glob(head, rest)
@@ -128,7 +128,7 @@ class _Branch:
             self._globs.append((automaton, rest))
 
     def pick(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the wanted part of an object."""
+        """Return the selected part of an object."""
         picked: dict[str, Any] = {}
         for key, value in record.items():
             wanted = self._decided.get(key) or self._decide(key)
@@ -157,7 +157,7 @@ class _Branch:
         return wanted
 
     def merge(self, other: _Branch) -> None:
-        """Want what another branch wants, too."""
+        """Add the selection of another branch."""
         self._whole |= other._whole
         self._globs += other._globs
         for head, branch in other._inner.items():

@@ -28,7 +28,7 @@ VALUE_TYPES = "boolean, number, string, null, number[], string[], object or obje
 
 
 class AttributeFault(ValueError):
-    """A value or name that custom attributes may not have; `path` leads from the attributes to it."""
+    """An invalid value or name in custom attributes; `path` leads from the attributes to it."""
 
     def __init__(self, text: str, *path: str | int) -> None:
         super().__init__(text)
@@ -79,7 +79,7 @@ def _check_flat(value: Mapping[str, Any], *path: str | int) -> None:
 
 
 def attribute_types(attributes: Mapping[str, Any] | None) -> dict[str, str]:
-    """Name the scalar type of each attribute that has one (checked attributes only)."""
+    """Return the scalar type of each attribute that has one (checked attributes only)."""
     types: dict[str, str] = {}
     for name, value in (attributes or {}).items():
         item = (value[0] if value else None) if type(value) is list else value
@@ -89,5 +89,5 @@ def attribute_types(attributes: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def find_type_conflicts(types: Mapping[str, str], *known: Mapping[str, str]) -> list[str]:
-    """Name the attributes whose type differs from one that is known."""
+    """Return the attributes whose type differs from a known one."""
     return [name for name, kind in types.items() if any(others.get(name, kind) != kind for others in known)]

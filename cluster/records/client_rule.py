@@ -31,7 +31,7 @@ class ClientRule(BaseModel):
 def find_rule(
     rules: Mapping[str, ClientRule], client_id: str, client_name: str, host: str = ""
 ) -> ClientRule:
-    """Choose the rule of a client: by its id, by the host its answers go to, by its name, or everybody's.
+    """Return the rule of a client: by its id, by the host of its redirect, by its name, or the general one.
 
     A name proves nothing, since any client may give itself any name. A host is proven: only who answers there got
     the code. Rules are kept under folded names, so that `Claude` and `claude` are one.
@@ -46,10 +46,10 @@ def find_rule(
 
 
 def is_client_name(client: str) -> bool:
-    """Say whether a rule's client is a name that any client may give itself, neither an id nor a host nor `*`."""
+    """Return whether a rule's client is a name that any client may use, neither an id nor a host nor `*`."""
     return _RESERVED.fullmatch(fold_client_name(client)) is None
 
 
 def fold_client_name(name: str) -> str:
-    """Write a name as rules are looked up by."""
+    """Return a name in the form that rules are stored under."""
     return " ".join(name.split()).casefold()

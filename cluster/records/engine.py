@@ -64,21 +64,21 @@ class Engine(BaseModel):
 
     @property
     def is_default(self) -> bool:
-        """Is it the one that came with the first product?"""
+        """Return whether it is the engine that the first product created."""
         return self.engine_id == DEFAULT_ENGINE
 
     @property
     def application(self) -> str:
-        """Name of its Serve application, whether there is one or not."""
+        """Return the name of its Serve application, which may not exist."""
         return application_name(self.app_id, self.engine_id)
 
     @property
     def target_placement(self) -> Placement:
-        """Where it is meant to be."""
+        """Return the requested placement."""
         return self.moving_to or self.placement
 
     def deployment_arguments(self) -> dict[str, Any]:
-        """Say how its Serve application is built; no secrets."""
+        """Return the arguments of its Serve application; no secrets."""
         return {"app_id": self.app_id, "engine_id": self.engine_id, **self.scaling.model_dump()}
 
 
@@ -102,5 +102,5 @@ class EngineStatus(BaseModel):
 
 
 def application_name(app_id: str, engine_id: str = DEFAULT_ENGINE) -> str:
-    """Name the Serve application of an engine; neither name holds a dot."""
+    """Return the name of the Serve application of an engine; neither id contains a dot."""
     return f"recommender.{app_id}.{engine_id}"

@@ -30,17 +30,17 @@ class Person(BaseModel):
 
     @property
     def reader_ids(self) -> tuple[str, ...]:
-        """All reader ids (`u:...`, `a:...`), the user's first."""
+        """Return all prefixed ids (`u:...`, `a:...`), the user's first."""
         users = (user_reader(self.user_id),) if self.user_id else ()
         return (*users, *map(anonymous_reader, self.anonymous_ids))
 
     @property
     def words(self) -> frozenset[str]:
-        """Values by which a stored text belongs to the person."""
+        """Return the values by which a stored text belongs to the person."""
         return frozenset(word for word in (self.user_id, *self.anonymous_ids, *self.addresses) if word)
 
     def is_named_in(self, data: bytes | str) -> bool:
-        """Does a text, JSON or a part of it, name the person?
+        """Return whether a text, JSON or a part of it, names the person.
 
         In whole JSON a value must equal an id. In anything else an id must stand between quotes or blanks.
         """
@@ -105,11 +105,11 @@ class Erasure(BaseModel):
 
     @property
     def left(self) -> int:
-        """Count what is still there, in all places."""
+        """Return the number of remaining items in all places."""
         return sum(place.left for place in self.places)
 
     def to_dict(self) -> dict[str, Any]:
-        """Write the receipt as JSON."""
+        """Return the receipt for JSON."""
         fields = self.model_dump(exclude={"erased_before"})
         fields["created_at"] = iso_ms(self.created_at)
         fields["finished_at"] = None if self.finished_at is None else iso_ms(self.finished_at)
@@ -117,7 +117,7 @@ class Erasure(BaseModel):
 
 
 def addresses_of(profile: bytes) -> tuple[str, ...]:
-    """Find the mail addresses in a stored profile."""
+    """Return the mail addresses in a stored profile."""
     found: dict[str, None] = {}
     waiting: list[Any] = [orjson.loads(profile)]
     while waiting:

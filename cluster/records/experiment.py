@@ -109,7 +109,7 @@ class Experiment(BaseModel):
         return self
 
     def is_running_at(self, now_ms: int) -> bool:
-        """Is it running at a moment?"""
+        """Return whether it runs at a time."""
         if self.ends_at is not None and now_ms >= self.ends_at:
             return False
         return self.status == "Active" or (
@@ -117,7 +117,7 @@ class Experiment(BaseModel):
         )
 
     def status_at(self, now_ms: int) -> Status:
-        """Say where it stands at a moment: what was set, and what the clock made of that."""
+        """Return its status at a time, from the stored status and the clock."""
         if self.is_running_at(now_ms):
             return "Active"
         begun = self.status == "Active" or (self.status == "Scheduled" and bool(self.starts_at))
@@ -127,11 +127,11 @@ class Experiment(BaseModel):
 
     @property
     def serves(self) -> bool:
-        """Does any variant change what we serve ourselves?"""
+        """Return whether any variant changes what Kiosk serves."""
         return any(variant.engine_id or variant.snapshot or variant.boost_rule for variant in self.variants)
 
     def variant(self, name: str) -> Variant | None:
-        """Find a variant by name, slug or id."""
+        """Return a variant by name, slug or id; None when absent."""
         for variant in self.variants:
             if name in (variant.name, variant.slug, variant.variant_id):
                 return variant
@@ -139,7 +139,7 @@ class Experiment(BaseModel):
 
 
 def can_overlap(one: Experiment, other: Experiment) -> bool:
-    """Could two experiments of one layer take the same reader?"""
+    """Return whether two experiments of one layer could take the same user."""
     if not one.layer or one.layer != other.layer or one.experiment_id == other.experiment_id:
         return False
     return one.slice[0] < other.slice[1] and other.slice[0] < one.slice[1]

@@ -17,7 +17,7 @@ _MARKS = {"": "", "f": "forced"}
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """The first time a person met a variant."""
+    """The first exposure of a person to a variant."""
 
     variant_id: str
     at_ms: int
@@ -29,7 +29,7 @@ class Exposure:
     person: str = ""
 
     def pack(self) -> str:
-        """Write it down.
+        """Return the packed form.
 
         Cost:
             0.5 us
@@ -40,7 +40,7 @@ class Exposure:
 
     @classmethod
     def unpack(cls, packed: str) -> Exposure | None:
-        """Read it back; None when it is not one."""
+        """Return the exposure of a packed form; None for other texts."""
         parts = packed.split(_BETWEEN, 5)
         if len(parts) < 6 or not parts[0] or parts[2] not in _MARKS or not parts[1].isdecimal():
             return None

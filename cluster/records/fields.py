@@ -33,17 +33,17 @@ IPV4 = r"^(?:(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])\.){3}(?:25[0-5]|2[0-4][0-9]|1
 
 
 def fault(text: str, *path: str | int) -> PydanticCustomError:
-    """Make an error with a complete text, `path` steps below the value being validated."""
+    """Return an error with a complete text, `path` steps below the validated value."""
     return PydanticCustomError(FAULT, "{text}", {"text": text, "path": path})
 
 
 def json_type(value: object) -> str:
-    """Name a value's type as JSON schema does."""
+    """Return a value's type as in JSON schema."""
     return _JSON_TYPES.get(type(value), "object")
 
 
 def wrong_type(expected: str, value: object) -> str:
-    """Word a type fault."""
+    """Return the text of a type error."""
     return f"The attribute expected to be of type '{expected}', but '{json_type(value)}' is given."
 
 

@@ -25,7 +25,7 @@ class IssuedKey:
 
 
 def issue_key(vault: secrecy.Vault, app: App, kind: KeyKind, *, now_ms: int) -> IssuedKey:
-    """Mint a key of an app and seal it."""
+    """Create a key of an app and encrypt it for its record."""
     text = secrecy.mint_key(kind, app.environment)
     sha256 = secrecy.key_sha256(text)
     record = ApiKey(
@@ -51,12 +51,12 @@ def bind_key(vault: secrecy.Vault, record: ApiKey) -> ApiKey:
 
 
 def is_bound(record: ApiKey) -> bool:
-    """Has a record any proof of its labels, valid or not?"""
+    """Return whether a record has any proof of its labels, valid or not."""
     return bool(record.mac)
 
 
 def reveal_key(vault: secrecy.Vault, record: ApiKey) -> str:
-    """Recover the text of a stored key.
+    """Return the text of a stored key.
 
     Errors:
         Fault: the record's labels are not those it was made with, or the key does not open under this master key

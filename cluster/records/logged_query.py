@@ -1,4 +1,4 @@
-"""One query somebody asked, as the query log keeps it: what was asked and what was found, not by whom."""
+"""One query in the query log: its text and result, without the user's id."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class LoggedQuery:
-    """A query and what came of it. Nobody's id stands in it."""
+    """A query and its result, without user ids."""
 
     at: int
     "Milliseconds since 1970."
@@ -40,12 +40,12 @@ class LoggedQuery:
     "Tells keystrokes of one typing apart from another's; gone once settled."
 
     def to_dict(self) -> dict[str, Any]:
-        """Say it as JSON."""
+        """Return the query for JSON."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, given: Any) -> LoggedQuery | None:
-        """Read what `told` said; None for anything else. Names of a newer release are skipped."""
+        """Return the query of `to_dict`; None for other values. Names of a newer release are skipped."""
         if not isinstance(given, dict):
             return None
         known: dict[str, Any] = {one.name: given[one.name] for one in fields(cls) if one.name in given}
@@ -56,5 +56,5 @@ class LoggedQuery:
 
 
 def pseudonym(salt: bytes, reader_id: str) -> str:
-    """Name a reader so that equal ones can be counted and, without the salt, nobody be named."""
+    """Return a user's pseudonym: equal users are countable, and none is identifiable without the salt."""
     return hmac.new(salt, reader_id.encode("utf-8", "replace"), hashlib.sha256).hexdigest()[:24]

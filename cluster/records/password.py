@@ -27,12 +27,12 @@ _NOBODY = "scrypt$15$8$3$AAAAAAAAAAAAAAAAAAAAAA==$" + "A" * 43 + "="
 
 
 def new_password(randomness: Callable[[int], str] = secrets.token_urlsafe) -> str:
-    """Make up a password of 96 bits."""
+    """Return a new password of 96 bits."""
     return randomness(12)
 
 
 def hash_password(password: str, salt: bytes | None = None) -> str:
-    """Hash a password for keeping.
+    """Return the hash of a password for storage.
 
     Errors:
         Invalid: too short or too long
@@ -45,7 +45,7 @@ def hash_password(password: str, salt: bytes | None = None) -> str:
 
 
 def check_password(password: str, kept: str | None) -> bool:
-    """Compare a password with what is kept; takes as long when nothing is kept."""
+    """Return whether a password matches a stored hash; takes as long without one."""
     try:
         kind, log2_n, r, p, salt, digest = (kept or _NOBODY).split("$")
         parameters = (int(log2_n), int(r), int(p))

@@ -150,5 +150,5 @@ class Answer(BaseModel):
 
     @property
     def finished(self) -> bool:
-        """Has it ended?"""
+        """Return whether the answer is finished."""
         return self.finish_reason != "not_finished"

@@ -1,4 +1,4 @@
-"""What a reader did lately, packed small: the form that waits in Redis for the next recommendation."""
+"""A user's recent interaction in packed form, as recent lists in Redis hold it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import orjson
 
 @dataclass(frozen=True, slots=True)
 class RecentEvent:
-    """One thing a reader did, as the recommender sees it."""
+    """One interaction of a user, as the recommender reads it."""
 
     type: str
     product_ids: tuple[str, ...]
@@ -18,12 +18,12 @@ class RecentEvent:
     "duration in seconds, rating, or 0; the meaning depends on `type`."
 
     def pack(self) -> bytes:
-        """Pack for a recent list."""
+        """Return the packed form for a recent list."""
         # formatting copies the bytes into a block of their size; the writer's own block is of 1 kB
         return b"%b" % orjson.dumps((self.type, self.product_ids, self.at_ms, self.value))
 
     @classmethod
     def unpack(cls, packed: bytes) -> RecentEvent:
-        """Read back what `pack` wrote."""
+        """Return the event of a packed form."""
         kind, product_ids, at_ms, value = orjson.loads(packed)
         return cls(kind, tuple(product_ids), at_ms, value)

@@ -26,15 +26,15 @@ class Registration(BaseModel):
 
 
 def short_id(client_id: str) -> str:
-    """Shorten a client id for people, reports, rules and keys."""
+    """Return the short form of a client id for people, reports, rules and keys."""
     return "c-" + hashlib.sha256(client_id.encode()).hexdigest()[:16]
 
 
 def revocation_id(client_id: str) -> str:
-    """Name what stands among revoked grants when a client and all of its grants are gone."""
+    """Return the entry among revoked grants for a client whose grants all ended."""
     return revocation_id_from_short(short_id(client_id))
 
 
 def revocation_id_from_short(short: str) -> str:
-    """Name the same for a client whose short id is known."""
+    """Return the same entry for a short client id."""
     return f"client:{short}"

@@ -88,11 +88,11 @@ class Run(BaseModel):
 
     @property
     def has_ended(self) -> bool:
-        """Is nothing to be done any more?"""
+        """Return whether the run has ended."""
         return self.status in ENDED
 
     def has_finished_stage(self, stage: str) -> bool:
-        """Is a stage behind?"""
+        """Return whether a stage is finished."""
         return any(done.name == stage for done in self.stages)
 
 
@@ -108,7 +108,7 @@ def is_free(run: Run, now_ms: int) -> bool:
 
 
 def claim_run(run: Run, owner: str, now_ms: int, lease_ms: int = LEASE_MS) -> Run | None:
-    """Take a free run."""
+    """Return the run claimed by a worker; None when it is not free."""
     if not is_free(run, now_ms) or run.attempt >= run.most_attempts:
         return None
     return run.model_copy(
@@ -125,7 +125,7 @@ def claim_run(run: Run, owner: str, now_ms: int, lease_ms: int = LEASE_MS) -> Ru
 
 
 def fail_exhausted_run(run: Run, now_ms: int) -> Run | None:
-    """End a run whose workers died too often."""
+    """Return a run whose workers died too often as failed; None for others."""
     if not is_free(run, now_ms) or run.attempt < run.most_attempts:
         return None
     died = f"its worker died {run.attempt} times, the last time in stage {run.stage or STAGES[0]}"
@@ -135,14 +135,14 @@ def fail_exhausted_run(run: Run, now_ms: int) -> Run | None:
 
 
 def is_owner(run: Run, owner: str, attempt: int) -> bool:
-    """Does the run still belong to this attempt of this worker?"""
+    """Return whether the run still belongs to this attempt of this worker."""
     return run.status == "running" and run.owner == owner and run.attempt == attempt
 
 
 def update_leased_run(
     run: Run, owner: str, attempt: int, now_ms: int, changes: Mapping[str, Any], lease_ms: int = LEASE_MS
 ) -> Run | None:
-    """Renew the lease and say how far it is."""
+    """Return the run with a renewed lease and its progress."""
     if not is_owner(run, owner, attempt):
         return None
     return run.model_copy(update={**changes, "until_ms": now_ms + lease_ms})
@@ -151,7 +151,7 @@ def update_leased_run(
 def end_run(
     run: Run, owner: str, attempt: int, now_ms: int, status: RunStatus, changes: Mapping[str, Any]
 ) -> Run | None:
-    """End it, as its owner."""
+    """Return the run ended by its owner."""
     if not is_owner(run, owner, attempt) or status not in ENDED:
         return None
     over = {"status": status, "finished_at": now_ms, "owner": "", "until_ms": 0, "message": ""}
@@ -159,7 +159,7 @@ def end_run(
 
 
 def cancel_run(run: Run, now_ms: int) -> Run | None:
-    """End it, as anybody; its worker notices with its next sign of life and writes nothing more."""
+    """Return the run cancelled; its worker notices at its next renewal and writes nothing more."""
     if run.has_ended:
         return None
     over = {"status": "cancelled", "finished_at": now_ms, "owner": "", "until_ms": 0, "message": ""}
@@ -167,7 +167,7 @@ def cancel_run(run: Run, now_ms: int) -> Run | None:
 
 
 def release_run(run: Run, owner: str) -> Run | None:
-    """Let the next one begin at once, because this owner is known to be dead."""
+    """Return the run released for the next worker at once, because this owner is dead."""
     if run.status != "running" or run.owner != owner:
         return None
     return run.model_copy(update={"owner": "", "until_ms": 0})

@@ -38,10 +38,10 @@ class Schedule(BaseModel):
 
 
 def period_of(when: str) -> tuple[int, int]:
-    """Read when it is due: the distance of slots and the first one after 1970, in milliseconds.
+    """Return the distance of slots and the first one after 1970, in milliseconds.
 
     Errors:
-        Invalid: of no known form; says which there are
+        Invalid: of no known form; the message lists the forms
     """
     text = when.strip().lower()
     if text == "nightly":
@@ -55,22 +55,22 @@ def period_of(when: str) -> tuple[int, int]:
 
 
 def due_slot(schedule: Schedule, now_ms: int) -> int | None:
-    """Say which slot is due; of several that were missed only the newest."""
+    """Return the due slot; of several missed ones only the newest."""
     slot = newest_slot(schedule.when, now_ms)
     return slot if slot > max(schedule.last_slot, schedule.created_at) else None
 
 
 def newest_slot(when: str, now_ms: int) -> int:
-    """Say when it was due last."""
+    """Return the newest slot at a time."""
     period, first = period_of(when)
     return (now_ms - first) // period * period + first
 
 
 def next_slot(schedule: Schedule, now_ms: int) -> int:
-    """Say when it is due next."""
+    """Return the next slot after a time."""
     return newest_slot(schedule.when, now_ms) + period_of(schedule.when)[0]
 
 
 def run_id_of(schedule: Schedule, slot: int) -> str:
-    """Name the run of a slot, so that a slot has one run however often it is fired."""
+    """Return the run id of a slot, so that a slot has one run even if it fires repeatedly."""
     return f"{schedule.name}-{slot // 1000}"

@@ -1,4 +1,4 @@
-"""Tasks: what became of an accepted upload or delete."""
+"""Tasks: the outcome of an accepted upload or delete."""
 
 from __future__ import annotations
 

@@ -63,12 +63,12 @@ class Thread(BaseModel):
 
     @property
     def subject(self) -> str:
-        """What it is about."""
+        """Return the subject."""
         return self.question or self.title
 
     @property
     def waits(self) -> bool:
-        """Is something significant found that the reader was not told of yet?"""
+        """Return whether significant content waits for its notification."""
         return self.news is not None and self.news.state in ("waiting", "asked")
 
 

@@ -1,4 +1,4 @@
-"""Opening the artifact store of this installation in whatever process asks."""
+"""Opening the artifact store of this installation in any process."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from cluster.settings import Settings
 def open_artifact_store(settings: Settings | None = None) -> ArtifactStore:
     """Open the artifact store; manifests and results read from it must be signed by this installation.
 
-    Handed to actors as it is, without arguments: no key travels through Ray.
+    Actors receive this function itself, without arguments: no key travels through Ray.
     """
     settings = Settings() if settings is None else settings
     return ArtifactStore.open(settings.artifact_dir, signer=manifest_signer(settings))
 
 
 def open_artifact_store_of(data_dir: str) -> ArtifactStore:
-    """Open the artifact store of the installation in a data directory, in a process that may know another one."""
+    """Open the artifact store of another installation's data directory."""
     return open_artifact_store(Settings(data_dir=Path(data_dir)))

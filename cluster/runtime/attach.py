@@ -1,8 +1,8 @@
-"""`python -m cluster.runtime.attach`: on a Ray cluster that others keep, make apps, keys, the intake and the keeper
-of engines, and end.
+"""`python -m cluster.runtime.attach`: create apps, keys, the intake and the engine operator on an existing Ray
+cluster.
 
-The doors are then deployed from a configuration in `cluster/serve/`. Running it again makes what is missing.
-Runs on a node of the cluster; where Redis is and the master key come from the environment.
+The API replicas are then deployed from a configuration in `cluster/serve/`. A second run creates only what is
+missing. It runs on a node of the cluster; the environment names Redis and the master key.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from cluster.settings import Settings
 
 
 def main() -> int:
-    """Do it; 0 when everything is there."""
+    """Create everything that is missing and return 0."""
     set_up_logging()
     settings = Settings()
     try:

@@ -1,8 +1,8 @@
 """Bring an installation up once and end: keys, Ray, intake, API replicas, sample data, first good answer.
 
-A process of its own, started by the supervisor with the environment of `ray_environment`, because Ray belongs to
+The supervisor starts it as a separate process with the environment of `ray_environment`, because Ray belongs to
 the process that imports it: the supervisor must outlive Ray and stays small without it. Every step is reported as
-a line of JSON on standard output. Running it again on a system that is partly up brings up what is missing.
+a line of JSON on standard output. A second run on a partly started system starts only what is missing.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ ENGINE_OPERATOR = "cluster.runtime.engine_operator:EngineOperator"
 ENGINES_S = 60.0
 "How long a start waits for dedicated engines, in seconds."
 KEEP_ALIVE_S = 600
-"How long a replica keeps a silent connection of HAProxy; longer than HAProxy does, so it never races to reuse one."
+"Seconds a replica keeps an idle connection of HAProxy; longer than HAProxy does, so it never reuses a closed one."
 
 
 class ProgressReporter:
@@ -70,24 +70,24 @@ class ProgressReporter:
 
 
 def without_client_server(parameters: Any, head: bool) -> None:
-    """Switch off the server for remote Ray clients (a `RAY_START_HOOK`); nobody here needs one more way in."""
+    """Switch off the server for remote Ray clients (a `RAY_START_HOOK`), which Kiosk does not use."""
     parameters.ray_client_server_port = None
 
 
 def main(arguments: list[str]) -> int:
-    """Bring up what the plan names; return 0 when a good answer came."""
+    """Start what the plan names; return 0 after a good answer."""
     plan = StartPlan.parse(arguments[0])
     with _redirect_output() as out:
         set_up_logging()
         reporter = ProgressReporter(out)
         try:
-            if find_secrets(os.environ):  # on a cluster of yours; `kiosk up` has handed them over
+            if find_secrets(os.environ):  # on an existing cluster; `kiosk up` has moved them to files
                 prepare_node()
             bring_up(plan, Settings(), reporter)
         except HouseError as error:
             reporter.report("failed", error.message)
             return 1
-        except Exception as error:  # noqa: BLE001 - the top of a process: told, logged, and ended
+        except Exception as error:  # noqa: BLE001 - the top of a process: reported, logged, and ended
             structlog.get_logger().exception("bringing_up_failed")
             reporter.report("failed", _last_line(error))
             return 1
@@ -95,7 +95,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _last_line(error: Exception) -> str:
-    """Write an error in one line; Ray's errors carry a whole traceback, whose last line says what happened."""
+    """Return an error in one line; the last line of a Ray traceback has the reason."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     lines = [line for line in lines if not line.startswith("For further information visit")]
     text = lines[-1] if lines else "no reason given"
@@ -103,7 +103,7 @@ def _last_line(error: Exception) -> str:
 
 
 def bring_up(plan: StartPlan, settings: Settings, reporter: ProgressReporter) -> None:
-    """Do all steps."""
+    """Run all steps."""
     asyncio.run(sign_unsigned(settings))
     fresh = asyncio.run(ensure_apps(settings))
     reporter.report("apps", "apps and keys are there", first_start=fresh)
@@ -161,7 +161,7 @@ def _replicas() -> str:
 
 
 def _await_parts(parts: dict[str, Any], reporter: ProgressReporter) -> None:
-    """Wait until all actors answer; one that stays away is logged, and `kiosk status` shows it."""
+    """Wait until all actors answer; a missing one is logged, and `kiosk status` shows it."""
     import ray
 
     asked = {name: handle.health.remote() for name, handle in parts.items()}
@@ -180,13 +180,13 @@ def _await_parts(parts: dict[str, Any], reporter: ProgressReporter) -> None:
 
 
 async def ensure_apps(settings: Settings) -> bool:
-    """Make the first apps and keys; False when they were there."""
+    """Create the first apps and keys; return False when they exist."""
     async with connect(settings, slow_s=ADMIN_S) as stores:
         return await KeyAdmin(stores.access, open_vault(settings)).ensure_first_apps(SystemClock().now_ms())
 
 
 def _start_sample_load() -> subprocess.Popen[bytes]:
-    # A process of its own, so that it uses the second core while Ray starts.
+    # A separate process uses the second core while Ray starts.
     return subprocess.Popen(
         [sys.executable, "-m", PLAYGROUND], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     )
@@ -212,7 +212,7 @@ def _start_ray(arguments: list[str]) -> None:
 
 
 def connect_ray(address: str) -> None:
-    """Become a driver of a running Ray."""
+    """Connect this process to a running Ray as a driver."""
     import ray
 
     ray.init(
@@ -225,10 +225,10 @@ def connect_ray(address: str) -> None:
 
 
 def connect_installation(settings: Settings) -> None:
-    """Become a driver of the Ray of the installation in a data directory, or of the one `RAY_ADDRESS` names.
+    """Connect this process as a driver to the Ray of a data directory's installation, or of `RAY_ADDRESS`.
 
     Errors:
-        Unavailable: neither is there; the message says what to set
+        Unavailable: neither exists; the message names the setting
     """
     address = os.environ.get("RAY_ADDRESS", "")
     if address.startswith(("http://", "https://")):
@@ -252,7 +252,7 @@ def connect_installation(settings: Settings) -> None:
 
 
 def _read_environment_again() -> None:
-    """Make Ray read what `driver_environment` set: a program may have imported Ray before."""
+    """Make Ray read the variables of `driver_environment`: a program may have imported Ray before."""
     from ray._private import ray_constants
 
     ray_constants.ENABLE_RAY_CLUSTER = False
@@ -311,7 +311,7 @@ def ensure_engine_operator(build: str) -> Any:
 def _await_engines(operator: Any, reporter: ProgressReporter) -> None:
     """Wait until all engines serve with their target placement.
 
-    The engine operator goes on with an engine that is late; the others serve meanwhile.
+    The engine operator continues with a late engine; the others serve meanwhile.
     """
     import ray
 
@@ -349,10 +349,10 @@ def _load(path: str) -> Any:
 
 
 async def _first_answer(plan: StartPlan, settings: Settings, reporter: ProgressReporter) -> None:
-    """Ask for recommendations until a good answer comes.
+    """Request recommendations until a good answer comes.
 
     Errors:
-        Fault: none came and nothing moved any more; the message says what came instead
+        Fault: no good answer came and progress stopped; the message has the last answer
     """
 
     def report(words: str) -> None:
@@ -363,7 +363,7 @@ async def _first_answer(plan: StartPlan, settings: Settings, reporter: ProgressR
         readers = await stores.records.ids("playground", "user")
     key = next((entry.text for entry in entries if entry.key.kind == "secret"), "")
     if not key or not readers:
-        # Someone revoked the playground's keys, or it is not loaded: a health check is all that can be asked.
+        # Without a playground key or sample data, only a health check is possible.
         await probe.wait_until(lambda: probe.is_healthy(plan.host, plan.port), STALLED_S, report)
         return
     await probe.wait_until(
@@ -373,7 +373,7 @@ async def _first_answer(plan: StartPlan, settings: Settings, reporter: ProgressR
 
 @contextmanager
 def _redirect_output() -> Iterator[TextIO]:
-    """Keep standard output for our lines; whatever Ray prints goes to the log with standard error."""
+    """Reserve standard output for progress lines; output of Ray goes to the log with standard error."""
     kept = os.dup(1)
     os.dup2(2, 1)
     with os.fdopen(kept, "w", encoding="utf-8") as out:

@@ -1,4 +1,4 @@
-"""Opening the stores of this installation in whatever process asks."""
+"""Opening the stores of this installation in any process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cluster.store.connect import OpenStores, open_stores
 T = TypeVar("T")
 
 ADMIN_S = 10.0
-"Deadline of administrators' calls: they may meet a server that is still loading."
+"Deadline of administrators' calls in seconds: the server may still be loading."
 
 
 def connect(settings: Settings | None = None, *, slow_s: float = 2.0) -> OpenStores:
@@ -30,12 +30,12 @@ def connect(settings: Settings | None = None, *, slow_s: float = 2.0) -> OpenSto
 
 
 def connect_actor() -> OpenStores:
-    """Open the stores in an actor's own process; handed to actors instead of an address with a password."""
+    """Open the stores in an actor's own process; actors receive this function instead of an address with a password."""
     return connect()
 
 
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, also where an event loop runs already, as in a notebook."""
+    """Run a coroutine and return its result, even inside a running event loop, as in a notebook."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,8 +1,8 @@
 """The disk guard: writes stop before the disk is full, reads go on.
 
-A door asks `refusal_reason()` before it accepts a write and refuses with that sentence (503, `Retry-After`). It looks
-at the disk itself, at most once a second, so no part has to be alive to tell it, and writing goes on by itself
-as soon as there is room.
+An API replica calls `refusal_reason()` before it accepts a write and refuses with that sentence (503,
+`Retry-After`). The guard checks the disk itself, at most once a second, so no other process must be alive, and
+writes are accepted again as soon as there is space.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ RETRY_AFTER_S = 10
 
 
 def used_share(path: Path) -> float:
-    """Tell how much of a disk is used, 0 to 1, as `df` counts: what ordinary users may not touch is used.
+    """Return the used share of a disk, 0 to 1, as `df` counts: space reserved for root counts as used.
 
     Errors:
         OSError: there is no such directory
@@ -30,7 +30,7 @@ def used_share(path: Path) -> float:
 
 
 class DiskGuard:
-    """Watches the disk below a directory; one that does not exist on this machine needs no guard."""
+    """Watches the disk below a directory; a missing directory needs no guard."""
 
     def __init__(
         self, path: Path, limit: float, clock: Clock, share: Callable[[Path], float] = used_share
@@ -43,7 +43,7 @@ class DiskGuard:
         self._reason = ""
 
     def refusal_reason(self) -> str:
-        """Say why writes are refused; empty while they are welcome.
+        """Return why writes are refused; empty while they are accepted.
 
         Cost: a comparison; once a second 2 microseconds for the system call.
         """

@@ -1,10 +1,10 @@
-"""Deploy the Serve applications of dedicated engines as their records demand.
+"""Deploy the Serve applications of dedicated engines according to their records.
 
 It is a named Ray actor that Ray restarts: `engines@<release>`.
 
-Commands only change records, so they work from anywhere and hold nothing while they wait; this actor alone talks to
-Serve, once a second while engines have places of their own. What is missing is deployed again, what nobody wants
-any more is removed. Killing it at any moment is harmless: the next one looks and goes on.
+Commands only change records, so they work from any process and need not wait. Only this actor calls Serve, once a
+second while there are dedicated engines. It deploys missing applications and removes unused ones.
+Killing it at any moment is harmless: the next one observes and continues.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from cluster.runtime.meter import RayMeter
 from cluster.store.connect import OpenStores
 
 LOOK_S = 1.0
-"Between looks while an engine has, or is to have, a place of its own; records are read as often."
+"Seconds between rounds while an engine is, or is to be, dedicated; records are read as often."
 MOVING_S = 0.3
-"Between looks while an engine is on its way."
+"Seconds between rounds while an engine is changing its placement."
 RETRY_S = 10.0
-"Before an application that could not be deployed is tried again."
+"Seconds before a failed deployment is tried again."
 STUCK_S = 180.0
-"Without a finished look for this long the process is ended, and Ray starts another."
+"If no round ends for this many seconds, the process ends, and Ray starts another."
 
 _log = structlog.get_logger()
 
 
 class EngineOperator:
-    """Looks, takes steps, tells what it saw; for as long as it lives."""
+    """Observes applications, takes steps and stores statuses, in a loop until its process ends."""
 
     def __init__(self, connect: Callable[[], OpenStores], build: str) -> None:
         set_up_logging()
@@ -65,13 +65,13 @@ class EngineOperator:
         self._trouble = ""
         self._noted: set[tuple[str, str]] | None = None
         self._applications = True
-        "May there be applications? False once none was seen; then Serve is not asked."
+        "Whether applications may exist. False after none was found; then Serve is not called."
         self._thread = threading.Thread(target=self._live, name="engines", daemon=True)
         self._thread.start()
         threading.Thread(target=self._guard, name="engines-guard", daemon=True).start()
 
     async def health(self) -> dict[str, Any]:
-        """Say how it is: `waiting` names the engines that are not yet where they are meant to be; None at first."""
+        """Return the status; `waiting` names engines off their target placement, None before the first round."""
         still_s = self._clock.monotonic_s() - self._looked_s
         return {
             "alive": self._thread.is_alive(),
@@ -97,7 +97,7 @@ class EngineOperator:
                     self._trouble = ""
                 except HouseError as error:
                     self._log_failure(error.message)
-                except Exception as error:  # noqa: BLE001 - Serve is away for a moment, or a builder is wrong
+                except Exception as error:  # noqa: BLE001 - Serve is unavailable for a moment, or a builder is wrong
                     self._log_failure(f"{type(error).__name__}: {error}")
                 self._looked_s = self._clock.monotonic_s()
                 await asyncio.sleep(MOVING_S if self._waiting else LOOK_S)
@@ -135,7 +135,7 @@ class EngineOperator:
     async def _save_statuses(
         self, stores: OpenStores, engines: list[Engine], seen: dict[str, EngineApplication]
     ) -> None:
-        """Write down what was seen, and forget what is gone to the last replica."""
+        """Store the observed statuses, and delete those of engines without replicas."""
         if self._noted is None:
             told = [
                 await stores.engine_watch.list_statuses(app_id) for app_id in {one.app_id for one in engines}
@@ -186,13 +186,13 @@ class EngineOperator:
         self._applications = True
 
     def _log_failure(self, reason: str) -> None:
-        """Log a look that went wrong, once as long as it is the same trouble."""
+        """Log a failed round, once for each reason."""
         if reason != self._trouble:
             _log.warning("engines_not_kept", reason=reason[:400])
         self._trouble = reason
 
     def _guard(self) -> None:
-        """End the process when the loop stands still: a call to Serve that never returns is a kind of crash."""
+        """End the process when the loop hangs: a call to Serve that never returns counts as a crash."""
         pause = threading.Event()
         while not pause.wait(5.0):
             if self._clock.monotonic_s() - self._looked_s > STUCK_S:
@@ -201,7 +201,7 @@ class EngineOperator:
 
 
 def deploy_application(build: str, name: str, arguments: dict[str, Any]) -> None:
-    """Hand an engine's application to Serve; its replicas start afterwards."""
+    """Submit an engine's application to Serve; its replicas start afterwards."""
     module, _, function = build.partition(":")
     application = getattr(importlib.import_module(module), function)(arguments)
     targets = [serve.RunTarget(target=application, name=name, route_prefix=None)]
@@ -209,12 +209,12 @@ def deploy_application(build: str, name: str, arguments: dict[str, Any]) -> None
 
 
 def remove_application(name: str) -> None:
-    """Take an application away; its replicas finish what they have begun."""
+    """Delete an application; its replicas finish their requests."""
     serve.delete(name, _blocking=False)
 
 
 def list_applications() -> dict[str, EngineApplication]:
-    """Look at all applications of engines."""
+    """Return all applications of engines."""
     from ray.serve.context import _get_global_client
 
     details = _get_global_client().get_serve_details()["applications"]
@@ -231,7 +231,7 @@ def _engine_application(name: str, told: dict[str, Any]) -> EngineApplication:
     return EngineApplication(
         name=name,
         ours=told["source"] != "declarative",
-        # an application that is being changed answers as before
+        # an application under change answers as before
         running=told["status"]
         in (ApplicationStatus.RUNNING, ApplicationStatus.DEPLOYING, ApplicationStatus.UNHEALTHY),
         failed=told["status"] in (ApplicationStatus.DEPLOY_FAILED, ApplicationStatus.UNHEALTHY),

@@ -1,11 +1,11 @@
-"""Which Serve applications engines should have, and the next steps towards that. Plain Python; no Ray in here.
+"""Compute the target Serve applications of engines, and the next steps. Plain Python without Ray.
 
-    moving to `own`    deploy -> its replicas answer -> doors are sent there
-    moving to `door`   doors are sent back -> nobody has asked for a while -> remove
-    scaled             deploy again under the same name; replicas stay unless what one of them takes changed
+    moving to `own`    deploy -> its replicas answer -> API replicas route there
+    moving to `door`   API replicas route back -> no requests for a while -> remove
+    scaled             deploy again under the same name; replicas stay unless an argument of theirs changed
     deleted            remove
 
-Steps are worked out from what is seen, never from what was done before, so whoever takes them may die at any time.
+Steps follow only from the observed state, never from earlier steps, so the operator may die at any time.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from typing import Any
 from cluster.records.engine import Engine, EngineStatus, Placement
 
 QUIET_MS = 4_000
-"Doors follow an engine's record within a second and tell every second how often they asked."
+"API replicas follow an engine's record within a second and report their requests every second."
 PREFIX = "recommender."
 
 
 @dataclass(frozen=True, slots=True)
 class EngineApplication:
-    """One Serve application of an engine as Serve tells it."""
+    """One Serve application of an engine as Serve reports it."""
 
     name: str
     ours: bool
-    "Deployed by us; what stands in a configuration file belongs to whoever wrote that."
+    "Deployed by the operator; applications of a configuration file belong to its author."
     running: bool
     failed: bool = False
     ending: bool = False
     replicas: int = 0
     target: int = 0
     arguments: Mapping[str, Any] | None = None
-    "It was built with; None when that is not known."
+    "The arguments of its build; None when unknown."
     message: str = ""
 
     @property
     def answers(self) -> bool:
-        """Does at least one replica take queries?"""
+        """Return whether at least one replica accepts queries."""
         return self.running and self.replicas > 0
 
 
 @dataclass(frozen=True, slots=True)
 class DeployEngine:
-    """Build the engine's application, or build it anew with other arguments."""
+    """Build the engine's application, or rebuild it with other arguments."""
 
     engine: Engine
 
@@ -60,7 +60,7 @@ class RouteEngine:
 
 @dataclass(frozen=True, slots=True)
 class RemoveApplication:
-    """Take an application away."""
+    """Remove an application."""
 
     name: str
 
@@ -74,7 +74,7 @@ def plan_steps(
     last_own_ms: Mapping[str, int],
     now_ms: int,
 ) -> list[Step]:
-    """Work out what to do next. `seen` and `last_own_ms` (asked in its own place) go by application name."""
+    """Return the next steps. `seen` and `last_own_ms` (last dedicated request) are by application name."""
     names = {engine.application for engine in engines}
     orphans = [
         RemoveApplication(one.name)
@@ -104,7 +104,7 @@ def _steps(
 
 
 def is_at_target(engine: Engine, seen: Mapping[str, EngineApplication]) -> bool:
-    """Is the engine where it is meant to be, and does it answer there?"""
+    """Return whether the engine has its target placement and answers there."""
     one = seen.get(engine.application)
     if engine.moving_to is not None:
         return False

@@ -1,11 +1,11 @@
-"""Secrets from the environment of the first process into files: nothing that is started later inherits them.
+"""Move secrets from the environment of the first process into files, so that no later process inherits them.
 
     kiosk up                                              does it by itself
     python -m cluster.runtime.handover ray start ...      on every node of a Ray cluster of yours
 
-A variable stands in `/proc/<pid>/environ` of every process below the one that was given it, for as long as each of
-them lives. So each secret goes into a file of mode 600 below the run directory, its variable goes, and a variable
-that names the file takes its place.
+Every child process inherits a variable in `/proc/<pid>/environ` for its lifetime. So each secret is written to a
+file of mode 600 below the run directory, its variable is removed, and a variable with the file's path
+replaces it.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _FILES = {"KIOSK_MASTER_KEY": MASTER_KEY, "KIOSK_LLM_KEY": "llm.key", "KIOSK_RED
 
 
 def find_secrets(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """List the secrets that stand in an environment."""
+    """Return the names of the secrets in an environment."""
     return tuple(name for name in SECRET_VARIABLES if environment.get(name))
 
 
 def hand_over(environment: MutableMapping[str, str], folder: Path) -> bool:
-    """Move secrets out of an environment into files of a folder; False when none stood there.
+    """Move secrets from an environment into files of a folder; return False without any.
 
-    What an earlier start left in the folder goes, unless the environment names it.
+    Files of an earlier start are deleted, unless the environment names them.
     """
     folder.mkdir(exist_ok=True, mode=0o700)
     found = find_secrets(environment)
@@ -51,7 +51,7 @@ def hand_over(environment: MutableMapping[str, str], folder: Path) -> bool:
 
 @contextmanager
 def hidden_secrets(environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Give the environment for a program that ends soon: its secrets stand in files that go with it."""
+    """Yield the environment for a short-lived program: its secrets are in files that are deleted afterwards."""
     with TemporaryDirectory(prefix="kiosk-") as folder:
         clean = dict(environment)
         hand_over(clean, Path(folder))
@@ -59,13 +59,13 @@ def hidden_secrets(environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """Copy an environment for a process that needs none of the secrets, nor where they are."""
+    """Return a copy of an environment without the secrets and their paths."""
     gone = {*SECRET_VARIABLES, *(f"{name}_FILE" for name in SECRET_VARIABLES)}
     return {name: text for name, text in environment.items() if name not in gone}
 
 
 def drop_key_variables() -> None:
-    """Forget where the master key and the provider's key are, in a process that is to run somebody's model class.
+    """Delete the variables of the master key and the LLM provider's key, in a process that runs a custom model.
 
     That process still reads every file of its user: see `docs/guides/artifacts-and-secrets.md`.
     """
@@ -75,10 +75,10 @@ def drop_key_variables() -> None:
 
 
 def prepare_node() -> None:
-    """Hand over this process's secrets for everything it starts, and leave trainers the key they need.
+    """Move this process's secrets to files for all children, and save the manifest key for trainers.
 
     Errors:
-        Fault: the master key is damaged, or somebody else took the run directory
+        Fault: the master key is damaged, or another user owns the run directory
     """
     paths = InstallationPaths.from_data_dir(Settings().data_dir)
     paths.make_run_dir()
@@ -89,7 +89,7 @@ def prepare_node() -> None:
 
 
 def main(command: list[str]) -> int:
-    """Hand over, then become the command; 2 when that is not possible."""
+    """Move the secrets to files, then execute the command; return 2 on failure."""
     try:
         if not command:
             raise Invalid("say what to start: python -m cluster.runtime.handover ray start --address=...")

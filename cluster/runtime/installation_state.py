@@ -1,11 +1,11 @@
 """The state of an installation for the command line: one small JSON file, written by the supervisor.
 
-    starting ──▶ ready ◀──▶ recovering        a part died and is being brought back
+    starting ──▶ ready ◀──▶ recovering        a part died and is restarted
         │          │             │
         ▼          ▼             ▼
       failed    stopping ──▶ (file removed)
 
-The lock beside it tells the truth about life: whoever supervises holds it, and it falls with the process.
+The lock beside it shows whether the supervisor lives: the supervisor holds it, and it ends with the process.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ Phase = Literal["starting", "ready", "recovering", "stopping", "failed"]
 
 
 class InstallationState(BaseModel):
-    """One installation at one moment. Holds no secrets."""
+    """The state of one installation at one time, without secrets."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     phase: Phase
     message: str = ""
-    "What is being done, or what went wrong and what to do."
+    "The current step, or the failure and its remedy."
     stages: tuple[tuple[float, str], ...] = ()
-    "What the start has done so far: seconds after its begin, and words."
+    "The steps of the start so far: seconds after its begin, and text."
     pid: int
-    "The supervisor."
+    "Process id of the supervisor."
     version: str
     host: str
     port: int
@@ -46,25 +46,25 @@ class InstallationState(BaseModel):
     ready_after_s: float | None = None
     "Seconds from the start to the first good answer."
     first_start: bool = False
-    "Did this start make the apps and keys?"
+    "Whether this start created the apps and keys."
     redis: str = ""
     "`external`, `found` or `bundled`, with its version."
     proxy: str = ""
-    "`haproxy`, or why the slow Python proxy stands in for it."
+    "`haproxy`, or why the slow Python proxy replaces it."
     ray_address: str = ""
     dashboard_url: str = ""
     metrics_url: str = ""
-    "For Prometheus; on loopback."
+    "Port for Prometheus; on loopback."
     pids: dict[str, int] = Field(default_factory=dict)
     "Processes watched by the supervisor."
     restarts: dict[str, int] = Field(default_factory=dict)
-    "Times a part was brought back since the start."
+    "Number of restarts of parts since the start."
     settings: dict[str, Any] = Field(default_factory=dict)
-    "What the installation was started with, without secrets and paths: commands of other shells judge by it."
+    "Arguments of the start, without secrets and paths, for commands of other shells."
 
     @property
     def url_host(self) -> str:
-        """The host to call: a loopback address when the doors listen everywhere."""
+        """Return the host to call: a loopback address when the API replicas listen on all addresses."""
         if self.host in ("0.0.0.0", "", "*"):
             return "127.0.0.1"
         if self.host == "::":
@@ -73,7 +73,7 @@ class InstallationState(BaseModel):
 
     @property
     def api_url(self) -> str:
-        """Where the interface answers."""
+        """Return the base URL of the API."""
         return f"http://{self.url_host}:{self.port}"
 
 
@@ -83,7 +83,7 @@ def save_state(paths: InstallationPaths, state: InstallationState) -> None:
 
 
 def load_state(paths: InstallationPaths) -> InstallationState | None:
-    """Read the state file; None when there is none or it makes no sense."""
+    """Return the state file's content; None when it is absent or invalid."""
     try:
         return InstallationState.model_validate(json.loads(paths.state.read_text("utf-8")))
     except (OSError, ValueError, ValidationError):
@@ -91,16 +91,16 @@ def load_state(paths: InstallationPaths) -> InstallationState | None:
 
 
 class InstallationLock:
-    """The right to run one installation; falls by itself when its process dies."""
+    """The exclusive right to run one installation; it ends with its process."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._handle: int | None = None
 
     def acquire(self) -> bool:
-        """Take the lock; False when another process holds it."""
+        """Take the lock; return False when another process holds it."""
         if self._handle is None:
-            # Not inheritable, or a server we start would keep the lock alive after us.
+            # Not inheritable, or a child process would keep the lock after the supervisor's end.
             handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -113,16 +113,16 @@ class InstallationLock:
         return True
 
     def release(self) -> None:
-        """Give it back."""
+        """Release the lock."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
 
 
 def find_lock_holder(paths: InstallationPaths) -> int:
-    """Find the process that holds the lock: a supervisor, or a command that works on a stopped installation.
+    """Return the process that holds the lock: a supervisor, or a command that works on a stopped installation.
 
-    0: nobody does.
+    0: no process does.
     """
     try:
         handle = os.open(paths.lock, os.O_RDWR | os.O_CLOEXEC)

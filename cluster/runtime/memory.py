@@ -1,8 +1,8 @@
-"""Memory: how much this machine has, and the guard that refuses writes before Redis is full.
+"""Memory: the size of this machine's, and the guard that refuses writes before Redis is full.
 
-A full Redis refuses every write, also those that would make room: what settles the change log, leases, heartbeats. So
-API replicas refuse what callers write from 90 % on, and the rest is for our own work. Reads go on, and writing goes on
-by itself as soon as there is room.
+A full Redis refuses every write, also those that free memory: compaction, leases, heartbeats. So API replicas
+refuse writes of clients from 90 % on, and the rest is reserved for Kiosk. Reads go on, and writes are accepted
+again as soon as there is space.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from cluster.meter import Meter
 from cluster.runtime.disk import DiskGuard
 
 SHARE = 4
-"Redis may use one part in so many of the machine's memory, unless a setting says otherwise."
+"Redis may use this fraction (one in so many) of the machine's memory, unless a setting changes it."
 LEAST_MB = 256
 REFUSED_FROM = 0.9
-"Share of Redis' bound from which writes of callers are refused."
+"Share of Redis' bound from which writes of clients are refused."
 WARNED_FROM = 0.8
 "Share from which `kiosk doctor` and an alert warn."
 
 _LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
-"Of control groups, version 2 and 1."
+"Memory limits of control groups, version 2 and 1."
 _CGROUPS = Path("/sys/fs/cgroup")
 
 _log = structlog.get_logger()
@@ -38,7 +38,7 @@ def machine_memory(cgroups: Path = _CGROUPS, process: Path = Path("/proc/self/cg
     found = int(psutil.virtual_memory().total)
     folders = [cgroups]
     try:
-        # Version 2 names the group of this process; every group above it may be the one with the limit.
+        # Version 2 names the group of this process; every group above it may have the limit.
         named = process.read_text().strip().rpartition("::/")[2]
         own = cgroups / named
         folders += [own, *(folder for folder in own.parents if cgroups in folder.parents)]
@@ -56,7 +56,7 @@ def machine_memory(cgroups: Path = _CGROUPS, process: Path = Path("/proc/self/cg
 
 
 def redis_memory_mb(setting: int, total: int | None = None) -> int:
-    """Return the bound of our own Redis in MiB: the setting, or a quarter of the machine's memory."""
+    """Return the bound of the bundled Redis in MiB: the setting, or a quarter of the machine's memory."""
     if setting:
         return setting
     total = machine_memory() if total is None else total
@@ -64,19 +64,19 @@ def redis_memory_mb(setting: int, total: int | None = None) -> int:
 
 
 def used_memory_share(memory: Mapping[str, str]) -> float:
-    """Return how much of its bound Redis uses, by its own `INFO memory`; 0 when it has none."""
+    """Return the share of its bound that Redis uses, by `INFO memory`; 0 without a bound."""
     used, most = memory.get("used_memory", "0"), memory.get("maxmemory", "0")
     return int(used) / int(most) if used.isdigit() and most.isdigit() and int(most) else 0.0
 
 
 Info = Callable[[str], Awaitable[Mapping[str, str]]]
-"Asks Redis for a section of its `INFO`."
+"Returns a section of the `INFO` of Redis."
 
 
 class MemoryGuard:
-    """Follows how full Redis is; `look` is called by its owner, about once a second.
+    """Watches the memory of Redis; its owner calls `refresh` about once a second.
 
-    `otherwise` may know another reason to refuse writes, as a full disk is.
+    `otherwise` may give another reason to refuse writes, such as a full disk.
     """
 
     def __init__(
@@ -91,11 +91,11 @@ class MemoryGuard:
         self._reason = ""
 
     def refusal_reason(self) -> str:
-        """Return why writes are refused; empty while they are welcome."""
+        """Return why writes are refused; empty while they are accepted."""
         return self._reason or self._otherwise()
 
     async def refresh(self) -> None:
-        """Read how full Redis is; what was known stays while it is away."""
+        """Read the memory use of Redis; the last value stays while Redis is unreachable."""
         try:
             share = used_memory_share(await self._info("memory"))
         except HouseError:
@@ -113,5 +113,5 @@ class MemoryGuard:
 
 
 def guard_writes(data_dir: Path, disk_limit: float, info: Info, meter: Meter, clock: Clock) -> MemoryGuard:
-    """Make the guard that refuses writes while Redis or the disk is nearly full."""
+    """Return the guard that refuses writes while Redis or the disk is nearly full."""
     return MemoryGuard(info, meter, DiskGuard(data_dir, disk_limit, clock).refusal_reason)

@@ -1,11 +1,11 @@
-"""A meter whose numbers Ray exports for Prometheus: added up in this process, handed over every few seconds.
+"""A meter that Ray exports for Prometheus: values are summed in this process and exported every few seconds.
 
-Nothing of it is on a request's way: counting is an addition under a lock, and the hand-over to Ray happens in a
-thread. What is counted in the last seconds of a killed process is lost.
+A request costs only an addition under a lock; a thread exports to Ray. A killed process loses the
+values of its last seconds.
 
     every process with Ray in it -> RayMeter -> Ray's agent on the node -> Prometheus
 
-Names arrive as `ray_<name>`; Ray adds the node, and `_total` to counters.
+Names become `ray_<name>`; Ray adds the node, and `_total` to counters.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import structlog
 
 EVERY_S = 5.0
 MOST_SAMPLES = 64
-"Durations kept per name and tags between two hand-overs: enough for percentiles; count what must be exact."
+"Durations kept for each name and tags between exports: enough for percentiles; counters are exact."
 BOUNDS_MS = (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 120_000)
 
 Tags = tuple[tuple[str, str], ...]
@@ -28,7 +28,7 @@ Tags = tuple[tuple[str, str], ...]
 
 @dataclass(slots=True)
 class Numbers:
-    """What came together since the last hand-over, by name and tags."""
+    """Values since the last export, by name and tags."""
 
     counts: dict[tuple[str, Tags], float] = field(default_factory=dict)
     gauges: dict[tuple[str, Tags], float] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Numbers:
 
 
 class Export(Protocol):
-    """Where numbers are handed over."""
+    """The destination of the values."""
 
     def __call__(self, numbers: Numbers) -> None: ...
 
@@ -70,16 +70,16 @@ class RayMeter:
             self._numbers.gauges[name, _sorted(tags)] = value
 
     def flush(self) -> None:
-        """Hand over what came together."""
+        """Export the values since the last export."""
         with self._lock:
             numbers, self._numbers = self._numbers, Numbers()
         try:
             self._export(numbers)
-        except Exception as error:  # noqa: BLE001 - numbers about the work must never end the work
+        except Exception as error:  # noqa: BLE001 - a failure of metrics must never stop the work
             structlog.get_logger().warning("metrics_not_exported", kind=type(error).__name__)
 
     def close(self) -> None:
-        """Hand over the rest and stop."""
+        """Export the rest and stop."""
         if not self._stop.is_set():
             self._stop.set()
             self.flush()
@@ -90,13 +90,13 @@ class RayMeter:
 
 
 class RayExport:
-    """Hands numbers to Ray; a metric is made when its name first comes, with the tags it came with."""
+    """Exports values to Ray; a metric is created with the tags of its first value."""
 
     def __init__(self) -> None:
         self._made: dict[str, tuple[Any, tuple[str, ...]]] = {}
 
     def __call__(self, numbers: Numbers) -> None:
-        """Hand over."""
+        """Export the values."""
         from ray.util.metrics import Counter, Gauge, Histogram
 
         for (name, tags), by in numbers.counts.items():

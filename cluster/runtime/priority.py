@@ -1,7 +1,7 @@
-"""Who comes first on a busy machine: what serves; what is being started, trains or applies gives way.
+"""Priorities on a busy machine: serving comes first; starting, training and applying yield.
 
-Ray starts every worker with `RAY_worker_niceness`. A replica that is ready takes that back, so that starting one (some
-seconds of a whole core) slows down nobody who is being served.
+Ray starts every worker with `RAY_worker_niceness`. A ready replica resets its niceness, so starting one (some
+seconds of a whole core) does not slow down requests.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ VARIABLE = "RAY_worker_niceness"
 
 
 def restore_priority(set_priority: Callable[[int, int, int], None] = os.setpriority) -> bool:
-    """Take the niceness back that Ray gave this process; False where that is not allowed, and nothing changes.
+    """Reset the niceness that Ray gave this process; return False, without a change, where that is not allowed.
 
-    Niceness belongs to threads; those started later have that of the one that starts them.
+    Niceness belongs to threads; a new thread inherits that of its creator.
     """
     given = int(os.environ.get(VARIABLE, "0"))
     if given <= 0:
@@ -33,6 +33,6 @@ def restore_priority(set_priority: Callable[[int, int, int], None] = os.setprior
     except OSError:
         structlog.get_logger().info("priority_kept", niceness=wanted + given)
         return False
-    # a second call must not go further
+    # a second call must change nothing
     os.environ[VARIABLE] = "0"
     return True

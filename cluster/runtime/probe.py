@@ -1,4 +1,4 @@
-"""Asking an installation over HTTP whether it works, with the standard library only."""
+"""Checks of an installation over HTTP, with the standard library only."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ EVERY_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """What a question came to."""
+    """The result of a check."""
 
     is_good: bool
     message: str
-    "What was seen, for the person who waits."
+    "The observation, for the operator."
 
 
 def send_request(
     host: str, port: int, method: str, path: str, *, key: str = "", body: object = None, within_s: float = 5.0
 ) -> tuple[int, bytes]:
-    """Send one request.
+    """Send one request and return its status and body.
 
     Errors:
-        OSError: nobody answers, or not in HTTP
+        OSError: no server answers, or not in HTTP
     """
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1", "*": "127.0.0.1", "": "127.0.0.1"}.get(host, host)
     line = http.client.HTTPConnection(reachable, port, timeout=within_s)
@@ -46,7 +46,7 @@ def send_request(
 
 
 def is_healthy(host: str, port: int, within_s: float = 5.0) -> ProbeResult:
-    """Is at least one replica taking requests?"""
+    """Check whether at least one replica accepts requests."""
     try:
         status, _ = send_request(host, port, "GET", "/-/healthz", within_s=within_s)
     except OSError as error:
@@ -55,7 +55,7 @@ def is_healthy(host: str, port: int, within_s: float = 5.0) -> ProbeResult:
 
 
 def has_recommendations(host: str, port: int, key: str, user_ids: Sequence[str]) -> ProbeResult:
-    """Does one of these users get recommendations?"""
+    """Check whether one of these users gets recommendations."""
     seen = ProbeResult(False, "nobody was asked")
     for user_id in user_ids:
         try:
@@ -75,7 +75,7 @@ def has_recommendations(host: str, port: int, key: str, user_ids: Sequence[str])
 
 
 def has_results(body: bytes) -> bool:
-    """Does the body of a recommendation hold at least one product?"""
+    """Return whether the body of a recommendation contains at least one product."""
     data = json.loads(body).get("data", {})
     return isinstance(data, dict) and any(isinstance(value, list) and value for value in data.values())
 
@@ -83,10 +83,10 @@ def has_results(body: bytes) -> bool:
 async def wait_until(
     look: Callable[[], ProbeResult], within_s: float, report: Callable[[str], None] = lambda words: None
 ) -> None:
-    """Look again and again until it is good, as long as what is seen changes; each change is reported.
+    """Repeat a check until it succeeds, as long as its observations change; each change is reported.
 
     Errors:
-        Fault: it did not become good, and nothing changed for so long
+        Fault: it did not succeed, and nothing changed for so long
     """
     patience = StallTimer(within_s)
     while True:

@@ -1,7 +1,7 @@
 """Finding and ending the processes of one installation, and no others.
 
-Every process we start carries the installation's mark in its environment, and so do the processes those
-start. A process that rewrote its environment is known by the run directory on its command line.
+Every process of Kiosk has the installation's mark in its environment, and so do its children. A process that
+rewrote its environment is identified by the run directory on its command line.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def adopt_orphans() -> bool:
-    """Become the parent of descendants whose parent dies, so that none gets lost; False where impossible."""
+    """Become the parent of descendants whose parent dies, so that none is lost; return False where impossible."""
     try:
         return bool(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
     except (OSError, AttributeError):
@@ -29,10 +29,10 @@ def adopt_orphans() -> bool:
 
 
 def list_processes(paths: InstallationPaths) -> list[psutil.Process]:
-    """List all processes of an installation but this one and its ancestors."""
+    """Return all processes of an installation except this one and its ancestors."""
     me = psutil.Process()
     spared = {me.pid, *(parent.pid for parent in me.parents())}
-    # A process that hid both its environment and its command line is still known as somebody's child.
+    # A process that hid both its environment and its command line is still found as a child of another.
     mine = (
         {}
         if os.environ.get(MARK) != paths.mark
@@ -57,13 +57,13 @@ def _is_part_of(process: psutil.Process, paths: InstallationPaths) -> bool:
 
 
 def end_processes(processes: Iterable[psutil.Process], patience_s: float) -> list[psutil.Process]:
-    """Ask processes to end, insist after `patience_s`; return those that even so remain."""
+    """Terminate processes, kill them after `patience_s`; return those that remain."""
     alive = list(processes)
     for way, wait_s in ((signal.SIGTERM, patience_s), (signal.SIGKILL, 5.0)):
         for process in alive:
             try:
                 process.send_signal(way)
-                # A stopped process takes no signal but this one and SIGKILL.
+                # A stopped process handles no signal but this one and SIGKILL.
                 process.send_signal(signal.SIGCONT)
             except psutil.Error:
                 continue
@@ -74,7 +74,7 @@ def end_processes(processes: Iterable[psutil.Process], patience_s: float) -> lis
 
 
 def is_alive(pid: int) -> bool:
-    """Does a process exist and run? One that ended and waits for its parent does not."""
+    """Return whether a process exists and runs; a zombie does not."""
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:
@@ -82,7 +82,7 @@ def is_alive(pid: int) -> bool:
 
 
 def pss_bytes(processes: Iterable[psutil.Process]) -> int:
-    """Add up proportional memory: shared pages count once over all processes that share them."""
+    """Return the sum of proportional memory in bytes: shared pages count once over all processes."""
     total = 0
     for process in processes:
         try:
@@ -93,7 +93,7 @@ def pss_bytes(processes: Iterable[psutil.Process]) -> int:
 
 
 def reap_orphans(known: set[int]) -> None:
-    """Take the exit codes of adopted orphans that ended; those of `known` children are left to their owners."""
+    """Collect the exit codes of adopted orphans that ended; `known` children are left to their owners."""
     while True:
         try:
             found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)

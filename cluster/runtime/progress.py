@@ -1,7 +1,7 @@
-"""Progress of a start: how far each stage is, and whether anything moves at all.
+"""Progress of a start: the state of each stage, and whether anything changes at all.
 
-A busy machine needs many times as long as a quiet one, so nothing here has a fixed limit: a stage is given up when
-nothing new was seen of it for `STALLED_S`.
+A busy machine needs many times as long as a quiet one, so there is no fixed limit: a stage is abandoned when
+nothing new was observed for `STALLED_S`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ STALLED_S = 240.0
 "Seconds without any change after which a stage has stalled."
 LOOK_EVERY_S = 0.5
 WORKED_S = 0.5
-"Processor seconds that count as progress of a process that can only be seen from outside."
+"Processor seconds that count as progress of a process that is only observed from outside."
 
 
 class StallTimer:
-    """Bounds the time without progress: without anything that was not seen before, so that going in circles is none."""
+    """Bounds the time without progress: without a new observation, so that repeated states are no progress."""
 
     def __init__(self, limit_s: float = STALLED_S, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit_s = limit_s
@@ -31,7 +31,7 @@ class StallTimer:
         self._moved_at = clock()
 
     def record(self, seen: Hashable) -> bool:
-        """Note what is seen now; tells whether it is new."""
+        """Record an observation; return whether it is new."""
         if seen in self._seen:
             return False
         self._seen.add(seen)
@@ -40,12 +40,12 @@ class StallTimer:
 
     @property
     def is_over(self) -> bool:
-        """Has nothing new been seen for too long?"""
+        """Return whether nothing new was observed for too long."""
         return self._clock() - self._moved_at > self._limit_s
 
 
 def count_work_steps(pid: int) -> int:
-    """Count the steps of `WORKED_S` that a process and its children have worked; 0 when it is gone."""
+    """Return the steps of `WORKED_S` that a process and its children have worked; 0 when it has ended."""
     try:
         times = psutil.Process(pid).cpu_times()
     except psutil.Error:
@@ -55,7 +55,7 @@ def count_work_steps(pid: int) -> int:
 
 @contextmanager
 def report_changes(look: Callable[[], str], report: Callable[[str], None]) -> Iterator[None]:
-    """Report what `look` sees, whenever it changes, as long as the block runs."""
+    """Report the result of `look` whenever it changes, as long as the block runs."""
     ended = threading.Event()
 
     def watch() -> None:
@@ -63,7 +63,7 @@ def report_changes(look: Callable[[], str], report: Callable[[str], None]) -> It
         while not ended.wait(LOOK_EVERY_S):
             try:
                 seen = look()
-            except Exception as error:  # noqa: BLE001 - what is watched may be half there; the stage goes on
+            except Exception as error:  # noqa: BLE001 - the observed process may be half started; the stage goes on
                 structlog.get_logger().debug("progress_not_seen", reason=str(error))
                 continue
             if seen and seen != before and not ended.is_set():

@@ -1,6 +1,6 @@
 """The environment variables that must be set before Ray starts: every process of Ray inherits them.
 
-Ray and Serve read these when they are imported, so they must stand before the first import, not in code that
+Ray and Serve read these when they are imported, so they must be set before the first import, not in code that
 runs after it.
 """
 
@@ -26,17 +26,17 @@ THREAD_VARIABLES = (
     "RAYON_NUM_THREADS",
     "NUMEXPR_NUM_THREADS",
 )
-"Each library would take all cores in each replica; a person who set one of them keeps it."
+"Each library would use all cores in each replica; a value set by the operator stays."
 HARD_STOP_S = 30
-"How long an HAProxy that was replaced may go on with its connections."
+"Seconds a replaced HAProxy may keep its connections."
 HAPROXY_VARIABLE = "RAY_SERVE_ENABLE_HA_PROXY"
 NEVER_INHERITED = ("RAY_ADDRESS", "RAY_JOB_ID", "RAY_AUTH_TOKEN", "RAY_REDIS_ADDRESS", "RAY_NAMESPACE")
-"Left over from another cluster these would send our processes there."
+"Variables of another cluster, which would redirect these processes to it."
 
 
 @dataclass(frozen=True, slots=True)
 class RayPorts:
-    """Loopback ports of one start; chosen freely, so installations never meet."""
+    """Loopback ports of one start; free ones, so installations never conflict."""
 
     gcs: int
     dashboard: int
@@ -45,24 +45,24 @@ class RayPorts:
     statistics: int
     metrics: int
     exports: int = 0
-    "Where Prometheus finds the numbers of all processes; 0: Ray chooses."
+    "Port where Prometheus reads the metrics of all processes; 0: Ray chooses."
 
     @classmethod
     def choose(cls) -> RayPorts:
-        """Find free ones."""
+        """Return free ports."""
         return cls(*free_ports(7))
 
 
 def shared_environment(paths: InstallationPaths, inherited: Mapping[str, str], root: Path) -> dict[str, str]:
     """Return the variables that all processes of an installation share, the supervisor included.
 
-    `root` is the directory that holds our packages; from a checkout it is no place Python looks at by itself.
+    `root` is the directory of Kiosk's packages; in a checkout Python does not search it by default.
     """
     environment = {name: value for name, value in inherited.items() if name not in NEVER_INHERITED}
     environment.setdefault("KIOSK_DATA_DIR", str(paths.data_dir))
     environment[MARK] = paths.mark
     environment |= python_path(inherited, root)
-    # So that `python` in a job's entrypoint is the one with our packages, activated or not.
+    # So that `python` in a job's entrypoint is the one with Kiosk's packages, activated or not.
     own, path = os.path.dirname(sys.executable), inherited.get("PATH", os.defpath)
     environment["PATH"] = path if path.split(os.pathsep)[0] == own else os.pathsep.join([own, path])
     for name in THREAD_VARIABLES:
@@ -74,7 +74,7 @@ def shared_environment(paths: InstallationPaths, inherited: Mapping[str, str], r
 
 
 def python_path(inherited: Mapping[str, str], root: Path) -> dict[str, str]:
-    """Return the directory of our packages if Python would not find them by itself."""
+    """Return the directory of Kiosk's packages if Python would not find them by default."""
     if root.name in ("site-packages", "dist-packages"):
         return {}
     path = [part for part in inherited.get("PYTHONPATH", "").split(":") if part and part != str(root)]
@@ -101,20 +101,20 @@ def ray_environment(
         "RAY_ROTATION_BACKUP_COUNT": 2,
         "RAY_SERVE_LOG_ROTATION_MAX_BYTES": 10 << 20,
         HAPROXY_VARIABLE: int(haproxy),
-        # The HTTP server in each replica would believe every peer on loopback; see `client_address`.
+        # The HTTP server in each replica would trust every peer on loopback; see `client_address`.
         "FORWARDED_ALLOW_IPS": "none",
         "RAY_SERVE_THROUGHPUT_OPTIMIZED": 1,
         "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": HOT_LAYER,
         "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": ports.fallback_proxy,
         "RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT": lowest,
         "RAY_SERVE_DIRECT_INGRESS_MAX_HTTP_PORT": highest,
-        # A replica that is replaced stays reachable until no HAProxy knows it any more: one that was replaced itself
-        # keeps its list of replicas, and its callers' connections, until it is ended.
+        # A replaced replica stays reachable until every HAProxy dropped it: a replaced HAProxy
+        # keeps its list of replicas, and its clients' connections, until it ends.
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": HARD_STOP_S + 5,
-        # A killed proxy keeper is noticed after three periods.
+        # Serve notices a killed proxy actor after three periods.
         "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": 1,
         "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": 5,
-        # On a busy machine a keeper that is ended before it is ready only starts again; a dead one is noticed at once.
+        # On a busy machine, ending a proxy actor before it is ready only restarts it; a dead one is noticed at once.
         "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": 30,
         "RAY_SERVE_HAPROXY_BINARY_PATH": paths.haproxy_wrapper,
         "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": front / "haproxy.cfg",
@@ -122,17 +122,17 @@ def ray_environment(
         "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": front,
         "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": front / "servers",
         "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": front / "m.sock",
-        # Would send one datagram a request to a Python process.
+        # Would send one datagram for each request to a Python process.
         "RAY_SERVE_HAPROXY_METRICS_ENABLED": 0,
         "RAY_SERVE_HAPROXY_METRICS_PORT": ports.metrics,
         "RAY_SERVE_HAPROXY_STATS_PORT": ports.statistics,
         "RAY_SERVE_HAPROXY_NBTHREAD": 1,
         "RAY_SERVE_HAPROXY_MAXCONN": max_connections,
         "RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S": HARD_STOP_S,
-        # On a busy machine; one that can't start says so at once.
+        # For a busy machine; a replica that can't start reports it at once.
         "RAY_SERVE_HAPROXY_STARTUP_TIMEOUT_S": 120,
-        # The first refused connection takes a dead replica out; a request that only reads is sent again to
-        # another one (which requests those are, `front` says).
+        # The first refused connection removes a dead replica; a request that only reads is sent again to
+        # another one (see `haproxy_config`).
         "RAY_SERVE_HAPROXY_OBSERVE_ERROR_LIMIT": 1,
         "RAY_SERVE_HAPROXY_RETRY_ON": "conn-failure empty-response",
         "RAY_SERVE_HAPROXY_RETRIES": 2,
@@ -160,7 +160,7 @@ def driver_environment(paths: InstallationPaths) -> dict[str, str]:
 
 
 def is_behind_haproxy(environment: Mapping[str, str]) -> bool:
-    """Is this process of an installation whose requests come through HAProxy?"""
+    """Return whether requests reach this process's installation through HAProxy."""
     return environment.get(HAPROXY_VARIABLE) == "1"
 
 

@@ -1,13 +1,13 @@
-"""Names of actors, with the release in the name: find or create, look, and sweep away old releases.
+"""Names of actors with the release in the name: find, create, and remove those of old releases.
 
-A detached actor outlives whoever made it and would go on running old code under a well-known name; so the
-release is part of the name (`<role>@<release>`), and whoever starts a release sweeps the others.
+A detached actor outlives its creator and would keep running old code under a well-known name. So the release is
+part of the name (`<role>@<release>`), and the start of a release sweeps the others.
 
     handle = find_or_create("intake", release, "actors.intake.host:IntakeHost", connect, open_artifact_store)
     sweep("intake", keep=release)
 
-Actors are restarted by Ray for ever and take no processor share. Their classes are plain; they are named by
-import path, so that nobody here imports an actor. Arguments are kept by Ray and may be shown by its tools:
+Ray restarts actors for ever; they reserve no CPU. Their classes are plain and named by import path, so that this
+module imports no actor. Ray keeps arguments and its tools may show them:
 never pass a password, pass a function that finds it in the actor's own process.
 """
 
@@ -25,14 +25,14 @@ NAMESPACE = "kiosk"
 
 
 def actor_name(role: str, release: str) -> str:
-    """Name the actor of a role in a release."""
+    """Return the name of a role's actor in a release."""
     return f"{role}@{release}"
 
 
 def find_or_create(role: str, release: str, kind: str, *args: Any, **kwargs: Any) -> Any:
-    """Return the handle of a role's actor; make it when it is not there.
+    """Return the handle of a role's actor; create it when it is absent.
 
-    `kind` is `package.module:Class`. An actor that is already there keeps the arguments it was made with.
+    `kind` is `package.module:Class`. An existing actor keeps its arguments.
     """
     module, _, name = kind.partition(":")
     plain = getattr(importlib.import_module(module), name)
@@ -52,7 +52,7 @@ def find_or_create(role: str, release: str, kind: str, *args: Any, **kwargs: Any
 
 
 def find(role: str, release: str) -> Any | None:
-    """Return the handle of a role's actor, None when there is none."""
+    """Return the handle of a role's actor, None when it is absent."""
     try:
         return ray.get_actor(actor_name(role, release), namespace=NAMESPACE)
     except ValueError:
@@ -60,7 +60,7 @@ def find(role: str, release: str) -> Any | None:
 
 
 async def health(role: str, release: str, within_s: float = 5.0) -> dict[str, Any] | None:
-    """Ask a role's actor how it is; None when there is none or it does not say in time."""
+    """Return the health of a role's actor; None when it is absent or does not answer in time."""
     handle = find(role, release)
     if handle is None:
         return None
@@ -85,7 +85,7 @@ def sweep(role: str, *, keep: str = "") -> list[str]:
             continue
         try:
             ray.kill(ray.get_actor(name, namespace=NAMESPACE), no_restart=True)
-        except ValueError:  # gone meanwhile
+        except ValueError:  # it ended meanwhile
             continue
         swept.append(name)
         log.info("actor_swept", actor=name)

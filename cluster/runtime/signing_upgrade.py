@@ -1,8 +1,8 @@
-"""What an installation of an earlier release left unsigned, signed once when this release starts on it.
+"""Sign once what an earlier release left unsigned, at the first start of this release.
 
-Releases before wrote manifests without MACs and key records whose labels nothing proves. The first start signs what
-it finds and marks the data directory; from then on nothing unsigned is believed. An administrator who went back to
-an earlier release in between signs again by `kiosk artifacts sign`.
+Earlier releases wrote manifests without MACs and key records with unauthenticated labels. The first start signs
+them and marks the data directory; from then on nothing unsigned is accepted. After a downgrade, an administrator
+signs again by `kiosk artifacts sign`.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ _MARKER_TEXT = "Everything that stood here unsigned was signed; what is unsigned
 
 @dataclass(frozen=True, slots=True)
 class KeySigningResult:
-    """What was found among key records."""
+    """Counts of the key records."""
 
     signed: tuple[str, ...]
     "Keys whose records were signed, or with `dry_run` would be: id, kind and app."
     valid: int
     refused: tuple[str, ...]
-    "Keys that do not open under this master key, or whose labels somebody changed."
+    "Keys that this master key does not decrypt, or whose labels were changed."
 
 
 async def sign_unsigned(settings: Settings) -> bool:
-    """Sign what an earlier release left; False when that was done before.
+    """Sign the unsigned files and keys of an earlier release; return False when that was done before.
 
     Errors:
         Fault: there is no master key
-        Unavailable: the store is away
+        Unavailable: the store is unreachable
     """
     paths = InstallationPaths.from_data_dir(settings.data_dir)
     if paths.signing_marker.exists():
@@ -50,17 +50,17 @@ async def sign_unsigned(settings: Settings) -> bool:
     async with connect(settings, slow_s=ADMIN_S) as stores:
         keys = await sign_keys(stores.access, open_vault(settings))
     found = await asyncio.to_thread(sign_manifests, open_artifact_store(settings), foreign=False)
-    # last: a start that was interrupted does it again
+    # last: an interrupted start repeats it
     write_private(paths.signing_marker, _MARKER_TEXT)
     _log_result(found, keys)
     return True
 
 
 async def sign_keys(access: AccessStore, vault: Vault, *, dry_run: bool = False) -> KeySigningResult:
-    """Bind the labels of key records that have no proof; a proof that does not hold is never replaced.
+    """Sign the labels of key records without a proof; an invalid proof is never replaced.
 
     Errors:
-        Unavailable: the store is away
+        Unavailable: the store is unreachable
     """
     done, valid, refused = [], 0, []
     for key in (await access.read_all()).keys.values():

@@ -1,4 +1,4 @@
-"""Finding ports that nobody uses."""
+"""Finding free ports."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ LOOPBACK = "127.0.0.1"
 RANGES_FROM = 20_000
 RANGE_WIDTH = 100
 RANGES = 90
-"Ports 20,000 to 29,000: below the ports an operating system hands out by itself."
+"Ports 20,000 to 29,000: below the ephemeral ports of operating systems."
 
 
 def is_loopback(host: str) -> bool:
-    """Can only this machine reach a server that listens there?"""
+    """Return whether only this machine can reach a server on that host."""
     return host == "localhost" or host.startswith("127.") or host in ("::1", "[::1]")
 
 
 def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
-    """Find ports that are free now, all different."""
+    """Return ports that are free now, all different."""
     with ExitStack() as held:
         found = []
         for _ in range(count):
@@ -29,7 +29,7 @@ def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
 
 
 def is_free(host: str, port: int) -> bool:
-    """Could a server listen there?"""
+    """Return whether a server could listen there."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -41,7 +41,7 @@ def is_free(host: str, port: int) -> bool:
 
 
 def answers(host: str, port: int, within_s: float = 0.5) -> bool:
-    """Does somebody accept connections there?"""
+    """Return whether a server accepts connections there."""
     try:
         with socket.create_connection((host, port), timeout=within_s):
             return True
@@ -50,9 +50,9 @@ def answers(host: str, port: int, within_s: float = 0.5) -> bool:
 
 
 def port_range(mark: str) -> tuple[int, int]:
-    """Choose a range of ports for the replicas of an installation, the same every time it starts.
+    """Return a range of ports for the replicas of an installation, the same at every start.
 
-    The ranges of two installations on one machine rarely meet; when they do, the replicas step aside.
+    The ranges of two installations on one machine rarely overlap; if they do, replicas use other ports.
     """
     first = RANGES_FROM + int(mark, 16) % RANGES * RANGE_WIDTH
     return first, first + RANGE_WIDTH - 1

@@ -1,4 +1,4 @@
-"""What the supervisor asks of `bootstrap`: one value, passed as JSON on the command line. No secrets."""
+"""The supervisor's orders for `bootstrap`: one value, passed as JSON on the command line. No secrets."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class StartPlan:
     assigner: str = ASSIGNER
     "Import path of the class of the actor that assigns variants to users; empty: API replicas assign them."
     tracker: str = TRACKER
-    "Import path of the class of the actor that watches history threads; empty: nobody is notified of updates."
+    "Import path of the class of the actor that watches history threads; empty: no user is notified of updates."
     tracker_means: str = TRACKER_SERVICES
     "Import path of the function that opens the services of the tracker."
     playground: bool = True
-    "Load the sample data if it is not there."
+    "Load the sample data if it is absent."
 
     def to_json(self) -> str:
         """Return the plan as JSON."""
@@ -51,5 +51,5 @@ class StartPlan:
 
     @classmethod
     def parse(cls, text: str) -> StartPlan:
-        """Read a plan from JSON."""
+        """Return the plan from JSON."""
         return cls(**json.loads(text))

@@ -1,9 +1,9 @@
-"""Everything that speaks to Redis.
+"""Everything that accesses Redis.
 
 Read in this order:
 
     keys               every key, one function each, with type, owner and lifetime
-    ports/             what each store promises; with `refreshing_cache` all that other packages import
+    ports/             the protocol of each store; other packages import only these and `refreshing_cache`
     refreshing_cache   values of a store in memory, refreshed in the background
     connect            `open_stores`: all ports over one Redis
     redis/             the ports over Redis, and the client below them

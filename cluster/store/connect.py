@@ -45,15 +45,15 @@ from cluster.store.redis.threads import RedisThreads
 class OpenStores(Stores):
     """`Stores` with a connection behind them; used from one event loop and closed there.
 
-    They connect when first used. `await` them to wait up to two seconds for that, or use `async with`, which
-    also closes. A Redis that is away is no error here: calls raise `Unavailable` until it is back.
+    They connect on first use. `await` them to wait up to two seconds for the connection, or use `async with`,
+    which also closes. An unreachable Redis is no error here: calls raise `Unavailable` until Redis answers.
     """
 
     server: RedisClient
 
     @property
     def stores(self) -> Stores:
-        """These stores, for callers that keep stores and closing apart."""
+        """Return these stores, for callers that close them elsewhere."""
         return self
 
     async def close(self) -> None:
@@ -61,13 +61,13 @@ class OpenStores(Stores):
         await self.server.close()
 
     async def info(self, section: str = "default") -> dict[str, str]:
-        """Read what the server says of itself (`INFO`), as name -> text."""
+        """Return the server's own report (`INFO`), as name -> text."""
         text = text_of(await self.server.execute_slow("INFO", section))
         lines = (line.partition(":") for line in text.splitlines() if line and not line.startswith("#"))
         return {name: value for name, _, value in lines}
 
     async def configuration(self, pattern: str) -> dict[str, str]:
-        """Read settings of the server (`CONFIG GET`), as name -> text."""
+        """Return settings of the server (`CONFIG GET`), as name -> text."""
         flat = [text_of(item) for item in await self.server.execute_slow("CONFIG", "GET", pattern)]
         return dict(zip(flat[::2], flat[1::2], strict=True))
 
@@ -97,10 +97,10 @@ def open_stores(
     idle_ms: int = IDLE_MS,
     most_waiting: int = MOST_WAITING,
 ) -> OpenStores:
-    """Make all ports over one Redis.
+    """Open all ports over one Redis.
 
-    `hot_s` and `slow_s` are the deadlines of short reads and of everything else, `idle_ms` the time after
-    which another consumer's batches may be taken over, `most_waiting` the bound of an app's intake.
+    `hot_s` and `slow_s` are the deadlines, in seconds, of short reads and of all other commands. `idle_ms` is the
+    time after which a consumer may take over another consumer's batches. `most_waiting` bounds an app's intake.
 
     Errors:
         Invalid: not a Redis URL

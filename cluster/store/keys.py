@@ -6,11 +6,11 @@ value carries a checksum in front (see `seal`), salted with the key, and for has
 
 from __future__ import annotations
 
-# --- access: global, few, read by every door four times a second; `{access}` is their hash tag ----------------
+# --- access: global, few, each API replica reads them four times a second; `{access}` is their hash tag -------
 
 
 def access_version() -> str:
-    """String, integer. Incremented by every change to apps or keys; doors poll it. Owner: access. For ever."""
+    """String, integer. Incremented by every change to apps or keys; API replicas poll it. Owner: access. For ever."""
     return "kiosk:{access}:version"
 
 
@@ -25,16 +25,16 @@ def access_key() -> str:
 
 
 def access_exposed() -> str:
-    """Hash key id -> ms: when a secret key came in an address last. Owner: API replicas, once an hour. For ever."""
+    """Hash key id -> ms: when a request last carried a secret key in its URL. Owner: API replicas, hourly. For ever."""
     return "kiosk:{access}:exposed"
 
 
 def access_quarantine() -> str:
-    """Stream, capped at about 10,000: broken apps and keys, as `quarantine`. Read by people."""
+    """Stream, capped at about 10,000: broken apps and keys, as `quarantine`. Read by operators."""
     return "kiosk:{access}:quarantine"
 
 
-# --- people and what they allow: global, `{oauth}` is their hash tag -------------------------------------------
+# --- accounts and their grants: global, `{oauth}` is their hash tag --------------------------------------------
 
 
 def account() -> str:
@@ -43,58 +43,58 @@ def account() -> str:
 
 
 def account_quarantine() -> str:
-    """Stream, capped at about 10,000: broken accounts, as `quarantine`. Read by people."""
+    """Stream, capped at about 10,000: broken accounts, as `quarantine`. Read by operators."""
     return "kiosk:{oauth}:quarantine"
 
 
 def account_sessions() -> str:
-    """Hash user id -> random text, a new one with every sign-out: sessions that began under another have ended.
-    Owner: the API replica the person signs out at. For ever."""
+    """Hash user id -> random text, replaced by every sign-out: sessions that began under another text have ended.
+    Owner: the API replica that handles the sign-out. For ever."""
     return "kiosk:{oauth}:sessions"
 
 
 def oauth_code(sha256: str) -> str:
-    """Hash: code (sealed JSON `Code`), used (`1` after the first attempt). Owner: the door that issued it.
-    Ten minutes; the code itself is good for one, the rest is the memory of a replay."""
+    """Hash: code (sealed JSON `Code`), used (`1` after the first attempt). Owner: the API replica that issued it.
+    Ten minutes. The code itself is valid for one minute; the rest of the time detects a replay."""
     return f"kiosk:{{oauth}}:code:{sha256}"
 
 
 def oauth_grant(grant_id: str) -> str:
     """Hash: grant (sealed JSON `Grant`), current and previous (SHA-256 of refresh tokens, space-separated),
-    until (ms: how long the previous ones are forgiven), used_at. 30 days after the last refresh."""
+    until (ms: how long the previous ones stay valid), used_at. 30 days after the last refresh."""
     return f"kiosk:{{oauth}}:grant:{grant_id}"
 
 
 def oauth_grants(user_id: str) -> str:
-    """Sorted set grant_id -> last refresh: what a person allowed. 30 days after the last refresh."""
+    """Sorted set grant_id -> last refresh: the grants of an account. 30 days after the last refresh."""
     return f"kiosk:{{oauth}}:grants:{user_id}"
 
 
 def oauth_client_grants(client: str) -> str:
-    """Sorted set grant_id -> last refresh: what people allowed one client (its short id). 30 days after the last
+    """Sorted set grant_id -> last refresh: the grants of one client (its short id). 30 days after the last
     refresh."""
     return f"kiosk:{{oauth}}:client_grants:{client}"
 
 
 def oauth_clients() -> str:
-    """Hash short client id -> sealed JSON `Registration`: those that clients changed or removed. Capped at 10,000,
-    those that were used longest ago go first."""
+    """Hash short client id -> sealed JSON `Registration`: those that clients changed or removed. Capped at 10,000;
+    the least recently used go first."""
     return "kiosk:{oauth}:clients"
 
 
 def oauth_clients_used() -> str:
-    """Sorted set short client id -> when the registration in `oauth_clients` was changed or used. As capped."""
+    """Sorted set short client id -> when the registration in `oauth_clients` was changed or used. Same cap."""
     return "kiosk:{oauth}:clients_used"
 
 
 def oauth_revoked() -> str:
     """Sorted set: grant ids, `user:<user_id>` and `client:<short id>`, -> when they were revoked. Two hours: longer
-    than any access token lives. Doors hold all of it."""
+    than the lifetime of any access token. API replicas cache all of it."""
     return "kiosk:{oauth}:revoked"
 
 
 def oauth_version() -> str:
-    """String, integer. Incremented by every revocation; doors poll it. For ever."""
+    """String, integer. Incremented by every revocation; API replicas poll it. For ever."""
     return "kiosk:{oauth}:version"
 
 
@@ -117,8 +117,8 @@ def product_type(app: str) -> str:
 
 
 def product_type_ids(app: str) -> str:
-    """Sorted set, all scores 0: members `<type as JSON text><product_id>`, so that the ids of one type stand
-    together, sorted. One key for all types: a script must know its keys before it knows the old type of a
+    """Sorted set, all scores 0: members `<type as JSON text><product_id>`, so that the ids of one type are
+    adjacent, sorted. One key for all types: a script must know its keys before it knows the old type of a
     product. Owner: intake."""
     return f"{{{app}}}:product-type-id"
 
@@ -133,13 +133,13 @@ def attribute_types(app: str, noun: str) -> str:
     return f"{{{app}}}:{noun}-attribute-type"
 
 
-# --- the road of a record ------------------------------------------------------------------------------------
+# --- from upload to change log -------------------------------------------------------------------------------
 
 
 def intake(app: str) -> str:
     """Stream: accepted, not yet applied batches. Fields: noun, op, task, payload (sealed). Group `intake`.
 
-    Owner: doors add, the intake actor acknowledges and deletes in the script that applies.
+    Owner: API replicas add, the intake actor acknowledges and deletes in the script that applies.
     """
     return f"{{{app}}}:intake"
 
@@ -151,53 +151,53 @@ def task(app: str, task_id: str) -> str:
 
 
 def task_open(app: str) -> str:
-    """Sorted set task_id -> created_at: tasks that have not ended. Owner: doors add, whoever ends it removes."""
+    """Sorted set task_id -> created_at: tasks that have not ended. Owner: API replicas add, the intake removes."""
     return f"{{{app}}}:task-open"
 
 
 def change(app: str, noun: str) -> str:
     """Stream: the change log of one noun (`user`, `product`, `interaction`). Fields: op, payload (sealed), and
-    for products vectors (sealed) and embedder. The entry id is the offset. Trimmed behind the settled offset."""
+    for products vectors (sealed) and embedder. The entry id is the offset. Trimmed behind the compacted offset."""
     return f"{{{app}}}:change:{noun}"
 
 
 def compacted_offset(app: str) -> str:
-    """Hash noun -> offset up to which changes stand in Parquet segments on the shelf. Owner: settle."""
+    """Hash noun -> offset up to which the artifact store holds the changes as segments. Owner: compaction."""
     return f"{{{app}}}:settled"
 
 
 def compaction_request(app: str) -> str:
-    """Hash noun -> offset up to which somebody waits for changes to settle. Owner: whoever trains. For ever."""
+    """Hash noun -> offset up to which a training run waits for compaction. Owner: training runs. For ever."""
     return f"{{{app}}}:wanted"
 
 
 def trimmed(app: str) -> str:
-    """Hash noun -> newest offset that was cut off the change log. Owner: settle. For ever."""
+    """Hash noun -> newest offset that was trimmed from the change log. Owner: compaction. For ever."""
     return f"{{{app}}}:trimmed"
 
 
 def follower(app: str) -> str:
-    """Hash follower name -> JSON {noun: offset, at: ms}: who still needs which part of the log."""
+    """Hash follower name -> JSON {noun: offset, at: ms}: which part of the log each follower still needs."""
     return f"{{{app}}}:follower"
 
 
 def quarantine(app: str) -> str:
     """Stream, capped at about 10,000: records and batches set aside, with the reason. Fields: kind (`record`,
-    `batch`, `change`), noun, id, reason, at, payload (at most 256 KiB). Read by people."""
+    `batch`, `change`), noun, id, reason, at, payload (at most 256 KiB). Read by operators."""
     return f"{{{app}}}:quarantine"
 
 
-# --- readers -------------------------------------------------------------------------------------------------
+# --- users ---------------------------------------------------------------------------------------------------
 
 
 def recent(app: str, reader_id: str) -> str:
-    """List, latest arrival first, capped at 200: packed interactions of a reader. 400 days after the last (an hour
-    less where they come by the hundred); one day when a stranger began it and did not return."""
+    """List, latest arrival first, capped at 200: packed interactions of a user. 400 days after the last (an hour
+    less where they arrive by the hundred); one day if an unverified user began it and did not return."""
     return f"{{{app}}}:recent:{reader_id}"
 
 
 def link(app: str) -> str:
-    """Hash anonymous_id -> user_id: who an anonymous visitor turned out to be. For ever, until erased."""
+    """Hash anonymous_id -> user_id: the user an anonymous visitor was linked to. For ever, until erased."""
     return f"{{{app}}}:link"
 
 
@@ -207,13 +207,13 @@ def linked(app: str, user_id: str) -> str:
 
 
 def page_count(app: str) -> str:
-    """String, integer: pages that readers without proof began. 30 minutes after the first."""
+    """String, integer: pages that unverified users began. 30 minutes after the first."""
     return f"{{{app}}}:page-count"
 
 
 def stranger(app: str, day: int) -> str:
-    """Hash of what callers without proof did on one day since 1970: `new` and `ask` in all, and `new:<digest>`,
-    `ask:<digest>` by client address (keyed digests of that day, no address). Two days. Owner: doors."""
+    """Hash of counts of unverified callers on one day since 1970: `new` and `ask` in all, and `new:<digest>`,
+    `ask:<digest>` by client address (keyed digests of that day, no address). Two days. Owner: API replicas."""
     return f"{{{app}}}:stranger:{day}"
 
 
@@ -223,7 +223,7 @@ def browser_bytes(app: str, minute: int) -> str:
 
 
 def page(app: str, reader_mark: str, page_mark: str) -> str:
-    """List of product ids already returned to a reader under one `pagination_id`, both as pseudonyms. 30 minutes
+    """List of product ids already returned to a user under one `pagination_id`, both as pseudonyms. 30 minutes
     idle."""
     return f"{{{app}}}:page:{reader_mark}:{page_mark}"
 
@@ -232,7 +232,7 @@ def page(app: str, reader_mark: str, page_mark: str) -> str:
 
 
 def archive_call(app: str) -> str:
-    """Stream, capped at about 200,000: calls of the archive's tools (sealed JSON `ArchiveCall`). Owner: doors."""
+    """Stream, capped at about 200,000: calls of archive tools (sealed JSON `ArchiveCall`). Owner: API replicas."""
     return f"{{{app}}}:archive-call"
 
 
@@ -255,17 +255,17 @@ def boost_rule(app: str) -> str:
 
 
 def engine_status(app: str) -> str:
-    """Hash engine_id -> JSON `EngineStatus`: what was seen of its own deployment. Owner: the engines' keeper."""
+    """Hash engine_id -> JSON `EngineStatus`: the state of its own deployment. Owner: the engine operator."""
     return f"{{{app}}}:engine-status"
 
 
 def engine_request_count(app: str, minute: int) -> str:
-    """Hash `<placement>:<engine_id>` -> requests of one minute since 1970. Three minutes. Owner: doors."""
+    """Hash `<placement>:<engine_id>` -> requests of one minute since 1970. Three minutes. Owner: API replicas."""
     return f"{{{app}}}:engine-asked:{minute}"
 
 
 def engine_last_request(app: str) -> str:
-    """Hash `<placement>:<engine_id>` -> when doors last asked it. A day after the last. Owner: doors."""
+    """Hash `<placement>:<engine_id>` -> time of the last request. A day after the last. Owner: API replicas."""
     return f"{{{app}}}:engine-asked-last"
 
 
@@ -275,8 +275,8 @@ def limit(app: str, key_id: str, bucket: str) -> str:
 
 
 def idempotency(app: str, token: str) -> str:
-    """Hash state, body (sha256), status, reply, readers (pseudonyms): what a write with this Idempotency-Key answered.
-    24 hours once it answered (an hour for a publishable key), 60 seconds while it is in flight. `token` is a digest."""
+    """Hash state, body (sha256), status, reply, readers (pseudonyms): the reply to a write with this Idempotency-Key.
+    24 hours after the reply (an hour for a publishable key), 60 seconds before it. `token` is a digest."""
     return f"{{{app}}}:idempotency:{token}"
 
 
@@ -286,7 +286,7 @@ def idempotency_count(app: str) -> str:
 
 
 def engine_history(app: str, engine_id: str) -> str:
-    """List of sealed JSON `Promotion`, oldest first: what served when. Only ever appended to. For ever."""
+    """List of sealed JSON `Promotion`, oldest first: which version served when. Append-only. For ever."""
     return f"{{{app}}}:engine-history:{engine_id}"
 
 
@@ -299,7 +299,7 @@ def experiment(app: str) -> str:
 
 
 def experiment_revision(app: str) -> str:
-    """Hash experiment_id -> integer: how often it was written; whoever writes must name it. As the experiment."""
+    """Hash experiment_id -> integer: its number of writes; a write must name it. As the experiment."""
     return f"{{{app}}}:experiment-revision"
 
 
@@ -309,22 +309,22 @@ def experiment_slug(app: str) -> str:
 
 
 def experiment_version(app: str) -> str:
-    """String, integer. Incremented by every change of an experiment; doors and the assigner poll it. For ever."""
+    """String, integer. Incremented by every change of an experiment; API replicas and the assigner poll it."""
     return f"{{{app}}}:experiment-version"
 
 
 def experiment_served(app: str, experiment_id: str) -> str:
-    """Hash `<variant_id>:<what>` -> how often: latency and errors of what was served. Owner: doors. For ever."""
+    """Hash `<variant_id>:<what>` -> count: latency and errors of served replies. Owner: API replicas. For ever."""
     return f"{{{app}}}:experiment-served:{experiment_id}"
 
 
 def exposure(app: str, experiment_id: str) -> str:
-    """Hash reader id -> packed `Exposure`. Owner: doors and the assigner. For ever, until erased."""
+    """Hash prefixed user id -> packed `Exposure`. Owner: API replicas and the assigner. For ever, until erased."""
     return f"{{{app}}}:exposure:{experiment_id}"
 
 
 def exposure_ids(app: str, experiment_id: str) -> str:
-    """Hash person -> their other reader ids, each as `<length>:<id>`. As `exposure`."""
+    """Hash prefixed user id -> the other ids of the same person, each as `<length>:<id>`. As `exposure`."""
     return f"{{{app}}}:exposure-id:{experiment_id}"
 
 
@@ -332,18 +332,18 @@ def exposure_ids(app: str, experiment_id: str) -> str:
 
 
 def question(app: str, question_id: str) -> str:
-    """Hash: asked (sealed JSON `NewsQuestion`), answer (sealed JSON `Answer`), shown (sealed JSON as the interface
-    shows it), revision, finished, holder, attempts. 30 days; 400 when it stands in a history."""
+    """Hash: asked (sealed JSON `NewsQuestion`), answer (sealed JSON `Answer`), shown (sealed JSON as the API
+    returns it), revision, finished, holder, attempts. 30 days; 400 if a history contains it."""
     return f"{{{app}}}:question:{question_id}"
 
 
 def question_open(app: str) -> str:
-    """Sorted set question_id -> until when it is held: unfinished questions. Owner: whoever holds them."""
+    """Sorted set question_id -> when its lease expires: unfinished questions. Owner: the holder of the lease."""
     return f"{{{app}}}:question-open"
 
 
 def question_by(app: str, reader_id: str) -> str:
-    """Set of question ids: what a reader asked. As the questions."""
+    """Set of question ids: the questions of a user. As the questions."""
     return f"{{{app}}}:question-by:{reader_id}"
 
 
@@ -353,12 +353,12 @@ def question_citing(app: str, product_id: str) -> str:
 
 
 def question_same(app: str, digest: str) -> str:
-    """String: question_id of the answer that was made from exactly what the digest stands for. Seven days."""
+    """String: question_id of the answer that was made from exactly the digested inputs. Seven days."""
     return f"{{{app}}}:question-same:{digest}"
 
 
 def question_count(app: str, reader_mark: str, day: int) -> str:
-    """String, integer: questions of a reader (a pseudonym) on one day since 1970, for metering. Two days."""
+    """String, integer: questions of a user (a pseudonym) on one day since 1970, for metering. Two days."""
     return f"{{{app}}}:question-count:{day}:{reader_mark}"
 
 
@@ -368,12 +368,12 @@ def provider_tokens(app: str, day: int) -> str:
 
 
 def question_frequency(app: str, day: int) -> str:
-    """Sorted set text -> how many readers asked it on one day since 1970. Eight days, 20,000 texts."""
+    """Sorted set text -> number of users who asked it on one day since 1970. Eight days, 20,000 texts."""
     return f"{{{app}}}:question-asked:{day}"
 
 
 def question_asker(app: str, day: int) -> str:
-    """Set of marks of text and reader (no ids): who was counted in `question_frequency`. Eight days."""
+    """Set of digests of text and user (no ids): which pairs `question_frequency` counted. Eight days."""
     return f"{{{app}}}:question-asker:{day}"
 
 
@@ -386,13 +386,13 @@ def question_checked(app: str) -> str:
 
 
 def query(app: str) -> str:
-    """Stream, capped at about 4,000 lots: answered queries on their way to the shelf (sealed JSON list of
-    `LoggedQuery`; readers as pseudonyms). Owner: doors add, the intake trims what it settled."""
+    """Stream, capped at about 4,000 batches: answered queries on their way to the artifact store (sealed JSON list
+    of `LoggedQuery`; users as pseudonyms). Owner: API replicas add, the intake trims what it compacted."""
     return f"{{{app}}}:query"
 
 
 def query_salt(app: str) -> str:
-    """String, 16 random bytes: what pseudonyms of readers in the query log are made with. For ever. Secret."""
+    """String, 16 random bytes: the salt of user pseudonyms in the query log. For ever. Secret."""
     return f"{{{app}}}:query-salt"
 
 
@@ -410,18 +410,18 @@ def question_bank_version(app: str) -> str:
 
 
 def lease(name: str) -> str:
-    """String with a time to live: who currently does a job that only one may do (settle, intake)."""
+    """String with a time to live: the current holder of an exclusive job (compaction, intake)."""
     return f"kiosk:lease:{name}"
 
 
 def run(app: str) -> str:
-    """Hash run_id -> sealed JSON `IngestRun`. Owner: jobs and the trainer. The newest 500 and whatever has not
+    """Hash run_id -> sealed JSON `IngestRun`. Owner: jobs and the trainer. The newest 500 and all that have not
     ended."""
     return f"{{{app}}}:run"
 
 
 def run_revision(app: str) -> str:
-    """Hash run_id -> integer: how often the run was written; whoever writes must name it. As long as the run."""
+    """Hash run_id -> integer: the run's number of writes; a write must name it. As long as the run."""
     return f"{{{app}}}:run-revision"
 
 
@@ -444,13 +444,13 @@ def schedule(app: str) -> str:
 
 
 def erasure_order() -> str:
-    """Hash `<app><0x1f><erasure id>` -> sealed JSON `Person`: erasures that are not done. Owner: who asks adds, the
-    intake removes. The only key that names a person who is erased, and only until that is done."""
+    """Hash `<app><0x1f><erasure id>` -> sealed JSON `Person`: unfinished erasures. Owner: the API replica adds, the
+    intake removes. The only key that names an erased person, and only until the erasure is done."""
     return "kiosk:{erasure}:order"
 
 
 def erasure(app: str) -> str:
-    """Hash erasure_id -> sealed JSON `Erasure`: receipts, which name nobody. The newest 10,000."""
+    """Hash erasure_id -> sealed JSON `Erasure`: receipts, which contain no user ids. The newest 10,000."""
     return f"{{{app}}}:erasure"
 
 
@@ -460,7 +460,7 @@ def erasure_ids(app: str) -> str:
 
 
 def log_rewrite() -> str:
-    """Hash: wanted, done (ms): when the last erasure asked for a new append-only file, and when one was written."""
+    """Hash: wanted, done (ms): when an erasure last requested a new append-only file, and when Redis wrote one."""
     return "kiosk:{erasure}:log-rewrite"
 
 
@@ -468,12 +468,12 @@ def log_rewrite() -> str:
 
 
 def threads(app: str) -> str:
-    """Hash user_id -> sealed JSON `ReaderThreads`. Owner: doors and the tracker. For ever, until erased."""
+    """Hash user_id -> sealed JSON `ReaderThreads`. Owner: API replicas and the tracker. For ever, until erased."""
     return f"{{{app}}}:thread"
 
 
 def thread_revision(app: str) -> str:
-    """Hash user_id -> integer: which version of the app's threads wrote it; whoever writes must name it."""
+    """Hash user_id -> integer: the version of the app's threads that wrote it; a write must name it."""
     return f"{{{app}}}:thread-revision"
 
 
@@ -483,12 +483,12 @@ def thread_new(app: str) -> str:
 
 
 def thread_watch(app: str) -> str:
-    """Sorted set user_id -> version of the app's threads when what they watch last changed. As `threads`."""
+    """Sorted set user_id -> version of the app's threads when the watched threads last changed. As `threads`."""
     return f"{{{app}}}:thread-watch"
 
 
 def thread_version(app: str) -> str:
-    """String, integer. Incremented by every write of anybody's threads, never set back. For ever."""
+    """String, integer. Incremented by every write of any user's threads, never decreased. For ever."""
     return f"{{{app}}}:thread-version"
 
 

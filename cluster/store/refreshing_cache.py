@@ -1,10 +1,10 @@
 """`RefreshingCache`: values of the store, kept in memory and refreshed in the background.
 
-    follow(key)   a background task refreshes the value at a fixed pace (keys, revocations, client rules)
+    follow(key)   a background task refreshes the value at a fixed interval (keys, revocations, client rules)
     read(key)     a caller refreshes the value when it is older than `keep_s` (experiments, boost rules)
-    get(key)      the value as it is now, without waiting
+    get(key)      the cached value, without waiting
 
-While the store is away the cache keeps the last good value. `age_s` tells how old it is.
+While the store is unreachable the cache keeps the last good value. `age_s` returns its age.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from cluster.errors import HouseError, Unavailable
 
 Value = TypeVar("Value")
 LoadValue = Callable[[str, Value | None], Awaitable[Value]]
-"""(key, last good value or None) -> the value of now; the last value itself when its version has not changed.
+"""(key, last good value or None) -> the current value; the last value itself when its version is unchanged.
 
 Errors:
-    Unavailable: the store is away
+    Unavailable: the store is unreachable
 """
 
 _log = structlog.get_logger()
@@ -36,13 +36,13 @@ _log = structlog.get_logger()
 class _Entry(Generic[Value]):
     value: Value
     loaded_s: float
-    "When the store confirmed the value last, monotonic."
+    "Time of the store's last confirmation, monotonic."
     tried_s: float
-    "When a refresh began last, monotonic."
+    "Time of the last refresh, monotonic."
 
 
 class RefreshingCache(Generic[Value]):
-    """Keep values that the store versions.
+    """A cache of values that the store versions.
 
     `keep_s` is the age in seconds up to which `read` returns a value without asking the store.
     """
@@ -66,12 +66,12 @@ class RefreshingCache(Generic[Value]):
         return math.inf if entry is None else self._clock.monotonic_s() - entry.loaded_s
 
     async def read(self, key: str, *, wait: bool = True) -> Value:
-        """Return a value at most `keep_s` old, or the last good value while the store is away.
+        """Return a value at most `keep_s` old, or the last good value while the store is unreachable.
 
-        Callers share one refresh. With `wait=False` a caller that meets a refresh under way takes the last good value.
+        Callers share one refresh. With `wait=False`, a caller returns the last good value if a refresh is running.
 
         Errors:
-            Unavailable: the store is away and there is no value yet
+            Unavailable: the store is unreachable and there is no value yet
         Cost:
             a dictionary look-up while the value is fresh
         """
@@ -90,7 +90,7 @@ class RefreshingCache(Generic[Value]):
         """Ask the store now and return the value.
 
         Errors:
-            Unavailable: the store is away; the cache keeps the last good value
+            Unavailable: the store is unreachable; the cache keeps the last good value
         """
         now_s = self._clock.monotonic_s()
         entry = self._entries.get(key)
@@ -107,7 +107,7 @@ class RefreshingCache(Generic[Value]):
         back_event: str = "",
         after: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Refresh a value once, if the store answers, and every `poll_s` seconds from then on, until `close`.
+        """Refresh a value once, if the store answers, and then every `poll_s` seconds until `close`.
 
         `away_event` is logged when refreshes begin to fail, `back_event` when they succeed again. `after` runs after
         each refresh.
@@ -119,7 +119,7 @@ class RefreshingCache(Generic[Value]):
         )
 
     def is_following(self, key: str) -> bool:
-        """Is the background task of a key alive?"""
+        """Return whether the background task of a key runs."""
         follower = self._followers.get(key)
         return follower is not None and not follower.done()
 

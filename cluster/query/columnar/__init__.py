@@ -1,1 +1,1 @@
-"""Columns in memory over rows of records, and syntax trees compiled to row masks over them."""
+"""Columns in memory over rows of records, and the evaluation of syntax trees as row masks over them."""

@@ -13,7 +13,7 @@ _LEAST = 64
 
 
 class GrowingArray(Generic[T]):
-    """A one-dimensional array with room at its end."""
+    """A one-dimensional array with spare capacity at its end."""
 
     def __init__(self, dtype: type[T], fill: Any = 0) -> None:
         self._fill = fill
@@ -25,12 +25,12 @@ class GrowingArray(Generic[T]):
 
     @property
     def nbytes(self) -> int:
-        """Tell the memory held, the room included."""
+        """Return the size in bytes, including the spare capacity."""
         return self._room.nbytes
 
     @property
     def filled(self) -> NDArray[T]:
-        """View the filled part; valid until the next growth.
+        """Return a view of the filled part; valid until the next growth.
 
         Shapes:
             T [len(self)]
@@ -46,7 +46,7 @@ class GrowingArray(Generic[T]):
         self._size = max(self._size, size)
 
     def set(self, at: int, value: Any) -> None:
-        """Write one element, growing as needed."""
+        """Write one element; grow as needed."""
         if at >= self._size:
             if at >= len(self._room):
                 self.extend_to(at + 1)
@@ -54,6 +54,10 @@ class GrowingArray(Generic[T]):
         self._room[at] = value
 
     def write(self, at: int, values: NDArray[T]) -> None:
-        """Write a run of elements, growing as needed."""
+        """Write consecutive elements from position `at`; grow as needed.
+
+        Shapes:
+            values: T [n]
+        """
         self.extend_to(at + len(values))
         self._room[at : at + len(values)] = values

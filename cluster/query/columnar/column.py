@@ -1,7 +1,7 @@
-"""One field of all rows, made for filtering: texts by number, numbers as they are, booleans as two bits.
+"""One field of all rows in filterable form: texts as codes, numbers as they are, booleans as two bits.
 
-A row's first text and first number stand in plain arrays, one element a row; further ones of the same row stand
-beside them as postings, so a field with one value a row never pays for those with many. The words of a text field
+Plain arrays hold each row's first text and first number, one element for each row. Postings hold further values of
+the same row, so a field with one value for each row has no cost for rows with many. The words of a text field
 are all postings.
 """
 
@@ -35,7 +35,7 @@ class TextCodes(Protocol):
         ...
 
     def like(self, pattern: Automaton) -> Mask:
-        """Choose the codes whose texts match a pattern as a whole.
+        """Return the codes whose whole texts match a pattern.
 
         Shapes:
             bool [codes or more]
@@ -45,7 +45,7 @@ class TextCodes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RowValuePairs:
-    """Rows with what they hold, a pair for each value; a row may hold one value twice.
+    """Rows with their values, one pair for each value; a row may have one value twice.
 
     Shapes:
         texts: int64 [a] rows and [a] codes; numbers: int64 [b] rows and float64 [b]; true, false: int64 rows
@@ -56,20 +56,20 @@ class RowValuePairs:
     true: NDArray[np.int64]
     false: NDArray[np.int64]
     names: TextCodes
-    "What the codes of texts mean."
+    "The texts of the codes."
 
     @classmethod
     def none(cls) -> RowValuePairs:
-        """Hold nothing."""
+        """Return an empty list of pairs."""
         rows = np.zeros(0, np.int64)
         return cls((rows, rows), (rows, np.zeros(0)), rows, rows, TextDictionary())
 
 
 class FieldColumn:
-    """Values of one field; rows are set one at a time, questions are answered for all.
+    """Values of one field. Rows are set one at a time; a query covers all rows.
 
     Cost:
-        setting a row 1 to 2 microseconds; a question 10 to 200 microseconds for 100,000 rows
+        setting a row 1 to 2 microseconds; a query 10 to 200 microseconds for 100,000 rows
     """
 
     def __init__(self, words: bool) -> None:
@@ -85,7 +85,7 @@ class FieldColumn:
 
     @property
     def nbytes(self) -> int:
-        """Estimate the memory held."""
+        """Return the estimated memory in bytes."""
         parts = (
             self._present, self._flags, self._codes, self._numbers, self._more_codes, self._texts, self._more_numbers
         )  # fmt: skip
@@ -93,15 +93,15 @@ class FieldColumn:
 
     @property
     def allocated_slots(self) -> int:
-        """Count texts and slots ever given out; those out of use stay until the column is made anew."""
+        """Return the number of texts and slots ever allocated; unused ones stay until the column is rebuilt."""
         return len(self._texts) + self._more_codes.slots + self._more_numbers.allocated_slots
 
     def grow(self, size: int) -> None:
-        """Make room for rows up to `size`; the new ones are empty."""
+        """Extend the column to `size` rows; new rows are empty."""
         self._size = max(self._size, size)
 
     def set(self, row: int, carried: bool, values: Iterable[Scalar]) -> None:
-        """Replace what a row holds; `carried` says whether it counts as having the field."""
+        """Replace the values of a row; `carried` is whether the row counts as having the field."""
         codes: list[int] = []
         numbers: list[float] = []
         flags = 0
@@ -130,10 +130,10 @@ class FieldColumn:
             self._more_numbers.put(row, numbers[1:])
 
     def bind_rows(self, start: int, held: Sequence[tuple[bool, Sequence[Scalar]]]) -> None:
-        """Write a run of rows that hold nothing yet: for each what `set` takes.
+        """Write consecutive rows that are empty so far, each as for `set`.
 
         Cost:
-            0.3 microseconds a row with one value
+            0.3 microseconds for each row with one value
         """
         run = _Run(start, len(held), self._texts)
         for at, (_, values) in enumerate(held):
@@ -154,23 +154,31 @@ class FieldColumn:
             self._more_numbers.put(row, numbers)
 
     def read_texts(self, *, moments: bool) -> None:
-        """Read texts that are new as numbers, or as dates and times, before anybody asks."""
+        """Parse new texts as numbers, or as dates and times, before the first query."""
         if not self._words:
             self._texts.read(moments=moments)
 
     def sort_rows(self) -> None:
-        """Put what was laid out in order, before anybody asks."""
+        """Sort the written rows before the first query."""
         self._more_codes.sort_rows()
         self._more_numbers.sort_rows()
 
     def present(self) -> Mask:
-        """Mark rows that carry the field."""
+        """Return the rows that have the field.
+
+        Shapes:
+            bool [rows]
+        """
         mask = np.zeros(self._size, dtype=np.bool_)
         mask[: len(self._present)] = self._present.filled
         return mask
 
     def equal(self, texts: Collection[str]) -> Mask:
-        """Mark rows with a value that is any of these."""
+        """Return the rows with a value that equals any of these texts.
+
+        Shapes:
+            bool [rows]
+        """
         codes = {code for text in texts if (code := self._texts.find(text)) is not None}
         if len(codes) == 1 and self._is_plain():
             plain: Mask = self._codes.filled == codes.pop()
@@ -188,7 +196,11 @@ class FieldColumn:
         return mask[:-1]
 
     def between(self, bounds: Bounds) -> Mask:
-        """Mark rows with a value between two ends."""
+        """Return the rows with a value within the bounds.
+
+        Shapes:
+            bool [rows]
+        """
         mask = np.zeros(self._size + 1, dtype=np.bool_)
         chosen = self._texts.between(bounds)
         if chosen is not None:
@@ -199,13 +211,17 @@ class FieldColumn:
         return mask[:-1]
 
     def like(self, pattern: Automaton) -> Mask:
-        """Mark rows with a text that matches as a whole."""
+        """Return the rows with a text that matches the pattern as a whole.
+
+        Shapes:
+            bool [rows]
+        """
         mask = np.zeros(self._size + 1, dtype=np.bool_)
         self._mark_chosen(self._texts.like(pattern), mask)
         return mask[:-1]
 
     def first_numbers(self, *, moments: bool = False) -> NDArray[np.float64]:
-        """Give one number a row: its first number, else 1 or 0 for a boolean, else NaN.
+        """Return one number for each row: its first number, else 1 or 0 for a boolean, else NaN.
 
         Shapes:
             float64 [rows]
@@ -225,10 +241,10 @@ class FieldColumn:
         return found
 
     def pairs(self, rows: Mask) -> RowValuePairs:
-        """List what marked rows hold. Nothing for a text field, of which only the words are known.
+        """Return the values of marked rows; nothing for a text field, which stores only words.
 
         Shapes:
-            rows bool [n]; rows it does not reach are not marked
+            rows bool [n]; rows beyond n are not marked
         """
         if self._words:
             return RowValuePairs.none()
@@ -243,7 +259,7 @@ class FieldColumn:
         )
 
     def _is_plain(self) -> bool:
-        """Tell whether every row has at most one value, a text, up to the last row."""
+        """Return whether every row has at most one value, a text, up to the last row."""
         others = len(self._more_codes) + len(self._numbers) + len(self._flags)
         return others == 0 and len(self._codes) == self._size
 
@@ -276,7 +292,7 @@ class FieldColumn:
 
 
 class _Run:
-    """A run of rows on its way into a column: first values as arrays, further ones beside them."""
+    """Consecutive rows to be written into a column: first values as arrays, further ones beside them."""
 
     def __init__(self, start: int, count: int, texts: TextDictionary) -> None:
         self.flags = [0] * count
@@ -284,7 +300,7 @@ class _Run:
         self.numbers = [math.nan] * count
         self.has_codes = self.has_numbers = False
         self.more_codes: tuple[list[int], list[int], list[int]] = [], [], []
-        "Rows, how many codes each, codes."
+        "Rows, the number of codes of each, codes."
         self.more_numbers: list[tuple[int, list[float]]] = []
         self._start = start
         self._texts = texts
@@ -338,7 +354,7 @@ def _with_more(
     more: Callable[[Mask], tuple[NDArray[np.int64], NDArray[Any]]],
     rows: Mask,
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Put first and further values of marked rows together."""
+    """Merge first and further values of marked rows."""
     count = min(len(rows), len(first))
     chosen = np.flatnonzero(rows[:count] & has[:count])
     further, values = more(rows)
@@ -348,7 +364,7 @@ def _with_more(
 
 
 class _NumberPostings:
-    """Further numbers of rows that have several; every number is a code of its own."""
+    """Further numbers of rows that have several; every number has a code."""
 
     def __init__(self) -> None:
         self._postings = RowPostings()

@@ -1,9 +1,9 @@
-"""Columns over rows of records: built when they are asked for or beside, brought up to date from a journal.
+"""Columns over rows of records: built on demand or in the background, updated from a journal.
 
-    beside (`preparing`): every row is written as it is found, lot by lot; then the rows that changed since the
-    beginning, by the journal, are written anew until few are left; the last few, and the adoption, under the lock
+    in the background (`build_in_steps`): every row is written in batches as it is; then the rows that the journal
+    names since the beginning are rewritten until few are left; the last few, and the installation, under the lock
 
-Rows are written as they are now, so writing one twice or in another order gives the same column.
+Rows are written with their current values, so writing one twice or in another order gives the same column.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from cluster.query.columnar.record_reader import Record, RecordReader, load_reco
 
 _SPARE = 1_024
 _BATCH_ROWS = 64
-"Records read at once: few enough objects not to wake the collector of garbage."
+"Records read at once: few enough objects to avoid a run of the garbage collector."
 _FEW = 64
-"Rows written while others wait."
+"Rows written while other threads wait."
 
 
 class ColumnCache:
     """The columns of a store, with the journal of the rows that changed.
 
-    `lock` is held for every change of the records, and by whoever asks. `most_at_once` is how many records a question
-    may read to have its columns built and up to date; None: any number.
+    Every change of the records and every query holds `lock`. `most_at_once` is the number of records a query may
+    read to build and update its columns; None: any number.
     """
 
     def __init__(
@@ -51,16 +51,16 @@ class ColumnCache:
 
     @property
     def nbytes(self) -> int:
-        """Estimate the memory held."""
+        """Return the estimated memory in bytes."""
         return sum(kept.column.nbytes for kept in self._columns.values())
 
     @property
     def keys(self) -> list[Key]:
-        """Name the columns there are."""
+        """Return the keys of the built columns."""
         return list(self._columns)
 
     def record_change(self, row: int) -> None:
-        """Hear that a row has another record, or none."""
+        """Record that a row was replaced or removed."""
         if not self._columns and not self._building:
             return
         self._journal.append(row)
@@ -75,7 +75,7 @@ class ColumnCache:
         """Return a column, up to date.
 
         Errors:
-            Unready: more records would have to be read than are allowed at once
+            ColumnsNotReady: more records would have to be read than are allowed at once
         """
         self.ensure_built([key])
         kept = self._columns[key]
@@ -86,10 +86,10 @@ class ColumnCache:
         return kept.column
 
     def ensure_built(self, keys: Collection[Key]) -> None:
-        """Have columns built.
+        """Build the columns that are missing or far behind.
 
         Errors:
-            Unready: as `get`
+            ColumnsNotReady: as `get`
         """
         if self.most_at_once is not None and self.count_stale_records(keys) > self.most_at_once:
             raise ColumnsNotReady("columns are to be built first", keys=list(keys), retry_after_s=1)
@@ -98,35 +98,35 @@ class ColumnCache:
                 pass
 
     def count_stale_records(self, keys: Collection[Key]) -> int:
-        """Count the records to be read until columns are up to date."""
+        """Return the number of records to read until the columns are up to date."""
         behind = sum(self._journal_end - self._columns[key].seen for key in keys if key in self._columns)
         return behind + (len(self._records) if self.find_missing(keys) else 0)
 
     def find_missing(self, keys: Iterable[Key]) -> list[Key]:
-        """Choose the columns to be made: those there are not, and those of which more is out of date than in use."""
+        """Return the columns to build: missing ones, and those with more outdated rows than current ones."""
         return [key for key in keys if (kept := self._columns.get(key)) is None or self._needs_rebuild(kept)]
 
     def _needs_rebuild(self, kept: ColumnSource) -> bool:
-        # many rows are laid out anew sooner than they are replaced one by one
+        # rebuilding many rows is faster than replacing them one by one
         behind = self._journal_end - kept.seen
         return kept.column.allocated_slots > kept.renew_at or behind > len(self._records) // 2 + _SPARE
 
     def has_columns(self, keys: Collection[Key]) -> bool:
-        """Are these columns there, and not far behind?"""
+        """Return whether these columns exist and are nearly up to date."""
         return not self.find_missing(keys) and self.count_stale_records(keys) <= _SPARE
 
     def trim(self) -> None:
-        """Drop what was not asked for longest, when there is too much."""
+        """Drop the least recently used columns beyond the memory bound."""
         if self._has_grown:
             self._has_grown = False
             while len(self._columns) > 1 and self.nbytes > self._most_bytes:
                 self._columns.popitem(last=False)
 
     def build_in_steps(self, keys: Collection[Key]) -> Iterator[None]:
-        """Build columns and bring them up to date, in steps of well under a millisecond.
+        """Build columns and update them, in steps of well under a millisecond.
 
-        Steps may be taken in another thread while questions and changes go on; what changes meanwhile is caught up
-        with. Nobody waits for more than one step.
+        Another thread may run the steps while queries and changes go on; the last steps apply these changes. No thread
+        waits for more than one step.
 
         Cost:
             100,000 records of 200 bytes: 0.1 s, and 0.04 to 0.1 s for each column
@@ -138,7 +138,7 @@ class ColumnCache:
                 if not missing:
                     return
                 for key in missing:
-                    # one that is to be made anew serves nobody any more
+                    # a column that must be rebuilt serves no query any more
                     self._columns.pop(key, None)
                 added = {key: self._makers[key[0]](key[1]) for key in missing}
                 self._building += 1
@@ -156,7 +156,7 @@ class ColumnCache:
         return self._journal_start + len(self._journal)
 
     def _write_rows(self, added: Mapping[Key, ColumnSource]) -> Iterator[None]:
-        """Write every row as it is found, lot by lot, each record read once."""
+        """Write every row in batches, each record read once."""
         reader = RecordReader(name for _, name in added)
         start = 0
         while start < len(self._records):
@@ -171,7 +171,7 @@ class ColumnCache:
             yield
 
     def _install(self, added: Mapping[Key, ColumnSource], seen: int) -> Generator[None, None, bool]:
-        """Write anew what changed meanwhile, then let the columns serve; False when too much changed to know."""
+        """Rewrite the rows that changed meanwhile, then install the columns; False when the journal lost changes."""
         while True:
             with self._lock:
                 if seen < self._journal_start:
@@ -192,7 +192,7 @@ class ColumnCache:
                     yield
 
     def _apply_journal(self, keys: Iterable[Key]) -> Iterator[None]:
-        """Bring columns that serve up to date, a few rows at a time."""
+        """Update serving columns, a few rows at a time."""
         for key in keys:
             while True:
                 with self._lock:

@@ -1,4 +1,4 @@
-"""Columns as a store keeps them: how each kind is made from records and brought up to date."""
+"""Columns with their sources: how each kind is built from records and updated."""
 
 from __future__ import annotations
 
@@ -17,52 +17,52 @@ _RUN, _RUN_OF_TEXTS = 64, 32
 
 
 class StoredColumn(Protocol):
-    """What every kind of column has."""
+    """The common part of every kind of column."""
 
     @property
     def nbytes(self) -> int:
-        """Estimate the memory held."""
+        """Return the estimated memory in bytes."""
         ...
 
     @property
     def allocated_slots(self) -> int:
-        """Count places ever given out; those out of use stay until the column is made anew."""
+        """Return the number of slots ever allocated; unused ones stay until the column is rebuilt."""
         ...
 
     def grow(self, size: int) -> None:
-        """Make room for rows up to `size`."""
+        """Extend the column to `size` rows."""
         ...
 
 
 class ColumnSource(Protocol):
-    """A column of one field, and how records are written into it: nothing but that field of them counts.
+    """A column of one field, and how records are written into it: only that field of them matters.
 
-    Whoever lays it out beside a store that goes on changing writes every row once by `lay`, then those that changed
-    meanwhile by `write`: what a row held before does not matter.
+    A builder beside a changing store writes every row once by `bind_rows`, then the rows that changed meanwhile by
+    `write_row`: the former values of a row do not matter.
     """
 
     seen: int
-    "How far in the journal of changed rows the column is."
+    "The column's position in the journal of changed rows."
     renew_at: int
-    "The wear beyond which it is made anew."
+    "The number of allocated slots beyond which the column is rebuilt."
     run: int
-    "How many records are laid out in well under a millisecond."
+    "Number of records that are written in well under a millisecond."
 
     @property
     def column(self) -> StoredColumn:
-        """The column itself."""
+        """Return the column."""
         ...
 
     def bind_rows(self, start: int, records: Sequence[Record]) -> None:
-        """Write a run of rows that hold nothing yet."""
+        """Write consecutive rows that are empty so far."""
         ...
 
     def sort_rows(self) -> None:
-        """Do what the first question would have to do, when all rows are laid out."""
+        """Do the sorting of the first query in advance, after all rows are written."""
         ...
 
     def write_row(self, row: int, record: Record) -> None:
-        """Write a row anew."""
+        """Rewrite a row."""
         ...
 
 
@@ -80,17 +80,17 @@ class FieldSource:
         self._moments = is_moment(name)
 
     def bind_rows(self, start: int, records: Sequence[Record]) -> None:
-        """Write a run of rows that hold nothing yet."""
+        """Write consecutive rows that are empty so far."""
         read = self._read
         self.column.bind_rows(start, [read(record) for record in records])
         self.column.read_texts(moments=self._moments)
 
     def sort_rows(self) -> None:
-        """Sort what rows hold beside their first values."""
+        """Sort the further values of rows."""
         self.column.sort_rows()
 
     def write_row(self, row: int, record: Record) -> None:
-        """Write a row anew."""
+        """Rewrite a row."""
         self.column.set(row, *self._read(record))
 
 
@@ -104,7 +104,7 @@ class PointSource:
         self._name = name
 
     def bind_rows(self, start: int, records: Sequence[Record]) -> None:
-        """Write a run of rows that hold nothing yet."""
+        """Write consecutive rows that are empty so far."""
         self.column.bind_rows(start, [collect_locations(record, self._name) for record in records])
 
     def sort_rows(self) -> None:
@@ -112,5 +112,5 @@ class PointSource:
         self.column.sort_rows()
 
     def write_row(self, row: int, record: Record) -> None:
-        """Write a row anew."""
+        """Rewrite a row."""
         self.column.set(row, collect_locations(record, self._name))

@@ -1,17 +1,17 @@
 """Records as columns: rows are added, replaced and removed; columns are built for the fields that filters name.
 
-The owner gives rows their meaning: a row is a place, counted from 0, that keeps its record until it is replaced or
-removed. Removed rows are in no mask and are not given out again, so arrays beside the store keep their alignment.
+The owner defines the meaning of rows: a row is a position, counted from 0, that keeps its record until the owner
+replaces or removes it. Removed rows are in no mask and are not reused, so arrays beside the store stay aligned.
 
     append, replace, remove ──▶ records, journal of changed rows                     O(fields of the record)
     column(field) ──▶ built on first use, then brought up to date from the journal   O(rows changed)
     mask(filter) ──▶ cached until the next change
 
-A field that no record ever had costs nothing, however many filters name it.
+A field that no record ever had costs nothing, in any number of filters.
 
-A column may be built beside the store, while others ask and change it (`preparing`): every row is written as it is
-found, then the rows that the journal names since the beginning are written anew, until none is left. With
-`limit` a question that would have to read more records than that is refused instead of answered (`ColumnsNotReady`).
+A column may be built beside the store, during queries and changes (`build_in_steps`): every row is written as
+it is, then the rows that the journal names since the beginning are rewritten, until none is left. After
+`limit_reads`, a query that would read more records than allowed is refused (`ColumnsNotReady`).
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _FIELD, _POINTS = "field", "points"
 
 
 class ColumnStore:
-    """Rows of JSON records that can be filtered; one thread may ask while another changes, and others prepare.
+    """Rows of JSON records that can be filtered; one thread may query while another changes, and others build.
 
-    `column_bytes` and `mask_bytes` bound what is kept: beyond them the least recently used columns and masks are
-    dropped, and made again when they are asked for. `kinds` are further kinds of columns, of the owner's own making.
+    `column_bytes` and `mask_bytes` bound the caches: beyond them the least recently used columns and masks are
+    dropped, and rebuilt on demand. `kinds` are further kinds of columns that the owner defines.
 
     Cost:
         per record 5 to 10 microseconds to add; the first filter on a field reads all records once
@@ -73,17 +73,17 @@ class ColumnStore:
 
     @property
     def version(self) -> int:
-        """Count the changes so far; equal versions give equal masks."""
+        """Return the number of changes so far; equal versions give equal masks."""
         return self._version
 
     @property
     def nbytes(self) -> int:
-        """Estimate the memory of columns and masks, without the records."""
+        """Return the estimated memory of columns and masks in bytes, without the records."""
         with self._lock:
             return self._columns.nbytes + sum(mask.nbytes for mask in self._masks.values())
 
     def append(self, record: Record | bytes | None = None) -> int:
-        """Add a record, as an object or as its JSON, or a row that waits for one; return its row."""
+        """Add a record, as an object or as its JSON, or an empty row; return its row."""
         with self._lock:
             row = len(self._records)
             self._records.append(None)
@@ -95,12 +95,12 @@ class ColumnStore:
             return row
 
     def replace(self, row: int, record: Record | bytes) -> None:
-        """Give a row another record; a removed row comes back."""
+        """Replace the record of a row; a removed row comes back."""
         with self._lock:
             self._put(row, record)
 
     def remove(self, row: int) -> None:
-        """Take the record of a row away."""
+        """Remove the record of a row."""
         with self._lock:
             if self._records[row] is not None:
                 self._records[row] = None
@@ -120,14 +120,18 @@ class ColumnStore:
         return (kept if isinstance(kept, bytes) else orjson.dumps(kept)).decode()
 
     def live_rows(self) -> Mask:
-        """Return a fresh mask of the rows that have a record."""
+        """Return a fresh mask of the rows that have a record.
+
+        Shapes:
+            Mask [rows]
+        """
         with self._lock:
             return self._live.filled.copy()
 
     def column(self, field: str) -> FieldColumn | None:
         """Return the column of a field, up to date; None when no record ever had it.
 
-        It is a live object: ask it before the next change, or use `mask`, which holds the lock.
+        It is a live object: query it before the next change, or use `mask`, which holds the lock.
         """
         with self._lock:
             key = (_FIELD, canonical(field))
@@ -145,7 +149,10 @@ class ColumnStore:
             return column
 
     def within(self, lat: float, lon: float, radius_km: float, field: str = "location") -> Mask:
-        """Mark rows with a point in a circle.
+        """Return the rows with a point within a radius of a position.
+
+        Shapes:
+            Mask [rows]
 
         Units:
             latitude and longitude in degrees
@@ -159,7 +166,7 @@ class ColumnStore:
             return mask
 
     def distances(self, lat: float, lon: float, field: str = "location") -> NDArray[np.float64]:
-        """Tell how far each row's nearest point is, in kilometres; NaN for rows without one.
+        """Return the distance of each row's nearest point in kilometres; NaN for rows without one.
 
         Shapes:
             float64 [rows]
@@ -173,7 +180,7 @@ class ColumnStore:
             return found
 
     def numbers(self, field: str) -> NDArray[np.float64]:
-        """Give one number a row: the first, 1 or 0 for booleans, milliseconds for the fields of dates, else NaN.
+        """Return one number for each row: the first, 1 or 0 for booleans, milliseconds for date fields, else NaN.
 
         Shapes:
             float64 [rows]
@@ -187,7 +194,11 @@ class ColumnStore:
             return found
 
     def pairs(self, field: str, rows: Mask) -> RowValuePairs:
-        """List what marked rows hold under a field that is no text field."""
+        """Return the values of marked rows under a field that is no text field.
+
+        Shapes:
+            rows: Mask [rows]
+        """
         with self._lock:
             column = self.column(field)
             found = RowValuePairs.none() if column is None else column.pairs(rows)
@@ -195,7 +206,7 @@ class ColumnStore:
             return found
 
     def mask(self, node: Node) -> Mask:
-        """Decide a filter for all rows. The mask is shared and read-only.
+        """Evaluate a filter for all rows. The mask is shared and read-only.
 
         Shapes:
             Mask [rows]
@@ -218,37 +229,37 @@ class ColumnStore:
             return mask
 
     def has_columns(self, keys: Iterable[Key]) -> bool:
-        """Are columns built and nearly up to date, so that asking them costs no pass over the records?"""
+        """Return whether columns are built and nearly up to date, so that a query reads few records."""
         with self._lock:
             return self._columns.has_columns(self._existing_keys(keys))
 
     def build_columns(self, fields: Iterable[str]) -> None:
-        """Build the columns of these fields in one pass over the records, before they are asked for."""
+        """Build the columns of these fields in one pass over the records, before the first query."""
         with self._lock:
             self._columns.ensure_built(self._existing_keys((_FIELD, field) for field in fields))
 
     def build_in_steps(self, keys: Iterable[Key]) -> Iterator[None]:
-        """Build columns and bring them up to date in small steps, beside questions and changes: see `ColumnCache`."""
+        """Build and update columns in small steps, during queries and changes: see `ColumnCache`."""
         return self._columns.build_in_steps(self._existing_keys(keys))
 
     def find_missing(self, keys: Iterable[Key]) -> list[Key]:
-        """Choose the columns that are not there; those that only lag behind are."""
+        """Return the keys of columns that do not exist; outdated ones exist."""
         with self._lock:
             return self._columns.find_missing(self._existing_keys(keys))
 
     @property
     def column_keys(self) -> list[Key]:
-        """Name the columns there are."""
+        """Return the keys of the built columns."""
         with self._lock:
             return self._columns.keys
 
     def limit_reads(self, most_at_once: int) -> None:
-        """Refuse questions from now on that would have to read more records than this (`ColumnsNotReady`)."""
+        """Refuse further queries that would have to read more records than this (`ColumnsNotReady`)."""
         self._columns.most_at_once = most_at_once
 
     @contextmanager
     def build_missing_columns(self) -> Iterator[None]:
-        """Answer questions meanwhile, however many records have to be read."""
+        """Let queries in this context read any number of records."""
         with self._lock:
             most, self._columns.most_at_once = self._columns.most_at_once, None
             try:
@@ -270,7 +281,7 @@ class ColumnStore:
         self._columns.record_change(row)
 
     def _existing_keys(self, keys: Iterable[Key]) -> list[Key]:
-        """Name the columns that have something to hold; of what the owner makes only the owner knows."""
+        """Return the keys of columns that have values; the owner's kinds always count."""
         named = dict.fromkeys((kind, canonical(field)) for kind, field in keys)
         return [key for key in named if key[1] in self._known or key[0] not in (_FIELD, _POINTS)]
 
@@ -280,5 +291,5 @@ class ColumnStore:
 
 
 def column_keys_of_filter(node: Node) -> list[Key]:
-    """Name the columns that a filter asks."""
+    """Return the keys of the columns that a filter needs."""
     return [(_FIELD, name) for name in fields_of(node)]

@@ -1,7 +1,7 @@
-"""A tree's verdict: over columns as a mask of rows, and on one record as the plain meaning of the language.
+"""Evaluation of a tree: over columns as a mask of rows, and on one record as the definition of the language.
 
 `matches` is the definition, slow and obvious. `compile_filter` must agree with it for every record and filter; a
-property test holds the two together.
+property test compares them.
 """
 
 from __future__ import annotations
@@ -44,19 +44,35 @@ class FilterColumn(Protocol):
     """
 
     def present(self) -> Mask:
-        """Mark rows that carry the field."""
+        """Return the rows that have the field.
+
+        Shapes:
+            Mask [rows]
+        """
         ...
 
     def equal(self, texts: Collection[str]) -> Mask:
-        """Mark rows with a value that is any of these."""
+        """Return the rows with a value that equals any of these texts.
+
+        Shapes:
+            Mask [rows]
+        """
         ...
 
     def between(self, bounds: Bounds) -> Mask:
-        """Mark rows with a value between two ends."""
+        """Return the rows with a value within the bounds.
+
+        Shapes:
+            Mask [rows]
+        """
         ...
 
     def like(self, pattern: Automaton) -> Mask:
-        """Mark rows with a text that matches as a whole."""
+        """Return the rows with a text that matches the pattern as a whole.
+
+        Shapes:
+            Mask [rows]
+        """
         ...
 
 
@@ -64,7 +80,11 @@ class FilterableRows(Protocol):
     """Rows that can be filtered."""
 
     def live_rows(self) -> Mask:
-        """Return a fresh mask of all rows that count (removed ones do not)."""
+        """Return a fresh mask of all rows that count (removed ones do not).
+
+        Shapes:
+            Mask [rows]
+        """
         ...
 
     def column(self, field: str) -> FilterColumn | None:
@@ -73,10 +93,10 @@ class FilterableRows(Protocol):
 
 
 def compile_filter(node: Node, columns: FilterableRows) -> Mask:
-    """Decide a filter for all rows at once.
+    """Evaluate a filter for all rows at once.
 
     Shapes:
-        Mask [rows], fresh; only rows of `columns.every()` are set
+        Mask [rows], fresh; only rows of `columns.live_rows()` are set
 
     Errors:
         FilterSyntax: a pattern too complex to run (never for a tree of `parse`)
@@ -111,7 +131,7 @@ def _all(children: Collection[Node], columns: FilterableRows) -> Mask:
 
 
 def _any(children: Collection[Node], columns: FilterableRows) -> Mask:
-    """Or the children together; the values asked of one field in one go."""
+    """Return the union of the children; values of one field are evaluated in one call."""
     mask = _none(columns)
     values: dict[str, list[str]] = {}
     for child in children:
@@ -154,7 +174,7 @@ def _leaf(
 
 
 def matches(node: Node, record: Mapping[str, Anything]) -> bool:
-    """Decide a filter for one record."""
+    """Evaluate a filter for one record."""
     if isinstance(node, Everything):
         return True
     if isinstance(node, Not):
@@ -192,7 +212,7 @@ def _has_value(text: str, field: str, values: list[Scalar]) -> bool:
 
 
 def _bounds(node: Range, field: str) -> Bounds | None:
-    """Read the ends of a range; None when both are open."""
+    """Return the parsed ends of a range; None when both are open."""
     low, high = node.low, node.high
     if low is None and high is None:
         return None

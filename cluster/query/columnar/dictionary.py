@@ -1,7 +1,7 @@
-"""The distinct texts of a column, each with a number, and questions decided once per distinct text.
+"""The distinct texts of a column, each with a code, and conditions evaluated once for each distinct text.
 
-Texts are only ever added. What was derived from them (numbers, moments, order, characters for automata) is kept and
-extended for the new ones.
+Texts are only ever added. Derived values (numbers, moments, order, characters for automata) are kept and
+extended for new texts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cluster.query.language.automaton import Automaton
 from cluster.query.language.scalars import Bounds, Measure, moment_of, number_of
 
 Chosen = NDArray[np.bool_]
-"One boolean per distinct text, and a last one, false, for `no text` (code -1)."
+"One boolean for each distinct text, and a last one, false, for `no text` (code -1)."
 
 _BLOCK = 8_192
 _LOOK_EVERY = 4
@@ -26,7 +26,7 @@ _WIDEST = 1 << 18
 
 
 class TextDictionary:
-    """Texts by number and numbers by text."""
+    """Texts by code and codes by text."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
@@ -43,27 +43,27 @@ class TextDictionary:
 
     @property
     def nbytes(self) -> int:
-        """Estimate the memory held."""
+        """Return the estimated memory in bytes."""
         return 200 * len(self._texts) + sum(block.nbytes for block in self._blocks)
 
     def add(self, text: str) -> int:
-        """Return the number of a text, giving it one if it is new."""
+        """Return the code of a text; a new text gets the next one."""
         return self._codes[text]
 
     def add_all(self, texts: Iterable[str]) -> list[int]:
-        """Return the numbers of texts, in order."""
+        """Return the codes of texts, in order."""
         return list(map(self._codes.__getitem__, texts))
 
     def find(self, text: str) -> int | None:
-        """Return the number of a text, if it has one."""
+        """Return the code of a text, None for an unknown one."""
         return self._codes.get(text)
 
     def text(self, code: int) -> str:
-        """Return the text of a number."""
+        """Return the text of a code."""
         return self._texts[code]
 
     def moments(self) -> NDArray[np.float64]:
-        """Read every text as a date or time: milliseconds since 1970, NaN where it is none.
+        """Return every text as a date or time: milliseconds since 1970, NaN for other texts.
 
         Shapes:
             float64 [texts]
@@ -71,13 +71,13 @@ class TextDictionary:
         return self._moments.of(self._texts)
 
     def read(self, *, moments: bool) -> None:
-        """Read the texts that are new as numbers or moments, and lay them out for patterns, before anybody asks."""
+        """Parse new texts as numbers or moments, and build blocks for patterns, before the first query."""
         (self._moments if moments else self._numbers).of(self._texts)
         if len(self._texts) - len(self._blocks) * _BLOCK >= _BLOCK:
             self._build_blocks()
 
     def between(self, bounds: Bounds) -> Chosen | None:
-        """Choose the texts between two ends; None when there are none of that measure at all.
+        """Return the texts within the bounds; None when no text has that measure.
 
         Shapes:
             Chosen [texts + 1]
@@ -94,7 +94,7 @@ class TextDictionary:
         return chosen
 
     def like(self, pattern: Automaton) -> Chosen:
-        """Choose the texts that match a pattern as a whole.
+        """Return the texts that match a pattern as a whole.
 
         Shapes:
             Chosen [texts + 1]
@@ -112,7 +112,7 @@ class TextDictionary:
         return chosen
 
     def _build_blocks(self) -> None:
-        """Keep full blocks for good, and one for the rest that is renewed when it lags behind."""
+        """Build full blocks once, and rebuild one for the rest when it lags behind."""
         full = len(self._blocks) * _BLOCK
         while full + _BLOCK <= len(self._texts):
             self._blocks.append(_Block(self._texts[full : full + _BLOCK]))
@@ -137,7 +137,12 @@ class TextDictionary:
 
 
 def within(values: NDArray[np.float64], bounds: Bounds) -> NDArray[np.bool_]:
-    """Compare numbers with the ends of a range of numbers or moments; NaN is never inside."""
+    """Return which values are within a range of numbers or moments; NaN never is.
+
+    Shapes:
+        values: float64 [n]
+        returns: bool [n]
+    """
     inside = np.isfinite(values) if bounds.low is None else _above(values, bounds)
     if bounds.high is not None:
         high = np.float64(bounds.high)
@@ -152,7 +157,7 @@ def _above(values: NDArray[np.float64], bounds: Bounds) -> NDArray[np.bool_]:
 
 
 class _Codes(dict[str, int]):
-    """Numbers of texts; one that has none gets the next."""
+    """Codes of texts; a new text gets the next one."""
 
     def __init__(self, texts: list[str]) -> None:
         super().__init__()
@@ -165,7 +170,7 @@ class _Codes(dict[str, int]):
 
 
 class _Derived:
-    """What each text is as a number; NaN where it is none."""
+    """The numeric value of each text; NaN where it has none."""
 
     def __init__(self, read: Callable[[str], float | None]) -> None:
         self._read = read
@@ -173,7 +178,7 @@ class _Derived:
         self.any = False
 
     def of(self, texts: list[str]) -> NDArray[np.float64]:
-        """Return the values for all texts, reading only those that are new."""
+        """Return the values of all texts; parse only new texts."""
         known = len(self._values)
         if len(texts) > known:
             read = [self._read(text) for text in texts[known:]]
@@ -184,10 +189,10 @@ class _Derived:
 
 
 class _Block:
-    """Texts laid out by character position, so that one step of an automaton is one array operation.
+    """Texts in columns by character position, so that one step of an automaton is one array operation.
 
-    The longest text stands first, so the texts that go on are always the first ones. Characters are numbered within
-    the block, and where it is small the automaton's table is spread out over those numbers.
+    The longest text is first, so the texts that go on are always a prefix. Characters are numbered within
+    the block; in a small block the automaton's table is expanded over those numbers.
     """
 
     def __init__(self, texts: list[str]) -> None:
@@ -213,7 +218,7 @@ class _Block:
         return self._order.nbytes + sum(column.nbytes for column in self._columns)
 
     def run(self, pattern: Automaton) -> NDArray[np.bool_]:
-        """Decide every text of the block."""
+        """Return which texts of the block match."""
         accepting, settled = pattern.final_states()
         kinds = pattern.kinds(self._alphabet)
         table = pattern.table()
@@ -234,7 +239,7 @@ class _Block:
 
 
 def _numbered(points: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Return the distinct code points in order, and each point's place among them."""
+    """Return the distinct code points in order, and each point's position among them."""
     if not len(points):
         return points, points
     present = np.zeros(int(points.max()) + 1, dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""Counting the values of a field, as `_aggregate` answers them."""
+"""Counts of the values of a field, for `_aggregate`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from cluster.query.language.tree import Node
 
 @dataclass(frozen=True, slots=True)
 class FieldAggregate:
-    """Values of a field with how many records hold each, the most frequent first."""
+    """Values of a field with their record counts, the most frequent first."""
 
     total: int
-    "Records, of those the filter lets through, that carry the field."
+    "Number of records that pass the filter and have the field."
     values: list[tuple[Scalar, int]]
 
 
@@ -33,15 +33,15 @@ def aggregate(
     exclude: str | None = None,
     fq: Node | None = None,
 ) -> FieldAggregate:
-    """Count the values of a field over the records that a filter lets through.
+    """Count the values of a field over the records that pass a filter.
 
-    A record counts once for each different value it holds; of a category path that is each level. `include` and
-    `exclude` are regular expressions (`patterns`) over the whole value as text, booleans as `true` and `false`; they
-    choose among the values and leave the total alone. Equal counts stand in the order of their texts.
+    A record counts once for each different value; in a category path each level is a value. `include` and
+    `exclude` are regular expressions (`patterns`) over the whole value as text, booleans as `true` and `false`. They
+    select among the values and do not change the total. Values with equal counts are ordered by text.
 
     Errors:
-        NotFound: no record carries the field, whatever the filter
-        FilterSyntax: a bad `include` or `exclude`; fact `parameter` says which
+        NotFound: no record has the field, with or without the filter
+        FilterSyntax: a bad `include` or `exclude`; fact `parameter` names it
     """
     wanted, barred = _pattern("include", include), _pattern("exclude", exclude)
     name = canonical(field)

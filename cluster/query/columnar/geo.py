@@ -1,8 +1,8 @@
 """Distance circles on the sphere.
 
-A point is kept as a unit vector, and a distance is compared through the chord, which orders as the haversine does
-(haversine = chord squared / 4) and needs no trigonometry per point. Differences are taken per coordinate, so a metre
-is still told from two.
+A point is stored as a unit vector. Distances are compared by the chord, which has the same order as the haversine
+(haversine = chord squared / 4) and needs no trigonometry for each point. Differences are taken by coordinate, so the
+precision is better than a metre.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Mask = NDArray[np.bool_]
 
 
 def kilometres(distance: float, unit: str = "mile") -> float | None:
-    """Convert a distance; None for a unit we do not know. Units are read without regard to case."""
+    """Convert a distance to kilometres; None for an unknown unit. Units are case-insensitive."""
     folded = unit.lower()
     if folded in _KM:
         return distance
@@ -47,21 +47,21 @@ class PointColumn:
         self._count = 0
         self._postings = RowPostings()
         self._held: dict[int, int | tuple[int, ...]] = {}
-        "Places of each row; nearly always there is one."
+        "Slots of each row; nearly always there is one."
         self._free: list[int] = []
 
     @property
     def nbytes(self) -> int:
-        """Tell the memory held."""
+        """Return the size in bytes."""
         return self._vectors.nbytes + self._postings.nbytes + 100 * len(self._held)
 
     @property
     def allocated_slots(self) -> int:
-        """Count places ever given out."""
+        """Return the number of slots ever allocated."""
         return self._count
 
     def grow(self, size: int) -> None:
-        """Make room for rows up to `size`; the new ones are empty."""
+        """Extend the column to `size` rows; new rows are empty."""
         self._size = max(self._size, size)
 
     def set(self, row: int, points: Collection[tuple[float, float]]) -> None:
@@ -79,7 +79,7 @@ class PointColumn:
         self.grow(row + 1)
 
     def bind_rows(self, start: int, held: Sequence[Collection[tuple[float, float]]]) -> None:
-        """Write a run of rows that hold nothing yet."""
+        """Write consecutive rows that are empty so far."""
         rows = [start + at for at, points in enumerate(held) if points]
         counts = [len(points) for points in held if points]
         vectors = [_unit(lat, lon) for points in held for lat, lon in points]
@@ -96,7 +96,7 @@ class PointColumn:
         self.grow(start + len(held))
 
     def sort_rows(self) -> None:
-        """Put what was written in order, before anybody asks."""
+        """Sort the written points before the first query."""
         self._postings.sort_rows()
 
     def _placed(self, lat: float, lon: float) -> int:
@@ -111,7 +111,7 @@ class PointColumn:
         return place
 
     def nearest_km(self, lat: float, lon: float) -> NDArray[np.float64]:
-        """Tell how far away each row's nearest point is; NaN for rows without one.
+        """Return the distance of each row's nearest point in kilometres; NaN for rows without one.
 
         Shapes:
             float64 [rows]
@@ -128,7 +128,7 @@ class PointColumn:
         return found
 
     def within(self, lat: float, lon: float, radius_km: float) -> Mask:
-        """Mark rows with a point at most that far away.
+        """Return the rows with a point within the radius.
 
         Shapes:
             Mask [rows]

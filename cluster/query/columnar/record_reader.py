@@ -1,7 +1,7 @@
-"""Reading a few fields of many JSON records: the rest of each is skipped, not made into objects.
+"""Reading a few fields of many JSON records: the rest of each is skipped, not converted to objects.
 
-Objects of Python are what reading costs, in time and because many at once wake the collector of cyclic garbage, which
-then looks through everything that a large app holds.
+Python objects are the cost of reading: they take time, and many at once trigger the cyclic garbage collector, which
+then scans all objects of a large app.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ NOTHING: Record = {}
 
 
 class RecordReader:
-    """Reads records as far as some fields, by their canonical names, need it.
+    """Reads the given fields of records, by their canonical names.
 
-    What is read of a record holds the same under these fields as the whole record does.
+    The partial record has the same values under these fields as the whole record.
 
     Cost:
-        0.3 to 0.6 microseconds a record, a third of reading it whole
+        0.3 to 0.6 microseconds for each record, a third of reading it whole
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -34,7 +34,7 @@ class RecordReader:
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(many[part])
 
     def read_batch(self, packed: Sequence[Record | bytes | None]) -> Sequence[Record]:
-        """Read some records, as objects or as JSON; a missing one holds nothing."""
+        """Return some records, given as objects or JSON; a missing one is empty."""
         written = [one if type(one) is bytes else b"{}" for one in packed]
         read: list[Record] = self._decoder.decode(b"[" + b",".join(written) + b"]")
         for at, one in enumerate(packed):
@@ -44,7 +44,7 @@ class RecordReader:
 
 
 def load_record(record: Record | bytes | None) -> Record:
-    """Read a whole record."""
+    """Return a whole record."""
     if isinstance(record, bytes):
         whole: Record = orjson.loads(record)
         return whole

@@ -1,9 +1,9 @@
-"""Counting values over columns, as the facets of a search show them.
+"""Counts of values over columns, for the facets of a search.
 
-What is counted are units: rows, or the groups of rows that stand as one product in the list. A unit counts once for
-every different value any of its rows holds, so a count is what a filter on the value would find.
+The counts are of units: rows, or the groups of rows that form one product in the list. A unit counts once for
+every different value of its rows, so a count equals the number of hits of a filter on the value.
 
-`facets.aggregate` counts the same over records, slow and obvious; a property test holds the two together.
+`facets.aggregate` counts the same over records, slow and obvious; a property test compares them.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from cluster.query.language.automaton import Automaton
 from cluster.query.language.scalars import Scalar
 
 Units = NDArray[np.int64]
-"Which unit each row belongs to, int64 [rows]"
+"The unit of each row, int64 [rows]"
 
 _EXACT = 1 << 53
 
 CountedValues = list[tuple[Scalar, int]]
 ValueIndexes = NDArray[np.int64]
-"Which of the values of a tally, int64 [k]"
+"Positions among the counted values, int64 [k]"
 
 
 class ValueCounts:
-    """How many units hold each value of one field: texts first, then numbers, then booleans."""
+    """Number of units with each value of one field: texts first, then numbers, then booleans."""
 
     def __init__(self, pairs: RowValuePairs, units: Units | None) -> None:
-        """Count; `units` is None when every row is one of its own.
+        """Count the units; `units` is None when every row is a unit.
 
         Cost:
             100,000 rows with two values each: 10 ms
@@ -54,7 +54,7 @@ class ValueCounts:
         self._asked = False
 
     def __len__(self) -> int:
-        """Count different values."""
+        """Return the number of different values."""
         return len(self._counts)
 
     def most_frequent(
@@ -68,7 +68,7 @@ class ValueCounts:
         if size <= 0:
             return []
         if self._asked and self._order is None:
-            # several facets of one field: what is in order once need not be put in order again
+            # several facets may share one field: sort it only once
             self._order = np.array(sorted(range(len(self)), key=self._rank), np.int64)
         self._asked = True
         kept = self._selected(include, exclude)
@@ -86,7 +86,7 @@ class ValueCounts:
         return -int(self._counts[at]), text_from_scalar(self._value(at))
 
     def _selected(self, include: Automaton | None, exclude: Automaton | None) -> Mask:
-        """Mark the values that the patterns let through, decided all at once."""
+        """Return the values that pass the patterns, all evaluated at once."""
         kept = np.ones(len(self), np.bool_)
         if include is not None:
             kept &= self._like(include)
@@ -103,22 +103,36 @@ class ValueCounts:
 
 
 def text_from_scalar(value: Scalar) -> str:
-    """Write a value as a pattern sees it."""
+    """Return a value as the text that patterns match."""
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
 def count_rows(mask: Mask, units: Units | None) -> int:
-    """Count the units that have a marked row."""
+    """Return the number of units with a marked row.
+
+    Shapes:
+        mask: bool [rows]
+        units: int64 [rows]
+    """
     return int(np.count_nonzero(mask)) if units is None else count_units(np.flatnonzero(mask), units)
 
 
 def count_units(rows: NDArray[np.int64], units: Units | None) -> int:
-    """Count the units of some rows, each of which comes once."""
+    """Return the number of units of some distinct rows.
+
+    Shapes:
+        rows: int64 [n]
+        units: int64 [all rows]
+    """
     return len(rows) if units is None else count_different(units[rows])
 
 
 def count_different(codes: NDArray[np.integer[Any]]) -> int:
-    """Count different codes, 0 or above: marking them is quicker than looking for them."""
+    """Return the number of different codes, 0 or above; marking is faster than sorting.
+
+    Shapes:
+        codes: integers [n]
+    """
     if not len(codes):
         return 0
     seen = np.zeros(int(codes.max()) + 1, np.bool_)
@@ -127,14 +141,14 @@ def count_different(codes: NDArray[np.integer[Any]]) -> int:
 
 
 def scalar_from_float(number: float) -> int | float:
-    """Write a whole number as one, as long as a double tells it from its neighbours."""
+    """Return an integer for a whole number that a double represents exactly, else the float."""
     return int(number) if number.is_integer() and abs(number) < _EXACT else number
 
 
 def _count_codes(
     rows: NDArray[np.int64], codes: NDArray[np.integer[Any]], units: Units | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Count each code once per unit: the codes that occur, and how often."""
+    """Return the codes that occur, and the number of units of each."""
     if not len(rows):
         return rows, rows
     those = rows if units is None else units[rows]

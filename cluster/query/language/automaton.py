@@ -1,10 +1,10 @@
 """Pattern trees to deterministic automata, which read a text once from left to right.
 
-A text of n characters costs n steps whatever the pattern; there is nothing to backtrack into. What can explode is the
-construction, so it is budgeted: positions, states and steps (`cluster.query.language.limits`).
+A text of n characters costs n steps for any pattern, without backtracking. Only the construction can explode, so it
+has budgets: positions, states and steps (`cluster.query.language.limits`).
 
 The construction is Glushkov's: every character class of the pattern is a position, a set of positions is a state, and
-sets are Python integers. The characters are first put into the few classes which the pattern can tell apart.
+sets are Python integers. Characters are first grouped into the few classes that the pattern distinguishes.
 
 Source:
     Glushkov 1961; Berry and Sethi 1986 (from regular expressions to deterministic automata)
@@ -38,21 +38,21 @@ class CharSet:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """One part after the other; no parts is the empty text."""
+    """Parts in sequence; no parts is the empty text."""
 
     parts: tuple[Pattern, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Alternation:
-    """One of several."""
+    """One of several alternatives."""
 
     options: tuple[Pattern, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """`least` to `most` times; None is without end."""
+    """`least` to `most` repetitions; None is unbounded."""
 
     part: Pattern
     least: int
@@ -63,7 +63,7 @@ Pattern: TypeAlias = CharSet | Sequence | Alternation | Repeat
 
 
 class StepBudget:
-    """Steps left for building automata; shared by all patterns of one filter."""
+    """Remaining steps for building automata; shared by all patterns of one filter."""
 
     def __init__(self, steps: int = MAX_EFFORT) -> None:
         self.left = steps
@@ -98,11 +98,11 @@ class Automaton:
 
     @property
     def states(self) -> int:
-        """Count the states."""
+        """Return the number of states."""
         return len(self._table)
 
     def accepts(self, text: str) -> bool:
-        """Tell whether the whole text matches."""
+        """Return whether the whole text matches."""
         state, known, table, settled = 0, self._known, self._table, self._settled
         for char in text:
             kind = known.get(char)
@@ -120,12 +120,17 @@ class Automaton:
         return kind
 
     def kinds(self, characters: NDArray[np.uint32]) -> NDArray[np.int32]:
-        """Classify code points; the result indexes the columns of `table`."""
+        """Return the class of each code point, which indexes the columns of `table`.
+
+        Shapes:
+            characters: uint32 [n]
+            returns: int32 [n]
+        """
         found = np.searchsorted(np.asarray(self._starts, dtype=np.int64), characters, side="right") - 1
         return np.asarray(self._classes, dtype=np.int32)[found]
 
     def table(self) -> NDArray[np.int32]:
-        """Return the next state by state and kind.
+        """Return the next state by state and class.
 
         Shapes:
             int32 [states, kinds]
@@ -133,15 +138,19 @@ class Automaton:
         return np.asarray(self._table, dtype=np.int32)
 
     def final_states(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return for every state whether it accepts and whether no further character changes it."""
+        """Return whether each state accepts, and whether no further character changes that.
+
+        Shapes:
+            bool [states] each
+        """
         return np.asarray(self._accepting), np.asarray(self._settled)
 
 
 def build_automaton(pattern: Pattern, effort: StepBudget) -> Automaton:
-    """Make the automaton of a pattern.
+    """Return the automaton of a pattern.
 
     Errors:
-        FilterSyntax: kind `pattern`; more than 512 positions or states, or no effort left
+        FilterSyntax: kind `pattern`; more than 512 positions or states, or no steps left
     """
     form = _Form(effort)
     nullable, first, last = form.add(pattern)
@@ -266,9 +275,9 @@ def _has_positions(pattern: Pattern) -> bool:
 
 
 def _classify(sets: list[Ranges], effort: StepBudget) -> tuple[list[int], list[int], list[int]]:
-    """Cut the code points where any set begins or ends, and join the pieces that no set tells apart.
+    """Split the code points where any set begins or ends, and join the pieces that no set distinguishes.
 
-    Returns the first code point of each piece, the class of each piece, and per class the positions that take it.
+    Returns the first code point of each piece, the class of each piece, and for each class its positions.
     """
     edges = {0}
     where: dict[Ranges, int] = {}

@@ -1,4 +1,4 @@
-"""Stored boost rules in the filter language: what an administrator wrote becomes trees.
+"""Stored boost rules compiled to filter trees.
 
 API replicas turn them into boosts of a query (`docs/decisions/0010-stored-rules-work-at-the-door.md`).
 """
@@ -30,11 +30,11 @@ _COMPARED: Mapping[str, Callable[[str, str], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class RuleEffect:
-    """One thing a rule does to the products that match."""
+    """One effect of a rule on matching products."""
 
     action: Action
     positions: tuple[int, ...] | None
-    "0-based places in the whole list; None: before the rest."
+    "0-based positions in the whole list; None: before the rest."
     filter: Node
 
 
@@ -50,9 +50,9 @@ class CompiledRule:
     "With `query_option` regex: the patterns of `query` and `queries`."
 
     def matches_query(self, text: str) -> bool:
-        """Tell whether a search text is one that the rule waits for; case and blanks around it don't matter.
+        """Return whether a search text triggers the rule; case and surrounding blanks do not matter.
 
-        With `not_contain` and `is_not` none of its texts may be the one.
+        With `not_contain` and `is_not`, any of its texts prevents the rule.
         """
         rule = self.rule
         sought = fold(text).strip()
@@ -64,7 +64,7 @@ class CompiledRule:
 
 
 def compile_rule(rule: BoostRule) -> CompiledRule:
-    """Parse the filters of a rule.
+    """Return a rule with its filters parsed.
 
     Errors:
         Invalid: a filter or pattern does not parse; fact `path` names it
@@ -77,24 +77,24 @@ def compile_rule(rule: BoostRule) -> CompiledRule:
 
 
 def compile_rules(rules: Sequence[BoostRule], engine_id: str) -> tuple[CompiledRule, ...]:
-    """Make the enabled rules of one engine ready, the most important first.
+    """Return the enabled rules of one engine, compiled, the most important first.
 
     Errors:
-        Invalid: as `ready`
+        Invalid: as `compile_rule`
     """
     chosen = [rule for rule in rules if rule.enabled and rule.engine_id == engine_id]
     return tuple(compile_rule(rule) for rule in sorted(chosen, key=lambda rule: (-rule.priority, rule.name)))
 
 
 def clauses_of(node: Node | None) -> list[Node]:
-    """Collect the clauses a filter asks for; what it excludes is none of them."""
+    """Return the positive clauses of a filter, without those it excludes."""
     if isinstance(node, (All, Any)):
         return [clause for child in node.children for clause in clauses_of(child)]
     return [] if node is None or isinstance(node, Not) else [node]
 
 
 def _query_patterns(rule: BoostRule) -> Iterator[Automaton]:
-    """Build the patterns of search texts; they are compared with folded text, so they are folded too."""
+    """Build the patterns of search texts; they match case-folded text, so they are folded too."""
     if rule.query_option != "regex":
         return
     for at, one in enumerate(rule.search_texts):
@@ -106,7 +106,7 @@ def _query_patterns(rule: BoostRule) -> Iterator[Automaton]:
 
 
 def _fold_pattern(pattern: str) -> str:
-    """Fold the case of a pattern, but not of what a backslash says."""
+    """Fold the case of a pattern, except after a backslash."""
     written, after_backslash = [], False
     for char in pattern:
         written.append(char if after_backslash else char.lower())
@@ -143,7 +143,7 @@ def _join(kind: type[All] | type[Any], clauses: Sequence[Node]) -> Node:
 
 
 def _product_clause(one: ProductBoost, at: int) -> Node:
-    """Write one condition on products in the filter language, whose budgets and meaning it then has."""
+    """Render one condition on products in the filter language, so that its budgets and meaning apply."""
     name, option = _escape(one.field).replace("\\.", "."), one.option
     if option == "regex":
         text = f"{name}:/{_for_slashes(one.query)}/"

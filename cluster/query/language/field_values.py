@@ -1,21 +1,21 @@
-"""What a record holds under a field name: the one place that knows the shapes of records.
+"""The values of a record under a field name: the only module that handles the shapes of records.
 
-A path walks through objects and, wherever it meets one, through every element of an array, so `children.title` is
-the titles of all children and `categories` every level of every path. A key that itself holds dots is found when it
+A path goes through objects and through every element of an array, so `children.title` selects the titles of all
+children and `categories` every level of every path. A key that itself contains dots is found if it
 is the whole rest of the path. `attributes.` is the old name of `custom_attributes.`.
 
     field kind   fields                                             values
     text         title, subtitle, description, short_description,   the distinct folded words of all its texts
                  html, headers, paragraphs, anchors, the same in
                  `i18n_<ln>.` and `children.`
-    moment       created_at, published_at, updated_at               as written
-    number       price, original_price, sale_price, margin,         as written
+    moment       created_at, published_at, updated_at               as stored
+    number       price, original_price, sale_price, margin,         as stored
                  rating, age
-    other        everything else                                    as written
+    other        everything else                                    as stored
 
-A product without them answers filters as if it had `availability` IN_STOCK, `condition` NEW,
-`enable_question_answering` false and its own id as `product_group_id`; existence and counts see only what was
-uploaded.
+For filters, a product without these fields has `availability` IN_STOCK, `condition` NEW,
+`enable_question_answering` false and its own id as `product_group_id`. Existence and counts include only uploaded
+fields.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PRODUCT_DEFAULTS: Mapping[str, Scalar] = {
 }
 
 DEFAULTED = frozenset({*_PRODUCT_DEFAULTS, "product_group_id"})
-"Fields a product has for filters even where it was uploaded without them."
+"Fields with default values in filters."
 
 
 def canonical(field: str) -> str:
@@ -49,7 +49,7 @@ def canonical(field: str) -> str:
 
 
 def is_text(field: str) -> bool:
-    """Tell whether a field is cut into words."""
+    """Return whether a field is split into words."""
     if field in _TEXTS:
         return True
     outer, _, name = field.partition(".")
@@ -57,17 +57,17 @@ def is_text(field: str) -> bool:
 
 
 def is_moment(field: str) -> bool:
-    """Tell whether a field holds dates or times only."""
+    """Return whether a field contains only dates or times."""
     return field in _MOMENTS
 
 
 def is_number(field: str) -> bool:
-    """Tell whether a field holds numbers only."""
+    """Return whether a field contains only numbers."""
     return field in _NUMBERS
 
 
 def collect_scalars(record: Mapping[str, Any], field: str) -> list[Scalar]:
-    """Collect the scalars under a field, through arrays; null is nothing."""
+    """Return the scalars under a field, through arrays; null is skipped."""
     found = _values_at(record, field)
     if len(found) == 1 and isinstance(found[0], (str, bool, int, float)):
         return found
@@ -75,12 +75,12 @@ def collect_scalars(record: Mapping[str, Any], field: str) -> list[Scalar]:
 
 
 def has_value(record: Mapping[str, Any], field: str) -> bool:
-    """Tell whether a record has anything but null, empty arrays and empty objects under a field."""
+    """Return whether a record has anything but null, empty arrays and empty objects under a field."""
     return any(map(_is_something, _values_at(record, field)))
 
 
 def collect_values(record: Mapping[str, Any], field: str) -> list[Scalar]:
-    """Collect what filters compare: words for text fields, else the scalars or the product's default."""
+    """Return the values that filters compare: words for text fields, else the scalars or the product's default."""
     leaves = collect_scalars(record, field)
     if is_text(field):
         texts = (leaf for leaf in leaves if isinstance(leaf, str))
@@ -95,10 +95,10 @@ def collect_values(record: Mapping[str, Any], field: str) -> list[Scalar]:
 
 
 def build_field_reader(field: str) -> Callable[[Mapping[str, Any]], tuple[bool, Sequence[Scalar]]]:
-    """Make what reads one field of many records: what `carries` and `collect_values` say, in one go.
+    """Return a function that reads one field of many records, as `has_value` and `collect_values` in one call.
 
     Cost:
-        0.2 microseconds a record for a number or a text, 0.6 for a list
+        0.2 microseconds for each record with a number or a text, 0.6 with a list
     """
     cut, dotted, default = is_text(field), "." in field, field in DEFAULTED
     markup = field.endswith("html")
@@ -137,7 +137,7 @@ def _both(record: Mapping[str, Any], field: str) -> tuple[bool, Sequence[Scalar]
 
 
 def _collect(items: list[Any], leaves: list[Scalar]) -> None:
-    """Collect the scalars of a list and the lists in it, in order."""
+    """Append the scalars of a list and of its nested lists, in order."""
     for item in items:
         kind = type(item)
         if kind is str or kind is float or kind is int or kind is bool:
@@ -149,7 +149,7 @@ def _collect(items: list[Any], leaves: list[Scalar]) -> None:
 
 
 def collect_locations(record: Mapping[str, Any], field: str) -> list[tuple[float, float]]:
-    """Collect the points (latitude, longitude in degrees) under a field; what is no point is nothing."""
+    """Return the points (latitude, longitude in degrees) under a field; other values are skipped."""
     found = _values_at(record, field)
     points: list[tuple[float, float]] = []
     while found:
@@ -164,7 +164,7 @@ def collect_locations(record: Mapping[str, Any], field: str) -> list[tuple[float
 
 
 def list_paths(record: Mapping[str, Any]) -> Iterator[str]:
-    """Name every field of a record that a filter may mean, objects as well as what they hold."""
+    """Yield every field of a record that a filter may name, objects and their content."""
     waiting: list[tuple[str, Any]] = [("", record)]
     while waiting:
         prefix, item = waiting.pop()
@@ -179,7 +179,7 @@ def list_paths(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _values_at(record: Mapping[str, Any], field: str) -> list[Any]:
-    """List what stands at the end of a path; the two usual cases first."""
+    """Return the values at the end of a path; the two usual cases first."""
     direct = record.get(field)
     if direct is not None or "." not in field:
         return [] if direct is None else [direct]
@@ -211,7 +211,7 @@ def _scalars(value: object) -> Iterator[Scalar]:
 
 
 def _walk(value: object, path: tuple[str, ...]) -> Iterator[object]:
-    """Yield what stands at the end of a path, in order."""
+    """Yield the values at the end of a path, in order."""
     waiting: list[tuple[object, int]] = [(value, 0)]
     while waiting:
         item, depth = waiting.pop()

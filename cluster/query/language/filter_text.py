@@ -1,4 +1,4 @@
-"""A tree as filter text again, for people to read; it parses back to the same tree."""
+"""A tree as filter text for people; it parses to the same tree again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OPERATORS = frozenset({"AND", "OR", "NOT"})
 
 
 def render_filter(node: Node) -> str:
-    """Write a filter."""
+    """Return a filter as text."""
     if isinstance(node, All):
         return " AND ".join(_group(child) for child in node.children)
     if isinstance(node, Any):

@@ -1,7 +1,7 @@
 """Filter text to tokens, each with the position of its first character.
 
-Tokens are made one at a time, so a text over the clause budget is refused before the rest of it is read. Every
-character is looked at a bounded number of times: linear in the text.
+The lexer makes one token at a time, so a text over the clause budget is refused before the rest of it is read. The
+work is linear in the text.
 
     word      anything up to a blank or one of  " ( ) [ ] { } : && ||      `\\x` is x itself
     phrase    "..."                             `\\"` and `\\\\` inside
@@ -22,7 +22,7 @@ from cluster.query.language.syntax_errors import quote_text, syntax_error
 
 
 class TokenKind(Enum):
-    """What a token is."""
+    """The kind of a token."""
 
     WORD = "word"
     PHRASE = "phrase"
@@ -40,7 +40,7 @@ class TokenKind(Enum):
 
 
 class Interval(NamedTuple):
-    """The inside of a range as it was written. None is an open end."""
+    """The content of a range as written. None is an open end."""
 
     low: str | None
     high: str | None
@@ -49,14 +49,14 @@ class Interval(NamedTuple):
 
 
 class FilterToken(NamedTuple):
-    """One token. `text` is unescaped; `raw` is what stood there."""
+    """One token. `text` is unescaped; `raw` is the original text."""
 
     kind: TokenKind
     position: int
     raw: str = ""
     text: str = ""
     wildcard: str | None = None
-    "The word as a wildcard pattern, when it holds an unescaped `*` or `?`."
+    "The word as a wildcard pattern, when it contains an unescaped `*` or `?`."
     interval: Interval | None = None
 
 
@@ -88,10 +88,10 @@ class Lexer:
         self._after_colon = False
 
     def next(self) -> FilterToken:
-        """Return the next token; at the end of the text `END`, again and again.
+        """Return the next token; at the end of the text always `END`.
 
         Errors:
-            FilterSyntax: something opened is not closed, or a construct we do not have
+            FilterSyntax: an unclosed bracket or quote, or an unsupported construct
         """
         text = self._text
         blank = _BLANK.match(text, self._at)
@@ -158,7 +158,7 @@ class Lexer:
         return FilterToken(kind, start, raw, "".join(literal), "".join(pattern) if wild else None)
 
     def _ends_word(self, at: int, first: str) -> bool:
-        """Tell whether a run of ordinary characters is all of a word, as it mostly is."""
+        """Return whether a run of ordinary characters is a whole word, as it mostly is."""
         after = self._text[at : at + 1]
         return after not in _GOES_ON or not after or (after == ":" and not first.isdigit())
 

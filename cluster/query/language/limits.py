@@ -1,6 +1,6 @@
-"""The budgets of the filter language. Each is checked before the work it bounds is done.
+"""The budgets of the filter language. Each is checked before the work that it bounds.
 
-They are chosen so that the worst filter within all of them is parsed and run over 100,000 products in about
+With these values, the worst filter within all budgets is parsed and run over 100,000 products in about
 50 ms on one core.
 """
 
@@ -10,7 +10,7 @@ MAX_BYTES = 32 * 1024
 "Length of a filter text in UTF-8."
 
 MAX_CLAUSES = 1_024
-"Clauses of a filter, Solr's own default, where the dearer ones count several times:"
+"Clauses of a filter, Solr's own default; expensive clauses count several times:"
 
 RANGE_WEIGHT = 4
 "a range, and a date as a value, which is one,"
@@ -22,16 +22,16 @@ PATTERN_WEIGHT = 64
 "a wildcard or a regular expression."
 
 MAX_DEPTH = 64
-"Nesting of groups, and height of the tree, which keeps every walk over it and its pickling off the stack's end."
+"Nesting of groups, and height of the tree, which prevents stack overflow in tree walks and pickling."
 
 MAX_FIELD = 512
 "Characters of a field name."
 
 MAX_SEGMENTS = 64
-"Dots in a field name: no deeper than JSON may be."
+"Dots in a field name: no deeper than JSON is allowed to be."
 
 MAX_POSITIONS = 512
-"Characters and character classes of one pattern, counted repetitions written out."
+"Characters and character classes of one pattern, with counted repetitions expanded."
 
 MAX_GROUPS = 16
 "Nesting of the groups of one regular expression."

@@ -1,7 +1,7 @@
-"""Filter text to tree. The grammar stands in the package's docstring; the budgets in `limits`.
+"""Filter text to tree. The grammar is in the package's docstring; the budgets are in `limits`.
 
-Groups wait on a list, not on Python's stack. The tree is flat where it can be (`a OR (b OR c)` is one `Any`), a
-double negation is gone, and fields carry their stored names, so equal filters have equal trees.
+Open groups are in a list, not on Python's stack. The tree is flat where possible (`a OR (b OR c)` is one `Any`),
+has no double negations, and contains stored field names, so equal filters have equal trees.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _MAGIC = frozenset({"_query_", "_val_"})
 
 
 FULL_TEXT = "full_text"
-"The pseudo-field of all texts: a group of its values without operators means all of them."
+"The pseudo-field of all texts: its group of values without operators requires all of them."
 
 
 class Subtree(NamedTuple):
@@ -58,7 +58,7 @@ class Subtree(NamedTuple):
 
 
 class ClauseMember:
-    """One member of a sequence: clauses joined by AND, the sign of a single one, and how OR touches it."""
+    """One member of a sequence: clauses joined by AND, the sign of a single one, and the OR beside it."""
 
     __slots__ = ("after_or", "before_or", "parts", "sign")
 
@@ -69,7 +69,7 @@ class ClauseMember:
         self.before_or = False
 
     def add(self, sign: TokenKind | None, part: Subtree) -> None:
-        """Append a clause. A sign is kept apart while the clause stands alone, else it negates or does nothing."""
+        """Append a clause. A single clause keeps its sign; in a conjunction the sign negates or has no effect."""
         if self.parts and self.sign is not None:
             self.parts[0], self.sign = _apply_sign(self.sign, self.parts[0]), None
         if self.parts:
@@ -80,7 +80,7 @@ class ClauseMember:
 
 
 class ClauseGroup:
-    """An open group: its field, its members so far and what the next clause will be joined by."""
+    """An open group: its field, its members so far and the operator before the next clause."""
 
     __slots__ = ("every", "field", "items", "join", "position", "sign")
 
@@ -93,7 +93,7 @@ class ClauseGroup:
         self.sign: TokenKind | None = None
 
     def add(self, part: Subtree) -> None:
-        """Take in the next clause."""
+        """Append the next clause."""
         if self.join is TokenKind.AND:
             item = self.items[-1]
         else:
@@ -104,7 +104,7 @@ class ClauseGroup:
 
 
 def parse(text: str, default_field: str | None = None) -> Node:
-    """Parse a filter; values without a field belong to `default_field` when there is one.
+    """Parse a filter; `default_field`, if given, is the field of values without one.
 
     Errors:
         FilterSyntax: facts `kind` (see the package) and `position` (0-based character)
@@ -300,7 +300,7 @@ class _Parser:
             raise syntax_error("date", position, f"{field} holds dates, and {quote_text(text)} is none")
 
     def _try_pattern(self, field: str, token: FilterToken) -> None:
-        """Build the automaton once, to report at the door what could not be run behind it."""
+        """Build the automaton once, so that the parser reports a pattern that can't run."""
         if is_number(field):
             raise syntax_error("number", token.position, f"{field} holds numbers, which have no pattern")
         self._spend(PATTERN_WEIGHT, token.position)
@@ -319,7 +319,7 @@ _RANGES = {"<": "[* TO {0}}}", "<=": "[* TO {0}]", ">": "{{{0} TO *]", ">=": "[{
 
 
 def comparison_hint(first: str, second: str, lexer: Lexer) -> str:
-    """Say how a comparison is written that was meant, as in `price < 5`; empty when none was."""
+    """Return the correct form of a mistaken comparison such as `price < 5`; empty for other mistakes."""
     text = first if _COMPARISON.match(first) else first + second
     found = _COMPARISON.fullmatch(text)
     if found is None or (text is not first and second[:1] not in "<>=!"):
@@ -358,10 +358,10 @@ def _apply_sign(sign: TokenKind | None, part: Subtree) -> Subtree:
 
 
 def combine_members(items: list[ClauseMember], every: bool = False) -> Subtree:
-    """Join the members of a sequence; with `every` all of them must hold where nothing else is said.
+    """Join the members of a sequence; with `every`, a sequence without operators requires all of them.
 
-    With a + or - anywhere among them, or a NOT that no OR touches, the sequence is read as Solr reads it: what
-    has + must hold, what has - or NOT must not, and the rest matters only where nothing has +. Otherwise it is a
+    With + or - on any member, or a NOT without an OR beside it, the sequence has the meaning of Solr: members with +
+    are required, members with - or NOT are excluded, and the others matter only if none has +. Otherwise it is a
     plain OR, and NOT is a plain negation.
     """
     if len(items) == 1:

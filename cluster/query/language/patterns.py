@@ -1,13 +1,13 @@
-"""Wildcards and regular expressions of callers: read by us, run by `automaton`, never given to a regex engine.
+"""Wildcards and regular expressions of clients: parsed here, run by `automaton`, never given to a regex engine.
 
-A pattern matches a whole value. Regular expressions are of the Lucene family:
+A pattern matches a whole value. Regular expressions have the syntax of Lucene:
 
     any character      .              (line ends too)
     sets               [abc] [^a-z]   \\d \\w \\s \\D \\W \\S  (ASCII), also inside [ ]
     repetition         ? * + {n} {n,} {n,m}
     choice, groups     a|b  (ab)  (?:ab)
     literal            \\x for any sign x; "..." for a stretch; \\n \\r \\t
-    ^ and $            allowed at the very beginning and end, where they change nothing
+    ^ and $            allowed at the very beginning and end, where they have no effect
 
 Look-around, back references, lazy and possessive forms and named classes are refused. The further operators of
 Lucene (~ & # @ < >) are ordinary characters here.
@@ -45,7 +45,7 @@ def wildcard(
 ) -> Automaton:
     """Compile `gard*`: `*` is any run of characters, `?` exactly one, `\\` makes the next one ordinary.
 
-    `fold` is applied to the stretches between the signs.
+    `fold` is applied to the literal parts.
 
     Errors:
         FilterSyntax: kind `pattern`, too long or too many states
@@ -91,7 +91,7 @@ def _one(char: str) -> CharSet:
 
 
 class _Group:
-    """An open parenthesis: the options before the last `|`, and the parts after it."""
+    """An open parenthesis: the alternatives before the last `|`, and the parts after it."""
 
     def __init__(self, position: int) -> None:
         self.position = position
@@ -104,7 +104,7 @@ class _Group:
 
 
 class _Reader:
-    """Reads one regular expression; groups wait on a list, not on the stack."""
+    """Parses one regular expression; open groups are in a list, not on the stack."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
@@ -195,7 +195,7 @@ class _Reader:
         self._at = close + 1
 
     def _escape(self, at: int) -> Ranges:
-        """Read what follows the backslash at `at`."""
+        """Parse the escape after the backslash at `at`."""
         if self._at >= len(self._pattern):
             raise syntax_error("pattern", at, "a backslash stands at the end")
         char = self._pattern[self._at]

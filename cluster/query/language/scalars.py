@@ -1,7 +1,7 @@
-"""What a text in a filter means beside a value in a record: numbers, moments, equality and ranges.
+"""The comparison of a text in a filter with a value in a record: numbers, moments, equality and ranges.
 
-One value at a time; the columns apply the same functions once per distinct value. Numbers are compared as
-doubles. Moments are milliseconds since 1970; a shortened moment is the whole period it names, so
+Functions take one value; columns apply the same functions once for each distinct value. Numbers are compared as
+doubles. Moments are milliseconds since 1970. A shortened moment is the whole period it names, so
 `[2024-01 TO 2024-02]` ends with the last millisecond of February.
 """
 
@@ -28,7 +28,7 @@ _MINUTE_MS, _DAY_MS = 60_000, 86_400_000
 
 
 def number_of(value: object) -> float | None:
-    """Read a number from a JSON number or from a text that is one; booleans are none."""
+    """Return the number of a JSON number or a numeric text; None for booleans and other values."""
     if isinstance(value, bool):
         return None
     if isinstance(value, (int, float)):
@@ -44,7 +44,7 @@ def number_of(value: object) -> float | None:
 
 
 def period_of(text: str) -> tuple[int, int] | None:
-    """Read a year, month, day or time as its first and last millisecond; without a zone it is UTC.
+    """Return the first and last millisecond of a year, month, day or time; without a zone it is UTC.
 
     Units:
         milliseconds since 1970
@@ -80,7 +80,7 @@ def _next_month(at: datetime) -> datetime:
 
 
 def _last_period(year: str, month: str | None) -> tuple[int, int] | None:
-    """Answer for the year 9999 and its December, whose end the calendar of `datetime` does not have."""
+    """Return the period of the year 9999 or its December, whose end `datetime` can't represent."""
     if year != "9999" or month not in (None, "12"):
         return None
     start = (datetime(9999, int(month or 1), 1, tzinfo=timezone.utc) - _EPOCH) // _MS
@@ -96,13 +96,13 @@ def _offset_ms(zone: str | None) -> int:
 
 
 def moment_of(value: object) -> int | None:
-    """Read the first millisecond of a date or time in a record."""
+    """Return the first millisecond of a date or time in a record."""
     period = period_of(value) if isinstance(value, str) else None
     return period[0] if period else None
 
 
 def equal(value: Scalar, text: str) -> bool:
-    """Tell whether a value is what `field:text` asks for: exact for texts, by value for numbers and booleans."""
+    """Return whether a value matches `field:text`: exact for texts, by value for numbers and booleans."""
     if isinstance(value, str):
         return value == text
     if isinstance(value, bool):
@@ -112,7 +112,7 @@ def equal(value: Scalar, text: str) -> bool:
 
 
 class Measure(Enum):
-    """How the ends of a range are compared."""
+    """The comparison of the ends of a range."""
 
     NUMBER = "number"
     MOMENT = "moment"
@@ -121,10 +121,10 @@ class Measure(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The two ends of a range, read. An open end is None.
+    """The two parsed ends of a range. An open end is None.
 
-    Numbers hold for JSON numbers and for texts that are numbers; moments for texts that are dates or times; texts
-    for texts, by code point.
+    Numbers apply to JSON numbers and to numeric texts; moments to texts that are dates or times; texts
+    to texts, by code point.
     """
 
     measure: Measure
@@ -143,7 +143,7 @@ class Bounds:
         *,
         moments: bool = False,
     ) -> Bounds:
-        """Read both ends: as moments if the field holds them, else as the most specific kind both ends fit."""
+        """Parse both ends: as moments in a date field, else as the most specific kind that fits both ends."""
         given = [end for end in (low, high) if end is not None]
         if not moments and all(number_of(end) is not None for end in given):
             return cls(Measure.NUMBER, number_of(low), number_of(high), include_low, include_high)
@@ -153,7 +153,7 @@ class Bounds:
 
     @classmethod
     def period(cls, text: str) -> Bounds | None:
-        """Read `published_at:2024-05` as the range of that month; None when the text is no moment."""
+        """Return `published_at:2024-05` as the range of that month; None when the text is no moment."""
         period = period_of(text)
         return cls(Measure.MOMENT, period[0], period[1], True, True) if period else None
 
@@ -170,7 +170,7 @@ class Bounds:
         )
 
     def hold(self, value: Scalar) -> bool:
-        """Tell whether a value lies between the ends."""
+        """Return whether a value is within the bounds."""
         if isinstance(value, bool):
             return False
         if self.measure is Measure.TEXT:

@@ -1,6 +1,6 @@
-"""The syntax tree of a filter: frozen dataclasses, made by the parser at the door, read by `compile`.
+"""The syntax tree of a filter: frozen dataclasses, made by the parser, evaluated by `compile`.
 
-A tree travels between processes, so it holds plain values only.
+A tree travels between processes, so it contains plain values only.
 """
 
 from __future__ import annotations

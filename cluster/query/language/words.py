@@ -1,7 +1,7 @@
-"""Words of a text field, as `title:trowel` sees them: folded for case, markup taken out.
+"""Words of a text field, as filters match them: case-folded, without markup.
 
-Letters and digits make words, everything else parts them; a character of a script written without blanks (Chinese,
-Japanese kana, Thai, Lao, Khmer, Burmese) is a word of its own. Every pattern here is a single class, so the work is
+Letters and digits form words, all other characters separate them. A character of a script written without blanks
+(Chinese, Japanese kana, Thai, Lao, Khmer, Burmese) is a word. Every pattern here is a single class, so the work is
 linear in the text.
 """
 
@@ -23,19 +23,19 @@ _INLINE = frozenset({"a", "b", "em", "font", "i", "mark", "small", "span", "stro
 
 
 def split_words(text: str) -> list[str]:
-    """Split a text into folded words, in order, with repetitions."""
+    """Return the folded words of a text, in order, with repetitions."""
     if text.isascii():
         return _ASCII_WORD.findall(text.lower())
     return _WORD.findall(fold(text))
 
 
 def fold(text: str) -> str:
-    """Fold a text so that two ways of writing the same word are one."""
+    """Return a text with equivalent spellings made equal."""
     return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
 
 
 def without_markup(text: str) -> str:
-    """Take tags, comments, scripts and styles out of HTML and turn its entities into characters."""
+    """Return HTML as text, without tags, comments, scripts and styles, and with entities replaced."""
     parts: list[str] = []
     at = 0
     while True:
@@ -52,7 +52,7 @@ def without_markup(text: str) -> str:
 
 
 def _after_tag(text: str, opening: int) -> tuple[int, str]:
-    """Return where the text goes on after what begins with `<`, and what stands in its place; -1 for nowhere."""
+    """Return where the text continues after a markup item at `<`, and its replacement; -1 for nowhere."""
     start = opening + 1
     if text.startswith("!--", start):
         end = text.find("-->", start + 3)

@@ -1,4 +1,4 @@
-"""What each store promises: protocols and their messages, one file a noun; `stores` holds all ports of a process.
+"""The protocol of each store and its messages, one file for each noun; `stores` holds all ports of a process.
 
 Logic, API replicas and hosts import these protocols and nothing else of Redis.
 """

@@ -1,4 +1,4 @@
-"""The port of apps and API keys; part of `ports`, which is where everybody else takes it from."""
+"""The protocol of the store of apps and API keys."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class AccessStore(Protocol):
     """Apps and API keys."""
 
     async def version(self) -> int:
-        """Read the counter that every change increments."""
+        """Return the counter that every change increments."""
         ...
 
     async def read_all(self) -> AccessBook: ...
@@ -33,13 +33,13 @@ class AccessStore(Protocol):
     async def put_key(self, key: ApiKey) -> None: ...
 
     async def revoke_key(self, sha256: str) -> bool:
-        """Remove a key; False when it was not there."""
+        """Remove a key; return False when it was absent."""
         ...
 
     async def put_exposed(self, key_id: str, at_ms: int) -> None:
-        """Record that a secret key came in an address, or (`IN_BROWSER` and the id) from a page."""
+        """Record that a secret key came in a URL, or (`IN_BROWSER` and the id) from a page."""
         ...
 
     async def exposed(self) -> dict[str, int]:
-        """Read what `put_exposed` recorded last for each name; revoked keys are among them."""
+        """Return the last time `put_exposed` recorded for each name; revoked keys are among them."""
         ...

@@ -11,7 +11,7 @@ from cluster.records.registration import Registration
 
 @dataclass(frozen=True, slots=True)
 class Revocations:
-    """Grants, and clients with all of theirs, that ended within the life of an access token."""
+    """Grants, and clients with all their grants, that ended within the lifetime of an access token."""
 
     version: int
     grant_ids: frozenset[str]
@@ -19,32 +19,32 @@ class Revocations:
 
 @dataclass(frozen=True, slots=True)
 class ActiveGrant:
-    """A grant in use, and when it was refreshed last."""
+    """A grant in use, and the time of its last refresh."""
 
     grant: Grant
     used_at: int
 
 
 RedeemOutcome = Literal["begun", "used", "gone"]
-"""What became of a code: it is a grant now; it had been tried before and what it produced is revoked; or there
-is no such code, or its owner was locked out since."""
+"""The result of redeeming a code: a new grant; a replay, whose first grant is now revoked; or no such code,
+also when its owner was locked out since."""
 
 RotateOutcome = Literal["rotated", "crowded", "stolen", "gone"]
-"""What became of a refresh: done; too many at once inside the grace; an old token came back and the grant is
-revoked; or there is no such grant."""
+"""The result of a refresh: done; too many within the grace period; reuse of an old token, which revokes the
+grant; or no such grant."""
 
 
 class AccountStore(Protocol):
-    """People who may sign in."""
+    """The accounts of an installation."""
 
     async def get(self, username: str) -> Account | None: ...
 
     async def all(self) -> list[Account]:
-        """All accounts, sorted by name."""
+        """Return all accounts, sorted by name."""
         ...
 
     async def add(self, account: Account) -> bool:
-        """Make an account; False when the name is taken."""
+        """Create an account; return False when the name is taken."""
         ...
 
     async def put(self, account: Account) -> None:
@@ -52,35 +52,35 @@ class AccountStore(Protocol):
         ...
 
     async def session_mark(self, user_id: str) -> str:
-        """Read the mark that a person's browser sessions carry; empty until the first sign-out."""
+        """Return the mark that an account's browser sessions carry; empty until the first sign-out."""
         ...
 
     async def end_sessions(self, user_id: str, mark: str) -> None:
-        """End all browser sessions of a person: from now on sessions carry this mark, which was never used."""
+        """End all browser sessions of an account: from now on its sessions carry this mark, which must be new."""
         ...
 
     async def remove(self, account: Account) -> bool:
-        """Remove an account, the mark of its sessions, and broken ones of that name that were set aside.
+        """Remove an account, the mark of its sessions, and quarantined accounts of that name.
 
-        False when there was none."""
+        Returns False when there was none."""
         ...
 
 
 class GrantStore(Protocol):
-    """Codes and grants. Every step is atomic; times are given by the caller."""
+    """Codes and grants. Every step is atomic; the caller passes the times."""
 
     async def put_code(self, sha256: str, code: Code) -> None: ...
 
     async def code(self, sha256: str) -> Code | None:
-        """Read a code, used or not; forgotten after ten minutes."""
+        """Return a code, used or not; deleted after ten minutes."""
         ...
 
     async def redeem(self, sha256: str, grant: Grant, refresh_sha256: str, *, now_ms: int) -> RedeemOutcome:
-        """Turn an unused code into a grant with its first refresh token."""
+        """Exchange an unused code for a grant with its first refresh token, and return the result."""
         ...
 
     async def burn(self, sha256: str, *, now_ms: int) -> None:
-        """Use a code up without a grant; one that was used before revokes what it produced."""
+        """Use a code up without a grant; if the code was used before, revoke the grant it produced."""
         ...
 
     async def grant(self, grant_id: str) -> Grant | None: ...
@@ -88,30 +88,30 @@ class GrantStore(Protocol):
     async def rotate(
         self, grant_id: str, presented_sha256: str, next_sha256: str, *, now_ms: int, grace_ms: int
     ) -> RotateOutcome:
-        """Exchange a refresh token for the next one.
+        """Exchange a refresh token for the next one, and return the result.
 
-        A token of the previous round is forgiven for `grace_ms`, as long as none of its successors was used.
+        A token of the previous rotation stays valid for `grace_ms`, as long as none of its successors was used.
         """
         ...
 
     async def revoke(self, grant_id: str, *, now_ms: int) -> bool:
-        """End a grant; False when there was none."""
+        """End a grant; return False when there was none."""
         ...
 
     async def revoke_user(self, user_id: str, *, now_ms: int) -> int:
-        """End all grants of a person, and codes on their way; returns how many grants."""
+        """End all grants of an account, and its pending codes; return the number of grants."""
         ...
 
     async def revoke_client(self, client_id: str, *, now_ms: int) -> int:
-        """End all grants of a client, at once for whoever holds access tokens; returns how many grants."""
+        """End all grants of a client and, at once, its access tokens; return the number of grants."""
         ...
 
     async def of_user(self, user_id: str) -> list[ActiveGrant]:
-        """Grants of a person, the last used first."""
+        """Return the grants of an account, the last used first."""
         ...
 
     async def version(self) -> int:
-        """Read the counter that every revocation increments."""
+        """Return the counter that every revocation increments."""
         ...
 
     async def revocations(self) -> Revocations: ...
@@ -121,13 +121,13 @@ class RegistrationStore(Protocol):
     """Registrations that clients changed or removed."""
 
     async def get(self, client_id: str) -> Registration | None:
-        """Read one; None: the client id is all there is."""
+        """Return a stored registration; None: the client id contains the registration."""
         ...
 
     async def put(self, registration: Registration, *, now_ms: int) -> bool:
-        """Write a change or a removal; False when the client was removed before."""
+        """Write a change or a removal; return False when the client was removed before."""
         ...
 
     async def touch(self, client_id: str, *, now_ms: int) -> None:
-        """Note that a client whose registration is kept was used, which keeps it from making room for others."""
+        """Record that a client with a stored registration was used, so that it is not evicted first."""
         ...

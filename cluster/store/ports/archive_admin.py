@@ -1,4 +1,4 @@
-"""What the stores promise to a publisher: the book of calls of the archive, and the rules for its clients."""
+"""The protocols of the stores of archive administration: the log of calls, and the rules for clients."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ class ArchiveCallStore(Protocol):
     async def append(self, app_id: str, calls: Sequence[ArchiveCall]) -> None: ...
 
     async def read_since(self, app_id: str, at_ms: int) -> list[ArchiveCall]:
-        """Calls noted at a time or later, oldest first."""
+        """Return the calls recorded at a time or later, oldest first."""
         ...
 
 
 class ClientRuleStore(Protocol):
-    """What a publisher allows the clients of an archive: few rules, read whole."""
+    """The publisher's rules for the clients of an archive: few, read whole."""
 
     async def all(self, app_id: str) -> Mapping[str, ClientRule]:
-        """All rules under their folded names."""
+        """Return all rules under their folded names."""
         ...
 
     async def put(self, app_id: str, rule: ClientRule) -> None: ...
 
     async def remove(self, app_id: str, client: str) -> bool:
-        """Remove a rule; False when it was not there."""
+        """Remove a rule; return False when it was absent."""
         ...

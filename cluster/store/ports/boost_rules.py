@@ -12,13 +12,13 @@ class RuleStore(Protocol):
     """Stored boost rules: few, read whole."""
 
     async def put(self, app_id: str, rules: Sequence[BoostRule]) -> None:
-        """Store rules, all or none; one with the same engine and name is replaced."""
+        """Store rules, all or none; a rule replaces one with the same engine and name."""
         ...
 
     async def all(self, app_id: str) -> list[BoostRule]:
-        """All rules of all engines, by engine and name."""
+        """Return all rules of all engines, by engine and name."""
         ...
 
     async def remove(self, app_id: str, engine_id: str, names: Sequence[str]) -> int:
-        """Remove rules; return how many there were."""
+        """Remove rules; return the number removed."""
         ...

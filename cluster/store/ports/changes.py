@@ -26,7 +26,7 @@ class ChangeLogEntry:
     embedder: str = ""
     "Version of the embedder that made `vectors`."
     is_lost: bool = False
-    "An `erase` or `remove` of which both copies are damaged: it names nobody."
+    "An `erase` or `remove` whose two copies are both damaged: its ids are lost."
 
 
 class ChangeLog(Protocol):
@@ -35,24 +35,24 @@ class ChangeLog(Protocol):
     async def read(
         self, app_id: str, after: Mapping[Noun, str], *, count: int, block_ms: int
     ) -> list[ChangeLogEntry]:
-        """Changes after the given offsets (`"0"` = from the start), oldest first per noun, up to `count` each.
+        """Return changes after the offsets (`"0"` = from the start), oldest first per noun, up to `count` each.
 
-        Waits up to `block_ms` for the first; 0 does not wait. A change that was damaged comes as an empty one
-        (`put` of `[]`), so that its reader gets past it.
+        Waits up to `block_ms` for the first; 0 does not wait. A damaged change is returned as an empty one
+        (`put` of `[]`), so that a follower can skip it.
         """
         ...
 
     async def last(self, app_id: str, noun: Noun) -> str:
-        """Newest offset, `"0"` when nothing was written."""
+        """Return the newest offset, `"0"` when the log is empty."""
         ...
 
     async def first(self, app_id: str, noun: Noun) -> str:
-        """The offset from which the log is complete: reading after it misses nothing; `"0"` when it was never
-        trimmed. A follower at an older offset has a gap and must load compacted segments."""
+        """Return the offset after which the log is complete; `"0"` when it was never trimmed. A follower at an
+        older offset has a gap and must load compacted segments."""
         ...
 
     async def record_follower(self, app_id: str, name: str, offsets: Mapping[Noun, str], now_ms: int) -> None:
-        """Record how far a follower has read; for 10 minutes nothing after that is trimmed."""
+        """Record a follower's offsets; for 10 minutes no later entry is trimmed."""
         ...
 
     async def compacted_offsets(self, app_id: str) -> dict[Noun, str]: ...
@@ -64,8 +64,8 @@ class ChangeLog(Protocol):
     async def requested_compactions(self, app_id: str) -> dict[Noun, str]: ...
 
     async def compact(self, app_id: str, noun: Noun, offset: str, now_ms: int) -> int:
-        """Record that segments hold everything up to `offset`; trim what no live follower needs.
+        """Record that segments hold everything up to `offset`; trim entries that no live follower needs.
 
-        Returns how many entries were trimmed. An older offset than the recorded one only trims.
+        Returns the number of trimmed entries. An older offset than the recorded one only trims.
         """
         ...

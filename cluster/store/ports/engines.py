@@ -19,25 +19,25 @@ class EngineTraffic:
 
 
 class EngineStore(Protocol):
-    """The engines of an app: few, small, read when one is opened."""
+    """The engines of an app: few, small, read when an engine is opened."""
 
     async def get(self, app_id: str, engine_id: str) -> Engine | None: ...
 
     async def put(self, engine: Engine) -> None: ...
 
     async def add(self, engine: Engine) -> bool:
-        """Put a new one; False when the name is taken."""
+        """Add an engine; return False when the name is taken."""
         ...
 
     async def change(self, app_id: str, engine_id: str, change: Callable[[Engine], Engine]) -> Engine | None:
-        """Read, change and write as one step, so that nobody's change is lost; None when there is none.
+        """Change an engine atomically and return it; None when it is absent.
 
         `change` may be called more than once.
         """
         ...
 
     async def remove(self, app_id: str, engine_id: str) -> bool:
-        """Remove one; False when there was none."""
+        """Remove an engine; return False when it was absent."""
         ...
 
     async def all(self, app_id: str) -> list[Engine]: ...
@@ -49,11 +49,11 @@ class EngineWatch(Protocol):
     async def add_requests(
         self, app_id: str, asked: Mapping[tuple[Placement, str], int], now_ms: int
     ) -> None:
-        """Add up requests per place and engine id."""
+        """Add requests by placement and engine id."""
         ...
 
     async def read_traffic(self, app_id: str, now_ms: int) -> dict[tuple[Placement, str], EngineTraffic]:
-        """Read the recent traffic of each engine in each of its placements."""
+        """Return the recent traffic of each engine in each of its placements."""
         ...
 
     async def record(self, status: EngineStatus) -> None: ...
@@ -61,5 +61,5 @@ class EngineWatch(Protocol):
     async def list_statuses(self, app_id: str) -> dict[str, EngineStatus]: ...
 
     async def delete(self, app_id: str, engine_id: str) -> None:
-        """Drop the status of an engine without a deployment."""
+        """Delete the status of an engine without a deployment."""
         ...

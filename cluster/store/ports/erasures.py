@@ -1,4 +1,4 @@
-"""What the store promises about people who are to be forgotten; part of `ports`, and kept to the same rules."""
+"""The protocol of the store of erasures."""
 
 from __future__ import annotations
 
@@ -16,61 +16,61 @@ REDIS_PLACES = (
     PROFILE, RECENTS, LINKS, THREADS, QUESTIONS, POPULAR_QUESTIONS, EXPOSURES, REPLIES, COUNTERS, TASKS,
     QUARANTINE, LOG,
 )  # fmt: skip
-"All places in Redis, in the order receipts name them."
+"All places in Redis, in the order of the receipts."
 
 LogNoun = Literal["user", "interaction"]
 PersonData = dict[str, list[Any]]
-"Place -> what of a person stands there, as JSON values."
+"Place -> the person's data in it, as JSON values."
 
 
 @dataclass(frozen=True, slots=True)
 class AppendOnlyFileStatus:
-    """How the file stands in which Redis keeps what was written."""
+    """The state of the append-only file of Redis."""
 
     is_kept: bool
-    "Is the append-only file on?"
+    "Whether the append-only file is on."
     is_rewriting: bool
     requested_ms: int = 0
-    "When an erasure last asked for a new file,"
+    "When an erasure last requested a new file,"
     done_ms: int = 0
-    "and when the last one was begun for that."
+    "and when Redis last began one for that request."
 
 
 class ErasureStore(Protocol):
-    """Orders to forget a person, their receipts, and all that Redis knows of a person."""
+    """Orders to erase a person, their receipts, and the person's data in Redis."""
 
     async def person(self, app_id: str, user_id: str, anonymous_id: str) -> Person:
-        """Name a person with all linked visitors.
+        """Return a person with all linked visitors.
 
         Errors:
-            Conflict: the visitor is linked to a user: forget the user
+            Conflict: the visitor is linked to a user: erase the user
         """
         ...
 
     async def subject(self, person: Person) -> str:
-        """Name a person by a keyed hash."""
+        """Return the keyed hash of a person."""
         ...
 
     async def order(self, erasure: Erasure, person: Person) -> None:
-        """Keep an order until it is carried out; durable when it returns."""
+        """Store an order until it is carried out; durable when it returns."""
         ...
 
     async def list_orders(self) -> list[tuple[Erasure, Person]]:
-        """Orders of all apps that are not carried out, oldest first."""
+        """Return the unfinished orders of all apps, oldest first."""
         ...
 
     async def write(self, erasure: Erasure, *, done: bool = False) -> None:
-        """Write the receipt; with `done` the order, and with it the person's id, goes."""
+        """Write the receipt; with `done`, delete the order and the person's id with it."""
         ...
 
     async def read(self, app_id: str, erasure_id: str) -> Erasure | None: ...
 
     async def newest(self, app_id: str, count: int = 100) -> list[Erasure]:
-        """Receipts, newest first."""
+        """Return the receipts, newest first."""
         ...
 
     async def find(self, person: Person) -> PersonData:
-        """Read everything the store knows of a person. The settled rows are not here.
+        """Return all data of a person in Redis; compacted rows are not included.
 
         Cost:
             goes through all keys of the app: about 2 s for 1,000,000
@@ -78,22 +78,22 @@ class ErasureStore(Protocol):
         ...
 
     async def erase(self, person: Person) -> None:
-        """Remove what `find` finds, but for profile and change log. Doing it again is harmless."""
+        """Remove everything that `find` returns, except profile and change log; idempotent."""
         ...
 
     async def clean_logs(self, app_id: str, settled: Mapping[LogNoun, str], now_ms: int) -> dict[str, str]:
-        """Cut the change logs and give back what Redis keeps of entries that were cut off.
+        """Trim the change logs and free the memory of trimmed entries.
 
-        Returns noun -> until when a follower holds entries up to those offsets back; empty: nothing is held.
+        Returns noun -> time until which a follower prevents that; empty: nothing prevents it.
         """
         ...
 
     async def delete_followers(self, app_id: str) -> None:
-        """Let nobody hold the change logs back: the installation stands still, so nobody follows them."""
+        """Delete all followers, so that none prevents trimming; only for a stopped installation."""
         ...
 
     async def list_lost(self, app_id: str) -> list[str]:
-        """Name the times (ISO 8601) of erasures in the change log that nobody could read any more."""
+        """Return the times (ISO 8601) of unreadable erasures in the change log."""
         ...
 
     async def log_file(self) -> AppendOnlyFileStatus: ...
@@ -101,5 +101,5 @@ class ErasureStore(Protocol):
     async def request_log_rewrite(self, now_ms: int) -> None: ...
 
     async def rewrite_log_file(self, now_ms: int) -> bool:
-        """Begin to write a new append-only file; False when the server does not do that now."""
+        """Start writing a new append-only file; return False when the server refuses for now."""
         ...

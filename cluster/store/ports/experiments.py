@@ -1,4 +1,4 @@
-"""What the store of experiments promises; part of `ports`, and kept to the same rules."""
+"""The protocol of the store of experiments."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from cluster.records.exposure import Exposure
 from cluster.store.ports.interactions import BrowserWriter
 
 AssignMode = Literal["read", "take", "force"]
-"What an assignment may do: only look; give the proposed variant to whoever has none; give it whatever they had."
+"Mode of an assignment: only read; give the proposed variant to users without one; replace any variant."
 
 
 @dataclass(frozen=True, slots=True)
 class ExperimentBook:
-    """All experiments of an app as they were at one version."""
+    """All experiments of an app at one version."""
 
     version: int
     experiments: tuple[Experiment, ...]
     "Oldest first."
 
     def find(self, named: str) -> Experiment | None:
-        """Find one by id or slug; an id wins."""
+        """Return an experiment by id or slug, None when absent; an id wins."""
         by_slug = None
         for experiment in self.experiments:
             if experiment.experiment_id == named:
@@ -34,20 +34,20 @@ class ExperimentBook:
 
 
 class ExperimentStore(Protocol):
-    """Experiments, who met which variant of them, and how well each was served."""
+    """Experiments, the users' exposures to their variants, and the counters of served variants."""
 
     async def version(self, app_id: str) -> int:
-        """Read the counter that every change of an experiment increments; 0 when there never was one."""
+        """Return the counter that every change of an experiment increments; 0 before the first."""
         ...
 
     async def read_all(self, app_id: str) -> ExperimentBook: ...
 
     async def compare_and_set(self, experiment: Experiment, version: int) -> Experiment | None:
-        """Write an experiment whose stored revision is still this one's (0: none is stored) while the app's
-        version is still the one the writer read, and return it with the next revision.
+        """Write an experiment if its stored revision and the app's version are unchanged, and return it.
 
-        None, and nothing is written, when somebody wrote meanwhile or another experiment has the slug. The version
-        is what lets a writer rely on the experiments beside it: no two slices of a layer can be taken at once.
+        A stored revision of 0 means that none is stored. The returned experiment has the next revision. Returns
+        None, and writes nothing, after a concurrent write or if another experiment has the slug. The version
+        protects the other experiments too: two writers can't take the same slice of a layer.
         """
         ...
 
@@ -59,24 +59,24 @@ class ExperimentStore(Protocol):
         mode: AssignMode,
         writer: BrowserWriter | None = None,
     ) -> Exposure | None:
-        """Get or set what a person was given, known under one or two reader ids, the user's first; one step.
+        """Return or set the variant of a person with one or two ids, the user's id first; one atomic step.
 
-        What the first of them has wins and is given to the others; a variant the experiment no longer has counts
-        as none. None: nothing was given, and nothing proposed. With a `writer` only so many new readers are
-        remembered on a day; the others are told what was proposed.
+        The variant of the first id with one wins and applies to the others; a variant that the experiment no longer
+        has counts as none. None: no variant exists and none was proposed. With a `writer`, only a limited number of
+        new users is stored on a day; for the others the call returns the proposal.
         """
         ...
 
     async def erase_exposures(self, app_id: str, readers: Sequence[str]) -> int:
-        """Forget, in all experiments, what these readers and whoever they turned out to be were given."""
+        """Erase, in all experiments, the variants of these users and of their linked ids."""
         ...
 
     def exposures(self, app_id: str, experiment_id: str) -> AsyncIterator[tuple[str, Exposure]]:
-        """Go through reader ids and what they were given; in no order, while others may write."""
+        """Iterate over prefixed user ids and their exposures; unordered, while others may write."""
         ...
 
     async def record_served(self, app_id: str, experiment_id: str, counts: Mapping[str, int]) -> None:
-        """Add to the counters of how well variants were served: `<variant id>:<what>` -> how often."""
+        """Increment the counters of served variants: `<variant id>:<what>` -> count."""
         ...
 
     async def served(self, app_id: str, experiment_id: str) -> dict[str, int]: ...

@@ -1,4 +1,4 @@
-"""The protocol of the replies kept for an Idempotency-Key."""
+"""The protocol of the stored replies to writes with an Idempotency-Key."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class IdempotencyStore(Protocol):
     """The replies to writes with an Idempotency-Key."""
 
     async def begin(self, app_id: str, token: str, body_sha256: str, *, most: int = 0) -> IdempotencyState:
-        """Begin a write; `new` takes a lock that lapses after 60 s unless `finish` or `forget` comes first.
+        """Begin a write and return its state; `new` takes a lock that expires after 60 s without `finish` or `delete`.
 
-        `most` bounds the bounded ones among an app's keys: so many may be begun within an hour; 0: no bound.
+        `most` bounds an app's bounded keys: so many writes may begin within an hour; 0: no bound.
         """
         ...
 
@@ -37,9 +37,9 @@ class IdempotencyStore(Protocol):
         *,
         life_ms: int = 86_400_000,
     ) -> None:
-        """Keep the answer for its life, or until one of its readers (`u:...`, `a:...`) is forgotten."""
+        """Keep the reply for its lifetime, or until one of its users (`u:...`, `a:...`) is erased."""
         ...
 
     async def delete(self, app_id: str, token: str) -> None:
-        """The write failed without an answer worth repeating."""
+        """Delete the lock of a write that failed without a reply worth repeating."""
         ...

@@ -36,7 +36,7 @@ class RecordPut:
 
 @dataclass(frozen=True, slots=True)
 class IntakeReceipt:
-    """What accepting a batch came to: the task, or the attribute types that clash."""
+    """The result of accepting a batch: the task, or the conflicting attribute types."""
 
     task_id: str
     conflicts: Mapping[str, str] = field(default_factory=dict)
@@ -61,9 +61,9 @@ class Intake(Protocol):
     ) -> IntakeReceipt:
         """Queue a batch and create its task in one step; durable when it returns.
 
-        `attribute_types` are the types this batch relies on; unknown names are registered, a clash writes
-        nothing and reports itself. `errors` are records already refused (they count as failed in the task and
-        are part of `total`). Accepting the same `task_id` again changes nothing, so a retry is safe.
+        `attribute_types` are the types this batch relies on. Unknown names are registered; if a type conflicts,
+        nothing is written and the receipt names it. `errors` are records already refused: they count as failed in the
+        task and are part of `total`. Accepting the same `task_id` again changes nothing, so a retry is safe.
 
         Errors:
             TooMany: too many batches of the app are waiting
@@ -71,11 +71,11 @@ class Intake(Protocol):
         ...
 
     async def claim(self, consumer: str, app_ids: Sequence[str], *, count: int, block_ms: int) -> list[Batch]:
-        """Take batches: first those this consumer already held, then those idle for 10 s at a dead
-        consumer, then new ones; waits up to `block_ms` for a new one. Their tasks are `running` from then on.
+        """Claim and return batches: first those this consumer already holds, then those a dead consumer left idle
+        for 10 s, then new ones; waits up to `block_ms` for a new one. Their tasks become `running`.
 
-        `count` holds for each app, so that no app starves another. A batch that was claimed and neither
-        applied nor given up comes back with the next call. Broken batches are given up here and not returned.
+        `count` holds for each app, so that no app starves another. The next call returns a claimed batch again
+        if it was neither applied nor given up. Broken batches are given up here and not returned.
         """
         ...
 
@@ -94,16 +94,16 @@ class Intake(Protocol):
         """Write records, change-log entry and task progress, and acknowledge, in one atomic step.
 
         Returns False and writes nothing when the batch was already applied. Creates the `default` engine
-        with the first product. `quarantine_rows` are the records `failed` speaks of, in its order; they
+        with the first product. `quarantine_rows` are the records that `failed` names, in its order; they
         go to quarantine with their reason.
         """
         ...
 
     async def apply_remove(self, batch: Batch, record_ids: Sequence[str], *, now_ms: int) -> bool:
-        """The same for deletes."""
+        """Delete records in one atomic step, as `apply_put` writes them."""
 
     async def give_up(self, batch: Batch, reason: str, *, now_ms: int) -> bool:
-        """Move a poisonous batch to quarantine, its task failed."""
+        """Move a batch that can't be applied to quarantine and fail its task; return whether it was still there."""
 
     async def depth(self, app_id: str) -> int:
-        """Batches waiting or held."""
+        """Count the batches that wait or are claimed."""

@@ -9,7 +9,7 @@ class LeaseStore(Protocol):
     """Exclusive rights to do a job."""
 
     async def hold(self, name: str, owner: str, ttl_ms: int) -> bool:
-        """Take or renew; False when somebody else holds it."""
+        """Take or renew a lease; return False when another owner holds it."""
         ...
 
     async def release(self, name: str, owner: str) -> None: ...

@@ -20,7 +20,7 @@ class LimitStore(Protocol):
     async def take(
         self, app_id: str, key_id: str, bucket: str, *, rate: float, burst: int, want: int, now_ms: int
     ) -> TokenGrant:
-        """Take up to `want` tokens from a shared bucket that refills at `rate` per second.
+        """Take up to `want` tokens from a shared bucket that refills at `rate` per second, and return the grant.
 
         `retry_after_ms` is 0 unless nothing was granted."""
         ...

@@ -20,5 +20,5 @@ class PageStore(Protocol):
         *,
         is_strangers: bool = False,
     ) -> None:
-        """Record shown products; of users without proof fewer, and of few such users."""
+        """Record shown products; fewer for unverified users, and for a bounded number of these."""
         ...

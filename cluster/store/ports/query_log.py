@@ -15,7 +15,7 @@ class QueryBatch:
 
     offset: str
     queries: tuple[LoggedQuery, ...]
-    "Empty when what was written is damaged, so that its reader gets past it."
+    "Empty when the stored batch is damaged, so that the consumer can skip it."
 
 
 class QueryStore(Protocol):

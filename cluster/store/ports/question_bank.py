@@ -18,16 +18,16 @@ class QuestionBankContents:
 
 
 class QuestionBankStore(Protocol):
-    """Question banks, one an app, written and read whole."""
+    """Question banks, one for each app, written and read whole."""
 
     async def replace(self, app_id: str, questions: Sequence[BankQuestion]) -> int:
-        """Put questions in the place of all there were; return the new version."""
+        """Replace all questions of an app; return the new version."""
         ...
 
     async def version(self, app_id: str) -> int:
-        """Read the counter that every replacement increments; 0 before the first."""
+        """Return the counter that every replacement increments; 0 before the first."""
         ...
 
     async def load(self, app_id: str) -> QuestionBankContents:
-        """Read the bank. What is damaged of it is left out."""
+        """Return the bank without its damaged questions."""
         ...

@@ -1,4 +1,4 @@
-"""What the store of questions promises: an answer is never lost, its revision only grows, finished is finished."""
+"""The protocol of the store of questions: no answer is lost, revisions only grow, a finished answer stays finished."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from cluster.records.question import Answer, Question
 
 @dataclass(frozen=True, slots=True)
 class StoredQuestion:
-    """A question with its answer as it stands."""
+    """A question with its current answer."""
 
     question: Question
     answer: Answer
     attempts: int = 0
-    "How often somebody began to answer it."
+    "Number of attempts to answer it."
 
 
 class QuestionStore(Protocol):
-    """Questions with their answers, and which of them wait for somebody to go on.
+    """Questions with their answers, and the queue of unfinished ones.
 
-    `shown` is the public record as JSON, written beside the answer it was made from, so that polling parses
-    nothing. Whoever answers holds the question under a name until a time; afterwards anybody may take it over,
-    and what the former holder still writes is refused.
+    `shown` is the public record as JSON, written together with its answer, so that polling parses nothing. The
+    worker that answers a question holds a lease on it under its name. After the expiry any worker may claim it,
+    and the store refuses later writes of the former holder.
     """
 
     async def ask(
         self, question: Question, answer: Answer, shown: bytes, *, holder: str, until_ms: int
     ) -> bool:
-        """Write a new question in one step; it is held from the beginning. False: it was there before.
+        """Write a new question with its lease in one step; return False when it existed already.
 
-        A finished answer waits for nobody.
+        A question with a finished answer needs no lease.
 
         Errors:
             TooMany: more unfinished questions of the app than may wait
@@ -40,7 +40,7 @@ class QuestionStore(Protocol):
         ...
 
     async def shown(self, app_id: str, question_id: str) -> bytes | None:
-        """Read the public record; None when there is none, also when it is broken."""
+        """Return the public record; None when it is absent or broken."""
         ...
 
     async def shown_many(self, app_id: str, question_ids: Sequence[str]) -> list[bytes | None]: ...
@@ -50,82 +50,82 @@ class QuestionStore(Protocol):
     async def write(
         self, question: Question, answer: Answer, shown: bytes, *, holder: str, until_ms: int
     ) -> bool:
-        """Write the next revision and go on holding it.
+        """Write the next revision and keep the lease.
 
-        False, and nothing written: it is finished, somebody else holds it, or the revision is not larger.
-        A finished one is entered under every product it cites or names beside.
+        Returns False, and writes nothing, if the answer is finished, another worker holds the lease, or the revision
+        is not larger. A finished answer is indexed under every product it cites or names.
         """
         ...
 
     async def revise(self, question: Question, answer: Answer, shown: bytes, *, since: int) -> bool:
-        """Write what is left of a finished answer whose sources changed; False when it is not at `since`."""
+        """Write the rest of a finished answer whose sources changed; return False if its revision is not `since`."""
         ...
 
     async def list_due(self, app_id: str, *, now_ms: int, count: int) -> list[str]:
-        """List unfinished questions that nobody holds any more, those waiting longest first."""
+        """Return unfinished questions without a valid lease, the longest waiting first."""
         ...
 
     async def count_waiting(self, app_id: str) -> int:
-        """Count unfinished questions."""
+        """Return the number of unfinished questions."""
         ...
 
     async def claim(
         self, app_id: str, question_id: str, *, holder: str, now_ms: int, until_ms: int
     ) -> StoredQuestion | None:
-        """Take over a question nobody holds any more; None when somebody does, or it is finished or gone."""
+        """Claim a question without a valid lease; return None when it is leased, finished or absent."""
         ...
 
     async def renew(self, app_id: str, question_id: str, *, holder: str, until_ms: int) -> bool:
-        """Hold on to it; False when it is not ours any more."""
+        """Renew the lease; return False when another worker has it."""
         ...
 
     async def release(self, app_id: str, question_id: str, *, holder: str) -> None:
-        """Let go, so that anybody may go on at once."""
+        """Release the lease, so that any worker may claim the question at once."""
         ...
 
     async def remember(self, app_id: str, digest: str, question_id: str, *, ttl_ms: int) -> None:
-        """Note which question was answered from exactly this: the same again need not be answered anew."""
+        """Record which question was answered from these inputs, so that equal questions reuse its answer."""
         ...
 
     async def recall(self, app_id: str, digest: str) -> str | None: ...
 
     async def list_citing(self, app_id: str, product_id: str) -> list[str]:
-        """List questions whose finished answers cite a product; some may have been revised since, or gone."""
+        """Return questions whose finished answers cite a product; some may be revised or deleted since."""
         ...
 
     async def count(self, app_id: str, reader_id: str, day: int) -> int:
-        """Count one more question of a reader on a day and say the how manieth it is."""
+        """Increment the user's questions of a day and return the new count."""
         ...
 
     async def count_stranger(self, app_id: str, address: str, day: int, *, each: int, total: int) -> bool:
-        """Count one more question without proof from an address (a digest) on a day.
+        """Count one more unverified question from an address (a digest) on a day.
 
-        False, and nothing counted, when the address sent `each` or all of them sent `total` already; 0: no bound.
+        Returns False, and counts nothing, when the address sent `each` or all of them sent `total`; 0: no bound.
         """
         ...
 
     async def spend_tokens(self, app_id: str, day: int, tokens: int, *, most: int) -> bool:
         """Spend tokens of the language model on a day; a negative number gives back.
 
-        False, and nothing spent, when that would be more than `most`; 0: no bound.
+        Returns False, and spends nothing, when the sum would exceed `most`; 0: no bound.
         """
         ...
 
     async def record_question(self, app_id: str, text: str, reader_id: str, day: int) -> None:
-        """Note what was asked by whom on a day, for what is often asked lately. Kept eight days; the same question of
-        the same reader counts once in seven."""
+        """Count a question of a user on a day for the list of popular questions. Kept eight days; the same question
+        of the same user counts once in seven."""
         ...
 
     async def list_popular(self, app_id: str, days: Sequence[int], *, readers: int, rows: int) -> list[str]:
-        """List questions that at least so many different readers asked on these days, the most asked first."""
+        """Return questions that at least `readers` different users asked on these days, the most frequent first."""
         ...
 
     async def erase(self, app_id: str, reader_ids: Sequence[str]) -> int:
-        """Forget all questions of readers."""
+        """Erase all questions of users; return their number."""
         ...
 
     async def checked_offset(self, app_id: str, checker: str) -> str:
-        """Read up to which change of products somebody checked finished answers; empty at first."""
+        """Return the offset of the product log up to which `checker` checked finished answers; empty at first."""
         ...
 
     async def record_checked_offset(self, app_id: str, checker: str, offset: str) -> None: ...

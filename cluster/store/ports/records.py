@@ -17,13 +17,13 @@ class RecordStore(Protocol):
     async def get_many(self, app_id: str, noun: Noun, record_ids: Sequence[str]) -> list[bytes | None]: ...
 
     async def ids(self, app_id: str, noun: Noun, product_type: str | None = None) -> list[str]:
-        """All ids, sorted."""
+        """Return all ids, sorted."""
         ...
 
     async def seen(self, app_id: str, noun: Noun) -> bool:
-        """Was a record of this noun ever uploaded to the app?"""
+        """Return whether the app ever received a record of this noun."""
         ...
 
     async def attribute_types(self, app_id: str, noun: Noun) -> dict[str, str]:
-        """Custom attribute name -> scalar type registered so far."""
+        """Return custom attribute name -> scalar type registered so far."""
         ...

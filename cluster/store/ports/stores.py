@@ -1,4 +1,4 @@
-"""All ports of one process in one value; each protocol stands in the file of its noun.
+"""All ports of one process in one value; each protocol is in the file of its noun.
 
 Every method of a port may raise `cluster.errors.Unavailable`: the store can't be reached within its deadline. All are
 async.

@@ -16,8 +16,8 @@ class TaskStore(Protocol):
         ...
 
     async def end_lost(self, app_id: str, *, before_ms: int, now_ms: int) -> int:
-        """The watchdog's step: end tasks created before a time whose batch is gone without having been applied.
+        """End tasks created before a time whose batch disappeared without being applied.
 
-        A few at a time, oldest first; returns how many were ended.
+        A few at a time, oldest first; returns the number of tasks ended.
         """
         ...

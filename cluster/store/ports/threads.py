@@ -1,4 +1,4 @@
-"""What the store of history threads promises; part of `ports`, and kept to the same rules."""
+"""The protocol of the store of history threads."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from cluster.records.thread import ReaderThreads
 
 @dataclass(frozen=True, slots=True)
 class ThreadWatcher:
-    """A reader with threads that want to be told of news."""
+    """A user with threads that ask for notifications."""
 
     user_id: str
     version: int
-    "Of the app's threads when what this reader watches last changed."
+    "The app's thread version when this user's watched threads last changed."
 
 
 class ThreadStore(Protocol):
-    """Readers' threads, one value a reader. Reads see every write that was answered before."""
+    """Users' threads, one value for each user. Reads see every acknowledged write."""
 
     async def read(self, app_id: str, user_id: str) -> ReaderThreads:
-        """Read a reader's threads; one who has none has an empty value of revision 0."""
+        """Return a user's threads; an empty value of revision 0 for a user without threads."""
         ...
 
     async def read_many(self, app_id: str, user_ids: Sequence[str]) -> list[ReaderThreads]: ...
@@ -30,31 +30,31 @@ class ThreadStore(Protocol):
     async def compare_and_set(
         self, app_id: str, user_id: str, before: ReaderThreads, after: ReaderThreads
     ) -> bool:
-        """Write a reader's threads if nobody wrote them since `before` was read; False, and nothing is written, else.
+        """Write a user's threads if they are unchanged since `before`; else write nothing and return False.
 
-        A value without threads is not stored at all. No revision ever comes twice, also not after an erasure.
+        A value without threads is not stored. No revision ever repeats, even after an erasure.
         """
         ...
 
     async def has_new(self, app_id: str, user_id: str) -> bool:
-        """Is the account's indicator on? A short read, whatever the number of threads."""
+        """Return whether the account's indicator is on; a short read at any number of threads."""
         ...
 
     async def erase(self, app_id: str, user_ids: Sequence[str]) -> int:
-        """Forget all threads of readers; return how many readers had some."""
+        """Erase all threads of users; return how many users had some."""
         ...
 
     async def watchers(self, app_id: str, after: int, limit: int) -> list[ThreadWatcher]:
-        """List readers who watch something and changed what since a version, the longest unchanged first.
+        """Return users who watch threads and changed what they watch after a version, the longest unchanged first.
 
-        One who watches nothing any more is absent.
+        Users who no longer watch anything are absent.
         """
         ...
 
     async def judged_offset(self, app_id: str) -> str:
-        """Read up to which product change the app's threads were judged; empty when they never were."""
+        """Return the product offset up to which the app's threads were judged; empty before the first time."""
         ...
 
     async def record_judged_offset(self, app_id: str, offset: str) -> None:
-        """Say up to which product change they were judged."""
+        """Record the product offset up to which the app's threads were judged."""
         ...

@@ -1,4 +1,4 @@
-"""What the stores of trainings promise; part of `ports`, and kept to the same rules."""
+"""The protocols of the stores of training runs, schedules and promotions."""
 
 from __future__ import annotations
 
@@ -10,47 +10,47 @@ from cluster.records.schedule import Schedule
 
 
 class RunStore(Protocol):
-    """Trainings and how far they are (`cluster.records.run` knows the steps)."""
+    """Training runs and their progress (`cluster.records.run` defines the steps)."""
 
     async def get(self, app_id: str, run_id: str) -> Run | None: ...
 
     async def compare_and_set(self, run: Run) -> Run | None:
-        """Write a run whose stored revision is still this one's (0: none is stored), and return it with the
-        next revision; None when somebody else wrote it meanwhile. This is the one way to write runs."""
+        """Write a run if its stored revision is unchanged (0: none is stored), and return it with the next
+        revision; else write nothing and return None. This is the only way to write runs."""
         ...
 
     async def newest(self, app_id: str, limit: int = 50) -> list[Run]:
-        """The newest runs, newest first."""
+        """Return the newest runs, newest first."""
         ...
 
     async def open(self, app_id: str) -> list[Run]:
-        """Runs that have not ended, oldest first."""
+        """Return the runs that have not ended, oldest first."""
         ...
 
 
 class ScheduleStore(Protocol):
-    """When engines are trained by themselves."""
+    """The schedules of automatic training runs."""
 
     async def put(self, schedule: Schedule) -> None: ...
 
     async def remove(self, app_id: str, name: str) -> bool:
-        """Remove one; False when it was not there."""
+        """Remove a schedule; return False when it was absent."""
         ...
 
     async def all(self, app_id: str) -> list[Schedule]: ...
 
 
 class PromotionStore(Protocol):
-    """Which snapshot serves, and the history of that."""
+    """The version each engine serves, and the history of promotions."""
 
     async def promote(self, entry: Promotion) -> bool:
-        """Let `entry.version` serve and append the entry to the history, in one step.
+        """Let the engine serve `entry.version` and append the entry to the history, in one step.
 
-        False, and nothing is written, when the engine does not exist or serves something else than
-        `entry.before` by now.
+        Returns False, and writes nothing, when the engine does not exist or no longer serves
+        `entry.before`.
         """
         ...
 
     async def history(self, app_id: str, engine_id: str, limit: int = 100) -> list[Promotion]:
-        """What served when, newest first."""
+        """Return the promotions of an engine, newest first."""
         ...

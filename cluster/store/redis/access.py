@@ -63,7 +63,7 @@ class RedisAccess:
         await self._server.run(_PUT, [hash_key, keys.access_version()], [name, sealed])
 
     async def _open_all(self, hash_key: str, flat: list[bytes], kind: type[_Record]) -> dict[str, _Record]:
-        """Read a hash of records; what is broken is set aside and missing."""
+        """Read a hash of records; broken ones go to quarantine and are absent from the result."""
         found: dict[str, _Record] = {}
         for name, sealed in zip(flat[::2], flat[1::2], strict=True):
             field = name_of(name)

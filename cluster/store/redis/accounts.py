@@ -2,10 +2,10 @@
 
     code   --redeem-->  grant  --rotate-->  grant  --rotate--> ...
       |                   |
-      `--burn             `--revoke-->  revoked (two hours) + version, which every door polls
+      `--burn             `--revoke-->  revoked (two hours) + version, which every API replica polls
 
-Whatever decides (is the code unused, is the refresh token the current one) is decided in one script, so of many
-at once exactly one wins.
+One script takes each decision (is the code unused, is the refresh token the current one), so of many concurrent
+requests exactly one succeeds.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from cluster.store.redis.script import Script
 from cluster.store.redis.seal import salt_from_key, seal, unseal
 
 CODE_LIFE_MS = 10 * 60_000
-"A code is remembered this long, so that a replay is recognised; how long it is good for stands in it."
+"A code is stored this long, so that a replay is detected; its validity is a field of it."
 GRANT_LIFE_MS = 30 * 24 * 3_600_000
 REVOKED_LIFE_MS = 2 * 3_600_000
 MOST_GRANTS = 100
-"Grants one person can have at a time; the one unused for longest makes room."
+"Grants one account can have at a time; a new one replaces the least recently used."
 MOST_SIBLINGS = 16
-"Refresh tokens one round can have: how many refreshes at once are forgiven."
+"Refresh tokens one rotation accepts: the number of concurrent refreshes."
 
 _BATCH_SIZE = 200
 
@@ -179,14 +179,14 @@ class RedisGrants:
         return bool(gone)
 
     async def revoke_user(self, user_id: str, *, now_ms: int) -> int:
-        # First the mark, which stops codes on their way, then what is there.
+        # First the mark, which stops pending codes, then the existing grants.
         await self._server.execute_slow("ZADD", keys.oauth_revoked(), now_ms, f"user:{user_id}")
         names = await self._server.execute_slow("ZRANGE", keys.oauth_grants(user_id), 0, -1)
         ended = [await self.revoke(text_of(name), now_ms=now_ms) for name in names]
         return sum(ended)
 
     async def revoke_client(self, client_id: str, *, now_ms: int) -> int:
-        # The mark alone ends every access token of the client; the rest is tidying up.
+        # The mark alone ends every access token of the client; the rest is cleanup.
         await self._server.execute_slow("ZADD", keys.oauth_revoked(), now_ms, revocation_id(client_id))
         old_ms = now_ms - REVOKED_LIFE_MS
         await self._server.execute_slow("ZREMRANGEBYSCORE", keys.oauth_revoked(), "-inf", old_ms)
@@ -221,7 +221,7 @@ def _sealed(record: BaseModel, key: str, field: str) -> bytes:
 
 
 def _unsealed(sealed: bytes | None, key: str, field: str) -> bytes | None:
-    """Open a record; a broken one reads as absent: its owner signs in again."""
+    """Unseal a record; a broken one reads as absent, so its owner must sign in again."""
     if sealed is None:
         return None
     body = unseal(sealed, salt_from_key(key, field))

@@ -1,4 +1,4 @@
-"""Where a Redis server is, read from a URL, and how a connection to it begins.
+"""The address of a Redis server, parsed from a URL, and the first commands of a connection.
 
 redis://[user:password@]host[:port][/db]      rediss:// the same over TLS
 unix://[user:password@]/path/to/socket[?db=0]
@@ -31,7 +31,7 @@ class Address:
 
     @classmethod
     def parse(cls, url: str) -> Address:
-        """Read a URL.
+        """Parse a Redis URL.
 
         Errors:
             Invalid: not a Redis URL; the message never repeats it
@@ -64,14 +64,14 @@ class Address:
 
     @property
     def place(self) -> str:
-        """Where the server listens, without user and password."""
+        """Return the server's address without user and password."""
         return self.path or f"{self.host}:{self.port}"
 
     async def dial(self, watch: ConnectionObserver, within_s: float) -> CommandMultiplexer:
-        """Connect and greet: password, database, and a first reply that proves a working server.
+        """Connect and authenticate: password, database, and a first reply that proves a working server.
 
         Errors:
-            Unavailable: nobody there, or not ready, or the password is refused
+            Unavailable: no server listens, it is not ready, or it refuses the password
         """
         try:
             return await asyncio.wait_for(self._dial(watch), within_s)
@@ -97,7 +97,7 @@ class Address:
             if plain is not None:
                 plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         try:
-            # Deadlines are the caller's; here they only must not strike first.
+            # The caller sets the deadlines; here they only must not expire first.
             far = loop.time() + 3600
             greetings: list[asyncio.Future[Any]] = []
             for command in self._greeting():

@@ -1,20 +1,20 @@
-"""Planning one append: which recent lists get which interactions, and who becomes whom.
+"""Planning one append: which interactions go to which recent lists, and which visitors are linked to which users.
 
-A visitor (anonymous id) that comes together with a user is linked to that user:
+A visitor (anonymous id) that arrives together with a user is linked to that user:
 
-    not linked yet       what the visitor did so far is copied to the user's list
+    not linked yet       the visitor's interactions so far are copied to the user's list
     linked to the user   nothing to do
     linked to another    the device changed hands: the link moves and the visitor's list starts empty, because
-                         what stands in it belongs to the former user
+                         its entries belong to the former user
 
-What a linked visitor does goes to both lists. The plan needs to know the links before the script runs, and the
-script checks that they are what the plan believed; so every key is named beforehand and nothing is guessed.
+Later interactions of a linked visitor go to both lists. The plan reads the links before the script runs, and
+the script checks that they are unchanged; so every key is named beforehand.
 
-Every list has a life, renewed with every push. Whoever pushes by the hundred spares Redis a part of its work by
-renewing a list once and leaving it be for a while; a list that is new gets its life in any case.
+Every list has a lifetime, renewed with every push. For calls with hundreds of interactions the writer renews a
+list only once an hour; a new list always gets its lifetime.
 
-A publishable key writes within bounds (`append_browser.lua`), because everybody has it: a stranger's list lives for a
-day until they return, an address adds only so many readers a day, and one call pushes few events out of a list.
+A publishable key is public, so its writes are bounded (`append_browser.lua`): an unverified user's list lives one
+day until the user returns, an address adds a limited number of users a day, and one call displaces few events.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ CAP = 200
 "Interactions a recent list keeps."
 LIFE_S = 400 * 24 * 3600
 RENEWED_S = 3600.0
-"How long a list that was renewed is left be; so much less than its life may remain after the last push."
+"A renewed list is not renewed again for this long; its lifetime after the last push may be shorter by as much."
 MANY = 500
-"Interactions of a call that is worth remembering whose lists it renewed."
+"Interactions of a call from which the renewed lists are remembered."
 _REMEMBERED = 100_000
 
 YOUNG_S = 24 * 3600
-"Life of a list that a stranger began, until they return to it."
+"Lifetime of a list that an unverified user began, until the user returns."
 RETURN_S = 30 * 60
-"Age from which an event continues a stranger's list as another session."
+"Age from which an event continues an unverified user's list as another session."
 MOST_EVICTED = 20
-"Interactions of one list that one call of a publishable key may push out."
+"Interactions of one list that one call of a publishable key may displace."
 MOST_VISITORS = 50
 "Visitors that browsers may link to one user."
 MOST_ADDRESSES = 50_000
-"Client addresses that are counted apart on one day; all further ones count as one."
+"Client addresses that are counted separately on one day; all further ones count as one."
 STRANGER_LIFE_S = 2 * 24 * 3600
 
 Recent = tuple[str, str, bytes]
@@ -54,7 +54,7 @@ Recent = tuple[str, str, bytes]
 
 
 class Renewals:
-    """Remembers which lists were renewed within the last hour, by large calls."""
+    """Remembers which lists large calls renewed within the last hour."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -62,14 +62,14 @@ class Renewals:
         self._until_s = 0.0
 
     def lately(self) -> AbstractSet[str]:
-        """Name the lists that need no renewal now."""
+        """Return the lists that need no renewal now."""
         now_s = self._clock.monotonic_s()
         if now_s >= self._until_s or len(self._lists) > _REMEMBERED:
             self._lists, self._until_s = set(), now_s + RENEWED_S
         return self._lists
 
     def record(self, plan: AppendPlan) -> None:
-        """Remember what a plan renewed that was carried out."""
+        """Remember the lists that an executed plan renewed."""
         self._lists.update(plan.renews)
 
 
@@ -87,7 +87,7 @@ class AppendPlan:
     ) -> None:
         self._writer = writer
         self.renews: list[str] = []
-        "Lists whose life it renews."
+        "Lists whose lifetime it renews."
         self._renewed = renewed
         self._app_id = app_id
         self._links: dict[str, str] = {}
@@ -177,7 +177,7 @@ class AppendPlan:
         return "1" if proven else "0"
 
     def _number(self, key: str) -> int:
-        """The key's place in KEYS, counted from 1 as Lua does."""
+        """Return the key's position in KEYS, counted from 1 as in Lua."""
         if key not in self._numbers:
             self.keys.append(key)
             self._numbers[key] = len(self.keys)
@@ -185,7 +185,7 @@ class AppendPlan:
 
 
 def merge_recent(lists: Sequence[list[bytes]]) -> list[bytes]:
-    """Make one list, newest first, of the lists of a user and a visitor; what stands in both comes once.
+    """Merge the lists of a user and a visitor into one, newest first; an interaction in both comes once.
 
     Cost: the usual case, a visitor whose list is part of the user's, is one set and no parsing.
     """
@@ -201,7 +201,7 @@ def merge_recent(lists: Sequence[list[bytes]]) -> list[bytes]:
 
 
 def _at_ms(packed: bytes) -> int:
-    """The time in a packed interaction, `[type, [ids], at_ms, value]`, without parsing the rest."""
+    """Return the time in a packed interaction, `[type, [ids], at_ms, value]`, without parsing the rest."""
     try:
         return int(packed.rsplit(b",", 2)[1])
     except (IndexError, ValueError):

@@ -1,4 +1,4 @@
-"""The publisher's side of the archive over Redis: the book of calls, and the rules for clients."""
+"""Administration of the archive over Redis: the log of calls, and the rules for clients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cluster.store.redis.script import Script
 from cluster.store.redis.seal import salt_from_key, seal, unseal
 
 MOST_CALLS = 200_000
-"Calls kept in the book; the oldest go first. About 300 bytes each."
+"Calls kept in the log; the oldest go first. About 300 bytes each."
 _PAGE = 2_000
 _CLOCKS_APART_MS = 60_000
 
@@ -39,7 +39,7 @@ class RedisArchiveCalls:
     async def read_since(self, app_id: str, at_ms: int) -> list[ArchiveCall]:
         name = keys.archive_call(app_id)
         found: list[ArchiveCall] = []
-        # Entries are named by the clock of Redis, and written a moment after the call.
+        # Redis names entries by its own clock, a moment after the call.
         start = str(max(0, at_ms - _CLOCKS_APART_MS))
         while True:
             entries = await self._server.execute_slow("XRANGE", name, start, "+", "COUNT", _PAGE)

@@ -1,4 +1,4 @@
-"""Stored boost rules, a few an engine, in one hash an app."""
+"""Stored boost rules, a few for each engine, in one hash for each app."""
 
 from __future__ import annotations
 

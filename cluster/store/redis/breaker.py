@@ -1,9 +1,9 @@
-"""A circuit breaker: while the store is away, everybody hears so at once and nobody queues up.
+"""A circuit breaker: while Redis is unreachable, every caller is refused at once and no queue builds up.
 
-    closed --3 commands without a reply in time and none in between, or nobody listening--> open
+    closed --3 commands without a reply in time and none in between, or no server listens--> open
     open   --a reply that proves a working server--> closed
 
-While it is open somebody (see `server`) knocks every half second; everybody else is refused on the spot.
+While it is open, the client (see `client`) probes the server every half second; all other calls are refused at once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Breaker:
         self.is_open = False
 
     def check(self) -> None:
-        """Refuse at once while the store is away.
+        """Refuse at once while the store is unreachable.
 
         Errors:
             Unavailable: the breaker is open
@@ -43,7 +43,7 @@ class Breaker:
             raise Unavailable(self._why, retry_after_s=1)
 
     def answered(self) -> None:
-        """A reply came that proves a working server."""
+        """Record a reply that proves a working server."""
         self._timeouts = 0
         if self.is_open:
             self.is_open = False
@@ -52,14 +52,14 @@ class Breaker:
             _log.info("store_returned", away_ms=away_ms)
 
     def timed_out(self, commands: int) -> None:
-        """So many commands passed their deadline."""
+        """Record commands that passed their deadline."""
         self._timeouts += commands
         self._meter.count("kiosk_store_timeouts", commands)
         if self._timeouts >= TIMEOUTS_TO_OPEN:
             self._open("the store does not answer")
 
     def unreachable(self, why: str) -> None:
-        """A connection could not be made."""
+        """Record a connection that could not be made."""
         self._open(why)
 
     def _open(self, why: str) -> None:

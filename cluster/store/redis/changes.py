@@ -17,11 +17,11 @@ from cluster.store.redis.script import Script
 from cluster.store.redis.seal import salt_from_key, unseal
 
 LIVE_MS = 10 * 60 * 1000
-"A follower that noted its offsets within this time holds the log back."
+"A follower that recorded its offsets within this time prevents trimming behind them."
 FORGOTTEN_MS = 24 * 3600 * 1000
 
 MOST_BYTES = 16 * 1024 * 1024
-"What one reading brings of one log, about; a single change always comes."
+"Approximate bytes of one read of one log; a single change always comes whole."
 
 _READ = Script.load("read_changes")
 _SETTLE = Script.load("settle")
@@ -96,7 +96,7 @@ class RedisChanges:
         return int(await self._server.run(_SETTLE, names, [noun, offset, now_ms, LIVE_MS, FORGOTTEN_MS]))
 
     async def _wait(self, app_id: str, after: Mapping[Noun, str], block_ms: int) -> list[ChangeLogEntry]:
-        """Wait for the first change of each log; what stands behind it comes with the next reading."""
+        """Wait for the first change of each log; the next read returns the changes after it."""
         noun_of = {keys.change(app_id, noun): noun for noun in after}
         streams = ("STREAMS", *noun_of, *after.values())
         answer = await self._server.wait("XREAD", "COUNT", 1, "BLOCK", block_ms, *streams, block_ms=block_ms)
@@ -113,7 +113,7 @@ class RedisChanges:
         op, salt = fields.get(b"op", b""), salt_from_key(noun)
         payload = unseal(fields.get(b"payload", b""), salt)
         if b"copy" in fields and (payload is None or op not in (b"remove", b"erase")):
-            # an erasure or a removal: it must not be lost, so it is written twice
+            # an erasure must survive a damaged entry, so it is written twice
             payload = unseal(fields[b"copy"], salt) if payload is None else payload
             op = b"erase" if noun == "interaction" else b"remove"
             await self._quarantine.erasure(app_id, noun, offset, is_repaired=payload is not None)

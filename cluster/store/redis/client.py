@@ -1,12 +1,12 @@
-"""A Redis server as the stores see it: quick questions, slow ones, scripts, and waiting for something new.
+"""A Redis client for the stores: short commands, slow commands, scripts, and blocking reads.
 
-    ask        short reads of the hot path            own connection, 150 ms
-    execute_slow   everything else that does not wait     own connection, 2 s: a large upload never delays a read
-    run        a script, on either of them            sent in full again when the server forgot it
-    wait       XREAD and XREADGROUP with BLOCK        a connection each while they wait
+    execute        short reads of the hot path            own connection, 150 ms
+    execute_slow   all other non-blocking commands        own connection, 2 s: a large upload never delays a read
+    run            a script, on either of them            sent in full again if the server lost it
+    wait           XREAD and XREADGROUP with BLOCK        a connection each while they wait
 
-All of them stand behind one breaker. While it is open a task of this object knocks every half second; the
-server's first working reply closes it. Nothing has to be restarted or called for that.
+One breaker guards all of them. While it is open, a background task probes the server every half second; the
+first working reply closes it. Nothing must be restarted or called for that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HOT_S = 0.15
 SLOW_S = 2.0
 PROBE_S = 0.5
 BLOCK_GRACE_S = 2.0
-"How much later than its BLOCK time a waiting read may answer."
+"How much later than its BLOCK time a blocking read may answer."
 MAX_WAITERS = 128
 
 
@@ -53,27 +53,27 @@ class RedisClient:
 
     @property
     def is_away(self) -> bool:
-        """Is the breaker open?"""
+        """Return whether the breaker is open."""
         return self._breaker.is_open
 
     def execute(self, *command: Argument) -> asyncio.Future[Any]:
-        """Send a short command of the hot path.
+        """Send a short command of the hot path and return a future of its reply.
 
         Errors:
-            Unavailable: at once while the store is away, else by the deadline
+            Unavailable: at once while the store is unreachable, else by the deadline
         """
         self._breaker.check()
         return self._hot.send(command, self._hot_s)
 
     def execute_slow(self, *command: Argument) -> asyncio.Future[Any]:
-        """Send a command that may carry or bring much."""
+        """Send a command with a large argument or reply and return a future of its reply."""
         self._breaker.check()
         return self._slow.send(command, self._slow_s)
 
     async def run(
         self, script: Script, keys: Sequence[str], args: Sequence[Argument], *, hot: bool = False
     ) -> Any:
-        """Run a script; its keys are exactly `keys`."""
+        """Run a script and return its reply; its keys are exactly `keys`."""
         ask = self.execute if hot else self.execute_slow
         try:
             return await ask("EVALSHA", script.digest, len(keys), *keys, *args)
@@ -81,7 +81,11 @@ class RedisClient:
             return await ask("EVAL", script.text, len(keys), *keys, *args)
 
     async def wait(self, *command: Argument, block_ms: int) -> Any:
-        """Send a command that blocks up to `block_ms` on a connection nobody else uses meanwhile."""
+        """Send a command that blocks up to `block_ms` on a connection of its own, and return its reply.
+
+        Errors:
+            Unavailable: the store is unreachable, or too many callers wait already
+        """
         self._breaker.check()
         if self._closed or len(self._waiting) >= MAX_WAITERS:
             raise Unavailable("too many are waiting for news from the store", retry_after_s=1)
@@ -105,7 +109,7 @@ class RedisClient:
                 self._discard(pipe)
 
     async def ready(self, within_s: float = 2.0) -> bool:
-        """Wait for the first connections; False when the server is not there yet (it is then waited for)."""
+        """Wait for the first connections; return False when the server does not answer yet (reconnecting goes on)."""
         pings = [self._hot.send(("PING",), within_s), self._slow.send(("PING",), within_s)]
         replies = await asyncio.gather(*pings, return_exceptions=True)
         return not any(isinstance(reply, BaseException) for reply in replies)
@@ -121,7 +125,7 @@ class RedisClient:
         await asyncio.gather(*(pipe.close() for pipe in pipes), *self._leaving)
 
     def _discard(self, pipe: RedisConnection) -> None:
-        """Close a connection whose reply nobody waits for, without making anybody wait for that."""
+        """Close a connection whose pending reply is abandoned, without blocking the caller."""
         task = asyncio.get_running_loop().create_task(pipe.close())
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)

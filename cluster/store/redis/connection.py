@@ -1,4 +1,4 @@
-"""A lasting connection: dials when first asked, dials again after a loss, and bounds what may wait in it."""
+"""A persistent connection: connects on first use, reconnects after a loss, and bounds its queue."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from cluster.store.redis.multiplexer import (
 )
 
 MAX_WAITING = 4096
-"Commands in flight on one connection; more means that something is badly wrong."
+"Commands in flight on one connection; more indicate a serious fault."
 MAX_UNSENT = 128 * 1024 * 1024
-"Bytes the server has not taken; two of the largest bodies and a few smaller ones."
+"Bytes the server has not read; two of the largest bodies and a few smaller ones."
 
 MOST_ARGUMENTS = 1_000_000
-"Redis hangs up on a command with more than 1,048,576; nobody else's command may suffer from that."
+"Redis closes the connection on a command with more than 1,048,576; other callers' commands must not fail by that."
 
 
 class RedisConnection:
@@ -41,11 +41,11 @@ class RedisConnection:
         self._closed = False
 
     def send(self, command: tuple[Argument, ...], within_s: float) -> asyncio.Future[Any]:
-        """Send one command; the future brings the reply, or fails at the deadline.
+        """Send one command and return a future of its reply, which fails at the deadline.
 
         Errors:
-            Unavailable: too much is waiting already
-            TooLarge: more arguments than Redis takes
+            Unavailable: too many commands wait already
+            TooLarge: more arguments than Redis accepts
         """
         if len(command) > MOST_ARGUMENTS:
             raise TooLarge("too many records in one call")
@@ -63,7 +63,7 @@ class RedisConnection:
         return future
 
     async def close(self) -> None:
-        """Close for good and wait until the socket is gone."""
+        """Close for good and wait until the socket is closed."""
         self._closed = True
         if self._dialling is not None:
             self._dialling.cancel()
@@ -104,12 +104,12 @@ class RedisConnection:
         finally:
             self._dialling = None
         if error is not None:
-            # The breaker first: whoever is woken by the failure must already find it open.
+            # The breaker first: a caller that the failure wakes must already find it open.
             self._breaker.unreachable(error.message)
         self._resolve_early(error)
 
     def _resolve_early(self, error: HouseError | None) -> None:
-        """Hand what waited for the connection to it, or fail it."""
+        """Send the commands that waited for the connection, or fail them."""
         early, self._early = self._early, []
         for packed, future, deadline in early:
             if future.done():

@@ -1,4 +1,4 @@
-"""What is seen of engines while they serve: how much they are asked, how their own deployments are."""
+"""Observations of serving engines: request rates, and the state of dedicated deployments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PLACES: tuple[Placement, ...] = ("door", "own")
 
 
 def estimate_rate(before: int, now: int, now_ms: int) -> float:
-    """Estimate requests a second over the last minute from the counts of the last and of this minute."""
+    """Estimate requests per second over the last minute from the counts of the last and of this minute."""
     passed = now_ms % MINUTE_MS / MINUTE_MS
     return (before * (1 - passed) + now) * 1000 / MINUTE_MS
 
@@ -65,7 +65,7 @@ class RedisEngineWatch:
             try:
                 found[text_of(name)] = EngineStatus.model_validate_json(body)
             except ValidationError:
-                # the next look writes it anew
+                # the next round of the engine operator writes it anew
                 continue
         return found
 

@@ -1,4 +1,4 @@
-"""Engines, a few an app, in one hash."""
+"""Engines, a few for each app, in one hash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""People who are to be forgotten: orders and receipts, and the erasing itself, over Redis."""
+"""Erasure of persons over Redis: orders and receipts, and the erasing itself."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from cluster.store.redis.seal import salt_from_key, seal, unseal
 MOST_RECEIPTS = 10_000
 CLEAN_ENTRIES = 20_000
 CLEAN_BYTES = 16 << 20
-"A stream that is larger is cleaned by what is written to it."
+"A larger stream is not rewritten: later writes free its memory."
 
 _BETWEEN = "\x1f"
 _ERASE_VISITOR = Script.load("erase_visitor")
@@ -83,7 +83,7 @@ class RedisErasures:
             body = unseal(sealed, salt_from_key(name, field))
             erasure = await self.read(app_id, erasure_id)
             if body is None or erasure is None:
-                # whom it was about is in its bytes: it stays there, loudly, until somebody orders it again
+                # the damaged bytes hold the person: keep them and log an error until the erasure is ordered again
                 _log.error("erasure_order_damaged", app=app_id, erasure=erasure_id)
                 continue
             found.append((erasure, Person.model_validate_json(body)))
@@ -129,7 +129,7 @@ class RedisErasures:
         return found
 
     async def erase(self, person: Person) -> None:
-        # First what the walk finds: it knows the questions by lists that go with them.
+        # First the traces of the walk: it finds questions by lists that are deleted with them.
         await erase_all(await self._traces(person))
         await erase_questions(self._server, person.app_id, person.reader_ids)
         if person.user_id:
@@ -143,7 +143,7 @@ class RedisErasures:
         return [trace async for trace in PersonTraces(self._server, person, salt).find_all()]
 
     async def _unlinked(self, person: Person) -> list[str]:
-        """Name the person's visitors who are linked to nobody now: those of a user went with the user."""
+        """Return the person's visitors without a link now: those of a user went with the user."""
         links = (
             await self._interactions.links(person.app_id, person.anonymous_ids)
             if person.anonymous_ids
@@ -175,7 +175,7 @@ class RedisErasures:
         return held
 
     async def _clean(self, stream: str) -> None:
-        """Write a stream anew. A server that does not allow that keeps what was cut off until its neighbours go."""
+        """Rewrite a stream. A server that refuses keeps trimmed entries until their neighbours are trimmed."""
         try:
             if int(await self._server.execute_slow("MEMORY", "USAGE", stream) or 0) <= CLEAN_BYTES:
                 await self._server.run(_CLEAN, [stream], [CLEAN_ENTRIES])

@@ -1,14 +1,14 @@
-"""What an error reply of Redis means to us.
+"""The meaning of the error replies of Redis.
 
-    LOADING, MASTERDOWN, READONLY, BUSY, CLUSTERDOWN ...   away for a moment       -> Unavailable
+    LOADING, MASTERDOWN, READONLY, BUSY, CLUSTERDOWN ...   temporarily unavailable -> Unavailable
     OOM, MISCONF, NOREPLICAS                               refuses writes          -> Unavailable, reads go on
-    NOSCRIPT                                               forgot a script         -> Forgotten, sent again in full
-    NOGROUP                                                lost a consumer group   -> NoGroup, made again
-    NOAUTH, WRONGPASS, NOPERM                              our password is wrong   -> Unavailable
-    anything else                                          a mistake of ours       -> Fault
+    NOSCRIPT                                               lost a script           -> ScriptMissing, sent again in full
+    NOGROUP                                                lost a consumer group   -> NoGroup, created again
+    NOAUTH, WRONGPASS, NOPERM                              wrong password          -> Unavailable
+    anything else                                          a bug in the caller     -> Fault
 
-Inside a script the code stands behind the text of Redis 6.2 (`ERR Error running script ... -OOM command`) or in
-front of it (Redis 7), so both places are looked at.
+Inside a script, the code comes after the text in Redis 6.2 (`ERR Error running script ... -OOM command`) and
+before it in Redis 7, so both places are checked.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ class ScriptMissing(Fault):
 
 
 class NoGroup(Fault):
-    """The stream or its consumer group is not there."""
+    """The stream or its consumer group is missing."""
 
     code = "no_group"
 
 
 def error_code(reply: hiredis.ReplyError) -> str:
-    """Name the error Redis means, also when a script wrapped it."""
+    """Return the error code, also when a script wrapped it."""
     text = str(reply)
     inner = _INNER.match(text)
     return inner.group(1) if inner else text.partition(" ")[0]
 
 
 def is_server_alive(reply: hiredis.ReplyError) -> bool:
-    """Does this error come from a server that otherwise works?"""
+    """Return whether this error comes from an otherwise working server."""
     return error_code(reply) not in _AWAY
 
 
 def error_from_reply(reply: hiredis.ReplyError) -> HouseError:
-    """Turn an error reply into the error our callers know."""
+    """Convert an error reply to the project's error class."""
     code = error_code(reply)
     if code in _AWAY:
         return Unavailable(f"the store is not ready ({code.lower()})", retry_after_s=1)

@@ -1,4 +1,4 @@
-"""Experiments of an app in one hash with a version beside it, and a hash an experiment of who was given what."""
+"""Experiments of an app in one hash with a version, and one hash of assignments for each experiment."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class RedisExperiments:
 
 
 async def erase_exposures(server: RedisClient, app_id: str, readers: Sequence[str]) -> int:
-    """Forget what readers were given in all experiments; `RedisExperiments` says more."""
+    """Erase the variants of users in all experiments; see `RedisExperiments`."""
     if not readers:
         return 0
     names = [name_of(name) for name in await server.execute_slow("HKEYS", keys.experiment(app_id))]
@@ -143,7 +143,7 @@ async def erase_exposures(server: RedisClient, app_id: str, readers: Sequence[st
 async def erase_exposures_of(
     server: RedisClient, app_id: str, experiment_id: str, readers: Sequence[str]
 ) -> int:
-    """Forget what readers were given in one experiment, which may be gone."""
+    """Erase the variants of users in one experiment, which may be deleted."""
     names = [keys.exposure(app_id, experiment_id), keys.exposure_ids(app_id, experiment_id)]
     return int(await server.run(_ERASE, names, list(readers)))
 

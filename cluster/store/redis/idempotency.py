@@ -1,4 +1,4 @@
-"""What a write with an Idempotency-Key answered, so that its repetition gets the same answer."""
+"""Replies to writes with an Idempotency-Key, so that a repeated write gets the same reply."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from cluster.store.redis.salts import Salts
 from cluster.store.redis.script import Script
 
 LOCK_MS = 60 * 1000
-"A write that has not answered after this is taken for dead and may be begun again."
+"A write without a reply after this time counts as dead and may begin again."
 LIFE_MS = 24 * 3600 * 1000
 COUNTED_MS = 3600 * 1000
-"Keys of browsers are counted by the hour."
+"Keys of browsers are counted for each hour."
 
 _STATES: Final[Mapping[bytes, Literal["new", "flying", "other", "full"]]] = {
     b"new": "new", b"flying": "flying", b"other": "other", b"full": "full",

@@ -1,13 +1,13 @@
 """The queue of accepted batches over Redis, one stream for each app.
 
-    accept      door           stream entry + task, in one script
-    claim       intake actor   entries held before, entries of a dead consumer, new entries
-    apply_*     intake actor   records + change + end of the task + entry gone, in one script
-    give_up     intake actor   quarantine + end of the task + entry gone, in one script
+    accept      API replica    stream entry + task, in one script
+    claim       intake actor   entries claimed before, entries of a dead consumer, new entries
+    apply_*     intake actor   records + change + end of the task + entry deleted, in one script
+    give_up     intake actor   quarantine + end of the task + entry deleted, in one script
 
-The entry is the proof that a batch was not applied yet: the applying scripts delete it first and write nothing
-when it was not there. So a batch may be delivered, computed and applied any number of times by any number of
-actors, with one effect.
+The entry proves that a batch was not applied yet: the applying scripts delete it first and write nothing
+if it was absent. So any number of actors may receive, compute and apply a batch any number of times, with one
+effect.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from cluster.store.redis.tasks import LIFE_S
 
 GROUP = "intake"
 IDLE_MS = 10_000
-"A consumer that did not touch a batch for this long counts as dead."
+"A consumer that did not renew a batch for this long counts as dead."
 MOST_BYTES = 48 * 1024 * 1024
-"Payload one claim brings, about: what is read in time and fits into memory; a single batch always comes."
+"Approximate payload of one claim, bounded for time and memory; a single batch always comes whole."
 MOST_WAITING = 10_000
-"Batches an app may have waiting before the door is told to come back later."
+"Batches of an app that may wait before the API replica refuses more."
 
 _log = structlog.get_logger()
 _ACCEPT = Script.load("accept")
@@ -163,7 +163,7 @@ class RedisIntake:
     async def _set_aside(
         self, batch: Batch, reasons: Sequence[str], records: Sequence[bytes], now_ms: int
     ) -> None:
-        """Keep refused records for people to look at. The batch is applied already, so this may not fail."""
+        """Write refused records to the quarantine. The batch is applied already, so this must not fail."""
         stream = keys.quarantine(batch.app_id)
         try:
             for reason, record in zip(reasons, records[: quarantine.MOST_A_BATCH], strict=False):
@@ -176,7 +176,7 @@ class RedisIntake:
             _log.warning("quarantine_failed", app=batch.app_id, reason=error.message)
 
     def _keys_of(self, batch: Batch) -> list[str]:
-        """The keys that every applying script begins with."""
+        """Return the keys that every applying script begins with."""
         app_id, noun = batch.app_id, batch.noun
         return [
             keys.intake(app_id),
@@ -189,7 +189,7 @@ class RedisIntake:
         ]
 
     def _facts_of(self, batch: Batch, now_ms: int) -> list[Argument]:
-        """The arguments that every applying script begins with."""
+        """Return the arguments that every applying script begins with."""
         return [GROUP, batch.entry_id, batch.task_id, now_ms, LIFE_S, batch.noun]
 
     async def _claim_present(self, consumer: str, app_ids: Sequence[str], count: int) -> list[Batch]:
@@ -210,7 +210,7 @@ class RedisIntake:
                 "STREAMS", *names, *([">"] * len(names)), block_ms=block_ms,
             )  # fmt: skip
         except NoGroup:
-            # The stores were emptied since `_claim_present` made the groups; it makes them again.
+            # Redis was emptied since `_claim_present` made the groups; it makes them again.
             return await self._claim_present(consumer, app_ids, 1)
         app_of = dict(zip(names, app_ids, strict=True))
         batches: list[Batch] = []
@@ -222,7 +222,7 @@ class RedisIntake:
     async def _open(
         self, app_id: str, entry_id: bytes, flat: list[bytes] | None, deliveries: int
     ) -> list[Batch]:
-        """Read a stream entry as a batch; a broken one is given up on the spot."""
+        """Read a stream entry as a batch; give a broken one up at once."""
         if flat is None:
             await self._server.execute_slow("XACK", keys.intake(app_id), GROUP, entry_id)
             return []
@@ -250,6 +250,6 @@ def _text(fields: dict[bytes, bytes], name: bytes) -> str:
 
 
 def _default_engine(app_id: str, now_ms: int) -> bytes:
-    """The engine an app has from its first product on, as the engine store would write it."""
+    """Return the engine that the first product of an app creates, as the engine store writes it."""
     engine = Engine(app_id=app_id, engine_id=DEFAULT_ENGINE, created_at=now_ms)
     return seal(engine.model_dump_json().encode(), salt_from_key(keys.engine(app_id), DEFAULT_ENGINE))

@@ -1,4 +1,4 @@
-"""Interactions: one change-log entry a call, and the recent lists of those who acted."""
+"""Interactions: one change-log entry for each call, and the recent lists of the users."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from cluster.store.redis.seal import salt_from_key, seal
 from cluster.store.redis.threads import erase_threads
 
 TRIES = 64
-"""How often a step is planned again because links changed between reading and writing. Of those who meet at one
-visitor one gets through each time, so this is how many may meet at the same instant."""
+"""Retries of a step whose links changed between read and write. Of concurrent writers to one visitor one
+succeeds in each attempt, so this is the number of concurrent writers."""
 
 TOO_MUCH_S = 30
-"When browsers may try again that wrote too much in this minute."
+"When browsers that exceeded this minute's bytes may retry."
 _PAGE = 1_000
 _APPEND = Script.load("append_interactions")
 _APPEND_BROWSER = Script.load("append_browser")
@@ -110,5 +110,5 @@ class RedisInteractions:
 
 
 def _readable(reader_id: str) -> str:
-    """Write a reader id so that JSON takes it, whatever damage stands in it."""
+    """Encode a prefixed user id as valid JSON text, even if it is damaged."""
     return reader_id.encode("utf-8", "replace").decode()

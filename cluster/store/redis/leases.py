@@ -1,4 +1,4 @@
-"""Who does a job that only one may do."""
+"""Leases over Redis."""
 
 from __future__ import annotations
 

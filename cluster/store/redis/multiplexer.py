@@ -1,13 +1,13 @@
 """One connection to Redis on which concurrent commands share their writes.
 
 Commands sent in one turn of the event loop leave as one packet and their replies arrive as one packet, so
-thirty-two readers cost one system call each way instead of thirty-two. Replies come in the order of the
-commands; a slot per command waits for its reply even when nobody wants it any more, which is what keeps
-timeouts and cancellation from shifting answers to the wrong asker.
+thirty-two concurrent requests cost one system call each way instead of thirty-two. Replies come in the order of the
+commands. Each command keeps a slot for its reply even after it is cancelled; otherwise timeouts and cancellation
+would shift replies to other commands.
 
-    ask() -> slot at the end of the queue, bytes into the outbox
+    send() -> slot at the end of the queue, bytes into the outbox
     end of the loop's turn -> the outbox is written
-    bytes arrive -> one reply a slot, oldest first
+    bytes arrive -> one reply for each slot, oldest first
     sweep -> slots over their deadline fail with `Unavailable`, but keep their place
 """
 
@@ -25,8 +25,8 @@ from cluster.errors import HouseError, Unavailable
 from cluster.store.redis.error_replies import error_from_reply, is_server_alive
 
 GRACE_S = 0.005
-"""Between the timer and the sweep. After a stall of our own loop timers may run before sockets are read (uvloop
-does so); a reply that waits in a socket must be read first, our stall is not the store's fault."""
+"""Delay between the timer and the sweep. After a stall of the event loop, timers may run before sockets are read
+(uvloop does so). A reply that waits in a socket must be read first: the stall is not the store's fault."""
 SILENCE_S = 4.0
 "How long after its deadline an unanswered command keeps its connection open."
 
@@ -38,17 +38,17 @@ _pack = cast("Callable[[tuple[Argument, ...]], bytes]", hiredis.pack_command)
 
 @dataclass(frozen=True, slots=True)
 class ConnectionObserver:
-    """Whom a wire tells what it sees."""
+    """Callbacks for the observations of a connection."""
 
     answered: Callable[[], None]
-    "A reply came that proves a working server."
+    "Called after a reply that proves a working server."
     timed_out: Callable[[int], None]
-    "So many commands passed their deadline."
+    "Called with the number of commands that passed their deadline."
     lost: Callable[[CommandMultiplexer], None]
 
 
 class CommandMultiplexer(asyncio.Protocol):
-    """A connected socket. Made by an event loop, used by one `RedisConnection`, never used again once lost."""
+    """A connected socket. An event loop creates it, one `RedisConnection` uses it; a lost one is never reused."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, watch: ConnectionObserver) -> None:
         self._loop = loop
@@ -65,12 +65,12 @@ class CommandMultiplexer(asyncio.Protocol):
 
     @property
     def waiting(self) -> int:
-        """Replies still to come."""
+        """Return the number of pending replies."""
         return len(self._slots)
 
     @property
     def unsent(self) -> int:
-        """Bytes the server has not taken yet."""
+        """Return the number of bytes the server has not read yet."""
         return self._transport.get_write_buffer_size() if self._transport else 0
 
     def send(self, packed: bytes, future: asyncio.Future[Any], deadline: float) -> None:
@@ -86,12 +86,12 @@ class CommandMultiplexer(asyncio.Protocol):
             self._arm(deadline)
 
     def disconnect(self, why: str) -> None:
-        """Give the connection up; everything in flight fails."""
+        """Close the connection; everything in flight fails."""
         self._why = why
         if self._transport is not None:
             self._transport.abort()
 
-    # --- what the event loop calls -------------------------------------------------------------------------
+    # --- callbacks of the event loop -----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -124,7 +124,7 @@ class CommandMultiplexer(asyncio.Protocol):
             self.closed.set_result(None)
         self._watch.lost(self)
 
-    # --- own turns -----------------------------------------------------------------------------------------
+    # --- internal ------------------------------------------------------------------------------------------
 
     def _flush(self) -> None:
         outbox, self._outbox = self._outbox, []
@@ -138,7 +138,7 @@ class CommandMultiplexer(asyncio.Protocol):
         self._sweep = self._loop.call_at(at, self._expire)
 
     def _expire(self) -> None:
-        """Fail what is over its deadline and arm for the next one."""
+        """Fail commands past their deadline and arm the timer for the next one."""
         now = self._loop.time()
         self._sweep = None
         self._grace = bool(self._slots) and not self._grace
@@ -167,7 +167,7 @@ class CommandMultiplexer(asyncio.Protocol):
 
 
 def fail(future: asyncio.Future[Any], error: HouseError) -> bool:
-    """Fail a future unless it is done; asking for the error marks it as seen, so that nobody has to await it."""
+    """Fail a future unless it is done; reading the error marks it as retrieved, so that no caller must await it."""
     if future.done():
         return False
     future.set_exception(error)
@@ -176,7 +176,7 @@ def fail(future: asyncio.Future[Any], error: HouseError) -> bool:
 
 
 def pack(command: tuple[Argument, ...]) -> bytes:
-    """Write a command as Redis reads it. Any text is accepted, also what `name_of` made of damaged bytes."""
+    """Encode a command for Redis. Any text is accepted, also the result of `name_of` for damaged bytes."""
     try:
         return _pack(command)
     except UnicodeEncodeError:
@@ -184,12 +184,12 @@ def pack(command: tuple[Argument, ...]) -> bytes:
 
 
 def text_of(raw: bytes) -> str:
-    """Read stored text for people and replies; damaged bytes are replaced, never an error."""
+    """Decode stored text for people and replies; damaged bytes are replaced, never an error."""
     return raw.decode("utf-8", "replace")
 
 
 def name_of(raw: bytes) -> str:
-    """Read a stored name that goes back into a command: `pack` writes the same bytes again."""
+    """Decode a stored name that goes back into a command: `pack` encodes it to the same bytes."""
     return raw.decode("utf-8", "surrogateescape")
 
 

@@ -1,4 +1,4 @@
-"""What a reader was already shown under one `pagination_id`."""
+"""The products already shown to a user under one `pagination_id`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from cluster.store.redis.script import Script
 
 IDLE_MS = 30 * 60 * 1000
 MOST = 10_000
-"Products remembered as shown; the oldest are forgotten first."
+"Products remembered as shown; the oldest are deleted first."
 STRANGERS_MOST = 200
-"The same of a reader without proof,"
+"The same for an unverified user,"
 STRANGERS_PAGES = 5_000
 "of whom an app remembers so many in half an hour: at most about 20 MB. Pages of further ones may repeat a product."
 
@@ -48,6 +48,6 @@ class RedisPages:
         await self._server.run(_SHOW, names, [IDLE_MS, most, pages, *product_ids[-most:]], hot=True)
 
     async def _name(self, app_id: str, reader_id: str, pagination_id: str) -> str:
-        """Name the list so that its name tells neither the reader nor what the caller calls the page."""
+        """Return the list's key, which reveals neither the user nor the caller's `pagination_id`."""
         mark = await self._salts.pseudonym(app_id, reader_id)
         return keys.page(app_id, mark, await self._salts.pseudonym(app_id, pagination_id))

@@ -1,10 +1,10 @@
-"""Everything Redis keeps of a person, found by name where the key is known and by a walk through the app's keys.
+"""All data of a person in Redis, found by key name where possible and by a scan of the app's keys.
 
     known by name    profile, recent lists, links, threads, questions, quarantine, change logs
-    by the walk      exposures, answers kept for repeated requests, counters, pages, task messages, what cites
-                     a question, and any key whose name holds a reader id: also those of other releases
+    by the walk      exposures, replies stored for repeated requests, counters, pages, task messages, references
+    to a question, and any key whose name contains a user id: also those of other releases
 
-One walk serves reading and erasing: every trace says what it is, and how it is removed.
+One walk serves reading and erasing: every trace has its content and the step that removes it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _LOG_PAGE = 20
 _QUARANTINE_PAGE = 40
 _REFERENCES = ("question-same", "question-citing")
 _OWNED = frozenset(("user", "product", "recent", "linked", "question-by", "erasure", *_REFERENCES))
-"Families whose names are ids of records, or that have an owner who erases."
+"Key families named by record ids, or with an owner who erases them."
 _HIDDEN = "(names the person)"
 
 Act = Callable[[], Awaitable[object]]
@@ -53,16 +53,16 @@ Act = Callable[[], Awaitable[object]]
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Some things of a person in one place."""
+    """Data of a person in one place."""
 
     place: str
     items: list[Any]
     erase: Act | None = None
-    "Removes them; none: something else does, the intake or the store that owns them."
+    "Removes the data; none: the intake or the owning store does."
 
 
 class PersonTraces:
-    """Finds what Redis keeps of one person."""
+    """Finds all data of one person in Redis."""
 
     def __init__(self, server: RedisClient, person: Person, salt: bytes) -> None:
         self._server = server
@@ -72,7 +72,7 @@ class PersonTraces:
         self._questions: set[str] = set()
 
     async def find_all(self) -> AsyncIterator[Trace]:
-        """Go through everything; what cites a question comes after the questions."""
+        """Iterate over all traces; references to a question come after the questions."""
         for part in (
             self._owned_keys,
             self._threads,
@@ -84,7 +84,7 @@ class PersonTraces:
             async for trace in part():
                 yield trace
 
-    # --- known by name ----------------------------------------------------------------------------------------
+    # --- by key name ------------------------------------------------------------------------------------------
 
     async def _owned_keys(self) -> AsyncIterator[Trace]:
         person, ask = self._person, self._server.execute_slow
@@ -144,7 +144,7 @@ class PersonTraces:
                     yield Trace(LOG, self._mine(unseal(payload, salt_from_key(noun))))
 
     def _mine(self, payload: bytes | None) -> list[Any]:
-        """Take what is of the person out of the payload of a change."""
+        """Select the person's rows from the payload of a change."""
         tree = _read(payload)
         items = tree if isinstance(tree, list) else [tree]
         return [item for item in items if self._person.is_named_in(orjson.dumps(item))] or [_HIDDEN]
@@ -156,16 +156,16 @@ class PersonTraces:
                 yield entry_id, dict(zip(flat[::2], flat[1::2], strict=True))
             start = "(" + text_of(entries[-1][0])
 
-    # --- by the walk ------------------------------------------------------------------------------------------
+    # --- by a walk through the keys ---------------------------------------------------------------------------
 
     async def _walk(self) -> AsyncIterator[Trace]:
-        """Go through all keys of the app; what refers to a question comes after all questions are known."""
+        """Scan all keys of the app; references to a question come after all questions are found."""
         seen: set[str] = set()
         references: list[str] = []
         async for names in self._pages_of_keys():
             references += [name for name in names if self._family(name) in _REFERENCES]
             for name, trace in zip(names, await asyncio.gather(*map(self._inspect_key, names)), strict=True):
-                if trace is not None and name not in seen:  # a walk may come by a key twice
+                if trace is not None and name not in seen:  # a scan may return a key twice
                     seen.add(name)
                     yield trace
         for some in _pages(list(dict.fromkeys(references))):
@@ -196,7 +196,7 @@ class PersonTraces:
                 return
 
     def _named(self, name: str) -> Trace | None:
-        """Find keys that are named by the person, plainly or by a pseudonym; those of a known owner are not here."""
+        """Find keys named by the person's id or a pseudonym; keys with an owner are not included."""
         family, _, told = name[len(self._app) + 3 :].partition(":")
         if family in _OWNED:
             return None
@@ -233,7 +233,7 @@ class PersonTraces:
         return None
 
     async def _task(self, name: str) -> Trace | None:
-        """Find messages that name the person; the count of failures stays, the words go."""
+        """Find messages that name the person; erasing keeps the count of failures and deletes the texts."""
         parts = ("errors", "late_errors")
         texts = dict(zip(parts, await self._server.execute_slow("HMGET", name, *parts), strict=True))
         told: list[Any] = []
@@ -251,7 +251,7 @@ class PersonTraces:
         return Trace(TASKS, told, self._act("HSET", name, *kept)) if told else None
 
     async def _stray_question(self, name: str) -> Trace | None:
-        """Find a question of the person that no list of theirs holds any more."""
+        """Find a question of the person that none of the person's lists contains."""
         question_id = name.rpartition(":")[2]
         if question_id in self._questions:
             return None
@@ -278,7 +278,7 @@ class PersonTraces:
         return Trace(COUNTERS, ["question-same"], erase) if question_id in self._questions else None
 
     async def _citing(self, name: str) -> Trace | None:
-        """Find where a product remembers which questions cite it."""
+        """Find the list of questions that cite a product."""
         if not self._questions:
             return None
         wanted = sorted(self._questions)
@@ -289,7 +289,7 @@ class PersonTraces:
         )
 
     async def _statistics(self, name: str) -> Trace | None:
-        """Find what the person asked among the questions that were asked often."""
+        """Find the person's questions among the popular questions."""
         day = int(name.rpartition(":")[2])
         texts = [name_of(text) for text in await self._server.execute_slow("ZRANGE", name, 0, -1)]
         marks = [
@@ -310,7 +310,7 @@ class PersonTraces:
 
         return Trace(POPULAR_QUESTIONS, [text for text, _ in found], erase)
 
-    # --- inside -----------------------------------------------------------------------------------------------
+    # --- internal ---------------------------------------------------------------------------------------------
 
     def _names(self, data: bytes) -> bool:
         sealed = data[:1] == b"1" and data[WIDTH : WIDTH + 1] in (b"{", b"[")
@@ -324,7 +324,7 @@ class PersonTraces:
 
 
 async def erase_all(traces: Iterable[Trace]) -> None:
-    """Remove what was found."""
+    """Remove all traces."""
     acts = [trace.erase for trace in traces if trace.erase is not None]
     for some in _pages(acts):
         await asyncio.gather(*(act() for act in some))
@@ -335,7 +335,7 @@ def _pages(things: Sequence[Any]) -> list[Any]:
 
 
 def _read(body: bytes | None) -> Any:
-    """Read JSON; what is none comes as text."""
+    """Parse JSON; return other content as text."""
     if body is None:
         return "(damaged)"
     try:

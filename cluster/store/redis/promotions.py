@@ -1,4 +1,4 @@
-"""What served when: the engine's snapshot and its history change in one step."""
+"""Promotions: the engine's snapshot and its history change in one step."""
 
 from __future__ import annotations
 
@@ -47,5 +47,5 @@ class RedisPromotions:
                 if body is not None:
                     found.append(Promotion.model_validate_json(body))
             except ValidationError:
-                continue  # what happened stays; an entry nobody can read is passed over
+                continue  # the history is append-only; an unreadable entry is skipped
         return found[::-1]

@@ -1,4 +1,4 @@
-"""Setting aside what is broken, so that the rest can be served and a person can look at it."""
+"""The quarantine: broken values are moved away, so that the rest can be served and an operator can inspect them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from cluster.store.redis.client import RedisClient
 from cluster.store.redis.script import Script
 
 CAP = 10_000
-"Entries a quarantine keeps, about."
+"Approximate number of entries in a quarantine."
 MOST_BYTES = 256 * 1024
-"Bytes of a payload that are kept."
+"Bytes of a payload that are stored."
 MOST_A_BATCH = 100
-"Refused records of one batch that are kept."
+"Refused records of one batch that are stored."
 
 LOST_ERASURE = "an erasure can't be read: forget again whoever was erased then"
 "Reason of an entry of kind `erasure`; `kiosk doctor` looks for it."
@@ -31,8 +31,8 @@ _log = structlog.get_logger()
 
 
 class Quarantine:
-    """Moves broken things away. Never fails: what can't be moved now still reads as absent and is tried again
-    with the next reading."""
+    """Moves broken values away. Never fails: if the move fails, the value still reads as absent and the next read
+    tries again."""
 
     def __init__(self, server: RedisClient, clock: Clock, meter: Meter) -> None:
         self._server = server
@@ -40,7 +40,7 @@ class Quarantine:
         self._meter = meter
 
     async def record(self, app_id: str, noun: Noun, record_id: str, sealed: bytes) -> None:
-        """Move a record, and take it off the id indexes."""
+        """Move a record, and remove it from the id indexes."""
         self._note(app_id, "record", noun)
         await self._move(
             _RECORD,
@@ -62,7 +62,7 @@ class Quarantine:
         await self._move(_FIELD, [hash_key, quarantine_key], args)
 
     async def change(self, app_id: str, noun: str, offset: str, payload: bytes) -> None:
-        """Copy a broken change; the log itself is never rewritten, its reader skips the entry."""
+        """Copy a broken change; the log is never rewritten, followers skip the entry."""
         self._note(app_id, "change", noun)
         await self._add(app_id, "change", noun, offset, BROKEN, payload)
 
@@ -77,7 +77,7 @@ class Quarantine:
             _log.warning("quarantine_failed", app=app_id, reason=error.message)
 
     async def erasure(self, app_id: str, noun: str, offset: str, *, is_repaired: bool) -> None:
-        """Note an erasure in the change log that was damaged; when its second copy is whole, it is carried out."""
+        """Record a damaged erasure in the change log; if its second copy is whole, it is carried out."""
         reason = "damaged, read from its second copy" if is_repaired else LOST_ERASURE
         self._meter.count("kiosk_store_quarantined", kind="erasure")
         _log.error("erasure_damaged", app=app_id, noun=noun, offset=offset, reason=reason)
@@ -85,7 +85,7 @@ class Quarantine:
             return
         found = await self._server.execute_slow("XREVRANGE", keys.quarantine(app_id), "+", "-", "COUNT", 100)
         if any(offset.encode() in flat and b"erasure" in flat for _, flat in found):
-            return  # every follower of the log comes by here
+            return  # every follower of the log reads this entry
         await self._add(app_id, "erasure", noun, offset, reason, b"")
 
     def _note(self, app_id: str, kind: str, noun: str) -> None:

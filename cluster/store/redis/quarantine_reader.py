@@ -1,4 +1,4 @@
-"""Reading what `Quarantine` and the intake set aside, for people."""
+"""Reading the entries that `Quarantine` and the intake wrote, for operators."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from cluster.store.redis.quarantine import BROKEN, BROKEN_BATCH
 from cluster.store.redis.seal import WIDTH
 
 _BATCH_SIZE = 100
-"Entries of one reading: each may hold 256 KiB."
+"Entries of one read: each may hold 256 KiB."
 MOST_BYTES = 64 << 20
-"Of all payloads that are read at once; when these entries are settled, the next ones follow."
+"Bytes of all payloads of one read; after an operator removes these entries, the next ones follow."
 _DAMAGED = {BROKEN, BROKEN_BATCH}
 
 
 class QuarantineReader:
-    """Entries of the streams in Redis: one of every app, and two of what belongs to no app."""
+    """Entries of the streams in Redis: one for each app, and two that belong to no app."""
 
     def __init__(self, server: RedisClient) -> None:
         self._server = server
 
     async def read(self, app_id: str) -> list[QuarantineEntry]:
-        """Read the entries of an app, or without an id those of no app: the newest, up to `MOST_BYTES` of them."""
+        """Return the newest entries of an app, or without an id those of no app, up to `MOST_BYTES`."""
         found: list[QuarantineEntry] = []
         for key in _streams(app_id):
             end, room = "+", MOST_BYTES
@@ -39,7 +39,7 @@ class QuarantineReader:
         return found
 
     async def remove(self, app_id: str, entry_ids: Sequence[str]) -> None:
-        """Remove entries for good."""
+        """Delete entries for good."""
         for key in _streams(app_id):
             await self._server.execute_slow("XDEL", key, *entry_ids)
 

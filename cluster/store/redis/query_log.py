@@ -15,7 +15,7 @@ from cluster.store.redis.salts import Salts
 from cluster.store.redis.seal import salt_from_key, seal, unseal
 
 MOST_BATCHES = 4_000
-"Lots kept while nobody settles them; the oldest go first. About 30 KB each at most."
+"Batches kept while the intake does not compact them; the oldest go first. About 30 KB each at most."
 
 
 class RedisQueries:

@@ -1,4 +1,4 @@
-"""Question banks over Redis: a list of lots an app, written and read whole."""
+"""Question banks over Redis: a list of batches for each app, written and read whole."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cluster.store.redis.script import Script
 from cluster.store.redis.seal import salt_from_key, seal, unseal
 
 _BATCH_SIZE = 500
-"Questions a lot."
+"Questions in a batch."
 _REPLACE = Script.load("replace_bank")
 _READ = Script.load("read_bank")
 

@@ -1,4 +1,4 @@
-"""Questions with their answers: a hash each, and beside them who waits, who cites what, and what is asked often."""
+"""Questions with their answers: a hash each, and indexes of unfinished, citing and popular questions."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from cluster.store.redis.seal import salt_from_key, seal, unseal
 DAY_MS = 86_400_000
 LIFE_MS = 30 * DAY_MS
 STRANGER_LIFE_MS = 2 * DAY_MS
-"Of a question that came with a publishable key and nobody's proof."
+"Lifetime of an unverified question from a publishable key."
 LOGGED_LIFE_MS = 400 * DAY_MS
-"Of a question that stands in somebody's history."
+"Lifetime of a question in a history."
 FREQUENCY_LIFE_MS = 8 * DAY_MS
 FREQUENCY_DAYS = 7
-"Days within which a reader's question counts once."
+"Days within which a user's question counts once."
 COUNT_LIFE_MS = 2 * DAY_MS
 MOST_OPEN = 1_000
 "Unfinished questions of an app."
 MOST_TEXTS = 20_000
-"Different questions of an app noted on one day."
+"Different questions of an app counted on one day."
 MOST_CITING = 1_000
-"Answers checked again when one product changes."
+"Answers checked again after a change of one product."
 _TOP = 200
 
 _ASK = Script.load("ask_question")
@@ -217,7 +217,7 @@ class RedisQuestions:
 
 
 async def erase_questions(server: RedisClient, app_id: str, reader_ids: Sequence[str]) -> int:
-    """Forget what readers asked and were answered; `RedisQuestions` says more."""
+    """Erase the questions and answers of users and return their number; see `RedisQuestions`."""
     gone = 0
     for reader_id in reader_ids:
         own = keys.question_by(app_id, reader_id)
@@ -230,26 +230,26 @@ async def erase_questions(server: RedisClient, app_id: str, reader_ids: Sequence
 
 
 def reader_from_question(question: Question) -> str:
-    """Name the reader who asked; empty when nobody knows."""
+    """Return the prefixed id of the user who asked; empty when unknown."""
     if question.user_id:
         return user_reader(question.user_id)
     return anonymous_reader(question.anonymous_id) if question.anonymous_id else ""
 
 
 def lifetime_ms(question: Question) -> int:
-    """Say how long a question is kept."""
+    """Return the lifetime of a question in milliseconds."""
     if question.logged:
         return LOGGED_LIFE_MS
     return STRANGER_LIFE_MS if question.is_strangers else LIFE_MS
 
 
 def question_fingerprint(text: str, reader_id: str) -> str:
-    """Stand for a reader's question without naming the reader."""
+    """Return a digest of a user's question that does not contain the user."""
     return hashlib.sha256(f"{text}\0{reader_id}".encode()).hexdigest()[:24]
 
 
 def select_popular(asked: Counter[str], readers: int, rows: int) -> list[str]:
-    """Choose what enough readers asked, the most asked first."""
+    """Return the questions that enough users asked, the most frequent first."""
     often = sorted((-count, text) for text, count in asked.items() if count >= readers)
     return [text for _, text in often[:rows]]
 

@@ -1,4 +1,4 @@
-"""Users and products as sealed JSON, one string a record."""
+"""Users and products as sealed JSON, one string for each record."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOT_AT_ONCE = 50
 
 
 def type_prefix(product_type: str) -> bytes:
-    """Write a product type so that no other type begins with it: as JSON text, closing quote included."""
+    """Encode a product type as JSON text with its closing quote, so that it is no prefix of another type."""
     return orjson.dumps(product_type)
 
 

@@ -1,7 +1,7 @@
-"""Registrations that clients changed or removed, over Redis. All others are in their client ids and keep nothing.
+"""Registrations that clients changed or removed, over Redis. All others are in their client ids and not stored.
 
-At most `MOST_REGISTRATIONS` are kept, so a flood of changes has a bound. The one that was used longest ago goes first;
-its client id then means again what it said when it was made.
+At most `MOST_REGISTRATIONS` are stored, so a flood of changes has a bound. The least recently used one goes first;
+its client id then has its original meaning again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs of an app: one hash, beside it their revisions, an index by time, and which of them have not ended."""
+"""Runs of an app: one hash, their revisions, an index by time, and the set of open runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cluster.store.redis.script import Script
 from cluster.store.redis.seal import salt_from_key, seal, unseal
 
 MOST_KEPT = 500
-"Runs remembered an app; the oldest ended ones are forgotten first."
+"Runs stored for each app; the oldest ended ones are deleted first."
 
 _SWAP = Script.load("swap_run")
 

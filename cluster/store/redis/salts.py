@@ -1,4 +1,4 @@
-"""The secret of an app by which readers become pseudonyms, read once by each process."""
+"""The secret salt of an app's user pseudonyms, read once by each process."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ SALT_BYTES = 16
 
 
 class Salts:
-    """Salts of apps; the first who asks for one makes it."""
+    """Salts of apps; the first call for an app creates its salt."""
 
     def __init__(self, server: RedisClient) -> None:
         self._server = server
         self._read: dict[str, bytes] = {}
 
     async def get(self, app_id: str) -> bytes:
-        """Read the salt of an app."""
+        """Return the salt of an app."""
         salt = self._read.get(app_id)
         if salt is None:
             name = keys.query_salt(app_id)
@@ -28,5 +28,5 @@ class Salts:
         return salt
 
     async def pseudonym(self, app_id: str, reader_id: str) -> str:
-        """Name a reader in the name of a key, so that the name tells nobody who it is."""
+        """Return a user's pseudonym for the name of a key."""
         return pseudonym(await self.get(app_id), reader_id)

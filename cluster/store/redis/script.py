@@ -1,8 +1,8 @@
-"""The atomic steps: Lua texts from `scripts/`, each with the digest Redis remembers it by.
+"""The atomic steps: Lua texts from `scripts/`, each with its digest in Redis.
 
-A script may fail only before its first write. Redis refuses the first writing command of a script when memory
-or disk are full and never a later one, so a script is all or nothing also then; everything else that could
-fail (types, counts, numbers) is checked by the Python beside it before the script is sent.
+A script may fail only before its first write. When memory or disk are full, Redis refuses the first writing command
+of a script and never a later one, so the script still does all or nothing. The Python code checks all other
+conditions (types, counts, numbers) before it sends the script.
 """
 
 from __future__ import annotations
@@ -26,5 +26,5 @@ class Script:
     def load(cls, name: str) -> Script:
         """Read `scripts/<name>.lua`."""
         text = (_FOLDER / f"{name}.lua").read_text(encoding="utf-8")
-        # SHA-1 is the name Redis gives a script, not a protection.
+        # Redis names a script by its SHA-1; it is no protection.
         return cls(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())

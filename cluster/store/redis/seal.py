@@ -3,7 +3,7 @@
     seal   = version "1", CRC-32 of salt and body as 8 hex digits, body
              |1|8f3a0c12|{"user_id": ...}
 
-The salt is the key the record stands under, so a record that slipped under a wrong key is broken too. Reading
+The salt is the record's key, so a record under a wrong key is broken too. Reading
 compares one checksum and cuts a prefix of fixed width; nothing is parsed.
 """
 
@@ -12,16 +12,16 @@ from __future__ import annotations
 from zlib import crc32
 
 WIDTH = 9
-"Bytes of the prefix."
+"Length of the prefix in bytes."
 
 
 def seal(body: bytes, salt: bytes = b"") -> bytes:
-    """Put the checksum in front of a body."""
+    """Return the body with its checksum in front."""
     return b"1%08x" % crc32(body, crc32(salt)) + body
 
 
 def unseal(sealed: bytes, salt: bytes = b"") -> bytes | None:
-    """Take the checksum off; None when it does not match or the form is unknown.
+    """Return the body without its checksum; None when it does not match or the form is unknown.
 
     Cost: O(n) for the checksum, about 0.4 microseconds for 1.5 KB.
     """
@@ -30,7 +30,7 @@ def unseal(sealed: bytes, salt: bytes = b"") -> bytes | None:
 
 
 def salt_from_key(key: str, field: str = "") -> bytes:
-    """Write a key (and the field of a hash) as a salt."""
+    """Return a key (and the field of a hash) as a salt."""
     name = f"{key}\0{field}" if field else key
     try:
         return name.encode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""What became of accepted uploads and deletes."""
+"""The outcome of accepted uploads and deletes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from cluster.store.redis.multiplexer import name_of, text_of
 from cluster.store.redis.script import Script
 
 LIFE_S = 24 * 3600
-"How long a task can be asked for after its status last changed."
+"How long a task can be read after its status last changed."
 LOST = "the batch was lost before it was applied; upload it again"
 CHECKED_AT_ONCE = 10
-"Tasks one watchdog step looks at: the script reads each one's batch if it is still there."
+"Tasks of one watchdog step: the script reads each one's batch if it still exists."
 
 _log = structlog.get_logger()
 
@@ -32,7 +32,7 @@ class RedisTasks:
         self._server = server
 
     async def get(self, app_id: str, noun: Noun, task_id: str) -> Task | None:
-        # Asked for just while the server writes what the task is about, so it is worth a longer wait.
+        # Often read while the server writes the task's batch, so a longer deadline is worth it.
         flat = await self._server.execute_slow("HGETALL", keys.task(app_id, task_id))
         fields = {text_of(name): text_of(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
         try:
@@ -58,7 +58,7 @@ class RedisTasks:
 
 
 def task_from_fields(task_id: str, fields: dict[str, Any]) -> Task:
-    """Read a task from the fields of its hash."""
+    """Return a task from the fields of its hash."""
     errors = orjson.loads(fields.get("errors") or "[]") + orjson.loads(fields.get("late_errors") or "[]")
     finished_at = fields.get("finished_at")
     return Task(

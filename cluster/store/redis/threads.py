@@ -1,4 +1,4 @@
-"""Threads of an app in one hash by reader, beside it their revisions, who has something new, and who watches what."""
+"""Threads of an app in one hash by user, with their revisions, the set of new ones, and the watched ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _READ = Script.load("read_threads")
 _ERASE = Script.load("erase_threads")
 _PAGE = 100
 _DERIVED = {"revision"}
-"Kept beside the value, not in it."
+"Stored beside the value, not in it."
 
 
 class RedisThreads:
@@ -95,13 +95,13 @@ class RedisThreads:
         except ValidationError:
             pass
         await self._quarantine.field(app_id, key, keys.quarantine(app_id), user_id, sealed)
-        # what can't be shown must not be announced
+        # a thread that can't be returned must not be announced
         await self._server.execute_slow("SREM", keys.thread_new(app_id), user_id)
         return ReaderThreads()
 
 
 async def erase_threads(server: RedisClient, app_id: str, user_ids: Sequence[str]) -> int:
-    """Forget all threads of readers; `ThreadStore` says more."""
+    """Erase all threads of users and return how many had some; see `ThreadStore`."""
     gone = 0
     for page in _pages(list(dict.fromkeys(user_ids))):
         gone += int(await server.run(_ERASE, _names(app_id), page))
