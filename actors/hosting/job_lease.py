@@ -8,7 +8,7 @@ from cluster.store.ports.leases import LeaseStore
 
 
 class JobLease:
-    """Holds one job for one owner. While the store is away, the lease expires by itself."""
+    """Holds one job for one owner. If the store does not answer, the lease expires."""
 
     def __init__(
         self, leases: LeaseStore, job: str, owner: str, clock: Clock, *, ttl_ms: int = 6_000

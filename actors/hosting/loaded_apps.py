@@ -1,4 +1,4 @@
-"""All apps a host holds: loaded once when first asked for, let go least recently used first."""
+"""The apps that a host has loaded: each is loaded at its first request, the least recently used are unloaded first."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _LOAD_WAIT_S = 20.0
 
 
 class LoadedApp(Protocol):
-    """What is held of one app."""
+    """The loaded state of one app."""
 
     @property
     def nbytes(self) -> int:
-        """Memory held or mapped, estimated."""
+        """Return an estimate of the memory, mapped files included, in bytes."""
         ...
 
     async def start(self) -> None:
-        """Load, and go on following."""
+        """Load the state, and start to follow the change log."""
         ...
 
     async def close(self) -> None:
-        """Stop following and let go of the memory."""
+        """Stop following and release the memory."""
         ...
 
 
@@ -38,18 +38,18 @@ H = TypeVar("H", bound=LoadedApp)
 
 @dataclass(frozen=True, slots=True)
 class LoadedAppLabels:
-    """How a host speaks of what it holds."""
+    """Message, event and metric names of a host."""
 
     loading_message: str
-    "To a caller who came while it loads."
+    "Message to a caller during a load."
     unloaded_event: str
-    "The log's event when an app is let go."
+    "Log event when an app is unloaded."
     memory_gauge: str
-    "Gauge of the bytes held."
+    "Name of the memory gauge."
 
 
 class LoadedApps(Generic[H]):
-    """What is held by app, within a memory budget."""
+    """Loaded apps within a memory budget."""
 
     def __init__(
         self, make: Callable[[str], H], meter: Meter, budget_bytes: int, words: LoadedAppLabels
@@ -62,10 +62,10 @@ class LoadedApps(Generic[H]):
         self._log = structlog.get_logger()
 
     async def get(self, app_id: str) -> H:
-        """Find what is held of an app; the first to ask loads it, everybody else waits for the same load.
+        """Return the loaded state of an app. The first caller loads it, and other callers wait for the same load.
 
         Errors:
-            Unavailable: the store is away, or the load takes longer than a caller should wait
+            Unavailable: the store does not answer, or the load takes too long
         """
         task = self._tasks.get(app_id)
         if task is None:
@@ -79,27 +79,27 @@ class LoadedApps(Generic[H]):
             raise Unavailable(self._labels.loading_message, retry_after_s=2) from None
         finally:
             if task.done() and not _is_ready(task) and self._tasks.get(app_id) is task:
-                # a failed load is tried again by the next request
+                # the next request retries a failed load
                 del self._tasks[app_id]
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Unload all apps."""
         for app_id in list(self._tasks):
             await self._unload(app_id)
 
     async def _open(self, app_id: str) -> H:
-        held = self._make(app_id)
-        await held.start()
-        await self._evict(app_id, held.nbytes)
-        return held
+        app = self._make(app_id)
+        await app.start()
+        await self._evict(app_id, app.nbytes)
+        return app
 
     async def _evict(self, newest: str, used: int) -> None:
-        """Let apps go until the others fit the budget; the one just loaded stays in any case."""
+        """Unload apps until the others fit the budget. The newest one always stays."""
         others = {app_id: task.result() for app_id, task in self._tasks.items() if _is_ready(task)}
-        used += sum(held.nbytes for app_id, held in others.items() if app_id != newest)
-        for app_id, held in others.items():
+        used += sum(app.nbytes for app_id, app in others.items() if app_id != newest)
+        for app_id, app in others.items():
             if used > self._budget and app_id != newest:
-                used -= held.nbytes
+                used -= app.nbytes
                 await self._unload(app_id)
         self._meter.gauge(self._labels.memory_gauge, used)
 
@@ -109,9 +109,9 @@ class LoadedApps(Generic[H]):
             return
         if not task.done():
             task.cancel()
-        found = (await asyncio.gather(task, return_exceptions=True))[0]
-        if not isinstance(found, BaseException):
-            await found.close()
+        app = (await asyncio.gather(task, return_exceptions=True))[0]
+        if not isinstance(app, BaseException):
+            await app.close()
             self._log.info(self._labels.unloaded_event, app=app_id)
 
 

@@ -1,4 +1,4 @@
-"""Read the interactions that stand in the change log and in no segment yet."""
+"""Read the interactions that are in the change log but not yet in a segment."""
 
 from __future__ import annotations
 
@@ -29,39 +29,39 @@ class LoggedInteraction:
 async def read_uncompacted(
     log: ChangeLog, app_id: str, after: str, kinds: Collection[str]
 ) -> list[LoggedInteraction]:
-    """Read the interactions of some types behind an offset, oldest first, without those of erased readers.
+    """Return the interactions of some types after an offset, oldest first, without those of erased users.
 
     Errors:
-        Unavailable
+        Unavailable: the store does not answer
     Cost:
         one read of the log for 200 uploads; at most 100,000 uploads are read
     """
-    found: list[LoggedInteraction] = []
+    interactions: list[LoggedInteraction] = []
     for _ in range(_MOST_PAGES):
         changes = await log.read(app_id, {"interaction": after}, count=_PAGE, block_ms=0)
         for change in changes:
             items = orjson.loads(change.payload)
             if change.op == "erase":
                 gone = set(items)
-                found = [one for one in found if one.reader_id not in gone]
+                interactions = [one for one in interactions if one.reader_id not in gone]
             else:
                 latest_ms = int(change.offset.partition("-")[0])
                 read = (_parse_interaction(item, latest_ms, kinds) for item in items)
-                found += [one for one in read if one is not None]
+                interactions += [one for one in read if one is not None]
         if not changes:
             break
         after = changes[-1].offset
-    return found
+    return interactions
 
 
 def _parse_interaction(item: Any, latest_ms: int, kinds: Collection[str]) -> LoggedInteraction | None:
-    """Read one item; None for another type and for what is damaged."""
+    """Return one interaction; None for another type or a damaged item."""
     try:
         if item["type"] not in kinds:
             return None
         user_id = item.get("user_id")
         reader_id = ids.user_reader(user_id) if user_id else ids.anonymous_reader(item["anonymous_id"])
-        # a client's clock may run ahead; nothing happened after it was logged
+        # the clock of a client can be ahead; no event is later than its log entry
         return LoggedInteraction(reader_id, min(moment_ms(item["timestamp"]), latest_ms), item)
     except _BROKEN:
         return None

@@ -1,8 +1,8 @@
-"""Which learner classes of yours may run in this process.
+"""The list of custom learner classes that may run in this process.
 
-A learner class runs with all rights of the process that imports it. So neither a manifest on the artifact store nor a
-recipe, run or schedule in Redis decides what is imported: the installation's own list does (`kiosk learners`).
-Imports nothing heavy: processes that only pass runs on ask here too.
+A learner class runs with all rights of the process that imports it. Therefore no manifest in the artifact store, and no
+recipe, run or schedule in Redis decides what is imported. The list of the installation decides (`kiosk learners`).
+This module imports nothing large, because processes that only forward runs use it too.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from typing import Any, Final
 from cluster.errors import Invalid
 
 ReadAllowedList = Callable[[], Collection[str]]
-"Reads the list as it is now: classes as `package.module:Class`."
+"Returns the current list: classes as `package.module:Class`."
 
 
 class AllowedLearners:
-    """The list, as one process knows it; empty until the start of the process says where it stands."""
+    """The allowed classes of one process. The list is empty until `set_source`."""
 
     def __init__(self) -> None:
         self._read: ReadAllowedList = tuple
 
     def set_source(self, read: ReadAllowedList) -> None:
-        """Set where the list stands; it is read again at every check, so a change needs no restart."""
+        """Set the function that reads the list. Every check calls it, so a change needs no restart."""
         self._read = read
 
     def check(self, learner: str) -> None:
-        """Refuse a class that is not on the list.
+        """Check that a class is on the list.
 
         Errors:
-            Invalid: it is not; says how to allow it
+            Invalid: the class is not on the list; the message shows how to allow it
         """
         if learner not in self._read():
             raise Invalid(
@@ -39,10 +39,10 @@ class AllowedLearners:
             )
 
     def check_recipe(self, recipe: Mapping[str, Any]) -> None:
-        """Refuse a recipe that names a class which is not on the list.
+        """Check that all custom classes of a recipe are on the list.
 
         Errors:
-            Invalid: it does; says how to allow the class
+            Invalid: a class is not on the list; the message shows how to allow it
         """
         parts = recipe.get("parts")
         for part in parts.values() if isinstance(parts, Mapping) else ():
@@ -52,5 +52,5 @@ class AllowedLearners:
 
 
 ALLOWED: Final = AllowedLearners()
-"""One for the process, and closed by default: a permission that is handed from call to call is forgotten somewhere,
-and what forgets it must import nothing."""
+"""The list of this process, empty by default. A global, because a parameter could be left out of a call, and then
+nothing must be imported."""

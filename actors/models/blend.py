@@ -1,4 +1,4 @@
-"""Several models as one: every part brought to spread 1 over the catalog, weighted, added up."""
+"""A blend of models: the weighted sum of scores, each scaled to deviation 1 over the catalog."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ class BlendPart:
     name: str
     model: Model
     weight: float = 1.0
-    "For readers with a history."
+    "For users with a history."
     weight_new: float = 0.0
-    "For readers without one."
+    "For users without one."
 
 
 @dataclass(frozen=True, slots=True)
 class Blend:
-    """Weighted parts; itself something that scores."""
+    """Weighted parts that score like one model."""
 
     parts: Sequence[BlendPart]
 
     def score(self, histories: UserHistories) -> Batch:
-        """Add up the scaled scores of all parts.
+        """Return the weighted sum of the scaled scores of all parts.
 
         Shapes:
             returns: float32 [q, n]
         """
-        known = histories.lengths > 0
+        has_history = histories.lengths > 0
         total = np.zeros((len(histories), histories.n_items), np.float32)
         for part in self.parts:
-            weights = np.where(known, part.weight, part.weight_new).astype(np.float32)
+            weights = np.where(has_history, part.weight, part.weight_new).astype(np.float32)
             if weights.any():
                 StandardizedScores.of(part.model, histories).add_to(total, weights)
         return total

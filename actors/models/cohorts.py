@@ -1,4 +1,4 @@
-"""What readers with equal profile values take, drawn towards what everybody takes."""
+"""Popularity in cohorts of users with equal profile values, shrunk towards the popularity among all users."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from actors.vectors.snapshot_arrays import Array, ModelState
 from actors.vectors.types import Codes, Floats, Matrix, Rows, Vector
 
 FIELDS = ("country", "state", "city", "gender", "group_id")
-"Fields of users that form cohorts when nobody names any."
+"Fields of users that form cohorts by default."
 
 ATTRIBUTES = "custom_attributes."
-"Prefix of custom attributes; those with few values form cohorts, too."
+"Prefix of custom attributes. Attributes with few values form cohorts too."
 
 LEAST_USERS = 5
-"A value that fewer users have forms no cohort: it would show what single people do."
+"A value of fewer users forms no cohort, because it would reveal actions of single users."
 
 LEAST_PRIOR, MOST_PRIOR = 5.0, 2_000.0
-"Bounds of an estimated prior, in votes of everybody."
+"Bounds of an estimated prior, in votes of all users."
 
 _ERRORS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class CohortModel:
-    """Shares of all votes, per profile value.
+    """Shares of votes by item, for each profile value.
 
     Shapes:
         shares: float32 [c, n], one row per value of any field; everybody: float32 [n]; first: int64 [f], row of the
@@ -41,14 +41,14 @@ class CohortModel:
     everybody: Matrix
     first: Rows
     fields: tuple[str, ...] = ()
-    "Profile fields, as readers' records or a query name them."
+    "Profile fields, as named in user records and queries."
     values: tuple[tuple[str, ...], ...] = ()
     "Values of each field, in the order of their codes."
     mass: Vector | None = None
     "None in snapshots of earlier releases."
 
     def find_row(self, field: str, text: str) -> int:
-        """Find the row of a value; -1 when the snapshot does not know it."""
+        """Return the row of a value; -1 when the snapshot lacks it."""
         if field not in self.fields:
             return -1
         at = self.fields.index(field)
@@ -56,14 +56,14 @@ class CohortModel:
         return code if code < 0 else int(self.first[at]) + code
 
     def get_mass(self, row: int) -> float:
-        """Give the votes behind a row."""
+        """Return the number of votes of a row, including its prior."""
         return MOST_PRIOR if self.mass is None else float(self.mass[row])
 
     def codes(self, profile: Mapping[str, Any]) -> Codes:
-        """Find the codes of a profile's values.
+        """Return the codes of the values of a profile.
 
         Shapes:
-            returns: int32 [1, f], -1 where a value is missing or nobody had it
+            returns: int32 [1, f], -1 where a value is missing or unknown
         """
         codes = [
             _code(values, profile.get(field)) for field, values in zip(self.fields, self.values, strict=True)
@@ -71,16 +71,16 @@ class CohortModel:
         return np.array([codes], np.int32).reshape(1, len(self.fields))
 
     def score(self, profiles: Codes) -> Batch:
-        """Give the mean over the fields that are known; everybody's shares when none is.
+        """Return the mean shares over the known fields; the shares of all users if none is known.
 
         Shapes:
             profiles: int32 [q, f], codes of values, -1 for unknown
             returns: float32 [q, n]
         """
-        known = profiles >= 0
-        rows = (self.first + np.maximum(profiles, 0))[known]
-        owner = np.nonzero(known)[0]
-        counts = known.sum(axis=1)
+        has_value = profiles >= 0
+        rows = (self.first + np.maximum(profiles, 0))[has_value]
+        owner = np.nonzero(has_value)[0]
+        counts = has_value.sum(axis=1)
         weights = 1.0 / counts[owner]
         shape = (len(profiles), len(self.shares))
         scores: Batch = (sp.csr_matrix((weights, (owner, rows)), shape=shape) @ self.shares).astype(
@@ -90,31 +90,31 @@ class CohortModel:
         return scores
 
     def save(self) -> ModelState:
-        """Give the shares."""
+        """Return the shares as arrays, fields and values as facts."""
         arrays: dict[str, Array] = {"shares": self.shares, "everybody": self.everybody, "first": self.first}
         if self.mass is not None:
             arrays["mass"] = self.mass
         return ModelState(
-            arrays, {"fields": list(self.fields), "values": [list(found) for found in self.values]}
+            arrays, {"fields": list(self.fields), "values": [list(values) for values in self.values]}
         )
 
     @classmethod
     def load(cls, parts: ModelState) -> CohortModel:
-        """Bring the shares back."""
+        """Return the model of a saved state."""
         return cls(
             parts.array("shares"),
             parts.array("everybody"),
             parts.array("first"),
             tuple(parts.facts["fields"]),
-            tuple(tuple(found) for found in parts.facts["values"]),
+            tuple(tuple(values) for values in parts.facts["values"]),
             parts.arrays.get("mass"),
         )
 
 
 def estimate_prior(counts: Floats, squares: float, everybody: Floats) -> float:
-    """Estimate how many votes of everybody to add to the votes of a cohort.
+    """Estimate how many votes of all users to add to the votes of a cohort.
 
-    If a cohort differs from everybody, two of its votes name the same product more often than two votes of everybody.
+    If a cohort differs from all users, two of its votes name the same product more often than two votes of all users.
     The estimate subtracts two standard errors from that frequency, so few votes must differ clearly.
 
     Shapes:
@@ -137,7 +137,7 @@ def estimate_prior(counts: Floats, squares: float, everybody: Floats) -> float:
 
 
 def text_from_value(value: Any) -> str:
-    """Write a profile's value as cohorts name it; empty when it is no single value."""
+    """Return the text of a profile value; empty when it is no single value."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, (str, int, float)) else ""

@@ -1,8 +1,8 @@
-"""Scores of products without events, from what they are like: weights that lead from a history to features.
+"""Content-based scores of products without events: weights from a history to features.
 
-What was learned says how well every known item suits a history; a ridge regression explains that by the features of
-the items. Both steps are linear, so one sparse matrix from items to features holds them. A product's score is the sum
-over its features, also of a product that was uploaded after the training.
+A trained blend scores the items of the snapshot for a history. A ridge regression explains these scores by the features
+of the items. Both steps are linear, so one sparse matrix from items to features is enough. The score of a product is
+the sum over its features, also for a product uploaded after the training.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from actors.vectors.types import Rows, Scores
 
 @dataclass(frozen=True, slots=True)
 class ContentWeights:
-    """The model.
+    """Weights from items of a history to features.
 
     Shapes:
         weights: CSR float32 [n, d]; row = item of the history, column = feature
-        features: int64 [d], ascending; sample: CSR float32 [s, d], features of some known items
+        features: int64 [d], ascending; sample: CSR float32 [s, d], features of a sample of items
     """
 
     weights: Any
     features: Rows
     sample: Any
-    "Scores are brought to spread 1 over these items."
+    "Scores are scaled to deviation 1 over these items."
     fading: TimeDecay
 
     def score(self, histories: UserHistories, products: Any) -> Batch:
-        """Score products for histories; the scale is free.
+        """Return the scores of products for histories, in no fixed scale.
 
         Shapes:
             products: CSR float32 [k, d]
@@ -48,7 +48,7 @@ class ContentWeights:
         return scores
 
     def score_past(self, past: UserHistory, products: Any) -> Scores:
-        """Score products for one reader: mean 0 and spread 1 over the sample, zeros when nothing is known.
+        """Return the scores of products for one user, scaled to deviation 1 over the sample; zeros without evidence.
 
         Shapes:
             products: CSR float32 [k, d]
@@ -67,11 +67,11 @@ class ContentWeights:
         return scores
 
     def fading_as(self, fading: TimeDecay) -> ContentWeights:
-        """Give the same weights with another fading of the history."""
+        """Return the same weights with another time decay of the history."""
         return replace(self, fading=fading)
 
     def save(self) -> ModelState:
-        """Give weights and sample as three arrays each, and the features."""
+        """Return weights and sample as three arrays each, and the features."""
         arrays = {
             "starts": self.weights.indptr,
             "columns": self.weights.indices,
@@ -85,7 +85,7 @@ class ContentWeights:
 
     @classmethod
     def load(cls, parts: ModelState) -> ContentWeights:
-        """Bring the weights back, without copying them."""
+        """Return the weights of a saved state, without copying them."""
         features = np.asarray(parts.array("features"))
         starts, columns, values = (parts.array(name) for name in ("starts", "columns", "weights"))
         weights = csr_from_arrays(starts, columns, values, (int(parts.facts["items"]), len(features)))

@@ -1,4 +1,4 @@
-"""Vectors of items, such that readers' vectors explain what they took; a reader's is worked out when asked.
+"""Matrix factorization (ALS). The vector of a user is computed from the history at query time.
 
 Source:
     Y. Hu, Y. Koren, C. Volinsky, Collaborative Filtering for Implicit Feedback Datasets, ICDM 2008
@@ -24,19 +24,19 @@ _BLOCK_VALUES = 8_000_000
 
 @dataclass(frozen=True, slots=True)
 class SolverConfig:
-    """How vectors are solved for."""
+    """Parameters of the least-squares solver."""
 
     regularisation: float = 0.05
-    "Lambda; keeps vectors short."
+    "Lambda, the weight of the L2 penalty."
     confidence: float = 20.0
-    "What an event of weight 1 adds to the confidence of 1 that everything has."
+    "Confidence that an event of weight 1 adds to the confidence 1 of every item."
     steps: int = 3
-    "Conjugate gradient steps a solve."
+    "Conjugate gradient steps of each solve."
 
 
 @dataclass(frozen=True, slots=True)
 class FactorModel:
-    """The model: item vectors; a reader's vector is worked out when asked.
+    """Item vectors; user vectors are computed from histories.
 
     Shapes:
         items: float32 [n, f]; gram: float32 [f, f]
@@ -48,7 +48,7 @@ class FactorModel:
     fading: TimeDecay
 
     def compute_user_vectors(self, histories: UserHistories) -> Matrix:
-        """Work out the vectors of histories.
+        """Return the user vectors of histories.
 
         Shapes:
             returns: float32 [q, f]; zeros for an empty history
@@ -60,7 +60,7 @@ class FactorModel:
         return solve(liked, self.items, start, self.solving, gram=self.gram)
 
     def score(self, histories: UserHistories) -> Batch:
-        """Multiply reader with item vectors.
+        """Return the products of user vectors and item vectors.
 
         Shapes:
             returns: float32 [q, n]
@@ -69,17 +69,17 @@ class FactorModel:
         return scores
 
     def fading_as(self, fading: TimeDecay) -> FactorModel:
-        """Give the same vectors with another fading of the history."""
+        """Return the same vectors with another time decay of the history."""
         return replace(self, fading=fading)
 
     def save(self) -> ModelState:
-        """Give the vectors."""
+        """Return the vectors as arrays, the parameters as facts."""
         facts = {"solving": asdict(self.solving), "fading": self.fading.model_dump()}
         return ModelState({"items": self.items, "gram": self.gram}, facts)
 
     @classmethod
     def load(cls, parts: ModelState) -> FactorModel:
-        """Bring the vectors back."""
+        """Return the model of a saved state."""
         solving, fading = SolverConfig(**parts.facts["solving"]), TimeDecay(**parts.facts["fading"])
         return cls(parts.array("items"), parts.array("gram"), solving, fading)
 
@@ -87,7 +87,7 @@ class FactorModel:
 def solve(
     matrix: Any, others: Matrix, start: Matrix, solving: SolverConfig, gram: Matrix | None = None
 ) -> Matrix:
-    """Solve (Y'Y + Y'(C - I)Y + lambda I) x = Y'Cp for every row, from where it stood.
+    """Solve (Y'Y + Y'(C - I)Y + lambda I) x = Y'Cp for every row, starting from `start`.
 
     Shapes:
         matrix: CSR float32 [q, m], weights above 0; others: float32 [m, f]; start: float32 [q, f]
@@ -118,7 +118,7 @@ def solve(
 def _apply_matrix(
     matrix: Any, extra: npt.NDArray[np.float32], owner: Any, others: Matrix, base: Matrix, vectors: Matrix
 ) -> Matrix:
-    """Multiply each row's vector with its own matrix, without ever forming it."""
+    """Multiply the vector of each row with the matrix of the row, without building the matrices."""
     inner = np.empty(len(owner), np.float32)
     step = max(1, _BLOCK_VALUES // others.shape[1])
     for first in range(0, len(owner), step):

@@ -1,6 +1,6 @@
-"""What a product is like, as a set of numbers: one for each word of its title and each value of its attributes.
+"""Features of a product: a number for each word of its title and each value of its attributes.
 
-A feature is the hash of its name, so that a snapshot and a recommender agree on it without a shared dictionary.
+A feature is the hash of its name, so a snapshot and a recommender need no shared dictionary.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LISTED = ("tags", "authors")
 
 
 def features_from_product(product: Mapping[str, Any]) -> list[int]:
-    """List the features of a product, each once.
+    """Return the distinct features of a product.
 
     Cost:
         20 us for a title of eight words and ten values
@@ -36,23 +36,23 @@ def features_from_product(product: Mapping[str, Any]) -> list[int]:
 
 
 def build_feature_matrix(products: Iterable[Iterable[int]], features: Rows) -> Any:
-    """Mark which products have which features; others are left out.
+    """Return a matrix of the given features of products, without other features.
 
     Shapes:
         features: int64 [d], ascending
         returns: scipy CSR float32 [products, d] of ones
     """
-    lists = [np.fromiter(found, np.int64) for found in products]
-    lengths = np.array([len(found) for found in lists], np.int64)
+    lists = [np.fromiter(hashes, np.int64) for hashes in products]
+    lengths = np.array([len(hashes) for hashes in lists], np.int64)
     named = np.concatenate(lists) if lists else np.zeros(0, np.int64)
     owner = np.repeat(np.arange(len(lists)), lengths)
     places = np.searchsorted(features, named)
-    known = (
+    matched = (
         features[np.minimum(places, max(len(features) - 1, 0))] == named if len(features) else named < named
     )
-    columns = places[known]
+    columns = places[matched]
     matrix = sp.csr_matrix(
-        (np.ones(len(columns), np.float32), (owner[known], columns)), shape=(len(lists), len(features))
+        (np.ones(len(columns), np.float32), (owner[matched], columns)), shape=(len(lists), len(features))
     )
     matrix.sort_indices()
     return matrix

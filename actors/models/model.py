@@ -1,12 +1,12 @@
-"""The protocol of everything that scores, ours and yours.
+"""The protocol of models, built-in and custom.
 
-    class Model:                                    what was learned: arrays, and how to answer
+    class Model:
         def score(self, histories) -> Batch: ...
-        def save(self) -> Parts: ...
+        def save(self) -> ModelState: ...
 
-`score` answers every history, also an empty one (equal scores when nothing is known), ignores items it does not know
-(-1, or never trained), and gives a fresh float32 [q, n] without NaN. Larger is better; the scale is free, because
-blending brings every part to spread 1.
+`score` returns a new float32 [q, n] without NaN, with a row for every history. An empty history gets equal scores. The
+model ignores unknown items (-1, or never trained). Larger is better. The scale is free, because the blend scales every
+part to deviation 1.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ Batch = npt.NDArray[np.float32]
 
 
 Parts = ModelState
-"The name in learners that were written before; both are the same class."
+"The earlier name of the same class, for custom learners."
 
 
 @runtime_checkable
 class Model(Protocol):
-    """What was learned."""
+    """A trained model."""
 
     def score(self, histories: UserHistories) -> Batch:
         """Score every item for every history.
 
         Shapes:
-            returns: float32 [q, n], fresh, finite
+            returns: float32 [q, n], a new array, finite
         """
         ...
 
     def save(self) -> ModelState:
-        """Give everything needed to load it again."""
+        """Return the arrays and facts that `load` needs."""
         ...
 
 
 @runtime_checkable
 class SparseModel(Model, Protocol):
-    """A model that says nothing (0) about most items; optional, it makes choosing weights and evaluating faster."""
+    """A model with score 0 for most items. Optional: it makes validation and evaluation faster."""
 
     def sparse(self, histories: UserHistories) -> Any:
-        """Score like `score`.
+        """Return the scores of `score` as a sparse matrix.
 
         Shapes:
             returns: scipy CSR float32 [q, n] without duplicates
@@ -62,10 +62,10 @@ class SparseModel(Model, Protocol):
 
 @runtime_checkable
 class SharedScoresModel(Model, Protocol):
-    """A model that says the same to everybody; optional, for the same reason."""
+    """A model with equal scores for all users. Optional: it makes validation and evaluation faster."""
 
     def common(self) -> Scores:
-        """Give the scores.
+        """Return the scores of all items.
 
         Shapes:
             returns: float32 [n], may be a view
@@ -75,34 +75,34 @@ class SharedScoresModel(Model, Protocol):
 
 @runtime_checkable
 class SingleUserModel(Model, Protocol):
-    """A model that can be asked about one reader without building matrices; optional, it makes serving faster."""
+    """A model that scores one user without building matrices. Optional: it makes serving faster."""
 
     def quick(self, past: UserHistory) -> tuple[npt.NDArray[np.integer], Scores]:
-        """Score like `score`, 0 where nothing is said.
+        """Return the scores of `score` for one history; items that are absent have score 0.
 
         Shapes:
-            returns: int [m], items that may repeat and then add up, and float32 [m]
+            returns: int [m], items, and float32 [m], their scores; scores of repeated items add up
         """
         ...
 
 
 @runtime_checkable
 class AccumulatingModel(SingleUserModel, Protocol):
-    """A model that has much to say of one reader and adds it up as it goes; optional, for the same reason."""
+    """A model that adds many scores of one user in place. Optional: it makes serving faster."""
 
     def add_to(self, total: Scores, past: UserHistory) -> int:
-        """Add what `quick` would give to `total`, and tell how many entries that were.
+        """Add the scores of `quick` to `total`; return the number of scores.
 
         Shapes:
-            total: float32 [n or more], is changed
+            total: float32 [n or more], changed in place
         """
         ...
 
 
 @runtime_checkable
 class ModelLoader(Protocol):
-    """What knows how to bring a model back; every learner does."""
+    """Loads a saved model; every learner is one."""
 
     def load(self, parts: ModelState) -> Model:
-        """Bring back what `save` gave."""
+        """Return the model of a saved state."""
         ...

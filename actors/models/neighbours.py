@@ -1,6 +1,6 @@
-"""The form most models have: what goes with what, as one sparse matrix, and how a history fades.
+"""Item-to-item models: one sparse matrix of weighted pairs, and the time decay of a history.
 
-Serving needs nothing else: the scores of a reader are the rows of the history's items, weighted and added up.
+Most models have this form. The scores of a user are the weighted sum of the matrix rows of the items in the history.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class NeighbourModel:
     fading: TimeDecay
 
     def sparse(self, histories: UserHistories) -> Any:
-        """Add up the rows of what was done.
+        """Return the scores of all histories as a sparse matrix.
 
         Shapes:
             returns: CSR float32 [q, n]
@@ -40,7 +40,7 @@ class NeighbourModel:
         return apply_time_decay(histories, self.fading) @ self.weights
 
     def score(self, histories: UserHistories) -> Batch:
-        """Add up the rows of what was done.
+        """Return the scores of all histories.
 
         Shapes:
             returns: float32 [q, n]
@@ -49,10 +49,10 @@ class NeighbourModel:
         return scores
 
     def quick(self, past: UserHistory) -> tuple[npt.NDArray[np.integer], Scores]:
-        """Say what goes with one reader's items, straight from the mapped arrays.
+        """Return the weighted pairs of one history, read directly from the mapped arrays.
 
         Shapes:
-            returns: int [m], items that may repeat and then add up, and float32 [m]
+            returns: int [m], items, and float32 [m], their scores; scores of repeated items add up
         """
         items, weights = past.apply_time_decay(self.fading)
         starts = self.weights.indptr
@@ -60,24 +60,26 @@ class NeighbourModel:
         bounds = list(zip(first.tolist(), last.tolist(), strict=True))
         if not bounds:
             return np.zeros(0, np.int64), np.zeros(0, np.float32)
-        found = np.concatenate([self.weights.indices[a:b] for a, b in bounds])
+        neighbours = np.concatenate([self.weights.indices[a:b] for a, b in bounds])
         values = np.concatenate([self.weights.data[a:b] for a, b in bounds])
-        return found, values * np.repeat(weights, last - first)
+        return neighbours, values * np.repeat(weights, last - first)
 
     def add_to(self, total: Scores, past: UserHistory) -> int:
-        """Add what goes with one reader's items to `total`; tell how many pairs spoke.
+        """Add the scores of one history to `total`; return the number of pairs used.
 
+        Shapes:
+            total: float32 [n or more], changed in place
         Cost:
             8,000 pairs: 25 us
         """
         return add_rows(self.weights, *past.apply_time_decay(self.fading), total)
 
     def fading_as(self, fading: TimeDecay) -> NeighbourModel:
-        """Give the same pairs with another fading of the history."""
+        """Return the same pairs with another time decay of the history."""
         return replace(self, fading=fading)
 
     def save(self) -> ModelState:
-        """Give the matrix as three arrays and the fading as facts."""
+        """Return the matrix as three arrays and the time decay as facts."""
         weights = self.weights
         return ModelState(
             arrays={"starts": weights.indptr, "items": weights.indices, "weights": weights.data},
@@ -86,22 +88,22 @@ class NeighbourModel:
 
     @classmethod
     def load(cls, parts: ModelState) -> NeighbourModel:
-        """Bring a saved model back, without copying its arrays."""
+        """Return the model of a saved state, without copying its arrays."""
         count = int(parts.facts["items"])
         starts, items, values = (parts.array(name) for name in ("starts", "items", "weights"))
         return cls(csr_from_arrays(starts, items, values, (count, count)), TimeDecay(**parts.facts["fading"]))
 
 
 def csr_from_arrays(starts: Array, columns: Array, values: Array, shape: tuple[int, int]) -> Any:
-    """Make a sparse matrix of its three arrays without reading them.
+    """Return a sparse matrix over its three arrays, without reading them.
 
     Shapes:
         starts: int [rows + 1]; columns: int [m]; values: float32 [m]
         returns: CSR float32 [rows, columns]
     """
     matrix = sp.csr_matrix(shape, dtype=np.float32)
-    # set one by one: the constructor would check, and so read, every page of a memory-mapped array
-    # as plain arrays over the same memory: every slice of a memmap object costs a microsecond more
+    # set one by one: the constructor would check, and so read, every page of a memory-mapped array.
+    # plain arrays over the same memory: every slice of a memmap object costs a microsecond more
     matrix.data = np.asarray(values)
     matrix.indices = np.asarray(columns)
     matrix.indptr = np.asarray(starts)

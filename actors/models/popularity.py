@@ -1,4 +1,4 @@
-"""What everybody takes: one score an item, the same for all."""
+"""Popularity: one score for each item, the same for all users."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from actors.vectors.types import Scores
 
 @dataclass(frozen=True, slots=True)
 class PopularityModel:
-    """The same scores for everybody.
+    """The same scores for all users.
 
     Shapes:
         scores: float32 [n], 0 or more
@@ -22,12 +22,12 @@ class PopularityModel:
 
     scores: Scores
     half_life_days: float | None = None
-    "How votes fade; none: they do not."
+    "Half-life of votes; None: no decay."
     power: float = 1.0
     "Scores are votes to this power."
 
     def common(self) -> Scores:
-        """Give the scores.
+        """Return the scores.
 
         Shapes:
             returns: float32 [n]
@@ -35,7 +35,7 @@ class PopularityModel:
         return self.scores
 
     def score(self, histories: UserHistories) -> Batch:
-        """Repeat the scores for every history.
+        """Return the scores, repeated for every history.
 
         Shapes:
             returns: float32 [q, n]
@@ -43,11 +43,11 @@ class PopularityModel:
         return np.repeat(self.scores[None], len(histories), axis=0)
 
     def save(self) -> ModelState:
-        """Give the scores."""
+        """Return the scores as an array, the parameters as facts."""
         facts = {"half_life_days": self.half_life_days, "power": self.power}
         return ModelState({"scores": self.scores}, facts)
 
     @classmethod
     def load(cls, parts: ModelState) -> PopularityModel:
-        """Bring back what was counted."""
+        """Return the model of a saved state."""
         return cls(parts.array("scores"), parts.facts["half_life_days"], float(parts.facts["power"]))

@@ -1,6 +1,6 @@
-"""From what a snapshot keeps of a part to the model that scores.
+"""Load the models of a snapshot by the names of their learners.
 
-Learner classes of yours are imported by name, and only those this installation allows (`allowed`).
+Custom learner classes are imported by name, if the installation allows them (`allowed_learners`).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Fault, Invalid
 
 BASKETS = "extra-baskets"
-"Name of the extra that knows what is bought together."
+"Name of the extra with products bought together."
 
 COHORTS = "extra-cohorts"
-"Name of the extra that knows what readers of a kind take."
+"Name of the extra with the popularity in cohorts of users."
 
 CONTENT = "extra-content"
-"Name of the extra that knows what products without events are worth, from what they are like."
+"Name of the extra that scores products without events by their features."
 
 LOADERS: Mapping[str, Callable[[ModelState], Model]] = MappingProxyType(
     {
@@ -48,7 +48,7 @@ LOADERS: Mapping[str, Callable[[ModelState], Model]] = MappingProxyType(
         "session_knn": SessionModel.load,
     }
 )
-"Learner -> how its model comes back."
+"Learner -> the function that loads its model."
 
 _BUILTIN = (PopularityModel, FactorModel, RepeatModel, NeighbourModel, SessionModel)
 _METHODS = ("train", "load")
@@ -68,7 +68,7 @@ _MOVED_MODULES: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class LoadedSnapshot:
-    """A snapshot that scores."""
+    """A snapshot with its loaded models."""
 
     snapshot: Snapshot
     blend: Blend
@@ -78,10 +78,10 @@ class LoadedSnapshot:
 
 
 def load_snapshot_models(snapshot: Snapshot) -> LoadedSnapshot:
-    """Make an opened snapshot score; arrays stay where they are mapped.
+    """Return the models of an opened snapshot over its mapped arrays.
 
     Errors:
-        Invalid: it was trained with a learner of yours that is not installed or not allowed here
+        Invalid: it was trained with a custom learner that is not installed or not allowed
         Fault: the manifest lacks facts that models need
     """
     try:
@@ -106,10 +106,10 @@ def load_snapshot_models(snapshot: Snapshot) -> LoadedSnapshot:
 
 
 def load_model(learner: str, parts: ModelState, config: Mapping[str, Any] | None = None) -> Model:
-    """Bring one part back.
+    """Return the model of one saved part.
 
     Errors:
-        Invalid: nobody knows the learner, or your class is not allowed or can't be used
+        Invalid: the learner is unknown, or a custom class is not allowed or fails
     """
     if ":" in learner:
         return build_allowed_learner(learner, config or {}).load(parts)
@@ -119,34 +119,33 @@ def load_model(learner: str, parts: ModelState, config: Mapping[str, Any] | None
 
 
 def is_builtin(model: Model) -> bool:
-    """Is a model of a kind whose arrays are looked at before it serves (`soundness`)?"""
+    """Tell whether a model is built in, so that `validation` checks its arrays before it serves."""
     return isinstance(model, _BUILTIN)
 
 
 def build_allowed_learner(learner: str, config: Mapping[str, Any]) -> ModelLoader:
-    """Make a learner of yours, named as `package.module:Class`; nothing is imported that is not allowed.
+    """Return a custom learner, named `package.module:Class`, if the installation allows the class.
 
     Errors:
-        Invalid: it is not allowed, can't be imported, is no class with the two methods, or does not take its `config`
+        Invalid: the class is not allowed, can't be imported, lacks a method, or does not accept the `config`
     """
     ALLOWED.check(learner)
     return import_learner(learner, config)
 
 
 def import_learner(learner: str, config: Mapping[str, Any]) -> ModelLoader:
-    """Make a learner whose class the person at the keyboard named; what was stored goes through
-    `build_allowed_learner`.
+    """Return a learner whose class a CLI user named. For stored class names, use `build_allowed_learner`.
 
     Errors:
-        Invalid: it can't be imported, is no class with the two methods, or does not take its `config`
+        Invalid: the class can't be imported, lacks a method, or does not accept the `config`
     """
     module_name, _, class_name = learner.partition(":")
     try:
         named = getattr(importlib.import_module(module_name), class_name)
-        # looked at before it is called: what is no learner class must not run at all
+        # checked before the call: code that is no learner class must not run
         made = named(**config) if _is_learner_class(named) else None
     except Exception as error:
-        # a module of yours may raise anything while it is imported, even that it is no Python
+        # a custom module can raise any error on import, even a syntax error
         raise Invalid(
             f"learner {learner} can't be used: {type(error).__name__}: {error}{_remedy(error)}"
         ) from error

@@ -1,4 +1,4 @@
-"""What a reader takes again: their own items, the more often and the later the higher."""
+"""Repeat consumption: scores of the items in the history, higher for frequent and recent ones."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from actors.vectors.types import Scores
 
 @dataclass(frozen=True, slots=True)
 class RepeatModel:
-    """The model: the faded history itself."""
+    """A model whose scores are the decayed history."""
 
     fading: TimeDecay
 
     def sparse(self, histories: UserHistories) -> Any:
-        """Score a reader's own items.
+        """Return the scores of the items in every history as a sparse matrix.
 
         Shapes:
             returns: CSR float32 [q, n]
@@ -30,27 +30,31 @@ class RepeatModel:
         return apply_time_decay(histories, self.fading)
 
     def quick(self, past: UserHistory) -> tuple[npt.NDArray[np.integer], Scores]:
-        """Score one reader's own items."""
+        """Return the scores of the items in one history.
+
+        Shapes:
+            returns: int64 [k], items that may repeat and then add up, and float32 [k]
+        """
         return past.apply_time_decay(self.fading)
 
     def fading_as(self, fading: TimeDecay) -> RepeatModel:
-        """Give the same with another fading."""
+        """Return the model with another time decay."""
         return replace(self, fading=fading)
 
     def score(self, histories: UserHistories) -> Batch:
-        """Score a reader's own items.
+        """Return the scores of the items in every history.
 
         Shapes:
-            returns: float32 [q, n], 0 for items without history
+            returns: float32 [q, n], 0 for items outside the history
         """
         scores: Batch = self.sparse(histories).toarray()
         return scores
 
     def save(self) -> ModelState:
-        """Give the fading."""
+        """Return the time decay as facts."""
         return ModelState({}, {"fading": self.fading.model_dump()})
 
     @classmethod
     def load(cls, parts: ModelState) -> RepeatModel:
-        """Bring the fading back."""
+        """Return the model of a saved state."""
         return cls(TimeDecay(**parts.facts["fading"]))

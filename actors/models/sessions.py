@@ -1,7 +1,7 @@
-"""V-SkNN: people in a session like this one went on to these items.
+"""V-SkNN: session-based nearest neighbours.
 
-A query looks up the sessions that share an item with it, keeps the newest few hundred, weighs them by what they share
-(later items of the query count more), and adds up the items of the nearest hundred, rare ones a little more.
+The model finds the sessions that share an item with the query and keeps the newest few hundred. It weighs them by the
+shared items (later items of the query count more), and sums the items of the nearest hundred. Rare items count more.
 
 Source:
     M. Ludewig, D. Jannach, Evaluation of session-based recommendation algorithms, UMUAI 2018 (V-SkNN)
@@ -24,26 +24,26 @@ from actors.vectors.snapshot_arrays import ModelState
 from actors.vectors.types import Floats, Rows, Scores
 
 _FEW = 2_000
-"Up to so many sessions are sorted, more are marked."
+"Up to this number, sessions are sorted; more are marked in an array of all sessions."
 
 
 @dataclass(frozen=True, slots=True)
 class SessionSearchConfig:
-    """How far to look."""
+    """Limits of the neighbour search."""
 
     neighbours: int
     "Nearest sessions that count."
     candidates: int
     "Newest sessions with a shared item that are compared."
     idf: float
-    "How much rare items count above frequent ones."
+    "Extra weight of rare items."
     steps: int
-    "Only so many of the newest events of the query count."
+    "Number of newest events of the query that count."
 
 
 @dataclass(frozen=True, slots=True)
 class SessionModel:
-    """The model: sessions newest first, and where each item occurs.
+    """Sessions, newest first, and the sessions of each item.
 
     Shapes:
         session_starts: int64 [s + 1]; session_items: int32 [m]; item_starts: int64 [n + 1]; item_sessions: int32 [m],
@@ -67,34 +67,34 @@ class SessionModel:
         return batch
 
     def sparse(self, histories: UserHistories) -> Any:
-        """Score what the neighbours of every history hold.
+        """Return the scores of the items in the neighbour sessions of every history.
 
         Shapes:
             returns: CSR float32 [q, n]
         """
-        found = [
+        scored = [
             self.find_neighbour_items(histories.items[first:last], histories.weights[first:last])
             for first, last in pairwise(histories.starts.tolist())
         ]
-        lengths = [len(rows) for rows, _ in found]
+        lengths = [len(rows) for rows, _ in scored]
         starts = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
-        rows = np.concatenate([rows for rows, _ in found]) if found else np.zeros(0, np.int64)
-        shares = np.concatenate([shares for _, shares in found]) if found else np.zeros(0)
+        rows = np.concatenate([rows for rows, _ in scored]) if scored else np.zeros(0, np.int64)
+        shares = np.concatenate([shares for _, shares in scored]) if scored else np.zeros(0)
         scores = sp.csr_matrix((shares, rows, starts), shape=(len(histories), histories.n_items))
         scores.sum_duplicates()
         return scores.astype(np.float32)
 
     def quick(self, past: UserHistory) -> tuple[npt.NDArray[np.integer], Scores]:
-        """Say what the neighbours of one history hold.
+        """Return the scores of the items in the neighbour sessions of one history.
 
         Shapes:
-            returns: int [m], items that may repeat and then add up, and float32 [m]
+            returns: int [m], items, and float32 [m], their scores; scores of repeated items add up
         """
         rows, shares = self.find_neighbour_items(past.items[::-1], past.weights[::-1])
         return rows, shares.astype(np.float32)
 
     def find_neighbour_items(self, items: Rows, weights: npt.NDArray[np.floating]) -> tuple[Rows, Floats]:
-        """Find what the neighbours of one session hold; an item comes once per neighbour.
+        """Return the items of the neighbours of one session with weights. An item comes once for each neighbour.
 
         Shapes:
             items: int64 [h], oldest first; weights: float [h]
@@ -106,11 +106,11 @@ class SessionModel:
         places = {item: len(items) - 1 - at for at, item in enumerate(items.tolist())}
         if not places:
             return np.zeros(0, np.int64), np.zeros(0)
-        found, owner = self._candidates(list(places))
-        if not len(found):
+        sessions, owner = self._candidates(list(places))
+        if not len(sessions):
             return np.zeros(0, np.int64), np.zeros(0)
         back = np.fromiter(places.values(), np.int64, len(places))[owner]
-        newest, at = self._select_newest(found)
+        newest, at = self._select_newest(sessions)
         inside = at >= 0
         at, back = at[inside], back[inside]
         likeness = np.bincount(at, 1.0 - back / len(items), len(newest))
@@ -122,7 +122,7 @@ class SessionModel:
         return self._read_items(newest[best], worth[best])
 
     def save(self) -> ModelState:
-        """Give the index."""
+        """Return the arrays of the index, and the limits as facts."""
         return ModelState(
             {
                 "session_starts": self.session_starts,
@@ -136,7 +136,7 @@ class SessionModel:
 
     @classmethod
     def load(cls, parts: ModelState) -> SessionModel:
-        """Bring the index back."""
+        """Return the model of a saved state."""
         return cls(
             session_starts=parts.array("session_starts"),
             session_items=parts.array("session_items"),
@@ -147,7 +147,7 @@ class SessionModel:
         )
 
     def _candidates(self, items: list[int]) -> tuple[Rows, Rows]:
-        """List the newest sessions of each item, and which item it was."""
+        """Return the newest sessions of each item, and the position of that item."""
         most = self.looking.candidates
         lists = [
             self.item_sessions[self.item_starts[item] : self.item_starts[item + 1]][:most] for item in items
@@ -155,20 +155,20 @@ class SessionModel:
         owner = np.repeat(np.arange(len(lists)), [len(sessions) for sessions in lists])
         return np.concatenate(lists).astype(np.int64), owner
 
-    def _select_newest(self, found: Rows) -> tuple[Rows, Rows]:
-        """Number the newest distinct sessions; say which of them each one found is, -1 for older ones."""
+    def _select_newest(self, sessions: Rows) -> tuple[Rows, Rows]:
+        """Return the newest distinct sessions, and the position of each given session in them, -1 for older ones."""
         count = len(self.session_starts) - 1
-        if len(found) < _FEW:
-            newest, at = np.unique(found, return_inverse=True)
+        if len(sessions) < _FEW:
+            newest, at = np.unique(sessions, return_inverse=True)
             newest = newest[: self.looking.candidates]
             return newest, np.where(at < len(newest), at, -1)
-        # many: marking is quicker than sorting
-        met = np.zeros(count, np.bool_)
-        met[found] = True
-        newest = np.flatnonzero(met)[: self.looking.candidates]
+        # marking is faster than sorting many sessions
+        marked = np.zeros(count, np.bool_)
+        marked[sessions] = True
+        newest = np.flatnonzero(marked)[: self.looking.candidates]
         numbers = np.full(count, -1, np.int64)
         numbers[newest] = np.arange(len(newest))
-        return newest, numbers[found]
+        return newest, numbers[sessions]
 
     def _read_items(self, sessions: Rows, worth: Floats) -> tuple[Rows, Floats]:
         first = self.session_starts[sessions]

@@ -1,12 +1,13 @@
-"""A trained engine on disk: arrays that are memory-mapped back, and a manifest that vouches for every byte.
+"""A model snapshot on disk: arrays that are memory-mapped, and a manifest with checksums of all files.
 
     <folder>/manifest.json               kind `snapshot`; written last
     <folder>/items.arrow                 names of the rows, in their order (Arrow IPC, one column `item_id`)
     <folder>/<part>/<array>.npy          arrays of one part, C order, little-endian, never pickled
 
-Facts of the manifest: `recipe` (settled), `data` (fingerprint, counts), `parts` (name, learner, weights, facts of the
-model), `extras` (what is not part of the blend), `offsets`, `embedder`, `release`, and `version`: a digest of all of
-that and of every file, so that equal recipe, data and seed have equal versions. Facts of a file: `dtype`, `shape`.
+Facts of the manifest: `recipe` (with chosen parameters), `data` (fingerprint, counts), `parts` (name, learner, weights,
+facts of the model), `extras` (models outside the blend), `offsets`, `embedder`, `release` and `version`. The version is
+a digest of these facts and all files, so equal recipe, data and seed give equal versions. Facts of a file: `dtype`,
+`shape`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _GROUPS = ("parts", "extras")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot that was opened: facts in memory, arrays mapped read-only."""
+    """An opened snapshot: facts in memory, arrays mapped read-only."""
 
     folder: Path
     manifest: Manifest
@@ -47,23 +48,23 @@ class Snapshot:
 
     @property
     def version(self) -> str:
-        """What this snapshot is called."""
+        """Return the version of this snapshot."""
         return str(self.manifest.facts["version"])
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """Return the size of all files, in bytes."""
         return sum(entry.size for entry in self.manifest.files)
 
     @classmethod
     def open(cls, folder: Path, manifest: Manifest | None = None, *, verify: bool = True) -> Snapshot:
-        """Open a snapshot; without `verify` only sizes are compared, for files that were verified before.
+        """Open a snapshot. Without `verify`, only sizes are compared, for files verified before.
 
-        Its files must be as the given manifest says. Without one the folder's own counts: only for folders that were
-        built in this process's own place.
+        The files must fit the given manifest. Without one, the manifest in the folder is used: only for folders that
+        this process wrote.
 
         Errors:
-            Fault: a file is missing, has another size or checksum, or is not what the manifest says; fact `path`
+            Fault: a file is missing, or its size, checksum or form differs from the manifest; fact `path`
         Cost:
             verifying: 0.5 s per GB from memory; mapping: 1 ms
         """
@@ -82,7 +83,7 @@ class Snapshot:
 
 
 def version_of(facts: Mapping[str, Any], files: tuple[FileEntry, ...]) -> str:
-    """Name what was learned by a digest of its facts and files, whenever it was written."""
+    """Return the version of a snapshot: a digest of its facts and files, without the time of writing."""
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     for entry in files:
         digest.update(f"{entry.name} {entry.sha256}".encode())
@@ -90,7 +91,7 @@ def version_of(facts: Mapping[str, Any], files: tuple[FileEntry, ...]) -> str:
 
 
 def _read_facts(manifest: Manifest) -> dict[str, Any]:
-    """Find what is said of every part of the blend and every extra."""
+    """Return the facts of every part of the blend and every extra."""
     try:
         return {kept["name"]: kept["facts"] for group in _GROUPS for kept in manifest.facts[group]}
     except (KeyError, TypeError) as error:
@@ -99,7 +100,7 @@ def _read_facts(manifest: Manifest) -> dict[str, Any]:
 
 def _map_array(path: Path, entry: FileEntry) -> Array:
     try:
-        if 0 in entry.facts["shape"]:  # nothing can be mapped of no bytes
+        if 0 in entry.facts["shape"]:  # an empty array can not be mapped
             array = np.load(path, allow_pickle=False)
             array.flags.writeable = False
         else:

@@ -1,6 +1,6 @@
-"""Scores of one part, brought to spread 1: dense, sparse or common to all, behind one face.
+"""Scores of one part, scaled to deviation 1: dense, sparse or common to all users, with one interface.
 
-Blending orders items of one reader, so only the spread of a part matters, not its mean.
+A blend orders the items of one user, so only the deviation of a part matters, not its mean.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from actors.vectors.types import Floats, Mask, Rows
 
 @dataclass(frozen=True, slots=True)
 class StandardizedScores:
-    """Scores and what to multiply each row with.
+    """Scores and a factor for each row.
 
     Shapes:
         values: CSR float32 [q, n], or float32 [q, n], or [1, n] when all rows are alike
-        scale: float32 [q] or [1]; 0 where a row says nothing
+        scale: float32 [q] or [1]; 0 where all scores of a row are equal
     """
 
     values: Any
     scale: npt.NDArray[np.float32]
     rows: int
     order: Rows | None = None
-    "Items by score, when that is the same for all rows."
+    "Items by score, if all rows are equal."
 
     @classmethod
     def of(cls, model: Model, histories: UserHistories) -> StandardizedScores:
-        """Score histories in the cheapest form the model knows."""
+        """Score histories in the cheapest form that the model supports."""
         if isinstance(model, SharedScoresModel):
             row = model.common()[None]
             return cls(row, _dense_scale(row), len(histories), _sort_items(row[0]))
@@ -45,10 +45,10 @@ class StandardizedScores:
         return cls(dense, _dense_scale(dense), len(histories))
 
     def add_to(self, total: Batch, weights: npt.NDArray[np.float32]) -> None:
-        """Add the scaled scores, weighted per row.
+        """Add the scaled scores to `total`, with a weight for each row.
 
         Shapes:
-            total: float32 [q, n], is changed; weights: float32 [q]
+            total: float32 [q, n], changed in place; weights: float32 [q]
         """
         factors = weights * self.scale
         if sp.issparse(self.values):
@@ -58,31 +58,31 @@ class StandardizedScores:
             total += self.values * factors[:, None]
 
     def get_scores(self, rows: Rows, items: Rows) -> npt.NDArray[np.float32]:
-        """Give the scaled scores of some places.
+        """Return the scaled scores of some entries.
 
         Shapes:
             rows, items: int64 [m], by row, items ascending
             returns: float32 [m]
         """
         if sp.issparse(self.values):
-            found = _read_entries(self.values, rows, items)
+            scores = _read_entries(self.values, rows, items)
         else:
-            found = self.values[np.minimum(rows, len(self.values) - 1), items]
-        scaled: npt.NDArray[np.float32] = found * self.scale[np.minimum(rows, len(self.scale) - 1)]
+            scores = self.values[np.minimum(rows, len(self.values) - 1), items]
+        scaled: npt.NDArray[np.float32] = scores * self.scale[np.minimum(rows, len(self.scale) - 1)]
         return scaled
 
     def select_best(self, row: int, depth: int, seen: Mask) -> Rows:
-        """List the items with the highest scores of one row that were not seen, in no order.
+        """Return the unseen items with the highest scores of one row, in no order.
 
-        An item with the lowest score of its row is never listed: the part says nothing about it.
+        Items with the lowest score of the row are left out: they have no evidence.
 
         Shapes:
             seen: bool [n]
             returns: int64 [m], m <= depth
         """
         if self.order is not None:
-            found: Rows = self.order[~seen[self.order]][:depth]
-            return found
+            unseen: Rows = self.order[~seen[self.order]][:depth]
+            return unseen
         if sp.issparse(self.values):
             part = slice(self.values.indptr[row], self.values.indptr[row + 1])
             items, values, lowest = self.values.indices[part], self.values.data[part], 0.0
@@ -97,7 +97,7 @@ class StandardizedScores:
 
 
 def _sort_items(values: npt.NDArray[np.float32]) -> Rows:
-    """Sort items by a common score, best first, without those that have the lowest."""
+    """Return items by a common score, best first, without those at the lowest score."""
     order = np.argsort(-values, kind="stable")
     ordered: Rows = order[values[order] > values.min(initial=np.inf)].astype(np.int64)
     return ordered
@@ -108,7 +108,7 @@ def _dense_scale(scores: Batch) -> npt.NDArray[np.float32]:
 
 
 def _sparse_scale(scores: Any) -> npt.NDArray[np.float32]:
-    """Work out the spread of rows whose other places are all 0."""
+    """Return 1 / deviation of sparse rows, whose absent entries are 0."""
     count = max(scores.shape[1], 1)
     owner = np.repeat(np.arange(scores.shape[0]), np.diff(scores.indptr))
     values = scores.data.astype(np.float64)
@@ -123,15 +123,15 @@ def _invert(spread: Floats) -> npt.NDArray[np.float32]:
 
 
 def _read_entries(matrix: Any, rows: Rows, items: Rows) -> npt.NDArray[np.float32]:
-    """Read places of a CSR matrix; those that are not stored are 0."""
+    """Return entries of a CSR matrix; absent entries are 0."""
     width = matrix.shape[1]
     owner = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
     if not matrix.has_sorted_indices:
         matrix.sort_indices()
     keys = owner * width + matrix.indices
-    wanted = rows * width + items
-    places = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
+    entries = rows * width + items
+    places = np.minimum(np.searchsorted(keys, entries), max(len(keys) - 1, 0))
     if not len(keys):
         return np.zeros(len(rows), np.float32)
-    found: npt.NDArray[np.float32] = np.where(keys[places] == wanted, matrix.data[places], np.float32(0))
-    return found
+    values: npt.NDArray[np.float32] = np.where(keys[places] == entries, matrix.data[places], np.float32(0))
+    return values

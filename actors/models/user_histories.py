@@ -1,4 +1,4 @@
-"""What readers did before the moment of asking, and how it fades: the input of every score."""
+"""Histories of users before a query, and their time decay: the input of every model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DAY_S = 86_400.0
 
 
 class EventTable(Protocol):
-    """Events by reader, then time, as histories are taken from them.
+    """Events sorted by user, then time; the source of histories.
 
     Shapes:
         item: int64 [m]; at_s: float64 [m]; weight: float32 [m]
@@ -25,36 +25,54 @@ class EventTable(Protocol):
 
     @property
     def item(self) -> Rows:
-        """Rows of the catalog."""
+        """Return the item of each event.
+
+        Shapes:
+            returns: int64 [m], rows of the catalog
+        """
         ...
 
     @property
     def at_s(self) -> Floats:
-        """Seconds."""
+        """Return the time of each event.
+
+        Shapes:
+            returns: float64 [m]
+        Units:
+            seconds since 1970
+        """
         ...
 
     @property
     def weight(self) -> Scores:
-        """What each event is worth."""
+        """Return the weight of each event.
+
+        Shapes:
+            returns: float32 [m]
+        """
         ...
 
     @property
     def n_readers(self) -> int:
-        """Number of readers."""
+        """Return the number of users."""
         ...
 
     @property
     def n_items(self) -> int:
-        """Number of items."""
+        """Return the number of items."""
         ...
 
     @property
     def now_s(self) -> float:
-        """The newest moment."""
+        """Return the time of the newest event, in seconds."""
         ...
 
     def starts(self) -> Rows:
-        """Say where each reader's rows begin."""
+        """Return the start of each user's events, and the end of the last.
+
+        Shapes:
+            returns: int64 [users + 1]
+        """
         ...
 
 
@@ -75,7 +93,7 @@ class TimeDecay(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class UserHistories:
-    """Events of `q` readers before they are asked about, oldest first.
+    """Events of `q` users before a query, oldest first.
 
     Shapes:
         starts: int64 [q + 1]; items: int64 [m], rows of the catalog, -1 for unknown; at_s: float64 [m];
@@ -87,7 +105,7 @@ class UserHistories:
     at_s: Floats
     weights: Scores
     now_s: Floats
-    "When each reader is asked about."
+    "Time of the query of each user."
     n_items: int
 
     def __len__(self) -> int:
@@ -95,21 +113,27 @@ class UserHistories:
 
     @property
     def lengths(self) -> Rows:
-        """Number of events of each history."""
+        """Return the number of events of each history.
+
+        Shapes:
+            returns: int64 [q]
+        """
         return np.diff(self.starts)
 
     @classmethod
     def of(cls, data: EventTable, readers: Rows, now_s: float | Floats | None = None) -> UserHistories:
-        """Take all of `data` as the histories of some readers; -1 stands for one who is unknown.
+        """Return all events of some users as their histories; -1 is an unknown user without events.
 
         Shapes:
             readers: int64 [q]
         """
         bounds = data.starts()
-        known = np.maximum(readers, 0)
-        first = bounds[known]
+        clipped = np.maximum(readers, 0)
+        first = bounds[clipped]
         lengths = (
-            np.where(readers >= 0, bounds[known + 1] - first, 0) if data.n_readers else np.zeros_like(known)
+            np.where(readers >= 0, bounds[clipped + 1] - first, 0)
+            if data.n_readers
+            else np.zeros_like(clipped)
         )
         starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
         rows = expand_runs(first, lengths)
@@ -125,7 +149,7 @@ class UserHistories:
 
     @classmethod
     def of_lists(cls, items: Sequence[Sequence[int]], n_items: int) -> UserHistories:
-        """Make histories of plain lists of rows, oldest first, all of weight 1 and without a clock."""
+        """Return histories of plain lists of rows, oldest first, with weight 1 and positions as times."""
         lengths = np.array([len(rows) for rows in items], np.int64)
         starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
         flat = np.array([row for rows in items for row in rows], np.int64)
@@ -133,7 +157,7 @@ class UserHistories:
         return cls(starts, flat, at_s, np.ones(len(flat), np.float32), lengths.astype(np.float64), n_items)
 
     def select_block(self, first: int, last: int) -> UserHistories:
-        """Take the histories from `first` up to, not including, `last`."""
+        """Return the histories from `first` to `last`, without `last`."""
         last = min(last, len(self))
         rows = slice(self.starts[first], self.starts[last])
         return UserHistories(
@@ -146,7 +170,7 @@ class UserHistories:
         )
 
     def select(self, which: Rows) -> UserHistories:
-        """Take some histories.
+        """Return the histories at some positions.
 
         Shapes:
             which: int64 [k]
@@ -163,43 +187,43 @@ class UserHistories:
         )
 
     def owners(self) -> Rows:
-        """Say which history each event belongs to.
+        """Return the history of each event.
 
         Shapes:
-            returns: int64 [m]
+            returns: int64 [m], positions of histories
         """
         return np.repeat(np.arange(len(self)), self.lengths)
 
     def seen(self) -> Any:
-        """Mark every known item that occurs.
+        """Return the items of each history, without unknown ones (-1).
 
         Shapes:
             returns: scipy CSR bool [q, n]
         """
-        known = self.items >= 0
-        ones = np.ones(int(known.sum()), np.bool_)
+        existing = self.items >= 0
+        ones = np.ones(int(existing.sum()), np.bool_)
         return sp.csr_matrix(
-            (ones, (self.owners()[known], self.items[known])), shape=(len(self), self.n_items)
+            (ones, (self.owners()[existing], self.items[existing])), shape=(len(self), self.n_items)
         )
 
 
 def apply_time_decay(histories: UserHistories, fading: TimeDecay) -> Any:
-    """Weigh every item of every history by what was done with it and how long ago.
+    """Return the decayed weight of every item in every history.
 
-    An event's place is the number of distinct items after it; unless they are `ordered`, events of one moment share
-    a place, so all lines of a basket are equally recent. Repeated events of an item add up.
+    The place of an event is the number of distinct items after it. Unless `ordered`, events of the same time share a
+    place, so all lines of a basket are equally recent. Repeated events of an item add up.
 
     Shapes:
         returns: scipy CSR float32 [q, n], indices sorted
     """
     shape = (len(histories), histories.n_items)
-    known = histories.items >= 0
-    owner, item = histories.owners()[known], histories.items[known]
+    existing = histories.items >= 0
+    owner, item = histories.owners()[existing], histories.items[existing]
     if not len(item):
         return sp.csr_matrix(shape, dtype=np.float32)
-    at_s = histories.at_s[known]
+    at_s = histories.at_s[existing]
     place = _count_places(owner, item, None if fading.ordered else at_s, histories.n_items)
-    weights = histories.weights[known].astype(np.float64)
+    weights = histories.weights[existing].astype(np.float64)
     if fading.half_life_items is not None:
         weights *= np.exp2(-place / fading.half_life_items)
     if fading.half_life_days is not None:
@@ -212,7 +236,7 @@ def apply_time_decay(histories: UserHistories, fading: TimeDecay) -> Any:
 
 
 def expand_runs(first: Rows, lengths: Rows) -> Rows:
-    """List the positions of several runs one after the other.
+    """Return the positions in consecutive runs: first, first + 1 and so on, for each length.
 
     Shapes:
         first, lengths: int64 [k]
@@ -225,13 +249,13 @@ def expand_runs(first: Rows, lengths: Rows) -> Rows:
 
 
 def _count_places(owner: Rows, item: Rows, at_s: Floats | None, n_items: int) -> Rows:
-    """Count the distinct items after each event; with times, events of one moment alike."""
+    """Count the distinct items after each event; given times, events of the same time share a place."""
     count = len(item)
     keys = (owner * n_items + item)[::-1]
     _, newest = np.unique(keys, return_index=True)
     fresh = np.zeros(count, np.int64)
     fresh[newest] = 1
-    before = np.cumsum(fresh) - fresh  # distinct items met before this one, going back from the end
+    before = np.cumsum(fresh) - fresh  # distinct items before this one, counted from the end
     owners = owner[::-1]
     new_owner = np.ones(count, np.bool_)
     new_owner[1:] = owners[1:] != owners[:-1]

@@ -1,4 +1,4 @@
-"""One reader's history in the form that is quick to ask about: what `UserHistories` are for many, without matrices."""
+"""The history of one user without matrices, for fast scoring of a single query."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from actors.vectors.types import Floats, Rows, Scores
 
 _NEXT_TO_NOTHING = 2.0**-12
 _FEW = 1_000
-"Up to so many values are sorted, more are marked."
+"Up to this number, values are sorted; more are summed in an array of all rows."
 _STRETCH = 512
 _ONES = np.ones(_STRETCH, np.float32)
 
 
 @dataclass(frozen=True, slots=True)
 class UserHistory:
-    """Events of one reader, newest first, items the catalog of learning knows only.
+    """Events of one user, newest first, only with items of the snapshot.
 
     Shapes:
-        items: int64 [m]; at_s, weights: float64 [m]; places, moments: int64 [m], distinct items after each event,
-        and after all events of its moment
+        items: int64 [m]; at_s, weights: float64 [m]; places, moments: int64 [m], the numbers of distinct items after
+        each event, and after all events of the same time
     """
 
     items: Rows
@@ -45,26 +45,28 @@ class UserHistory:
         weights: Sequence[float],
         now_s: float,
     ) -> UserHistory:
-        """Count places; -1 stands for an item nobody knows.
+        """Build a history from its events, without unknown items (-1).
 
+        Shapes:
+            items: int [m]; at_s, weights: float [m]; newest first
         Cost:
             12 us for 50 events
         """
         codes, when = np.asarray(items, np.int64), np.asarray(at_s, np.float64)
         amounts = np.asarray(weights, np.float64)
-        known = codes >= 0
-        if not known.all():
-            codes, when, amounts = codes[known], when[known], amounts[known]
-        met: set[int] = set()
+        existing = codes >= 0
+        if not existing.all():
+            codes, when, amounts = codes[existing], when[existing], amounts[existing]
+        distinct: set[int] = set()
         before: list[int] = []
         for item in codes.tolist():
-            before.append(len(met))
-            met.add(item)
+            before.append(len(distinct))
+            distinct.add(item)
         places = np.array(before, np.int64)
         return cls(codes, when, amounts, places, _share_places(places, when), now_s)
 
     def apply_time_decay(self, fading: TimeDecay) -> tuple[Rows, Scores]:
-        """Weigh the events that still count; an item that comes several times adds up.
+        """Return the items and decayed weights of the events that count. An item can repeat, and its weights add up.
 
         Shapes:
             returns: int64 [k] and float32 [k], k <= m
@@ -81,7 +83,7 @@ class UserHistory:
         return self.items[counts], weights[counts].astype(np.float32)
 
     def to_histories(self, n_items: int) -> UserHistories:
-        """Give the same as one history, for models that know no quicker way."""
+        """Return this history as `UserHistories`, for models without `quick`."""
         return UserHistories(
             starts=np.array([0, len(self.items)], np.int64),
             items=self.items[::-1],
@@ -93,7 +95,7 @@ class UserHistory:
 
 
 def _share_places(places: Rows, when: Floats) -> Rows:
-    """Give all events of one moment the place of the first of them."""
+    """Return the places with that of the first event for all events of the same time."""
     later = when[1:] != when[:-1]
     if later.all():
         return places
@@ -103,7 +105,7 @@ def _share_places(places: Rows, when: Floats) -> Rows:
 
 
 def compute_sparse_scale(rows: npt.NDArray[np.integer], values: Scores, count: int) -> float:
-    """Find what brings values that add up over repeated rows to spread 1 over `count` rows; 0 when all are equal.
+    """Return the factor that scales values to deviation 1 over `count` rows; 0 if all are equal. Repeated rows add up.
 
     Shapes:
         rows: int [m], 0 to count - 1; values: float32 [m]
@@ -122,7 +124,7 @@ def compute_sparse_scale(rows: npt.NDArray[np.integer], values: Scores, count: i
 
 
 def compute_dense_scale(values: Scores, count: int) -> float:
-    """Find what brings all values to spread 1 over `count` rows, those that are not there being 0.
+    """Return the factor that scales values to deviation 1 over `count` rows; missing rows count as 0.
 
     Shapes:
         values: float32 [n]
@@ -130,7 +132,7 @@ def compute_dense_scale(values: Scores, count: int) -> float:
         8 us for 100,000 values
     """
     whole = len(values) // _STRETCH * _STRETCH
-    # as a product: a quarter of the time of numpy's sum
+    # a matrix product takes a quarter of the time of numpy's sum
     total = float((values[:whole].reshape(-1, _STRETCH) @ _ONES).sum(dtype=np.float64))
     total += float(values[whole:].sum(dtype=np.float64))
     return _compute_scale(total, float(np.dot(values, values)), count)

@@ -1,7 +1,7 @@
-"""Why a product stands where it does, and why another one does not stand anywhere.
+"""Explanations: why a product is at its place, and why another product is missing.
 
-Nothing here runs unless a query asks. Places and ranks count from 0, from the start of the whole list; `rank` is the
-place before anything was rearranged.
+This module runs only for queries with `explain`. Places and ranks count from 0, from the start of the whole list.
+`rank` is the place before re-ranking.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cluster.query.language.filter_text import render_filter
 from cluster.query.language.tree import All, Node
 
 _LOOKED_AT = 200
-"Products of the catalog that are read to tell whether a field exists."
+"Number of catalog products that are read to check whether a field exists."
 
 MADE_WAY = "made way for others"
 _GROUPED = ("user_to_categories", "user_to_attributes")
@@ -41,9 +41,9 @@ def explain_result(
     pool: Sequence[int],
     steps: Sequence[RerankStep],
 ) -> RecommendationResult:
-    """Explain a list: every record of it, and what is missing.
+    """Return the result with explanations of its products and of missing products.
 
-    `pool` is the whole ranking before it was arranged, when products were asked for.
+    `pool` is the whole ranking before re-ranking; empty if the query is not for products.
     """
     explain_products(request, user, page, result.products, pool, steps)
     ranks = {row: rank for rank, row in enumerate(pool)}
@@ -56,7 +56,7 @@ def explain_groups(
     result: RecommendationResult,
     pools: Sequence[Sequence[int]],
 ) -> RecommendationResult:
-    """Explain what is missing from categories or attribute values; `pools` are their rankings, in order."""
+    """Return a result of groups with explanations of missing products; `pools` are the rankings of its groups."""
     ranks: dict[int, int] = {}
     groups: dict[int, Any] = {}
     for group, pool in zip(result.groups, pools, strict=True):
@@ -75,7 +75,7 @@ def explain_products(
     pool: Sequence[int],
     steps: Sequence[RerankStep],
 ) -> None:
-    """Give every record of a page its `_explain`; `pool` is the ranking before it was arranged."""
+    """Set `_explain` in every record of a page; `pool` is the ranking before re-ranking."""
     rows = request.catalog.rows_of([product["product_id"] for product in products])
     parts = _explain_scores(rows, request, user)
     ranks = {row: rank for rank, row in enumerate(pool)}
@@ -100,7 +100,7 @@ def _build_explanation(
     ranks: Mapping[int, int],
     groups: Mapping[int, Any],
 ) -> dict[str, Any]:
-    """Say what applied to the whole answer, and why each product that was asked for is missing."""
+    """Build the explanation of the whole result: rules, missing products and ignored parameters."""
     query = request.query
     lists = [result.products, *(group.products for group in result.groups)]
     returned = {product["product_id"] for products in lists for product in products}
@@ -116,31 +116,34 @@ def _build_explanation(
 
 
 def _list_ignored(request: QueryContext, user: UserSignals, result: RecommendationResult) -> dict[str, Any]:
-    """Name the parameters that changed nothing: keys of `user_cohort` without a cohort, and fields nobody has."""
-    query, found = request.query, {}
+    """Return the ignored parameters: keys of `user_cohort` without a cohort, and fields that no product has."""
+    query, ignored = request.query, {}
     reasons = dict(request.engine_state.list_unknown_cohort_keys(query.cohort))
     if user.cohort is None:
-        known = user.has_history
-        why = "the user has a history" if known else f"fewer than {LEAST_USERS} users with it did something"
+        why = (
+            "the user has a history"
+            if user.has_history
+            else f"fewer than {LEAST_USERS} users with it did something"
+        )
         reasons = {**dict.fromkeys(query.cohort, why), **reasons}
     if reasons:
-        found["user_cohort"] = [
+        ignored["user_cohort"] = [
             {"key": key, "value": query.cohort[key], "told": "ignored: " + why}
             for key, why in reasons.items()
         ]
     names = [name for name in query.fields if name not in ("*", "product_id")]
     if names and (absent := _list_absent_fields(names, request, result)):
-        found["fl"] = [
+        ignored["fl"] = [
             {"field": name, "told": "ignored: none of the products looked at has this field"}
             for name in absent
         ]
-    return found
+    return ignored
 
 
 def _list_absent_fields(
     names: Sequence[str], request: QueryContext, result: RecommendationResult
 ) -> list[str]:
-    """List the names that give nothing for any returned product, nor for the first products of the catalog."""
+    """Return the fields that neither returned products nor the first products of the catalog have."""
     catalog = request.catalog
     lists = [result.products, *(group.products for group in result.groups)]
     rows = catalog.rows_of([product["product_id"] for products in lists for product in products])
@@ -164,7 +167,7 @@ def _describe_action(rule: Boost, query: UserQuery) -> str:
 def _list_moves(
     rows: Sequence[int], order: Sequence[int], steps: Sequence[RerankStep], before: int
 ) -> dict[int, list[dict[str, Any]]]:
-    """List what every step did to each row."""
+    """Return the moves of each row in every step."""
     moves: dict[int, list[dict[str, Any]]] = {row: [] for row in rows}
     at = {row: place for place, row in enumerate(order)}
     for step in steps:
@@ -182,7 +185,7 @@ def _list_moves(
 
 @dataclass(frozen=True, slots=True)
 class _RankedList:
-    """A list that was answered, and the rows that it leaves out."""
+    """A returned list, and the rows that it leaves out."""
 
     request: QueryContext
     user: UserSignals
@@ -207,7 +210,7 @@ def _explain_missing(
     hidden = set(catalog.add_variants(anchors) if query.dedupe else anchors)
     consumed = set(recently_consumed(request, user.history))
     ranked = _RankedList(request, user, page, ranks, consumed, set(anchors), hidden)
-    found: list[dict[str, Any]] = []
+    missing: list[dict[str, Any]] = []
     for product_id in dict.fromkeys(query.explain_missing):
         row = catalog.row_of(product_id)
         reasons = [{"reason": "returned"}]
@@ -215,12 +218,12 @@ def _explain_missing(
             reasons = _list_reasons(ranked, row, product_id)
         if row in groups and reasons[-1]["reason"] == "below_the_cut":
             reasons[-1]["group"] = groups[row]
-        found.append({"product_id": product_id, "reasons": reasons})
-    return found
+        missing.append({"product_id": product_id, "reasons": reasons})
+    return missing
 
 
 def _list_reasons(ranked: _RankedList, row: int, product_id: str) -> list[dict[str, Any]]:
-    """List every reason that keeps a product out. Without one, name its rank."""
+    """Return every reason why a product is missing; without a reason, its rank."""
     request, ranks, consumed = ranked.request, ranked.ranks, ranked.consumed
     query, catalog = request.query, request.catalog
     if row < 0 or catalog.product_ids[row] != product_id or not catalog.present[row]:
@@ -257,21 +260,21 @@ def _list_reasons(ranked: _RankedList, row: int, product_id: str) -> list[dict[s
 
 
 def _list_failed_filters(request: QueryContext, row: int) -> list[dict[str, Any]]:
-    """Name the parameters, clauses and rules that a product does not pass."""
+    """Return the parameters, clauses and rules that exclude a product."""
     query, catalog = request.query, request.catalog
-    found: list[dict[str, Any]] = []
+    failed: list[dict[str, Any]] = []
     if query.type is not None and not catalog.type_mask(query.type)[row]:
-        found.append({"reason": "filtered", "by": "type", "clause": query.type})
+        failed.append({"reason": "filtered", "by": "type", "clause": query.type})
     for clause in _split_clauses(query.filter):
         if not catalog.filter_mask(clause)[row]:
-            found.append({"reason": "filtered", "by": "fq", "clause": render_filter(clause)})
+            failed.append({"reason": "filtered", "by": "fq", "clause": render_filter(clause)})
     for at, circle in enumerate(query.circles):
         if not catalog.near_mask(circle)[row]:
-            found.append({"reason": "filtered", "by": f"geo.filter[{at}]"})
+            failed.append({"reason": "filtered", "by": f"geo.filter[{at}]"})
     for rule in query.removed:
         if catalog.filter_mask(rule.filter)[row]:
-            found.append({"reason": "filtered", "by": rule.label, "clause": render_filter(rule.filter)})
-    return found
+            failed.append({"reason": "filtered", "by": rule.label, "clause": render_filter(rule.filter)})
+    return failed
 
 
 def _split_clauses(node: Node | None) -> tuple[Node, ...]:
@@ -281,7 +284,7 @@ def _split_clauses(node: Node | None) -> tuple[Node, ...]:
 
 
 def _seen_reason(ranked: _RankedList, row: int, more: str = "") -> dict[str, Any]:
-    """Build the reason of a product that the user dealt with lately; `as` names the variant."""
+    """Build the reason of a product with a recent interaction of the user; `as` names the variant."""
     reason = {"reason": "seen", "told": "the reader dealt with it lately" + more}
     recent = list_recent_rows(ranked.user.history)
     if row in recent:

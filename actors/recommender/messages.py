@@ -28,7 +28,7 @@ QueryKind = Literal[
 
 
 QUERY_SOURCES: Final = frozenset({"historical_queries", "suggested_queries"})
-"Sources of completions that are no fields of products: what readers searched for."
+"Sources of completions that are no fields of products: the searches of users."
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,14 @@ class Boost:
     "0-based slots in the whole list; None puts boosted products before the rest."
     name: str = ""
     bury: bool = False
-    "Put what matches behind the rest instead."
+    "Put matching products behind the rest instead."
     label: str = field(default="", compare=False)
-    "How an explanation calls it."
+    "Name of the boost in explanations."
 
 
 @dataclass(frozen=True, slots=True)
 class Circle:
-    """One distance condition. `distance_km` is kilometres whatever unit was sent."""
+    """One distance condition. `distance_km` is in kilometres, whatever unit the client sent."""
 
     lat: float
     lon: float
@@ -68,7 +68,7 @@ class DiversityRule:
 
 @dataclass(frozen=True, slots=True)
 class UserQuery:
-    """Everything the six recommendation endpoints share, and each one's own few fields."""
+    """The query of all recommendation endpoints, with fields that they share and fields of single endpoints."""
 
     kind: QueryKind
     app_id: str
@@ -90,7 +90,7 @@ class UserQuery:
     dithering: float = 1.0
     pagination_id: str = ""
     is_strangers: bool = False
-    "Nobody proved who asks: little is remembered of it."
+    "The identity of the client is not proven, so little of the query is stored."
     simulated: tuple[RecentEvent, ...] = ()
     "`additional_interactions`; never written."
     cohort: Mapping[str, Any] = field(default_factory=dict)
@@ -105,35 +105,35 @@ class UserQuery:
     group_rows: int = 0
     "products per category or attribute value."
     anchors: tuple[str, ...] = ()
-    "product_to_products: product ids; a group id is written `group:<id>`. mget: the products asked for."
+    "product_to_products: product ids; a group id is written `group:<id>`. mget: the requested products."
     buy_together: bool = False
     history_type: str = ""
     typed: str = ""
-    "autocomplete: what was typed so far."
+    "autocomplete: the text typed so far."
     completion_fields: tuple[str, ...] = ()
     min_users: int = 5
-    "Different readers a query of others needs, before it is suggested."
+    "Number of different users that a logged query needs before it is suggested."
     language: str = ""
     only_language: bool = False
-    "Leave out products that say they are in another language."
+    "Leave out products whose field names another language."
     rule_names: tuple[str, ...] = ()
-    "Stored rules asked for by name."
+    "Names of requested stored rules."
     removed: tuple[Boost, ...] = ()
-    "Stored rules that take out what their filter matches."
+    "Stored rules that remove the products that match their filter."
     snapshot: str = ""
-    "Answer from this version of the engine, whatever serves; experiments say so, never callers."
+    "Answer from this version of the engine instead of the serving one; only experiments set it."
     search: SearchQuery | None = None
     "search only."
     question: AnswerQuery | None = None
     "question_answering only."
     explain: bool = False
-    "Say of every product where it came from."
+    "Explain the place of every product."
     explain_missing: tuple[str, ...] = ()
-    "Say of these products why they are missing."
+    "Explain why these products are missing."
 
     @property
     def reader_ids(self) -> tuple[str, ...]:
-        """Whose recent lists to read: the user's, the visitor's, both or none."""
+        """Return the keys of the recent lists to read: of the user, the visitor, both or none."""
         user = ("u:" + self.user_id,) if self.user_id else ()
         visitor = ("a:" + self.anonymous_id,) if self.anonymous_id else ()
         return user + visitor
@@ -150,7 +150,7 @@ class RecommendedGroup:
 
 @dataclass(frozen=True, slots=True)
 class RecommendationResult:
-    """What was found, ready to be written as JSON."""
+    """The result of a query, ready to be written as JSON."""
 
     products: list[dict[str, Any]] = field(default_factory=list)
     "Result records: `product_id`, fields of `fl`, `_personalization_score`, `_boosted`..."
@@ -158,14 +158,14 @@ class RecommendationResult:
     completions: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
     "Field -> completions, best first."
     served_by: str = ""
-    "Which rung of the fallback ladder answered; logged, never returned to callers."
+    "Fallback level of the result; logged, never returned to clients."
     search: SearchResult | None = None
-    "search only: what was found beside the page in `products`."
+    "search only: the rest of the result beside the page in `products`."
     answers: AnswerResult | None = None
     "question_answering only."
     explanation: Mapping[str, Any] | None = None
-    "Only when the query asked for one."
+    "Only for queries that request an explanation."
     warnings: Sequence[dict[str, str]] = ()
     "Fields of the query that no product has: `field`, `parameter`, `message`, perhaps `did_you_mean`."
     anchor_found: bool = True
-    "product_to_products: is one of the anchors there?"
+    "product_to_products: does one of the anchors exist?"

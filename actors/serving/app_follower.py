@@ -146,18 +146,18 @@ class AppFollower:
 
     @property
     def products(self) -> int:
-        """Products held."""
+        """Return the number of loaded products."""
         return self._active.overlay.catalog.products
 
     @property
     def nbytes(self) -> int:
-        """Memory held, estimated."""
+        """Return an estimate of the memory, in bytes."""
         return self._active.overlay.nbytes
 
     async def answer(
         self, query: UserQuery, recent: Sequence[bytes], shown: Sequence[str]
     ) -> RecommendationResult:
-        """Answer from the current state."""
+        """Return the result of a query from the current state."""
         if not self._model_registry.is_loaded(query.engine_id):
             await self._model_registry.ensure_loaded(query.engine_id)
         if query.snapshot:
@@ -168,13 +168,13 @@ class AppFollower:
             now_ms = self._clock.now_ms()
             work = partial(dispatch.answer, recommender, query, recent, shown, now_ms)
             try:
-                return await self._run_exclusive(work, here=dispatch.is_light(recommender, query))
+                return await self._run_exclusive(work, is_short=dispatch.is_light(recommender, query))
             except ColumnsNotReady as missing:
                 keys = [*missing.facts["keys"], *dispatch.list_columns(query)]
                 await self._build_columns(recommender, keys)
-        # more columns than memory holds at a time, or changes quicker than they can be caught up with
+        # more columns than memory holds at a time, or changes faster than the follower can apply them
         work = partial(dispatch.answer_and_build_columns, recommender, query, recent, shown, now_ms)
-        return await self._run_exclusive(work, here=False)
+        return await self._run_exclusive(work, is_short=False)
 
     def serving_version(self, engine_id: str) -> str:
         """Return the snapshot version that serves an engine; empty for the live components alone."""
@@ -205,9 +205,9 @@ class AppFollower:
             raise Unavailable("the recommender is not loaded", retry_after_s=1)
         return self._recommender
 
-    async def _run_exclusive(self, work: Callable[[], T], *, here: bool) -> T:
-        """Run short work here if the lock is free, all other work in the thread; one piece of work at a time."""
-        if here and self._lock.acquire(blocking=False):
+    async def _run_exclusive(self, work: Callable[[], T], *, is_short: bool) -> T:
+        """Run short work in the caller if the lock is free, all other work in the thread; one call at a time."""
+        if is_short and self._lock.acquire(blocking=False):
             try:
                 return work()
             finally:
@@ -215,7 +215,7 @@ class AppFollower:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._run_locked, work)
 
     async def _run_step(self, step: Callable[[], None]) -> None:
-        await self._run_exclusive(step, here=True)
+        await self._run_exclusive(step, is_short=True)
 
     def _run_locked(self, work: Callable[[], T]) -> T:
         with self._lock:
@@ -230,7 +230,7 @@ class AppFollower:
 
     async def _set_serving_model(self, engine_id: str, model: ServingModel | None) -> None:
         adopt = partial(self._active.set_serving_model, engine_id, model, self._clock.now_ms())
-        await self._run_exclusive(adopt, here=False)
+        await self._run_exclusive(adopt, is_short=False)
 
     # --- loading --------------------------------------------------------------------------------------------
 
@@ -252,12 +252,12 @@ class AppFollower:
     async def _reload(self) -> None:
         recommender = await self._load()
         await self._index_texts(recommender)
-        # what was asked for before will be asked for again
+        # columns that queries used will be used again
         await self._build_columns(recommender, self._active.overlay.catalog.columns.column_keys)
         self._recommender = recommender
 
     async def _index_texts(self, recommender: Recommender) -> None:
-        """Index the texts that no snapshot knows, before the first query needs them."""
+        """Index the texts that no snapshot has, before the first query needs them."""
         await asyncio.get_running_loop().run_in_executor(None, recommender.overlay.texts.index_all, _PAUSE)
 
     def _build_recommender(self) -> Recommender:
@@ -268,7 +268,7 @@ class AppFollower:
         if self._segments is not None:
             state: CompactedState = self._segments.load(self._app_id, salvage=True)
             if state.damaged:
-                # whatever is still whole serves until the segments are repaired
+                # the intact segments serve until the others are repaired
                 self._log.error("segments_damaged", segments=list(state.damaged))
                 self._meter.count("kiosk_segments_damaged_total", len(state.damaged))
             users = self._segments.records(self._app_id, "user", salvage=True, newest=MOST_USERS)
@@ -319,7 +319,7 @@ class AppFollower:
     async def _apply(self, recommender: Recommender, changes: Sequence[ChangeLogEntry]) -> None:
         steps, done = recommender.apply_in_steps(changes), not changes
         while not done:
-            done = await self._run_exclusive(partial(self._advance, steps), here=True)
+            done = await self._run_exclusive(partial(self._advance, steps), is_short=True)
             await asyncio.sleep(0)
         now_ms = self._clock.now_ms()
         for change in {change.noun: change for change in changes}.values():
@@ -334,22 +334,22 @@ class AppFollower:
     async def _rebuild_indexes(self, recommender: Recommender) -> None:
         try:
             work = await self._run_exclusive(
-                partial(recommender.plan_rebuild, self._clock.now_ms()), here=True
+                partial(recommender.plan_rebuild, self._clock.now_ms()), is_short=True
             )
             if work is not None:
                 field, build = work
                 built = await asyncio.get_running_loop().run_in_executor(None, build)
-                await self._run_exclusive(partial(field.adopt, built), here=True)
-            merging = await self._run_exclusive(recommender.overlay.texts.plan_rebuild, here=True)
+                await self._run_exclusive(partial(field.adopt, built), is_short=True)
+            merging = await self._run_exclusive(recommender.overlay.texts.plan_rebuild, is_short=True)
             if merging is not None:
                 texts, merge = merging
                 merged = await asyncio.get_running_loop().run_in_executor(None, merge)
-                await self._run_exclusive(partial(texts.adopt, merged), here=True)
+                await self._run_exclusive(partial(texts.adopt, merged), is_short=True)
             columns = recommender.overlay.catalog.columns
             if missing := columns.find_missing([*PREBUILT_COLUMNS, *columns.column_keys]):
                 await self._build_columns(recommender, missing)
         except Exception:  # noqa: BLE001
-            # the old index serves on, and what changed stays fresh
+            # the old index stays in use; changed texts stay in the live index
             self._log.exception("indexes_not_built")
             self._meter.count("kiosk_follow_failures_total")
 

@@ -1,4 +1,4 @@
-"""The typed way to a recommender, wherever it lives, and the stored rules a query gets before it goes there."""
+"""Typed clients of a recommender, in this process or in a Serve deployment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from actors.serving.stored_rules import StoredRules as StoredRules
 from cluster.errors import Refusal, Unavailable
 
 ANSWER_TIMEOUT_S = 10.0
-"How long a deployment may take to answer, a second try included; a replica that was lost is back sooner."
+"Timeout of a deployment, including one retry. Ray replaces a lost replica in less time."
 
 
 def _no_channel() -> None:
@@ -21,20 +21,20 @@ def _no_channel() -> None:
 
 
 class RecommenderClient(Protocol):
-    """Answers recommendation queries; the same behaviour over every placement."""
+    """Answers recommendation queries, with the same behaviour for every placement."""
 
     async def answer(self, query: UserQuery) -> RecommendationResult:
-        """Ask the engine named in the query.
+        """Return the result of the engine that the query names.
 
         Errors:
             NotFound: `engine is not found`
-            Unavailable: the engine's replicas are away or overloaded
+            Unavailable: the replicas of the engine do not answer or are overloaded
         """
         ...
 
 
 class LocalRecommenderClient:
-    """The host lives in this process (placement `door`)."""
+    """Sends queries to a host in this process (placement `embedded`)."""
 
     def __init__(self, host: Any) -> None:
         self._host = host
@@ -44,25 +44,24 @@ class LocalRecommenderClient:
 
 
 class EngineChannel(Protocol):
-    """A way to one replica of an engine's deployment that is quicker than the handle."""
+    """A direct connection to one replica of an engine's deployment, faster than the handle."""
 
     async def ask(self, question: UserQuery, within_s: float) -> RecommendationResult | Refusal:
-        """Ask and wait.
+        """Send a query and return its reply.
 
         Errors:
-            ConnectionError: the replica is gone; the question may be asked elsewhere
-            Unavailable: it did not answer in time
+            ConnectionError: the replica is lost; another replica can answer the query
+            Unavailable: the replica did not answer in time
         """
         ...
 
 
 class RemoteRecommenderClient:
-    """The host is a Serve deployment (placement `own`); `handle` is its deployment handle.
+    """Sends queries to a Serve deployment (placement `dedicated`); `handle` is its deployment handle.
 
-    `find_line` names a line to a replica that is near, if there is one; whoever has none asks through the handle.
-
-    Queries change nothing, so one whose replica died (`lost` names the errors that say so) is asked once more: by
-    then the handle knows who is left.
+    `find_line` returns a channel to a replica on this machine, if there is one. Without a channel, the client uses the
+    handle. `lost` has the errors of a lost replica. After such an error, the client sends the query once more, because
+    queries change nothing, and the handle then routes to another replica.
     """
 
     def __init__(
@@ -80,10 +79,10 @@ class RemoteRecommenderClient:
 
     async def answer(self, query: UserQuery) -> RecommendationResult:
         until_s = time.monotonic() + self._timeout_s
-        line = self._find_channel()
-        if line is not None:
+        channel = self._find_channel()
+        if channel is not None:
             with contextlib.suppress(ConnectionError):
-                return unwrap(await line.ask(query, self._timeout_s))
+                return unwrap(await channel.ask(query, self._timeout_s))
         try:
             return unwrap(await self._ask(query, until_s))
         except self._lost_errors:

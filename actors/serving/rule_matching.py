@@ -1,8 +1,8 @@
-"""Which stored boost rules a query gets, and what they become in it.
+"""Select the stored boost rules that apply to a query, and add them to it.
 
-A rule applies when all of its conditions hold, or when the query names one of its tags or the rule itself. Conditions
-on search texts hold in searches only. A rule that has tags and no condition waits for its tag. A search may switch all
-of them off; it is told which ones applied, and gets what they hand to its page.
+A rule applies if all of its conditions hold, or if the query names the rule or one of its tags. Conditions on search
+texts hold only for searches and questions. A rule with tags and without conditions applies only by its tag. A search
+can disable all rules. A search query receives the names of applied rules and their assets for the result page.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ MODULE = "module_name"
 
 
 def apply_rules(query: UserQuery, rules: Sequence[CompiledRule]) -> UserQuery:
-    """Add what applies to a query. Its own boosts come first, so they have the places that two want."""
+    """Return the query with the rules that apply. Boosts of the request come first, so they win contested positions."""
     sent = frozenset(clauses_of(query.filter))
     search = query.search
     if search is not None and not search.campaigns:
         return query
-    found = [rule for rule in rules if is_applicable(rule, query, sent)]
-    if not found:
+    applicable = [rule for rule in rules if is_applicable(rule, query, sent)]
+    if not applicable:
         return query
     return replace(
         query,
-        boosts=query.boosts + tuple(_build_boosts(found, removing=False)),
-        removed=query.removed + tuple(_build_boosts(found, removing=True)),
-        search=None if search is None else _add_rules_to_search(search, found),
+        boosts=query.boosts + tuple(_build_boosts(applicable, removing=False)),
+        removed=query.removed + tuple(_build_boosts(applicable, removing=True)),
+        search=None if search is None else _add_rules_to_search(search, applicable),
     )
 
 
@@ -42,11 +42,11 @@ def is_applicable(ready_rule: CompiledRule, query: UserQuery, sent: frozenset[No
     rule = ready_rule.rule
     if rule.name in query.rule_names or not set(query.boosting_tags).isdisjoint(rule.boosting_tags):
         return True
-    said = _query_text(query)
-    if rule.search_texts and said is None:
+    text = _query_text(query)
+    if rule.search_texts and text is None:
         return False
     conditions = [
-        not rule.search_texts or ready_rule.matches_query(said or ""),
+        not rule.search_texts or ready_rule.matches_query(text or ""),
         not rule.api_names or query.kind in rule.api_names,
         not rule.anchor_products or not set(query.anchors).isdisjoint(rule.anchor_products),
         not rule.module_names or query.context.get(MODULE) in rule.module_names,
@@ -57,7 +57,7 @@ def is_applicable(ready_rule: CompiledRule, query: UserQuery, sent: frozenset[No
 
 
 def _query_text(query: UserQuery) -> str | None:
-    """Give the words of a search or a question, as they were sent; None where no words are sent."""
+    """Return the text of a search or question as the client sent it; None for other queries."""
     if query.search is not None:
         return query.search.original
     return None if query.question is None else query.question.original
@@ -74,24 +74,24 @@ def _has_condition(rule: BoostRule) -> bool:
     )
 
 
-def _add_rules_to_search(search: SearchQuery, found: Sequence[CompiledRule]) -> SearchQuery:
-    """Tell a search which rules apply, and what they have for its page."""
-    removing = (ready.rule.name for ready in found for one in ready.effects if one.action == "remove")
+def _add_rules_to_search(search: SearchQuery, rules: Sequence[CompiledRule]) -> SearchQuery:
+    """Return the search with the names of applied rules and their assets for the result page."""
+    removing = (ready.rule.name for ready in rules for one in ready.effects if one.action == "remove")
     return replace(
         search,
-        assets=tuple(ready.rule.json_asset for ready in found if ready.rule.json_asset is not None),
-        applied=tuple(ready.rule.name for ready in found),
+        assets=tuple(ready.rule.json_asset for ready in rules if ready.rule.json_asset is not None),
+        applied=tuple(ready.rule.name for ready in rules),
         filtering=next(removing, ""),
     )
 
 
 def _has_value(given: object, values: Sequence[object]) -> bool:
     """Tell whether a session variable has one of the values; `True` is not 1."""
-    found = given if isinstance(given, list) else [given]
-    wanted = {(isinstance(value, bool), value) for value in values}
+    items = given if isinstance(given, list) else [given]
+    accepted = {(isinstance(value, bool), value) for value in values}
     return any(
-        isinstance(item, (str, bool, int, float)) and (isinstance(item, bool), item) in wanted
-        for item in found
+        isinstance(item, (str, bool, int, float)) and (isinstance(item, bool), item) in accepted
+        for item in items
     )
 
 

@@ -1,4 +1,4 @@
-"""From settled segments to a recommender that only lacks what the change log holds since."""
+"""Load compacted segments into a recommender. The change log has all later changes."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _PRODUCTS_A_STEP = 50
 _EVENTS_A_STEP = 5_000
 _USERS_A_STEP = 200
 _COLUMNS_A_PAUSE = 4
-"Steps of building columns, a quarter of a millisecond each at most."
+"Steps of building columns between two pauses, at most 0.25 ms each."
 
 PREBUILT_COLUMNS: tuple[Key, ...] = tuple(
     ("field", name) for name in ("availability", "brand", "categories", "price", "rating", "tags", "type")
 )
-"Columns that are built before anybody asks."
+"Columns that are built before the first query."
 
 Pause = Callable[[], None]
-"Called every few milliseconds, so that a thread that boots lets others have the interpreter."
+"Called every few milliseconds, so that the loading thread releases the interpreter to other threads."
 
 
 def load_compacted_state(
@@ -36,9 +36,9 @@ def load_compacted_state(
     pause: Pause,
     users: Sequence[bytes] = (),
 ) -> None:
-    """Put everything settled into an empty recommender; texts are indexed when they are settled, or asked for.
+    """Load the compacted state into an empty recommender. Texts are indexed later, or at the first search.
 
-    `users` are records of users as JSON; ones from after the state's offsets are no harm.
+    `users` are records of users as JSON. They may be newer than the offsets of the state.
 
     Cost:
         100,000 products and 1,000,000 interactions: about 8 s on one core
@@ -46,9 +46,9 @@ def load_compacted_state(
     overlay = recommender.overlay
     overlay.texts.pause_indexing()
     for start in range(0, len(state.products), _PRODUCTS_A_STEP):
-        lot = state.products[start : start + _PRODUCTS_A_STEP]
-        products = [orjson.loads(product.json) for product in lot]
-        vectors = _stack_vectors(lot, embedder) if state.embedder == embedder.version else None
+        batch = state.products[start : start + _PRODUCTS_A_STEP]
+        products = [orjson.loads(product.json) for product in batch]
+        vectors = _stack_vectors(batch, embedder) if state.embedder == embedder.version else None
         overlay.put_products(products, vectors)
         pause()
     for start in range(0, len(users), _USERS_A_STEP):
@@ -60,16 +60,16 @@ def load_compacted_state(
     for start in range(0, len(events), _EVENTS_A_STEP):
         overlay.add_events(events.select(np.arange(start, min(start + _EVENTS_A_STEP, len(events)))))
         pause()
-    # while nobody waits: the first filter on a field reads every record
+    # before the first query: the first filter on a field reads every record
     for step, _ in enumerate(overlay.catalog.columns.build_in_steps(PREBUILT_COLUMNS)):
         if step % _COLUMNS_A_PAUSE == 0:
             pause()
     overlay.offsets.update({noun: state.offsets[noun] for noun in state.offsets})
 
 
-def _stack_vectors(lot: Sequence[CompactedProduct], embedder: Embedder) -> Matrix | None:
-    """Stack the stored vectors; None when one is missing, then the whole lot is embedded again."""
-    found = [product.vector for product in lot if product.vector is not None]
-    if len(found) < len(lot) or any(len(vector) != embedder.dimensions for vector in found):
+def _stack_vectors(products: Sequence[CompactedProduct], embedder: Embedder) -> Matrix | None:
+    """Return the stored vectors; None when one is missing, so that all products are embedded again."""
+    vectors = [product.vector for product in products if product.vector is not None]
+    if len(vectors) < len(products) or any(len(vector) != embedder.dimensions for vector in vectors):
         return None
-    return np.array(found, np.float32)
+    return np.array(vectors, np.float32)

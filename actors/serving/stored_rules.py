@@ -1,4 +1,4 @@
-"""The stored boost rules of every app, kept for a second and read again: a change is in force soon after."""
+"""A cache of the stored boost rules of every app. It reads them again after a second, so changes apply soon."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _log = structlog.get_logger()
 class _CachedRules:
     rules: list[BoostRule]
     ready: dict[str, tuple[CompiledRule, ...]] = field(default_factory=dict)
-    "Engine -> its rules, parsed when first asked for."
+    "Engine -> its compiled rules, built at the first query."
 
 
 class StoredRules:
@@ -34,23 +34,24 @@ class StoredRules:
         self._cache = RefreshingCache(self._load, clock, keep_s=keep_s)
 
     async def apply(self, query: UserQuery) -> UserQuery:
-        """Add the rules that apply to a query.
+        """Return the query with the stored rules that apply to it.
 
         Cost:
-            a dictionary look-up; once a second per app one read. Without the store the last rules stay in force.
+            a dictionary look-up, and one read of the store each second for each app. If the store fails, the last rules
+            stay.
         """
         rules = await self.get_rules(query.app_id, query.engine_id)
         return apply_rules(query, rules) if rules else query
 
     async def get_rules(self, app_id: str, engine_id: str) -> tuple[CompiledRule, ...]:
-        """Give the enabled rules of an engine, the most important first."""
+        """Return the enabled rules of an engine, highest priority first."""
         cached = await self._cache.read(app_id, wait=False)
         if not cached.rules:
             return ()
-        found = cached.ready.get(engine_id)
-        if found is None:
-            found = cached.ready[engine_id] = _parse_rules(app_id, engine_id, cached.rules)
-        return found
+        rules = cached.ready.get(engine_id)
+        if rules is None:
+            rules = cached.ready[engine_id] = _parse_rules(app_id, engine_id, cached.rules)
+        return rules
 
     async def _load(self, app_id: str, last: _CachedRules | None) -> _CachedRules:
         try:
@@ -67,12 +68,12 @@ def _parse_rules(app_id: str, engine_id: str, rules: list[BoostRule]) -> tuple[C
     try:
         return compile_rules(rules, engine_id)
     except Invalid as error:
-        # written by another version of this program: the others still apply
+        # another version of this program wrote the rule; the other rules still apply
         _log.error("boost_rule_refused", app=app_id, engine=engine_id, reason=error.message)
-    found: list[CompiledRule] = []
+    compiled: list[CompiledRule] = []
     for rule in rules:
         try:
-            found += compile_rules([rule], engine_id)
+            compiled += compile_rules([rule], engine_id)
         except Invalid:
             continue
-    return tuple(sorted(found, key=lambda ready: (-ready.rule.priority, ready.rule.name)))
+    return tuple(sorted(compiled, key=lambda ready: (-ready.rule.priority, ready.rule.name)))

@@ -1,13 +1,13 @@
-"""Vectors in a byte a dimension: a quick scan over the leading dimensions, then all dimensions of the few that lead.
+"""Vectors with one byte for each dimension: a fast scan of the leading dimensions, then a full comparison of the best.
 
-Many vectors may have sketches as well: then those are scanned, unless a mask leaves few of them.
+Large sets can have sketches. The search then scans these, unless a mask leaves few vectors.
 
     codes    int8 [n, d]     each dimension scaled so that its largest value is 127
-    scales   float32 [d]     what a step is worth
+    scales   float32 [d]     the value of one step
 
-The leading dimensions must hold most of what vectors say: true of singular vectors, and of any other embedding
-after a rotation to its principal axes. Faiss compares whole numbers here, so the query is rounded for the scan
-and taken as it is for the rest. Everything can be mapped from disk.
+The leading dimensions must have most of the variance: true for singular vectors, and for other embeddings after a
+rotation to their principal axes. Faiss compares integers, so the scan uses a rounded query and the full comparison the
+exact one. All arrays can be mapped from disk.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from actors.vectors.types import Mask, Matrix, Rows, Scores, Vector
 
 _WIDTHS = (64, 96, 128, 192)
 _ENERGY_SHARE = 0.95
-"Share of the length of vectors that the scanned dimensions hold; when too many were needed, all are scanned."
+"Share of the squared length that the scanned dimensions must have; if too many are needed, all are scanned."
 _MORE = 5
-"How many times more than wanted the scan brings to the exact comparison."
+"Candidates of the scan for each requested row."
 _NEARLY_ALL, _SPARE = 0.9, 1.25
-"Share of vectors that a mask must leave for sketches to be used, and how many more candidates are named then."
+"Share of vectors that a mask must leave for a search by sketches, and the factor of extra candidates then."
 _FEW = 512
-"Up to here everything is compared in full."
+"Up to this number, all vectors are compared in full."
 
 Codes8 = npt.NDArray[np.int8]
 """int8 [n, d]."""
@@ -52,7 +52,7 @@ class CompactVectors:
 
     @classmethod
     def of(cls, vectors: Matrix) -> CompactVectors:
-        """Round vectors.
+        """Return the vectors rounded to bytes.
 
         Shapes:
             vectors: float32 [n, d]
@@ -65,19 +65,24 @@ class CompactVectors:
     def open(
         cls, codes: Codes8, scales: Vector, scan_file: Path | None, sketch_file: Path | None = None
     ) -> CompactVectors:
-        """Take mapped arrays, map the scan and read the sketches; the caller has verified the files."""
+        """Open vectors from mapped arrays and files of scan and sketches. The caller has verified the files.
+
+        Shapes:
+            codes: int8 [n, d]
+            scales: float32 [d]
+        """
         if scan_file is None:
             return cls(codes, scales)
         scan = faiss.read_index(str(scan_file), faiss.IO_FLAG_MMAP_IFC)
         return cls(codes, scales, scan, None if sketch_file is None else Sketches.open(sketch_file))
 
     def __len__(self) -> int:
-        """Count vectors."""
+        """Return the number of vectors."""
         return len(self.codes)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of codes, scan and sketches."""
+        """Return the memory of codes, scan and sketches, in bytes."""
         sketched = 0 if self._sketches is None else self._sketches.nbytes
         return (
             int(self.codes.nbytes) + (0 if self._scan is None else len(self) * int(self._scan.d)) + sketched
@@ -85,32 +90,32 @@ class CompactVectors:
 
     @property
     def is_sketched(self) -> bool:
-        """Is a search without a mask quick, and nearly instead of quite exact?"""
+        """Tell whether a search without a mask uses sketches: faster, and not quite exact."""
         return self._sketches is not None
 
     def with_sketches(self, *, least: int = LEAST) -> CompactVectors:
-        """Give the same vectors with sketches, when there are enough of them to be worth it."""
+        """Return the same vectors with sketches if they are at least `least`, else this object."""
         if self._scan is None or len(self) < least or int(self._scan.d) % 2:
             return self
         sketches = Sketches.of(self.codes, self.scales, int(self._scan.d))
         return CompactVectors(self.codes, self.scales, self._scan, sketches)
 
     def save_sketches(self, path: Path) -> bool:
-        """Write the sketches to a file; False when there are none."""
+        """Write the sketches to a file; return False when there are none."""
         if self._sketches is None:
             return False
         self._sketches.save(path)
         return True
 
     def save_scan(self, path: Path) -> bool:
-        """Write the scan to a file; False when these are too few to have one."""
+        """Write the scan to a file; return False when there is none."""
         if self._scan is None:
             return False
         faiss.write_index(self._scan, str(path))
         return True
 
     def matrix(self) -> Matrix:
-        """All vectors as floats.
+        """Return all vectors as floats.
 
         Shapes:
             returns: float32 [n, d]
@@ -118,19 +123,19 @@ class CompactVectors:
         return self.codes * self.scales
 
     def score(self, query: Vector, rows: Rows) -> Scores:
-        """Compare a query with some rows in full.
+        """Return the exact products of a query with some rows.
 
         Shapes:
             query: float32 [d]
             rows: int64 [m]
             returns: float32 [m]
         """
-        # one row at a time into one block: half the time of picking with an index
-        found: Scores = self.codes.take(rows, axis=0).astype(np.float32) @ (query * self.scales)
-        return found
+        # `take` needs half the time of indexing
+        scores: Scores = self.codes.take(rows, axis=0).astype(np.float32) @ (query * self.scales)
+        return scores
 
     def search(self, query: Vector, k: int, allowed: Mask | None = None) -> tuple[Rows, Scores]:
-        """Find the k nearest, within a mask when one is given.
+        """Return the k nearest rows, within a mask if given.
 
         Shapes:
             query: float32 [d]
@@ -147,7 +152,7 @@ class CompactVectors:
         return rows[top], scores[top]
 
     def _sketch_candidates(self, query: Vector, count: int, allowed: Mask | None) -> Rows | None:
-        """Candidates by sketches; None without sketches, or when a mask leaves out so many that it must be exact."""
+        """Return candidates by sketches; None without sketches, or if the mask excludes too many rows."""
         if self._sketches is None:
             return None
         if allowed is None:
@@ -176,7 +181,7 @@ class CompactVectors:
 
 
 def build_scan(codes: Codes8, scales: Vector) -> Any:
-    """Index the leading dimensions.
+    """Return an index of the leading dimensions.
 
     Shapes:
         codes: int8 [n, d]
@@ -195,10 +200,14 @@ def build_scan(codes: Codes8, scales: Vector) -> Any:
 
 
 def _count_leading(codes: Codes8, scales: Vector) -> int:
-    """How many dimensions hold most of what an even sample of the vectors says."""
+    """Return how many dimensions have most of the variance in an even sample of the vectors."""
     sample = codes[:: max(1, len(codes) // 2_000)].astype(np.float32) * scales
-    held = np.cumsum(np.square(sample).sum(axis=0))
+    energy = np.cumsum(np.square(sample).sum(axis=0))
     return next(
-        (width for width in _WIDTHS if width < len(held) and held[width - 1] >= _ENERGY_SHARE * held[-1]),
-        len(held),
+        (
+            width
+            for width in _WIDTHS
+            if width < len(energy) and energy[width - 1] >= _ENERGY_SHARE * energy[-1]
+        ),
+        len(energy),
     )

@@ -1,6 +1,6 @@
-"""Vectors by row: put, remove, score all, search within a mask.
+"""A vector index by row: put, remove, score all, search within a mask.
 
-A flat index is exact under any filter, and up to about a million rows fast enough.
+A flat index is exact under any filter, and fast enough up to about a million rows.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ class VectorIndex:
     """A flat inner-product index whose positions are a catalog's rows. Not safe for several threads at once."""
 
     def __init__(self, dimensions: int) -> None:
-        # one thread for all of faiss: replicas share the cores, and a request must not take them all
+        # one thread for all of faiss: replicas share the cores, and a request must not use all of them
         faiss.omp_set_num_threads(1)
         self._flat = faiss.IndexFlatIP(dimensions)
         self._view: Matrix = np.zeros((0, dimensions), np.float32)
         self.dimensions = dimensions
 
     def __len__(self) -> int:
-        """Count rows, those without a vector included."""
+        """Return the number of rows, including rows without a vector."""
         return int(self._flat.ntotal)
 
     @property
     def nbytes(self) -> int:
-        """Memory held."""
+        """Return the memory of the vectors, in bytes."""
         return int(self._view.nbytes)
 
     def put(self, rows: Rows, vectors: Matrix) -> None:
-        """Set the vectors of rows, old or new; rows in between get zeros.
+        """Set the vectors of rows. New rows in between get zeros.
 
         Shapes:
             rows: int64 [m], no row twice
@@ -42,24 +42,33 @@ class VectorIndex:
             self._view[rows] = vectors
 
     def remove(self, rows: Rows) -> None:
-        """Forget vectors; the rows stay and score 0."""
+        """Delete the vectors of rows. The rows stay and score 0.
+
+        Shapes:
+            rows: int64 [m]
+        """
         self._view[rows[rows < len(self)]] = 0
 
     def reserve(self, count: int) -> None:
-        """Have at least `count` rows."""
+        """Grow to at least `count` rows."""
         missing = count - len(self)
         if missing > 0:
             self._flat.add(np.zeros((missing, self.dimensions), np.float32))
-            # adding may move the storage, so the view is renewed here and nowhere else
+            # `add` can move the storage, so it needs a new view; nothing else calls `add`
             stored = faiss.rev_swig_ptr(self._flat.get_xb(), len(self) * self.dimensions)
             self._view = stored.reshape(len(self), self.dimensions)
 
     def take(self, rows: Rows) -> Matrix:
-        """Copy the vectors of some rows."""
+        """Return a copy of the vectors of some rows.
+
+        Shapes:
+            rows: int64 [m]
+            returns: float32 [m, d]
+        """
         return self._view[rows]
 
     def scores(self, query: Vector) -> Scores:
-        """Score every row.
+        """Return the score of every row.
 
         Shapes:
             query: float32 [d]
@@ -69,11 +78,11 @@ class VectorIndex:
         Cost:
             0.07 ms for 10,000 x 128, 1.8 ms for 100,000 x 128, one thread (benchmarks/recommender_inprocess.py)
         """
-        found: Scores = self._view @ query
-        return found
+        scores: Scores = self._view @ query
+        return scores
 
     def search(self, query: Vector, k: int, allowed: Mask | None = None) -> tuple[Rows, Scores]:
-        """Find the k nearest rows, within a mask when one is given.
+        """Return the k nearest rows, within a mask if given.
 
         Shapes:
             query: float32 [d]
@@ -93,7 +102,7 @@ class VectorIndex:
         return rows[0], scores[0]
 
     def moments(self, rows: Rows) -> tuple[Vector, Matrix]:
-        """Sum and sum of outer products of some rows' vectors: what mean and spread of any score need.
+        """Return sum and sum of outer products of the vectors of rows, for mean and deviation of scores.
 
         Shapes:
             returns: float32 [d] and float32 [d, d]

@@ -1,8 +1,8 @@
-"""Four bits for every two dimensions: a scan so quick that all vectors are looked at.
+"""Sketches: four bits for every two dimensions, for a fast scan of all vectors.
 
-Each pair of dimensions is rounded to the nearest of 16 points learned from a sample (a product quantizer), and faiss
-compares 32 vectors at once through tables that stay in registers. What it brings is rough: it names several times
-more candidates than wanted, and whoever asks compares those in full.
+A product quantizer rounds each pair of dimensions to the nearest of 16 points, learned from a sample. Faiss compares 32
+vectors at once with tables in registers. The result is approximate: the caller requests several times more candidates
+than it needs, and compares these in full.
 
 Source: fast scan of product quantizers (André, Kermarrec, Le Scouarnec 2015)
 """
@@ -19,13 +19,13 @@ import numpy.typing as npt
 from actors.vectors.types import Rows, Vector
 
 LEAST = 30_000
-"Below this many vectors comparing bytes is as quick."
+"Below this number of vectors, comparing bytes is as fast."
 _LEARNED_FROM = 20_000
 _AT_ONCE = 32_768
 
 
 class Sketches:
-    """Rough pictures of vectors; immutable, safe for several threads."""
+    """Approximate vectors; immutable, safe for several threads."""
 
     def __init__(self, index: Any) -> None:
         # one thread for all of faiss: replicas share the cores
@@ -35,7 +35,7 @@ class Sketches:
 
     @classmethod
     def of(cls, codes: npt.NDArray[np.int8], scales: Vector, dimensions: int) -> Sketches:
-        """Sketch the leading dimensions, an even number of them.
+        """Build sketches of the leading dimensions, an even number of them.
 
         Shapes:
             codes: int8 [n, d]
@@ -54,31 +54,31 @@ class Sketches:
 
     @classmethod
     def open(cls, path: Path) -> Sketches:
-        """Read them from a file; the caller has verified it."""
+        """Read sketches from a file. The caller has verified it."""
         return cls(faiss.read_index(str(path)))
 
     def __len__(self) -> int:
-        """Count vectors."""
+        """Return the number of vectors."""
         return int(self._index.ntotal)
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
+        """Return the memory of the sketches, in bytes."""
         return len(self) * self.dimensions // 4
 
     def save(self, path: Path) -> None:
-        """Write them to a file."""
+        """Write the sketches to a file."""
         faiss.write_index(self._index, str(path))
 
     def candidates(self, query: Vector, count: int) -> Rows:
-        """Name rows that are probably among the nearest, in no order.
+        """Return rows that are probably among the nearest, in no order.
 
         Shapes:
-            query: float32 [d]; only the leading dimensions are looked at
+            query: float32 [d]; only the leading dimensions are used
             returns: int64 [m], m <= count
         Cost:
             0.25 ms for 500 of 200,000 x 192
         """
-        asked = np.ascontiguousarray(query[None, : self.dimensions])
-        rows: Rows = self._index.search(asked, count)[1][0]
+        leading = np.ascontiguousarray(query[None, : self.dimensions])
+        rows: Rows = self._index.search(leading, count)[1][0]
         return rows if rows[-1] >= 0 else rows[rows >= 0]

@@ -1,4 +1,4 @@
-"""What a snapshot keeps of one part: named arrays, and facts that fit JSON."""
+"""The saved state of one part of a snapshot: named arrays, and facts that fit JSON."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class ModelState:
-    """What is kept of a model: named arrays without objects in them, and facts that fit JSON."""
+    """The saved state of a model: named arrays without objects, and facts that fit JSON."""
 
     arrays: Mapping[str, Array]
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def array(self, name: str) -> Array:
-        """Give one array.
+        """Return one array by name.
 
+        Shapes:
+            returns: any dtype and shape
         Errors:
-            Fault: there is none of that name
+            Fault: there is no array of that name
         """
         if name not in self.arrays:
             raise Fault(f"the saved model has no array {name!r}; it has {', '.join(sorted(self.arrays))}")

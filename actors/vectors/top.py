@@ -1,4 +1,4 @@
-"""The best of many scores."""
+"""Selection of the rows with the best scores."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MANY = 0.7
 
 
 def best_rows(scores: Scores | Floats, count: int) -> Rows:
-    """Pick the best rows, best first; -inf is never picked.
+    """Return the rows with the best scores, best first, without rows at -inf.
 
     Shapes:
         scores: float32 or float64 [n]
@@ -22,7 +22,7 @@ def best_rows(scores: Scores | Floats, count: int) -> Rows:
         return np.zeros(0, np.int64)
     possible = scores > -np.inf
     if np.count_nonzero(possible) < _MANY * len(scores):
-        # picking among many equal values is slow (by a factor of 20), so what is out is left out first
+        # a partition with many equal values is 20 times slower, so rows at -inf are removed before
         rows = np.flatnonzero(possible)
         best: Rows = rows[_sort_rows(scores[rows], count)]
         return best
@@ -31,13 +31,13 @@ def best_rows(scores: Scores | Floats, count: int) -> Rows:
 
 
 def best_few(scores: Scores | Floats, count: int) -> Rows:
-    """Pick the best of a few scores, best first; -inf is never picked.
+    """Return the positions of the best of a few scores, best first, without those at -inf.
 
     Shapes:
         scores: float32 or float64 [n]
         returns: int64 [m], m <= count
     Cost:
-        6 us for 100, of which most is calling
+        6 us for 100, most of it call overhead
     """
     if count <= 0:
         return np.zeros(0, np.int64)

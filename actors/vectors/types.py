@@ -1,4 +1,4 @@
-"""Names for arrays, so that signatures read as mathematics. `n` items, `d` dimensions, `k` wanted, `m` found."""
+"""Types of arrays. In shapes, `n` counts items, `d` dimensions, `k` requested rows and `m` returned rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 Matrix: TypeAlias = npt.NDArray[np.float32]
-"""float32 [n, d], rows of length 1 unless said otherwise."""
+"""float32 [n, d], rows of length 1 unless a docstring differs."""
 
 Vector: TypeAlias = npt.NDArray[np.float32]
 """float32 [d]."""
@@ -17,27 +17,27 @@ Scores: TypeAlias = npt.NDArray[np.float32]
 """float32 [n] or [m]; larger is better."""
 
 Floats: TypeAlias = npt.NDArray[np.float64]
-"""float64 [n] or [m], where sums must stay exact."""
+"""float64 [n] or [m], for sums that must stay exact."""
 
 Rows: TypeAlias = npt.NDArray[np.int64]
 """int64 [m], positions of items in a catalog."""
 
 Codes: TypeAlias = npt.NDArray[np.int32]
-"""int32 [n], small numbers that stand for values or rows, -1 for none."""
+"""int32 [n], codes of values or rows, -1 for none."""
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 """bool [n], True where an item may appear."""
 
 Array = TypeVar("Array", bound=npt.NDArray[Any])
-"An array of any kind that comes back as the same kind."
+"An array type that a function accepts and returns."
 
 
 def ensure_capacity(array: Array, wanted: int, fill: Any = 0) -> Array:
-    """Give an array with at least `wanted` places along its first axis, at least doubling when it must grow.
+    """Return an array with at least `wanted` entries along its first axis. A larger copy at least doubles.
 
     Shapes:
         array: any dtype [capacity, ...]
-        returns: the same array, or a larger copy whose new places hold `fill`
+        returns: the same array, or a larger copy whose new entries are `fill`
     """
     have = array.shape[0]
     if have >= wanted:

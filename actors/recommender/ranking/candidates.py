@@ -169,9 +169,12 @@ def _is_offered(row: int, request: QueryContext) -> bool:
 def select_distinct(
     select_best: Callable[[int], Rows], query: UserQuery, catalog: Catalog, wanted: int
 ) -> list[int]:
-    """Select rows from the top of a ranking until they hold enough different products, or until it ends.
+    """Return rows from the top of a ranking until they have enough distinct products, or until it ends.
 
     `select_best` returns the first rows of the ranking.
+
+    Shapes:
+        select_best: returns int64 [m]
     """
     known = required_depth(query, wanted)
     depth = expected_depth(known)

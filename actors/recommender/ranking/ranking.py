@@ -46,7 +46,7 @@ def rank(
 
 
 class Ranking:
-    """Scores on their way to a list; whoever holds it may bar rows."""
+    """Scores of all rows for one list. The caller can exclude rows."""
 
     def __init__(self, start: PriorScores, own: PersonalScores | None = None) -> None:
         self._prior = start
@@ -55,11 +55,11 @@ class Ranking:
         self._all: Scores | None = None
 
     def __len__(self) -> int:
-        """Count the rows that are judged."""
+        """Return the number of rows with scores."""
         return len(self._prior.scores)
 
     def exclude(self, rows: Sequence[int]) -> ExcludedRows:
-        """Let some rows not appear, as far as they are judged; `unbar` takes back what this returns."""
+        """Exclude rows. Return the rows and their state before, for `restore`."""
         count = len(self)
         inside = [row for row in rows if row < count]
         if self._allowed is None:
@@ -69,13 +69,13 @@ class Ranking:
         return inside, before
 
     def restore(self, barred: ExcludedRows) -> None:
-        """Let rows appear again that did before they were barred."""
+        """Restore rows to their state before `exclude`."""
         rows, before = barred
         if self._allowed is not None:
             self._allowed[rows] = before
 
     def restrict(self, allowed: Mask) -> None:
-        """Let only some rows appear.
+        """Exclude all rows outside a mask.
 
         Shapes:
             allowed: bool [n or more]
@@ -84,20 +84,20 @@ class Ranking:
         self._allowed = mask.copy() if self._allowed is None else self._allowed & mask
 
     def get_scores(self, rows: Sequence[int] | Rows) -> Scores:
-        """Give the scores of some rows, -inf where a product must not appear.
+        """Return the scores of some rows, -inf for excluded rows.
 
         Shapes:
-            rows: int64 [m], as a list or array; returns: float32 [m], fresh
+            rows: int64 [m], as a list or array; returns: float32 [m], a new array
         """
         chosen = np.asarray(rows, np.int64)
         return self._score_rows(chosen, self._prior.scores[chosen])
 
     @property
     def scores(self) -> Scores:
-        """The scores of all rows, -inf where a product must not appear.
+        """Return the scores of all rows, -inf for excluded rows.
 
         Shapes:
-            float32 [n], not to be changed
+            returns: float32 [n]; the caller must not change it
         """
         if self._all is None:
             self._all = (
@@ -106,27 +106,31 @@ class Ranking:
         return self._all if self._allowed is None else np.where(self._allowed, self._all, np.float32(-np.inf))
 
     def select_best(self, count: int) -> Rows:
-        """Pick the best rows, best first; never one at -inf.
+        """Return the best rows, best first, without rows at -inf.
 
         Shapes:
             returns: int64 [m], m <= count
         Cost:
-            100,000 rows: 30 us; when likeness is worked out for all: 0.3 ms
+            100,000 rows: 30 us; with vector scores of all rows 0.3 ms
         """
         whole = self._prior.top_rows
         if whole is not None and count > 0 and not (self._personal and self._personal.vector_scores):
             for front in (whole.head(max(_SHORT, 4 * count)), whole):
-                found = self._select_near_top(front, count)
-                if found is not None:
-                    return found
+                best = self._select_near_top(front, count)
+                if best is not None:
+                    return best
         return best_rows(self.scores, count)
 
     def select_best_of(self, rows: Rows, count: int) -> Rows:
-        """Pick the best of some rows, best first; never one at -inf."""
+        """Return the best of some rows, best first, without rows at -inf.
+
+        Shapes:
+            rows: int64 [m]; returns: int64 [k], k <= count
+        """
         return rows[best_few(self.get_scores(rows), count)]
 
     def _select_near_top(self, front: TopRows, count: int) -> Rows | None:
-        """Pick among the front and those of whom much is said; None when better ones may stand behind."""
+        """Return the best of top rows and rows with high personal scores; None if other rows can be better."""
         if len(front.rows) < count:
             return None
         now = self._score_rows(front.rows, front.values)
@@ -136,14 +140,16 @@ class Ranking:
         leading = now >= least
         rows, scores = front.rows[leading], now[leading]
         if front.next_score > -np.inf:
-            # who stands behind the front needs so much of their own to get among the best
+            # a row after the front needs at least this personal score to be among the best
             needed = least - front.next_score - _ROUNDING * (abs(least) + abs(front.next_score))
             if needed <= 0:
                 return None
             if self._personal is not None:
-                risen, own = self._personal.rows_above(needed, len(self))
+                risen, gains = self._personal.rows_above(needed, len(self))
                 rows = np.concatenate((rows, risen))
-                scores = np.concatenate((scores, self._mask_excluded(risen, self._prior.scores[risen] + own)))
+                scores = np.concatenate(
+                    (scores, self._mask_excluded(risen, self._prior.scores[risen] + gains))
+                )
         return _select_best_once(rows, scores, count)
 
     def _score_rows(self, rows: Rows, start: Scores) -> Scores:
@@ -158,11 +164,11 @@ class Ranking:
 
 
 def _select_best_once(rows: Rows, scores: Scores, count: int) -> Rows:
-    """Pick the best of rows of which each may come twice, best first, among equals the smaller row."""
+    """Return the best distinct rows, best first; equal scores by row."""
     if len(rows) > 2 * count:
         kept = scores >= np.partition(scores, len(scores) - 2 * count)[len(scores) - 2 * count]
         rows, scores = rows[kept], scores[kept]
     rows = rows[np.lexsort((rows, -scores))]
-    # a row that comes twice has the same score twice
+    # a repeated row has the same score twice
     best: Rows = rows[np.append(True, rows[1:] != rows[:-1])][:count]
     return best

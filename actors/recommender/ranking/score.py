@@ -97,11 +97,11 @@ def combine_components(
     parts: Sequence[ScoreComponent], state: EngineState, priors: ItemPriors
 ) -> PersonalScores:
     """Sum components, and let cold-start items inherit unless a component scores them. Consumes the components."""
-    own = sum_components(parts, get_slot_map(state, priors))
+    personal = sum_components(parts, get_slot_map(state, priors))
     new = priors.cold_start
-    if len(new) and own.values is not None and not _has_cold_start_scores(parts):
-        own.values[new.slots] += new.inherit_by_slot(own.values)
-    return own
+    if len(new) and personal.values is not None and not _has_cold_start_scores(parts):
+        personal.values[new.slots] += new.inherit_by_slot(personal.values)
+    return personal
 
 
 def get_slot_map(state: EngineState, priors: ItemPriors) -> SlotMap:
@@ -235,8 +235,10 @@ def score_bought_together(like: UserProfile, state: EngineState, priors: ItemPri
     model, overlay = state.serving_model, state.overlay
     parts: list[ScoreComponent] = []
     if model is not None:
-        told = model.basket_contributions(model.build_history(like.interactions, priors.global_signals.at_ms))
-        parts += [told] if told is not None else []
+        baskets = model.basket_contributions(
+            model.build_history(like.interactions, priors.global_signals.at_ms)
+        )
+        parts += [baskets] if baskets is not None else []
     if overlay.baskets.has_neighbours(like.rows):
         parts.append(
             _score_cooccurrence("live:baskets", like, overlay.baskets, state, priors, 1.0, damped=True)
@@ -280,20 +282,20 @@ def _score_cooccurrence(
     liked = profile.rows[:_MOST_TOGETHER]
     if model is not None and not _has_news(model, pairs, liked):
         return SparseScores(name, liked[:0], np.zeros(0, np.float32))
-    found, shares = pairs.get_neighbours(liked)
+    neighbours, shares = pairs.get_neighbours(liked)
     shares *= profile.weights[:_MOST_TOGETHER, None]
-    said = (shares > 0) & (found < count)
-    rows, values = found[said], shares[said].astype(np.float32)
+    valid = (shares > 0) & (neighbours < count)
+    rows, values = neighbours[valid], shares[valid].astype(np.float32)
     if damped:
         values /= (priors.relative_popularity[rows] + 0.01).astype(np.float32) ** np.float32(_DAMPING)
     scale = np.float32(weight * compute_sparse_scale(rows, values, count))
     if model is None:
         return SparseScores(name, rows, values * scale)
     fresh = model.fresh
-    own = np.where(liked < len(fresh), fresh[np.minimum(liked, len(fresh) - 1)], np.float32(1))
-    news = np.maximum(np.broadcast_to(own[:, None], said.shape)[said], fresh[rows])
-    told = news > _OLD
-    return SparseScores(name, model.slot_map.slots(rows[told]), (values * news * scale)[told])
+    liked_fresh = np.where(liked < len(fresh), fresh[np.minimum(liked, len(fresh) - 1)], np.float32(1))
+    news = np.maximum(np.broadcast_to(liked_fresh[:, None], valid.shape)[valid], fresh[rows])
+    is_new = news > _OLD
+    return SparseScores(name, model.slot_map.slots(rows[is_new]), (values * news * scale)[is_new])
 
 
 def _has_news(model: ServingModel, pairs: CooccurrenceTable, liked: Rows) -> bool:
@@ -310,10 +312,10 @@ def _score_similarity(
 ) -> ScoreComponent:
     """Score the similarity of products to a vector; `quick` scores established products only (equation 11)."""
     mean, spread = priors.estimate_spread(vector)
-    known = priors.cold_start
-    if quick and len(known.established_rows):
-        like = known.established_vectors @ vector
-        slots = get_slot_map(state, priors).slots(known.established_rows)
+    items = priors.cold_start
+    if quick and len(items.established_rows):
+        like = items.established_vectors @ vector
+        slots = get_slot_map(state, priors).slots(items.established_rows)
         return SparseScores("live:content", slots, (like - np.float32(mean)) * np.float32(weight / spread))
     return VectorScores("live:content", state.index, vector, weight / spread, mean)
 
@@ -322,15 +324,15 @@ def _inherit_scores(
     rows: Rows, parts: Sequence[ScoreComponent], slot_map: SlotMap, priors: ItemPriors
 ) -> Scores:
     """Compute what some rows inherit of all components; 0 for rows that are no cold-start items."""
-    found, values, new = (
+    inherited, values, new = (
         np.zeros(len(rows), np.float32),
         sum_components(parts, slot_map).values,
         priors.cold_start,
     )
     if values is not None and len(new):
         by_row = dict(zip(new.rows.tolist(), new.inherit_by_slot(values).tolist(), strict=True))
-        found[:] = [by_row.get(row, 0.0) for row in rows.tolist()]
-    return found
+        inherited[:] = [by_row.get(row, 0.0) for row in rows.tolist()]
+    return inherited
 
 
 def _score_cold_start(model: ServingModel, past: UserHistory, priors: ItemPriors) -> Iterator[SparseScores]:

@@ -53,7 +53,10 @@ class UserProfile:
     def vector(self) -> Vector | None:
         """Return the unit vector of the liked products minus the disliked ones; None when nothing is known.
 
-        It is computed on first use. A snapshot that knows the whole history needs no vector.
+        It is computed on first use. A snapshot with all products of the history needs no vector.
+
+        Shapes:
+            returns: float32 [d]
         """
         return self.compute_vector()
 

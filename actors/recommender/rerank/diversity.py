@@ -1,4 +1,4 @@
-"""Diversification: equal values at least so far apart, or side by side. Best effort, never loses a product."""
+"""Diversification: rows with equal values keep a minimum distance or stand side by side, without loss of a row."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ ReadValues = Callable[[int, str], frozenset[str]]
 
 _LOOK_AHEAD = 200
 _LOOKS = 400
-"Rows ahead times rules that are looked at for one place: with more than two rules fewer rows each."
+"Rows compared for one place, times rules: with more than two rules, fewer rows for each."
 
 
 def gather_equal_values(
     rows: Sequence[int], spacing: Sequence[DiversityRule], values_of: ReadValues
 ) -> list[int]:
-    """Put rows with an equal value side by side, where the first of them stood (`always_together`)."""
+    """Return the rows with equal values side by side, at the place of the first (`always_together`)."""
     order = list(rows)
     for rule in spacing:
         if rule.always_together:
-            lots: dict[str, list[int]] = {}
+            groups: dict[str, list[int]] = {}
             for row in order:
                 value = min(values_of(row, rule.field), default=f"\x00{row}")
-                lots.setdefault(value, []).append(row)
-            order = [row for lot in lots.values() for row in lot]
+                groups.setdefault(value, []).append(row)
+            order = [row for group in groups.values() for row in group]
     return order
 
 
@@ -40,14 +40,14 @@ def diversify(
     wanted: int,
     previous: Sequence[int] = (),
 ) -> list[int]:
-    """Let the best fitting row come next: the first that keeps its distance, else simply the first.
+    """Return the rows in an order where equal values keep their distance: next comes the first row that fits.
 
-    `pinned` maps places to rows that stay there; the first `front` other rows stay before the rest. Only the first
-    `wanted` places are worked on. A frequent value is brought forward where the rest of the list would otherwise
-    end in a heap of it. `previous` are rows that stand right before the list.
+    If no row fits, the first row comes next. `pinned` maps places to rows that stay there. The first `front` other rows
+    stay before the rest. Only the first `wanted` places change. A frequent value comes earlier if the rest of the
+    list would otherwise end with it only. `previous` has the rows directly before the list.
 
     Cost:
-        a look at 200 rows per place at most, at 80 with five rules: 1,000 places take 50 to 100 ms
+        compares at most 200 rows for each place, 80 with five rules: 1,000 places take 50 to 100 ms
     """
     rules = [rule for rule in spacing if rule.minimum_distance > 0 and not rule.always_together]
     fixed = set(pinned.values())
@@ -68,12 +68,12 @@ def diversify(
 
 
 def insert_pinned(rows: Sequence[int], pinned: Mapping[int, int]) -> list[int]:
-    """Put pinned rows into their places among the others."""
+    """Return the rows with pinned rows in their places."""
     return _fill([], rows, pinned) if pinned else list(rows)
 
 
 class _ValueSupply:
-    """How many rows still carry each value: when one must be placed now, or it will not keep its distance."""
+    """Counts the rows left of each value, to find values that must be placed now to keep their distance."""
 
     def __init__(self, rules: Sequence[DiversityRule], rows: Sequence[int], values_of: ReadValues) -> None:
         self._values_of = values_of
@@ -83,23 +83,23 @@ class _ValueSupply:
             for rule in rules
             if len(rows) <= _LOOK_AHEAD
         }
-        # nothing is urgent where it can't be done anyway
+        # if the distances are impossible, no value is urgent
         possible = all(need <= self._rows for need in self._needs().values())
         self._counts = self._counts if possible else {}
 
     def place(self, row: int) -> int:
-        """Note that a row was placed."""
+        """Subtract a placed row from the counts and return it."""
         self._rows -= 1
         for rule, counts in self._counts.items():
             counts.subtract(self._values_of(row, rule.field))
         return row
 
     def list_urgent(self) -> frozenset[tuple[str, str]]:
-        """Name the values (field, value) that need every place that is left."""
+        """Return the values (field, value) that need all remaining places."""
         return frozenset(key for key, need in self._needs().items() if need >= self._rows)
 
     def _needs(self) -> dict[tuple[str, str], int]:
-        """Count the places each value needs when its rows keep their distance."""
+        """Return the number of places that each value needs to keep its distance."""
         return {
             (rule.field, value): (count - 1) * (rule.minimum_distance + 1) + 1
             for rule, counts in self._counts.items()
@@ -117,7 +117,7 @@ def _find_fitting(
     urgent: frozenset[tuple[str, str]],
     previous: Sequence[int],
 ) -> int:
-    """Find the first row whose values are not taken nearby, an urgent one if there is; 0 when all are."""
+    """Return the position of the first row without a value in a nearby row, preferably urgent; 0 if none fits."""
     taken = [(rule.field, _collect_nearby(rule, placed, values_of, pinned, previous)) for rule in rules]
     fitting = (
         at
@@ -138,17 +138,17 @@ def _collect_nearby(
     pinned: Mapping[int, int],
     previous: Sequence[int],
 ) -> frozenset[str]:
-    """Collect the values of what stands within the distance, before and, where pinned, behind."""
-    here = len(placed)
-    missing = rule.minimum_distance - here
-    near = list(placed[max(0, here - rule.minimum_distance) :])
+    """Return the values of placed and pinned rows within the distance of the next place."""
+    at = len(placed)
+    missing = rule.minimum_distance - at
+    near = list(placed[max(0, at - rule.minimum_distance) :])
     near += previous[-missing:] if missing > 0 else ()
-    near += [row for place, row in pinned.items() if here < place <= here + rule.minimum_distance]
+    near += [row for place, row in pinned.items() if at < place <= at + rule.minimum_distance]
     return frozenset[str]().union(*(values_of(row, rule.field) for row in near))
 
 
 def _fill(placed: list[int], waiting: Sequence[int], pinned: Mapping[int, int]) -> list[int]:
-    """Append the rest, pinned rows in their places (or at the end when the list is too short)."""
+    """Return `placed` with the rest, pinned rows in their places or at the end of a short list."""
     rest = iter(waiting)
     left = {place: row for place, row in pinned.items() if place >= len(placed)}
     while left:

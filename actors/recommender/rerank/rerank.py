@@ -1,12 +1,11 @@
-"""From a ranking to a list: one per group, shuffled a little, boosted, spaced, cut to the page.
+"""Re-ranking: dithering, boosts, diversity and paging of a ranking.
 
-The order of steps matters: dithering works on the ranking; boosts reorder what came into question and never bring
-in what did not; spacing comes last and leaves pinned places alone. Positions count from the start of the whole
-list, not of the page.
+The order of steps matters. Dithering changes the ranking. Boosts reorder candidates and never add products. Diversity
+comes last and keeps pinned places. Positions count from the start of the whole list, not of the page.
 
-Products change places within lots of a thousand, and boosts raise what stands in the first lot (in as many lots as
-their positions reach). Lots begin at the same ranks whichever page is asked for: were they to grow with the page,
-products would come up on later pages that belong on earlier ones, and others would be shown twice.
+Products move within blocks of a thousand ranks. Boosts raise products of the first block, or of all blocks that boost
+positions reach. Blocks begin at the same ranks for every page. If they grew with the page, later pages could have
+products that belong to earlier ones, or products twice.
 """
 
 from __future__ import annotations
@@ -59,10 +58,10 @@ def rerank(
     last_shown: Sequence[int] = (),
     steps: list[RerankStep] | None = None,
 ) -> list[RankedItem]:
-    """Make the page from a ranking without duplicates.
+    """Return the items of one page from a ranking without duplicates.
 
-    `before` counts the places that came on earlier pages, `shown` holds their rows and `last_shown` the last of them
-    in order; `start` counts from there. `steps` takes the list as it was after each step, when somebody wants to know.
+    `before` is the number of places on earlier pages, `shown` has their rows, and `last_shown` the last of them in
+    order. `start` counts from `before`. If `steps` is given, the list after each step is appended to it.
     """
     end = start + rows
     if not (query.boosts or query.boost_circles or query.spacing or query.dithering > 1):
@@ -86,22 +85,22 @@ def rerank(
 
 
 class _FieldValues:
-    """Values of a field by row, read once a request."""
+    """Values of a field by row, read once for each request."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._found: dict[tuple[int, str], frozenset[str]] = {}
+        self._values: dict[tuple[int, str], frozenset[str]] = {}
 
     def __call__(self, row: int, field: str) -> frozenset[str]:
-        values = self._found.get((row, field))
+        values = self._values.get((row, field))
         if values is None:
             leaves = collect_scalars(self._catalog.record(row), canonical(field))
-            values = self._found[row, field] = frozenset(str(leaf) for leaf in leaves)
+            values = self._values[row, field] = frozenset(str(leaf) for leaf in leaves)
         return values
 
 
 class _DitheredRanking:
-    """Dithers and gathers lots of the ranking, and takes out what earlier pages showed."""
+    """Dithers blocks of the ranking, gathers equal values, and removes the rows of earlier pages."""
 
     def __init__(
         self,
@@ -120,26 +119,26 @@ class _DitheredRanking:
         self._gathered: list[int] = []
 
     def dither_blocks(self, rows: list[int], first: int, start: int, end: int) -> list[int]:
-        """Work on the lots that have a place in start..end; `first` is the rank of the first row."""
+        """Return the rows, with dithering in blocks that reach places start to end; `first` is the first rank."""
         done: list[int] = []
         for at in range(0, len(rows), BLOCK_SIZE):
-            lot = rows[at : at + BLOCK_SIZE]
+            block = rows[at : at + BLOCK_SIZE]
             near = len(done) < end and len(done) + BLOCK_SIZE > start
             if near and self._query.dithering > 1:
-                lot = dither(lot, self._query.dithering, self._seed, first + at)
+                block = dither(block, self._query.dithering, self._seed, first + at)
             if self._shown:
-                lot = [row for row in lot if row not in self._shown]
+                block = [row for row in block if row not in self._shown]
             if self._steps is not None:
-                self._dithered += lot
+                self._dithered += block
             if near and self._query.spacing:
-                lot = gather_equal_values(lot, self._query.spacing, self._values)
-            done += lot
+                block = gather_equal_values(block, self._query.spacing, self._values)
+            done += block
         if self._steps is not None:
             self._gathered += done
         return done
 
     def record_steps(self) -> None:
-        """Say what was done."""
+        """Append the lists after dithering and gathering to the steps."""
         assert self._steps is not None
         if self._query.dithering > 1:
             self._steps.append(RerankStep("dithering", self._dithered, {}))
@@ -149,7 +148,7 @@ class _DitheredRanking:
 
 @dataclass(frozen=True, slots=True)
 class _BoostedList:
-    """A list after boosting: pinned rows stand in their places."""
+    """A list after boosts, with pinned rows in their places."""
 
     order: list[int]
     pinned: dict[int, int]
@@ -158,7 +157,7 @@ class _BoostedList:
 
 
 def _compile_boosts(query: UserQuery, catalog: Catalog) -> list[tuple[Boost, Mask]]:
-    """Decide every boost for all rows; circles boost like rules without a name."""
+    """Return each boost with the mask of its rows. A circle is a boost without a name."""
     rules = [(boost, catalog.filter_mask(boost.filter)) for boost in query.boosts]
     return rules + [
         (Boost(Everything(), circle.positions, label=f"geo.boost[{at}]"), catalog.near_mask(circle))
@@ -169,7 +168,7 @@ def _compile_boosts(query: UserQuery, catalog: Catalog) -> list[tuple[Boost, Mas
 def _apply_boosts(
     order: list[int], reach: int, rules: Sequence[tuple[Boost, Mask]], before: int
 ) -> _BoostedList:
-    """Raise, pin and bury among the first `reach` rows. What is raised is not buried."""
+    """Raise, pin and bury the first `reach` rows. A raised row is not buried."""
     if not rules:
         return _BoostedList(order, {}, frozenset(), {})
     head, tail = order[:reach], order[reach:]
@@ -193,9 +192,9 @@ def _apply_boosts(
 def _pin_rows(
     order: Sequence[int], rules: Sequence[tuple[Boost, Mask]], before: int, by_rule: dict[int, str]
 ) -> dict[int, int]:
-    """Give places to boosted rows, best first; the earlier rule has a place that two want.
+    """Return the places of pinned rows, best first. If two rules name a place, the earlier rule gets it.
 
-    A rule with fewer boosted rows than places leaves its later places to the next in order.
+    If a rule has fewer rows than places, other rows fill its later places.
     """
     pinned: dict[int, int] = {}
     for boost, mask in rules:
@@ -214,7 +213,7 @@ def _pin_rows(
 
 
 def _record_rule(by_rule: dict[int, str], rules: Sequence[tuple[Boost, Mask]], rows: Sequence[int]) -> None:
-    """Name the first rule that matches each row."""
+    """Store the label of the first rule that matches each row."""
     if len(rules) == 1:
         by_rule.update(dict.fromkeys(rows, rules[0][0].label))
         return
@@ -223,7 +222,7 @@ def _record_rule(by_rule: dict[int, str], rules: Sequence[tuple[Boost, Mask]], r
 
 
 def _filter_any(masks: Sequence[Mask], rows: Sequence[int]) -> list[int]:
-    """Keep the rows that any of the masks marks."""
+    """Return the rows that any of the masks marks."""
     if not masks or not rows:
         return []
     ranked = np.asarray(rows, np.int64)
@@ -239,20 +238,20 @@ def _diversify(
     end: int,
     last_shown: Sequence[int],
 ) -> list[int]:
-    """Space the lots of places that the page touches, each by itself: a deep page costs no more than the first."""
+    """Diversify each block of places that the page needs. A deep page costs no more than the first."""
     order = boosted.order
     if not any(rule.minimum_distance > 0 and not rule.always_together for rule in query.spacing):
         return order
     for at in _block_starts(start, min(end, len(order))):
-        lot = order[at : at + BLOCK_SIZE]
+        block = order[at : at + BLOCK_SIZE]
         order[at : at + BLOCK_SIZE] = diversify(
-            lot,
+            block,
             query.spacing,
             values,
             pinned={
                 place - at: row for place, row in boosted.pinned.items() if at <= place < at + BLOCK_SIZE
             },
-            front=sum(row in boosted.front for row in lot),
+            front=sum(row in boosted.front for row in block),
             wanted=end - at,
             previous=last_shown if at == 0 else (),
         )

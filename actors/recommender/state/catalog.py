@@ -1,7 +1,7 @@
-"""Who may appear: rows and product ids, what is kept of each product, and masks over them.
+"""The catalog: rows and ids of products, their columns, and masks over rows.
 
-Rows are positions, given once and kept for the life of the catalog: a removed product leaves its row behind, and a
-product that somebody clicked before it was uploaded has a row waiting for it.
+A row is a position that a product keeps for the life of the catalog. A removed product keeps its row, and a product
+with an interaction before its upload already has one.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from cluster.records.validation.recent_events import GROUP
 ATTRIBUTE = "attribute"
 "The kind of column that groups products by the values of a field."
 _ROW_BYTES = 600
-"Ids in lists and dictionaries, groups, categories."
+"Estimated bytes of a row for ids in lists and dictionaries, groups and categories."
 _OUT_OF_STOCK = "OUT_OF_STOCK"
 _RELATED = "related_ids"
 
 
 ChangeListener = Callable[[int, Mapping[str, Any] | None], None]
-"Hears of every product that changed, by row; None when it is gone."
+"Called with the row and record of every changed product; the record is None after a removal."
 
 
 class Catalog:
@@ -39,7 +39,7 @@ class Catalog:
         self.columns = ColumnStore(kinds={ATTRIBUTE: AttributeColumnSource})
         self.categories: Groups[tuple[str, ...]] = Groups()
         self.version = 0
-        "Grows with every change of a product."
+        "Increases with every change of a product."
         self._rows: dict[str, int] = {}
         self._present: Mask = np.zeros(0, np.bool_)
         self._offered: Mask = np.zeros(0, np.bool_)
@@ -54,73 +54,73 @@ class Catalog:
         self._most_unknown = most_unknown
         self._listeners: list[ChangeListener] = []
         self.products = 0
-        "How many products are there, those out of stock included."
+        "Number of products, including those that are out of stock."
 
     def __len__(self) -> int:
-        """Count rows, those without a product included."""
+        """Return the number of rows, including rows without a product."""
         return len(self.product_ids)
 
     @property
     def unused(self) -> int:
-        """Count rows without a product: removed ones, and those that wait for theirs."""
+        """Return the number of rows without a product: removed, or not yet uploaded."""
         return len(self) - self.products
 
     @property
     def nbytes(self) -> int:
-        """Memory held, estimated: columns as they report, records by what was uploaded."""
+        """Return an estimate of the memory of columns, records and rows, in bytes."""
         return self.columns.nbytes + int(self._sizes.sum()) + len(self) * _ROW_BYTES
 
     # --- rows and ids ---------------------------------------------------------------------------------------
 
     @property
     def row_by_id(self) -> Mapping[str, int]:
-        """Rows of product ids, not to be changed."""
+        """Return the rows of product ids. The caller must not change the mapping."""
         return self._rows
 
     def row_of(self, name: str) -> int:
-        """Find the row of a product, or of the first variant of a group (`group:<id>`); -1 when there is none."""
+        """Return the row of a product, or of the first variant of a group (`group:<id>`); -1 when there is none."""
         row = self._rows.get(name, -1)
         if row < 0 and name.startswith(GROUP):
             row = next(iter(self.rows_of_group(name.removeprefix(GROUP))), -1)
         return row
 
     def rows_of(self, names: Collection[str]) -> list[int]:
-        """Find the rows of those that have one."""
-        rows = self._rows
-        found = [rows[name] for name in names if name in rows]
-        if len(found) < len(names):
+        """Return the rows of products and groups, without names that have no row."""
+        rows_by_id = self._rows
+        rows = [rows_by_id[name] for name in names if name in rows_by_id]
+        if len(rows) < len(names):
             # rare: an unknown product, or a group
             return [row for name in names if (row := self.row_of(name)) >= 0]
-        return found
+        return rows
 
     def get_or_add_row(self, name: str) -> int:
-        """Find or make a row; -1 for an unknown group and when too many rows wait for products nobody uploads."""
+        """Return the row of a product, a new one if needed; -1 for an unknown group or with too many unused rows."""
         row = self.row_of(name)
         if row < 0 and not name.startswith(GROUP) and self.unused < self._most_unknown:
             row = self._add_row(name)
         return row
 
     def related_rows(self, row: int) -> list[int]:
-        """Find the rows of the products and groups that a product's `related_ids` name.
+        """Return the rows of the products and groups in `related_ids` of a product.
 
         Cost:
-            0.6 microseconds where no product has the field; else the record is read
+            0.6 microseconds if no product has the field; else the catalog reads the record
         """
         if self.columns.fields.missing((_RELATED,)):
             return []
         names: Sequence[str] = self.record(row).get(_RELATED) or ()
-        return [found for name in names for found in self.rows_of([name]) or self.rows_of_group(name)]
+        return [related for name in names for related in self.rows_of([name]) or self.rows_of_group(name)]
 
     def rows_of_group(self, group_id: str) -> list[int]:
-        """Find the rows of all variants of a product."""
+        """Return the rows of all variants in a product group."""
         return list(self._members.get(self._group_codes.get(group_id, -1), ()))
 
     def has_single_variants(self, rows: Sequence[int]) -> bool:
-        """Tell whether no two of some rows can be variants of one product, because none has any."""
+        """Tell whether none of these rows has another variant."""
         return self._siblings.keys().isdisjoint(rows)
 
     def add_variants(self, rows: Iterable[int]) -> list[int]:
-        """Add the other variants of the same products."""
+        """Return these rows with all variants of the same products."""
         siblings = self._siblings
         if not siblings:
             return list(rows)
@@ -129,11 +129,11 @@ class Catalog:
     # --- changes --------------------------------------------------------------------------------------------
 
     def subscribe(self, watcher: ChangeListener) -> None:
-        """Tell somebody of every product that changes from now on."""
+        """Call a listener for every later change of a product."""
         self._listeners.append(watcher)
 
     def put(self, product: Mapping[str, Any]) -> int:
-        """Set a product, old or new; return its row."""
+        """Add or replace a product; return its row."""
         product_id = product["product_id"]
         row = self._rows.get(product_id)
         if row is None:
@@ -155,7 +155,7 @@ class Catalog:
         return row
 
     def remove(self, product_id: str) -> int:
-        """Take a product out; return its row, -1 when it has none."""
+        """Remove a product; return its row, -1 when it has none."""
         row = self._rows.get(product_id, -1)
         if row >= 0 and self._present[row]:
             self.products -= 1
@@ -173,50 +173,78 @@ class Catalog:
 
     @property
     def present(self) -> Mask:
-        """Mark rows that have a product. A view: not to be changed."""
+        """Return a mask of the rows that have a product: a view that the caller must not change.
+
+        Shapes:
+            returns: bool [n]
+        """
         return self._present[: len(self)]
 
     @property
     def offered(self) -> Mask:
-        """Mark rows whose product exists and is not out of stock. A view: not to be changed."""
+        """Return a mask of the rows with a product in stock: a view that the caller must not change.
+
+        Shapes:
+            returns: bool [n]
+        """
         return self._offered[: len(self)]
 
     @property
     def groups(self) -> Codes:
-        """Give the code of each row's product group. A view."""
+        """Return a view of the code of each row's product group.
+
+        Shapes:
+            returns: int32 [n], -1 where there is none
+        """
         return self._groups[: len(self)]
 
     @property
     def parents(self) -> Codes:
-        """Give the row of each row's parent, -1 where there is none. A view."""
+        """Return a view of the row of each row's parent.
+
+        Shapes:
+            returns: int32 [n], -1 where there is none
+        """
         return self._parents[: len(self)]
 
     def record(self, row: int) -> Mapping[str, Any]:
-        """Read a product; empty when there is none."""
+        """Return the record of a product; empty when there is none."""
         return self.columns.record(row) or {}
 
     def type_mask(self, product_type: str) -> Mask:
-        """Mark rows of one type."""
+        """Return a mask of the rows of one product type.
+
+        Shapes:
+            returns: bool [n]
+        """
         return np.equal(self._types[: len(self)], self._type_codes.get(product_type, -1))
 
     def filter_mask(self, node: Node) -> Mask:
-        """Mark rows whose product matches a filter. Shared, not to be changed."""
+        """Return a mask of the rows that match a filter. Queries share it, so the caller must not change it.
+
+        Shapes:
+            returns: bool [n]
+        """
         return self.columns.mask(node)
 
     def near_mask(self, circle: Circle) -> Mask:
-        """Mark rows with a point in a circle."""
+        """Return a mask of the rows with a point in a circle.
+
+        Shapes:
+            returns: bool [n]
+        """
         return self.columns.within(circle.lat, circle.lon, circle.distance_km, circle.field)
 
     @property
     def has_variants(self) -> bool:
-        """Do some products have several variants?"""
+        """Tell whether a product has several variants."""
         return bool(self._siblings)
 
     def group_by_attribute(self, field: str) -> Groups[str]:
-        """Group products by the values of a field, up to date until the next change.
+        """Return the products grouped by the values of a field. The groups hold until the next change.
 
         Cost:
-            0.1 s for the first call on 100,000 products, then nothing; beside, when prepared (`columns.preparing`)
+            0.1 s for the first call on 100,000 products, then nothing; the column store can build the groups before
         """
         groups: Groups[str] = self.columns.of_kind(ATTRIBUTE, field)
         return groups
@@ -244,7 +272,7 @@ class Catalog:
     def _add_row(self, product_id: str) -> int:
         row = self._rows[product_id] = len(self.product_ids)
         self.product_ids.append(product_id)
-        # a row without a record stands in the columns too, so that masks fit every other array
+        # columns have rows without a record too, so that masks have the length of all other arrays
         self.columns.append()
         self._present = ensure_capacity(self._present, row + 1)
         self._offered = ensure_capacity(self._offered, row + 1)
@@ -260,7 +288,7 @@ def _code(codes: dict[str, int], value: str) -> int:
 
 
 def _list_category_paths(product: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Name every category a product stands in, the broader ones included."""
+    """Yield every category path of a product, including its prefixes."""
     for path in product.get("categories") or ():
         for depth in range(1, len(path) + 1):
             yield tuple(str(level) for level in path[:depth])

@@ -1,9 +1,9 @@
-"""Products that nobody dealt with yet: they inherit what is said of products like them, until they have a record.
+"""Cold-start products: each inherits scores from similar products until it has enough votes.
 
 Source: docs/concepts/scoring.md, equations 6 and 12
 
-Where a snapshot learned which features lead to what readers take (`actors.models.content`), that speaks to a reader
-instead of what products like them inherit.
+If a snapshot has content weights (`actors.models.content`), these score cold-start products for a user, and the
+products inherit no personal scores.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from actors.recommender.state.serving_model import ServingModel
 from actors.vectors.types import Mask, Matrix, Rows, Scores, ensure_capacity
 
 ENOUGH_VOTES = 20.0
-"A product with so many votes stands for itself."
+"A product with at least this many votes is no cold-start product."
 
 _MOST = 2_000
 _NEIGHBOURS = 8
 _ESTABLISHED = 4_096
 _A_REFRESH = 64
 _AT_FIRST = 512
-"So many are met with the first refresh of a snapshot: they were there before it."
+"Cold-start products compared at the first refresh of a snapshot. The catalog had them before."
 _POWER = 3
 _INHERITED = 0.7
 _ESTABLISHED_FOR_MS = 600_000
@@ -52,13 +52,14 @@ def _no_weights() -> Matrix:
 
 @dataclass(frozen=True, slots=True)
 class ColdStartItems:
-    """New products and what they are like; and the known products that many deal with, with their vectors.
+    """Cold-start products with their similar products, and the established products with their vectors.
+
+    Established products are the most popular ones that the snapshot has.
 
     Shapes:
-        rows: int64 [k]; kin: int64 [k, 8], rows of known products; weights: float32 [k, 8], at most 1 in sum;
-        elders: int64 [e]; vectors: float32 [e, d]; slots: int64 [k] and neighbour_slots: int64 [k, 8], the
-        same products
-        where they stand in what the parts of a score say
+        rows: int64 [k]; neighbours: int64 [k, 8], rows of established products; weights: float32 [k, 8], at most 1
+        in sum; established_rows: int64 [e]; established_vectors: float32 [e, d]; slots: int64 [k] and
+        neighbour_slots: int64 [k, 8], the positions of `rows` and `neighbours` in score components
     """
 
     rows: Rows = field(default_factory=_no_rows)
@@ -69,15 +70,15 @@ class ColdStartItems:
     slots: Rows = field(default_factory=_no_rows)
     neighbour_slots: Rows = field(default_factory=_no_neighbours)
     features: Any = None
-    "CSR float32 [k, features of the snapshot]; None when it learned nothing from what products are like."
+    "CSR float32 [k, features of the snapshot]; None when the snapshot has no content weights."
     shares: Scores = field(default_factory=_no_scores)
-    "float32 [k], how far a product is from standing for itself: 1 without votes."
+    "float32 [k], the part of the score that a product inherits: 1 without votes, 0 with `ENOUGH_VOTES`."
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def inherit_by_row(self, values: Scores) -> Scores:
-        """Give what new products inherit of values by row.
+        """Return the values that cold-start products inherit, given values by row.
 
         Shapes:
             values: float32 [n], finite
@@ -86,7 +87,7 @@ class ColdStartItems:
         return self._inherit(values, self.neighbours)
 
     def inherit_by_slot(self, values: Scores) -> Scores:
-        """Give the same of values by slot.
+        """Return the values that cold-start products inherit, given values by slot.
 
         Shapes:
             values: float32 [slots]
@@ -95,12 +96,12 @@ class ColdStartItems:
         return self._inherit(values, self.neighbour_slots)
 
     def _inherit(self, values: Scores, neighbours: Rows) -> Scores:
-        found: Scores = (values[neighbours] * self.weights).sum(axis=1)
-        return found
+        inherited: Scores = (values[neighbours] * self.weights).sum(axis=1)
+        return inherited
 
 
 class ColdStartTracker:
-    """Finds new products and their kin, some with every refresh."""
+    """Finds cold-start products and their similar products, a limited number at each refresh."""
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
@@ -114,10 +115,10 @@ class ColdStartTracker:
         self._matrix: tuple[Rows, Any] | None = None
 
     def get_items(self, signals: GlobalSignals, model: ServingModel) -> ColdStartItems:
-        """List the newest of the products that the snapshot does not know and few dealt with.
+        """Return the newest products that the snapshot lacks and that have few votes.
 
         Cost:
-            64 new products: 8 ms with 4,096 known ones, later nothing
+            64 new products: 8 ms with 4,096 established ones; nothing when they are compared already
         """
         if signals.at_ms - self._chosen_ms >= _ESTABLISHED_FOR_MS:
             self._select_established(signals, model)
@@ -151,7 +152,7 @@ class ColdStartTracker:
         )
 
     def _build_features(self, rows: Rows, model: ServingModel) -> Any:
-        """Mark the features of new products, as far as the snapshot knows them; the same rows are marked once."""
+        """Return a matrix of the features that the snapshot has; build it once for the same rows."""
         content = model.learned.content
         if content is None:
             return None
@@ -161,23 +162,23 @@ class ColdStartTracker:
         return self._matrix[1]
 
     def _select_established(self, signals: GlobalSignals, model: ServingModel) -> None:
-        """Choose the known products that many deal with."""
+        """Select the most popular products that the snapshot has."""
         self._chosen_ms = signals.at_ms
-        known = np.flatnonzero((model.get_items(len(signals)) >= 0) & signals.offered)
-        self._established = known[
-            np.argsort(-signals.relative_popularity[known], kind="stable")[:_ESTABLISHED]
+        learned = np.flatnonzero((model.get_items(len(signals)) >= 0) & signals.offered)
+        self._established = learned[
+            np.argsort(-signals.relative_popularity[learned], kind="stable")[:_ESTABLISHED]
         ]
         self._established_vectors = self._overlay.index.take(self._established)
 
     def _compare_items(self, rows: Rows, model: ServingModel) -> None:
-        """Compare some new products with the known ones, and read what they are like."""
+        """Find the nearest established products of some new products, and read the features of the new ones."""
         if model.learned.content is not None:
             for row in rows.tolist():
                 self._features[row] = features_from_product(self._overlay.catalog.record(row))
         like = np.maximum(self._overlay.index.take(rows) @ self._established_vectors.T, 0.0)
         nearest = np.argpartition(like, like.shape[1] - _NEIGHBOURS, axis=1)[:, -_NEIGHBOURS:]
         weights = np.take_along_axis(like, nearest, axis=1) ** _POWER
-        # what is like nothing inherits nothing; what is the same as all its kin inherits most
+        # a product without similar products inherits 0; one that equals all its neighbours inherits most
         weights *= _INHERITED / np.maximum(weights.sum(axis=1, keepdims=True), 1.0)
         count = int(rows.max()) + 1
         self._neighbours, self._weights = (

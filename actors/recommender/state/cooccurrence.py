@@ -1,4 +1,4 @@
-"""What goes with what: pairs of products seen in one session, and the strongest neighbours of each.
+"""Co-occurrence: pairs of products in one session, and the strongest neighbours of each product.
 
 A session ends after half an hour of silence. Within it a product is paired with those that follow within a
 window, the nearer the stronger; the way back counts half, because people move on more than they return. Lines of
@@ -32,7 +32,7 @@ class ItemPairs:
 
 
 def build_sequence_pairs(events: EventArrays, old: int = 0, window: int = 5) -> ItemPairs:
-    """Pair products that follow each other within a session.
+    """Return pairs of products that follow each other within a session.
 
     The first `old` events are context: pairs among them were counted before and are left out.
 
@@ -47,7 +47,7 @@ def build_sequence_pairs(events: EventArrays, old: int = 0, window: int = 5) -> 
 
 
 def build_basket_pairs(events: EventArrays, old: int = 0, window: int = 40) -> ItemPairs:
-    """Pair products bought in one session, all alike."""
+    """Return pairs of products bought in one session, with equal weights."""
     order = np.lexsort((np.arange(len(events)), events.at_ms, events.readers))
     sessions = _number_sessions(events, order)
     found = [_pairs_at_lag(events, order, sessions, old, lag) for lag in range(1, window + 1)]
@@ -65,7 +65,7 @@ class CooccurrenceTable:
         self._weights: npt.NDArray[np.float32] = np.zeros((0, width), np.float32)
 
     def add(self, pairs: ItemPairs, sign: float = 1.0) -> None:
-        """Add pairs, or with `sign` -1 take them back as far as they are still kept."""
+        """Add pairs, or with `sign` -1 subtract them if they are still stored."""
         if not len(pairs.left):
             return
         if self._landmark_ms == 0:
@@ -78,7 +78,7 @@ class CooccurrenceTable:
             self._insert_stronger(left[new], right[new], weights[new])
 
     def get_neighbours(self, rows: Rows) -> tuple[Rows, Floats]:
-        """Give the neighbours of rows and how often each goes with it, relative to all that goes with it.
+        """Return the neighbours of rows and their share of all co-occurrences of the row.
 
         Shapes:
             rows: int64 [m]
@@ -93,7 +93,7 @@ class CooccurrenceTable:
         return found, weights
 
     def get_neighbour_rows(self, rows: Rows) -> npt.NDArray[np.int32]:
-        """Give the neighbours of rows in no order, -1 where there is no further one.
+        """Return the neighbours of rows in no order, -1 for an empty place.
 
         Shapes:
             returns: int32 [m, width]
@@ -102,12 +102,16 @@ class CooccurrenceTable:
         return self._rows[rows]
 
     def has_neighbours(self, rows: Rows) -> bool:
-        """Tell whether any of these rows has a neighbour."""
+        """Tell whether any of these rows has a neighbour.
+
+        Shapes:
+            rows: int64 [m]
+        """
         return bool(self.get_neighbours(rows)[1].any())
 
     @property
     def nbytes(self) -> int:
-        """Memory held."""
+        """Return the memory of neighbours and weights, in bytes."""
         return self._rows.nbytes + self._weights.nbytes
 
     def _reserve(self, count: int) -> None:
@@ -115,17 +119,17 @@ class CooccurrenceTable:
         self._weights = ensure_capacity(self._weights, count)
 
     def _add_to_existing(self, left: Rows, right: Rows, weights: Floats) -> Mask:
-        """Add to pairs that are kept already; say which those were. In slices, to bound memory."""
-        known = np.zeros(len(left), np.bool_)
+        """Add to stored pairs; return a mask of them. Works in slices, to limit memory."""
+        existing = np.zeros(len(left), np.bool_)
         for start in range(0, len(left), 65_536):
             part = slice(start, start + 65_536)
             hits, places = np.nonzero(self._rows[left[part]] == right[part][:, None])
             self._weights[left[part][hits], places] += weights[part][hits].astype(np.float32)
-            known[start + hits] = True
-        return known
+            existing[start + hits] = True
+        return existing
 
     def _insert_stronger(self, left: Rows, right: Rows, weights: Floats) -> None:
-        """Let new neighbours take the places of the weakest, strongest first, where they are stronger."""
+        """Replace the weakest neighbours by stronger new ones, strongest first."""
         order = np.lexsort((-weights, left))
         left, right, weights = left[order], right[order], weights[order].astype(np.float32)
         owners, starts = np.unique(left, return_index=True)
@@ -143,7 +147,7 @@ class CooccurrenceTable:
 
 
 def _drop_repeats(events: EventArrays, order: Rows) -> Mask:
-    """Leave out an event about the same product as the reader's event just before it."""
+    """Return a mask without events on the same product as the user's previous event."""
     readers, rows, at_ms = events.readers[order], events.rows[order], events.at_ms[order]
     changed = np.ones(len(order), np.bool_)
     again = (readers[1:] == readers[:-1]) & (rows[1:] == rows[:-1])
@@ -172,7 +176,7 @@ def _pairs_at_lag(events: EventArrays, order: Rows, sessions: Rows, old: int, la
 
 
 def _join_pairs(found: list[tuple[ItemPairs, float]], both: float) -> ItemPairs:
-    """Put pairs of all distances together with their way back, which weighs `both` unless side by side."""
+    """Return pairs of all lags and their reverse pairs. A reverse pair has factor `both`, or 1 for equal times."""
     left = np.concatenate([pairs.left for pairs, _ in found])
     right = np.concatenate([pairs.right for pairs, _ in found])
     there = np.concatenate([np.full(len(pairs.left), weight) for pairs, weight in found])
@@ -188,7 +192,7 @@ def _join_pairs(found: list[tuple[ItemPairs, float]], both: float) -> ItemPairs:
 
 
 def _sum_pairs(left: Rows, right: Rows, weights: Floats) -> tuple[Rows, Rows, Floats]:
-    """Add up pairs that occur several times."""
+    """Return distinct pairs with summed weights."""
     keys, inverse = np.unique(left << 32 | right, return_inverse=True)
     sums: Floats = np.bincount(inverse, weights, len(keys)).astype(np.float64)
     return keys >> 32, keys & 0xFFFFFFFF, sums

@@ -98,22 +98,34 @@ class ItemPriors:
 
     @property
     def offered(self) -> Mask:
-        """Return which rows may be recommended."""
+        """Return a mask of the rows that may be recommended.
+
+        Shapes:
+            returns: bool [n]
+        """
         return self.global_signals.offered
 
     @property
     def trend(self) -> Scores:
-        """Counts of a week, scaled to spread 1; -inf where the product is not offered."""
+        """Return the counts of a week, scaled to deviation 1; -inf where the product is not offered.
+
+        Shapes:
+            returns: float32 [n]
+        """
         return self.global_signals.trend
 
     @property
     def relative_popularity(self) -> Floats:
-        """Counts of a month, the largest 1."""
+        """Return the counts of a month, scaled to maximum 1.
+
+        Shapes:
+            returns: float64 [n]
+        """
         return self.global_signals.relative_popularity
 
     @property
     def leaders(self) -> tuple[int, ...]:
-        """Rows with the best trend, best first."""
+        """Return the rows with the best trend, best first."""
         return self.global_signals.leaders
 
     @property
@@ -123,13 +135,12 @@ class ItemPriors:
             part.name.startswith("learned:") for part in self.components
         )
 
-    @property
-    def prior_values(self) -> Scores:
-        """Return the prior of users with a history."""
-        return self.prior.scores
-
     def estimate_spread(self, vector: Vector) -> tuple[float, float]:
-        """Estimate mean and deviation of the similarity of all products to a vector, without a scan."""
+        """Return an estimate of mean and deviation of the similarity of all products to a vector, without a scan.
+
+        Shapes:
+            vector: float32 [d]
+        """
         mean: Vector = self.global_signals.mean
         covariance: Matrix = self.global_signals.covariance
         variance = float(vector @ covariance @ vector)
@@ -187,9 +198,7 @@ class EngineState:
         """Replace the serving snapshot; None leaves the live components alone. The next query uses it."""
         self.serving_version = "" if model is None else model.version
         if model is not None and not model.learned.blend.parts:
-            model = (
-                None  # what happens from now on ranks better than a snapshot that knows nothing of readers
-            )
+            model = None  # live components rank better than a snapshot without interactions
         if model is not None:
             model.bind_rows(self.catalog.product_ids)
             votes = self.overlay.votes.get_counts(len(self.catalog))
@@ -215,10 +224,10 @@ class EngineState:
     def get_cohort_scores(
         self, profile: Mapping[str, Any], priors: ItemPriors, now_ms: int
     ) -> CohortScores | None:
-        """Return the prior of users with such attributes; None when their cohort is unknown.
+        """Return the prior of users with these attributes; None when their cohort is unknown.
 
         Cost:
-            3 ms for 100,000 products the first time, then nothing until the standing changes
+            3 ms for 100,000 products the first time, then nothing until the priors change
         """
         learned = None if self.serving_model is None else self.serving_model.learned.cohorts
         if not profile or (learned is None and not len(self._cohorts)):
@@ -242,12 +251,16 @@ class EngineState:
         return found[1]
 
     def list_unknown_cohort_keys(self, profile: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """List the attributes that form no cohort, with the reason."""
+        """Return the attributes that form no cohort, with the reason."""
         learned = None if self.serving_model is None else self.serving_model.learned.cohorts
         return list(self._cohorts.list_unknown_values(profile, learned))
 
     def prior_components(self, priors: ItemPriors, known: bool) -> Iterator[tuple[str, Scores]]:
-        """Split the prior: name of each component and its addend by row."""
+        """Yield the name of each component of the prior and its addend by row.
+
+        Shapes:
+            yields: float32 [n]
+        """
         for part in priors.components:
             weight = part.weight if known else part.weight_new
             if weight:
@@ -255,7 +268,7 @@ class EngineState:
         yield "live:newest", _score_newness(len(priors))
 
     def sum_group_popularity(self, groups: Groups[Any], priors: ItemPriors) -> Floats:
-        """Sum the popularity of every group's products, once for each version of the priors.
+        """Return the sum of popularity of the products in every group, computed once for each version of the priors.
 
         Shapes:
             returns: float64 [groups]

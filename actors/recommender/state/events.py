@@ -1,7 +1,7 @@
-"""Interactions as arrays: what each is worth, who did it, to which row, when.
+"""Interactions as arrays: weight, user, row and time of each event.
 
-The live road (JSON of one change) and the road after a restart (a table of settled interactions) end in the same
-`Events`, so a restarted recommender counts exactly as one that never stopped.
+Live changes (JSON) and compacted interactions (a table, read at start) become the same `EventArrays`. A restarted
+recommender therefore has exactly the counts of one that never stopped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cluster.records.validation.recent_events import GROUP
 Ints = npt.NDArray[np.int64]
 
 EventTuple = tuple[int, int, int, float, bool]
-"Reader's code, row, milliseconds since 1970, weight, bought: one entry of `Events`."
+"Code of the user, row, milliseconds since 1970, weight, bought: one event of `EventArrays`."
 
 EVENT_WEIGHTS: Mapping[str, float] = {
     "checkout": 1.0,
@@ -47,10 +47,10 @@ EVENT_WEIGHTS: Mapping[str, float] = {
     "refund": -0.7,
     "dislike": -1.0,
 }
-"What one event says about the reader's interest; types that are absent say nothing."
+"Event type -> evidence of interest that one event gives. Other types have weight 0."
 
 EXPOSURE = frozenset(("impression", "viewable_impression"))
-"Types that only show a product; everything else is something the reader did."
+"Types that only show a product. All other types are actions of the user."
 
 _CONSUMPTION = frozenset(("read", "watch", "listen"))
 VALUED = _CONSUMPTION | {"product_detail_page_view", "rate"}
@@ -67,7 +67,7 @@ class EventArrays:
     """Events about one row each, in the order they were written."""
 
     readers: Ints
-    "Codes of readers."
+    "Codes of users."
     rows: Ints
     at_ms: Ints
     weights: npt.NDArray[np.float64]
@@ -77,15 +77,19 @@ class EventArrays:
         return len(self.rows)
 
     def select(self, which: npt.NDArray[Any]) -> EventArrays:
-        """Take some of them, by mask or by position."""
+        """Return the events that a mask or positions select.
+
+        Shapes:
+            which: bool [m] or int64 [k]
+        """
         return EventArrays(
             self.readers[which], self.rows[which], self.at_ms[which], self.weights[which], self.bought[which]
         )
 
     @classmethod
-    def of(cls, found: Iterable[EventTuple]) -> EventArrays:
-        """Make events from tuples in the order of the fields."""
-        columns = list(zip(*found, strict=True)) or [(), (), (), (), ()]
+    def of(cls, events: Iterable[EventTuple]) -> EventArrays:
+        """Build arrays from tuples in the order of the fields."""
+        columns = list(zip(*events, strict=True)) or [(), (), (), (), ()]
         return cls(
             np.array(columns[0], np.int64),
             np.array(columns[1], np.int64),
@@ -96,7 +100,7 @@ class EventArrays:
 
     @classmethod
     def concatenate(cls, first: EventArrays, second: EventArrays) -> EventArrays:
-        """Put two lots behind each other."""
+        """Return the events of both, the first before the second."""
         return cls(
             np.concatenate((first.readers, second.readers)),
             np.concatenate((first.rows, second.rows)),
@@ -107,7 +111,7 @@ class EventArrays:
 
 
 def weigh_event(event_type: str, value: float = 0.0) -> float:
-    """Say what one event is worth, -1 to 1.
+    """Return the weight of one event, -1 to 1.
 
     Units:
         value: seconds for views and consumption (0 = not sent), 0 to 5 for ratings, else ignored
@@ -131,12 +135,12 @@ def parse_interactions(
     row_of: Callable[[str], int],
     latest_ms: int,
 ) -> list[EventTuple]:
-    """Read interactions of a change, one event a product. Those that say nothing are left out.
+    """Return one event for each product of the interactions of a change, without events of weight 0.
 
-    `latest_ms` is when they were written: nothing can have happened later, whatever the caller's clock says, or a
-    single event dated years ahead would trend until then.
+    `latest_ms` is the time of the write. Later timestamps are set to it: otherwise an event that a client dates years
+    ahead would trend until then.
     """
-    found: list[EventTuple] = []
+    events: list[EventTuple] = []
     for item in items:
         kind = item["type"]
         weight = weigh_event(kind, _read_value(item))
@@ -148,11 +152,11 @@ def parse_interactions(
             *(GROUP + name for name in item.get("product_group_ids") or ()),
         ]
         rows = [row for name in names if (row := row_of(name)) >= 0]
-        if rows:  # a reader is only known by events that count, or visitors of a crawl would fill the memory
+        if rows:  # only users with counted events get a code: otherwise the visitors of a crawl would fill the memory
             code = reader_code(reader)
             at_ms = min(_time_from_text_ms(item.get("timestamp"), latest_ms), latest_ms)
-            found += [(code, row, at_ms, weight, kind == "checkout") for row in rows]
-    return found
+            events += [(code, row, at_ms, weight, kind == "checkout") for row in rows]
+    return events
 
 
 def events_from_table(
@@ -161,7 +165,7 @@ def events_from_table(
     reader_code: Callable[[str], int],
     row_of: Callable[[str], int],
 ) -> EventArrays:
-    """Read settled interactions (columns of `cluster.artifacts.tables.LOADED_INTERACTIONS`).
+    """Return the events of compacted interactions (columns of `cluster.artifacts.tables.LOADED_INTERACTIONS`).
 
     Cost:
         about 1 s for 1,000,000 interactions
@@ -179,7 +183,7 @@ def events_from_table(
     row = rows[products.indices.to_numpy(zero_copy_only=False)] if len(rows) else np.zeros(0, np.int64)
     counts = (weights[owner] != 0) & (row >= 0)
     owner, row = owner[counts], row[counts]
-    # only readers whose events count get a code: most visitors of a large site did nothing but see
+    # only users with counted events get a code: most visitors of a large site only have exposures
     who, place = np.unique(readers.indices.to_numpy(zero_copy_only=False)[owner], return_inverse=True)
     codes = [reader_code(reader) for reader in readers.dictionary.take(pa.array(who)).to_pylist()]
     reader = np.array(codes, np.int64)[place]
@@ -190,14 +194,14 @@ def events_from_table(
 
 
 def user_key_from_item(item: Mapping[str, Any]) -> str:
-    """Name who did it: the user when known, else the visitor."""
+    """Return the key of the user: `u:` and `user_id`, else `a:` and `anonymous_id`; empty without both."""
     if item.get("user_id"):
         return "u:" + str(item["user_id"])
     return "a:" + str(item["anonymous_id"]) if item.get("anonymous_id") else ""
 
 
 def offset_time_ms(offset: str) -> int:
-    """Read the time out of an offset."""
+    """Return the time of an offset."""
     return int(offset.partition("-")[0])
 
 
@@ -219,8 +223,8 @@ def _table_weights(
         if name == "rate":
             weights[those] = np.interp(values[those], _RATINGS, _RATING_WEIGHTS)
         elif name in VALUED:
-            found, inverse = np.unique(values[those], return_inverse=True)
-            weights[those] = np.array([weigh_event(name, value) for value in found.tolist()])[inverse]
+            distinct, inverse = np.unique(values[those], return_inverse=True)
+            weights[those] = np.array([weigh_event(name, value) for value in distinct.tolist()])[inverse]
         else:
             weights[those] = weigh_event(name)
     return weights
@@ -235,5 +239,5 @@ def _offset_times_ms(offsets: Any) -> Ints:
 def _time_from_text_ms(timestamp: Any, default: int) -> int:
     if not timestamp:
         return default
-    # `Z` is not understood by fromisoformat before 3.11
+    # before Python 3.11, fromisoformat does not parse `Z`
     return int(datetime.fromisoformat(str(timestamp).replace("Z", "+00:00")).timestamp() * 1000)

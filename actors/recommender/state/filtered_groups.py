@@ -1,6 +1,6 @@
-"""Which products of each group pass a filter: worked out once for a filter, then shared by all who ask the same.
+"""The products of each group that pass a filter, computed once for a filter and shared by all queries with it.
 
-A shop's pages ask with few filters, and readers differ in their scores only.
+The pages of a shop have few filters, and only the scores differ between users.
 """
 
 from __future__ import annotations
@@ -24,22 +24,26 @@ class FilteredGroups:
     """Rows that pass one filter, as a mask, by group, and counted by group.
 
     Shapes:
-        allowed: bool [n], rows with a product that passes; open: bool [n], those of them that are offered
+        allowed: bool [n], rows that pass the filter; available: bool [n], those of them in stock
     """
 
     def __init__(self, groups: Groups[Any], allowed: Mask, offered: Mask) -> None:
         self.allowed = allowed
         self.available: Mask = allowed & offered
         self.totals: Rows = groups.count_rows(allowed)
-        "Products of every group that pass, out of stock or not."
+        "Number of products in every group that pass, in stock or not."
         self.available_totals: Rows = groups.count_rows(self.available)
         self.listed_rows = 0
-        "Rows that are listed by group."
+        "Number of rows that `list_rows` has stored."
         self._groups = groups
         self._rows: dict[int, Rows] = {}
 
     def list_rows(self, code: int) -> Rows:
-        """List the open rows of a group."""
+        """Return the available rows of a group.
+
+        Shapes:
+            returns: int64 [m]
+        """
         rows = self._rows.get(code)
         if rows is None:
             rows = self._groups.rows_of(code)
@@ -50,7 +54,7 @@ class FilteredGroups:
 
 
 class FilteredGroupsCache:
-    """The sections that were asked for lately; all are forgotten when a product changes."""
+    """A cache of recently used filtered groups. A change of a product clears it."""
 
     def __init__(self) -> None:
         self._of: WeakKeyDictionary[Groups[Any], OrderedDict[Hashable, FilteredGroups]] = WeakKeyDictionary()
@@ -64,7 +68,10 @@ class FilteredGroupsCache:
         allowed: Callable[[], Mask],
         offered: Mask,
     ) -> FilteredGroups:
-        """Find the section of what is asked; `state` says when what was found before does not hold any more.
+        """Return the filtered groups of a filter (`asked`). A new `state` clears the cache.
+
+        Shapes:
+            offered: bool [n]
 
         Cost:
             1 ms for 100,000 products the first time, then nothing
@@ -73,19 +80,19 @@ class FilteredGroupsCache:
             self._of.clear()
             self._state = state
         kept = self._of.setdefault(groups, OrderedDict())
-        section = kept.get(asked)
-        if section is None or len(section.totals) != len(groups):
-            section = kept[asked] = FilteredGroups(groups, allowed(), offered)
+        filtered = kept.get(asked)
+        if filtered is None or len(filtered.totals) != len(groups):
+            filtered = kept[asked] = FilteredGroups(groups, allowed(), offered)
         kept.move_to_end(asked)
         while len(kept) > 1 and (
             len(kept) > _MOST or sum(one.listed_rows for one in kept.values()) > _MOST_ROWS
         ):
             kept.popitem(last=False)
-        return section
+        return filtered
 
 
 def sum_by_group(groups: Groups[Any], rows: Rows, weights: npt.NDArray[Any]) -> Floats:
-    """Add up the weights of some rows for every group they stand in.
+    """Return the sum of the weights of rows for every group.
 
     Shapes:
         rows: int64 [m]; weights: float [m]

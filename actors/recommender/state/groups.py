@@ -1,4 +1,4 @@
-"""Rows by value: which products stand under a category path or carry an attribute value."""
+"""Groups of rows by value: the products in a category, or with an attribute value."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from cluster.query.language.field_values import collect_scalars
 V = TypeVar("V", bound=Hashable)
 
 _RUN = 64
-"Records that the column store writes in one run."
+"Records that the column store writes in one call."
 _PAIR = np.dtype([("row", np.int32), ("code", np.int32)])
 
 
 class Groups(Generic[V]):
     """Values with codes, and for each value its rows.
 
-    Pairs (row, code) are only ever appended and crossed out; a view sorted by code is made when somebody asks and
-    something changed since.
+    Pairs (row, code) are appended and marked as removed. The first read after a change sorts them by code.
     """
 
     def __init__(self) -> None:
@@ -30,7 +29,7 @@ class Groups(Generic[V]):
         self._codes: dict[V, int] = {}
         self._starts = np.zeros(0, np.int32)
         self._lengths = np.zeros(0, np.int32)
-        "Where the pairs of each row are, and how many."
+        "Start and number of the pairs of each row."
         self._pairs = np.zeros(0, _PAIR)
         self._count = 0
         self._removed_count = 0
@@ -40,28 +39,28 @@ class Groups(Generic[V]):
 
     @property
     def nbytes(self) -> int:
-        """Estimate the memory held, what was sorted included."""
+        """Return an estimate of the memory of pairs, values and sorted arrays, in bytes."""
         arrays = self._pairs.nbytes + self._starts.nbytes + self._lengths.nbytes
         return arrays + 16 * self._count + 8 * self._rows_below + 200 * len(self.values)
 
     @property
     def allocated_slots(self) -> int:
-        """Count what stays until groups are made anew: nothing that would not be used again."""
+        """Return 0: groups need no rebuild to free memory."""
         return 0
 
     def grow(self, size: int) -> None:
-        """Make room for rows, which nothing needs: rows beyond the last carry nothing."""
+        """Do nothing: rows after the last one have no values."""
 
     def __len__(self) -> int:
-        """Count values, those no product carries any more included."""
+        """Return the number of values, including those that no product has any more."""
         return len(self.values)
 
     def code_of(self, value: V) -> int | None:
-        """Find a value's code."""
+        """Return the code of a value; None when it is unknown."""
         return self._codes.get(value)
 
     def codes_of(self, row: int) -> tuple[int, ...]:
-        """Give the codes of one row."""
+        """Return the codes of one row."""
         length = int(self._lengths[row]) if row < len(self._lengths) else 0
         if not length:
             return ()
@@ -69,7 +68,7 @@ class Groups(Generic[V]):
         return tuple(self._pairs["code"][start : start + length].tolist())
 
     def put(self, row: int, values: Iterable[V]) -> None:
-        """Say which values a row carries, instead of what it carried before."""
+        """Replace the values of a row."""
         codes = tuple(sorted({self._code(value) for value in values}))
         if codes == self.codes_of(row):
             return
@@ -78,7 +77,7 @@ class Groups(Generic[V]):
             self._append(row, np.array([len(codes)], np.int32), np.array(codes, np.int32))
 
     def bind_rows(self, start: int, held: Sequence[Sequence[V]]) -> None:
-        """Say which values a run of rows carry that carried nothing.
+        """Set the values of consecutive rows that have none, from row `start`.
 
         Cost:
             0.3 microseconds a row with one value
@@ -96,12 +95,12 @@ class Groups(Generic[V]):
         self._append(start, np.array(lengths, np.int32), np.array(codes, np.int32))
 
     def sort_rows(self) -> None:
-        """Sort what was laid, before anybody asks."""
+        """Sort the pairs before the first read."""
         self._by_code()
         self._by_row()
 
     def remove(self, row: int) -> None:
-        """Let a row carry nothing."""
+        """Remove all values of a row."""
         length = int(self._lengths[row]) if row < len(self._lengths) else 0
         if length:
             start = int(self._starts[row])
@@ -113,19 +112,19 @@ class Groups(Generic[V]):
                 self._compact()
 
     def count_rows(self, allowed: Mask) -> Rows:
-        """Count allowed rows of every value.
+        """Return the number of allowed rows of every value.
 
         Shapes:
-            allowed: bool [n]; rows it does not reach are not allowed
+            allowed: bool [n]; rows from n on are not allowed
             returns: int64 [values]
         """
         return self.sum_weights(allowed.astype(np.float64)).astype(np.int64)
 
     def sum_weights(self, weights: Floats) -> Floats:
-        """Add up a weight per row for every value.
+        """Return the sum of the row weights of every value.
 
         Shapes:
-            weights: float64 [n]; rows it does not reach weigh nothing
+            weights: float64 [n]; rows from n on weigh 0
             returns: float64 [values]
         """
         rows, starts, ends = self._by_code()
@@ -134,27 +133,36 @@ class Groups(Generic[V]):
         return _sums(weights[rows], starts, ends)
 
     def rows_of(self, code: int) -> Rows:
-        """Give the rows that carry a value."""
+        """Return the rows that have a value.
+
+        Shapes:
+            returns: int64 [m]
+        """
         rows, starts, ends = self._by_code()
         return rows[starts[code] : ends[code]]
 
     def codes_of_rows(self, rows: Rows) -> tuple[Rows, Rows]:
-        """List the codes of many rows.
+        """Return the codes of many rows.
 
         Shapes:
             rows: int64 [m]
-            returns: int64 [k] and int64 [k], positions in `rows` and the codes found there
+            returns: int64 [k] and int64 [k], positions in `rows` and their codes
         """
         starts, codes = self._by_row()
-        known = np.flatnonzero(rows < len(starts) - 1)
-        first = starts[rows[known]]
-        lengths = starts[rows[known] + 1] - first
+        existing = np.flatnonzero(rows < len(starts) - 1)
+        first = starts[rows[existing]]
+        lengths = starts[rows[existing] + 1] - first
         ends = np.cumsum(lengths)
         places = np.arange(int(lengths.sum())) + np.repeat(first - (ends - lengths), lengths)
-        return np.repeat(known, lengths), codes[places]
+        return np.repeat(existing, lengths), codes[places]
 
     def select_best(self, code: int, scores: Scores, count: int) -> Rows:
-        """Give the best scored rows of a value, best first; rows scored -inf never appear."""
+        """Return the rows of a value with the best scores, best first, without rows at -inf.
+
+        Shapes:
+            scores: float32 [n]
+            returns: int64 [m], m <= count
+        """
         rows = self.rows_of(code)
         return select_best_rows(rows[rows < len(scores)], scores, count)
 
@@ -165,7 +173,7 @@ class Groups(Generic[V]):
         return code
 
     def _append(self, row: int, lengths: Codes, codes: Codes) -> None:
-        """Write the pairs of a run of rows at the end."""
+        """Append the pairs of consecutive rows."""
         first, end, rows_below = self._count, self._count + len(codes), row + len(lengths)
         self._pairs = ensure_capacity(self._pairs, end)
         self._pairs["row"][first:end] = np.repeat(np.arange(row, rows_below, dtype=np.int32), lengths)
@@ -179,7 +187,7 @@ class Groups(Generic[V]):
         self._sorted = self._of_rows = None
 
     def _by_code(self) -> tuple[Rows, Rows, Rows]:
-        """Sort the pairs by value: rows, and where each value's rows start and end."""
+        """Return rows sorted by value, and start and end of the rows of each value."""
         if self._sorted is None or len(self._sorted[1]) != len(self.values):
             pairs = self._pairs[: self._count]
             pairs = pairs[pairs["row"] >= 0]
@@ -190,7 +198,7 @@ class Groups(Generic[V]):
         return self._sorted
 
     def _by_row(self) -> tuple[Rows, Rows]:
-        """Sort the pairs by row: where each row's codes start, and the codes."""
+        """Return the start of the codes of each row, and codes sorted by row."""
         if self._of_rows is None:
             pairs = self._pairs[: self._count]
             pairs = pairs[pairs["row"] >= 0]
@@ -200,7 +208,7 @@ class Groups(Generic[V]):
         return self._of_rows
 
     def _compact(self) -> None:
-        """Write the pairs anew without what was crossed out."""
+        """Rewrite the pairs without removed ones."""
         pairs = self._pairs[: self._count]
         kept = pairs["row"] >= 0
         self._starts[: self._rows_below] = (np.cumsum(kept) - kept)[self._starts[: self._rows_below]]
@@ -209,17 +217,18 @@ class Groups(Generic[V]):
 
 
 def select_best_rows(rows: Rows, scores: Scores, count: int) -> Rows:
-    """Give the best scored of some rows, best first; rows scored -inf never appear.
+    """Return the rows with the best scores, best first, without rows at -inf.
 
     Shapes:
         rows: int64 [m], below n; scores: float32 [n]
+        returns: int64 [k], k <= count
     """
-    found = scores[rows]
+    values = scores[rows]
     if len(rows) > count:
-        top = np.argpartition(-found, count - 1)[:count] if count else np.zeros(0, np.int64)
-        rows, found = rows[top], found[top]
-    order = np.argsort(-found, kind="stable")
-    best: Rows = rows[order[: int(np.count_nonzero(found > -np.inf))]]
+        top = np.argpartition(-values, count - 1)[:count] if count else np.zeros(0, np.int64)
+        rows, values = rows[top], values[top]
+    order = np.argsort(-values, kind="stable")
+    best: Rows = rows[order[: int(np.count_nonzero(values > -np.inf))]]
     return best
 
 
@@ -239,7 +248,7 @@ class AttributeColumnSource:
         self._field = field
 
     def bind_rows(self, start: int, records: Sequence[Mapping[str, Any]]) -> None:
-        """Write a run of rows that hold nothing yet."""
+        """Write consecutive rows that have no values yet."""
         field = self._field
         self.column.bind_rows(start, [read_texts(record, field) for record in records])
 
@@ -248,12 +257,12 @@ class AttributeColumnSource:
         self.column.sort_rows()
 
     def write_row(self, row: int, record: Mapping[str, Any]) -> None:
-        """Write a row anew."""
+        """Replace the values of a row."""
         self.column.put(row, read_texts(record, self._field))
 
 
 def read_texts(record: Mapping[str, Any], field: str) -> Sequence[str]:
-    """Read the values under a field, by its canonical name, as texts."""
+    """Return the values of a field, by its canonical name, as texts."""
     value = record.get(field)
     if type(value) is str:
         return (value,)

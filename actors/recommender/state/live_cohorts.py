@@ -1,9 +1,9 @@
-"""What users with equal attributes take, counted from the newest events: cohorts before any training, and after it.
+"""Popularity within cohorts of users with equal attributes, counted from the newest events, with or without training.
 
-    shares(i) = (own votes(i) + prior x base(i)) / (own votes + prior)      the mean over the given attributes
+    shares(i) = (votes(i) + prior x base(i)) / (votes + prior)      the mean over the given attributes
 
-`base` is what everybody takes, or what the snapshot learned of the cohort; the prior is estimated from the votes
-(`estimate_prior`): the less a cohort differs from its base, the less its own votes count.
+`votes` are the votes of the cohort. `base` has the shares of all users, or those that the snapshot has for the cohort.
+`estimate_prior` estimates the prior: the less a cohort differs from its base, the less its votes count.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ CohortValue = tuple[str, str]
 "Field and value."
 
 _MOST_EVENTS = 50_000
-"The newest events are counted: of more, older ones hardly change a share."
+"Only the newest events are counted. Older events hardly change a share."
 _HALF_LIFE_DAYS = 30.0
 _EVENTS_PER_REFRESH = 2_000
-"For each so many events, votes are counted a refresh of the global signals later."
+"For each such number of events, the votes are counted one refresh interval later."
 _MOST_FIELDS = 20
 _LONGEST_VALUE = 512
 
 
 @dataclass(frozen=True, slots=True)
 class CohortVotes:
-    """One vote per user and product, decayed; those of users with attributes.
+    """Decayed votes of users with attributes, one for each user and product.
 
     Shapes:
         slots, rows, at_ms: int64 [m]; votes: float64 [m]; everybody: float64 [rows], shares that sum to 1
@@ -53,15 +53,19 @@ class CohortVotes:
     everybody: Floats
 
     def get_everybody(self, count: int) -> Floats:
-        """Give everybody's shares of the first `count` rows."""
+        """Return the shares that the first `count` rows have of all votes.
+
+        Shapes:
+            returns: float64 [count]
+        """
         shares: Floats = np.zeros(count)
-        known = self.everybody[:count]
-        shares[: len(known)] = known
+        counted = self.everybody[:count]
+        shares[: len(counted)] = counted
         return shares
 
 
 class LiveCohorts:
-    """Votes of users with attributes, counted again when something changed."""
+    """Votes of users with attributes, counted again after a change."""
 
     def __init__(self, overlay: Overlay, refresh_ms: int = 0) -> None:
         self._overlay = overlay
@@ -69,14 +73,14 @@ class LiveCohorts:
         self._votes = _empty_votes()
 
     def __len__(self) -> int:
-        """Count users with attributes."""
+        """Return the number of users with attributes."""
         return len(self._overlay.users)
 
     def count_votes(self, now_ms: int) -> CohortVotes:
-        """Give the votes, at most the refresh interval old, which grows with their number.
+        """Return votes that are at most one refresh interval old. The interval grows with the number of votes.
 
         Cost:
-            8 ms for 50,000 events, once in 5 s while events come; else nothing
+            8 ms for 50,000 events, at most once in 5 s; nothing without new events
         """
         now = self._votes
         overlay = self._overlay
@@ -91,13 +95,13 @@ class LiveCohorts:
     def resolve_values(
         self, profile: Mapping[str, Any], learned: CohortModel | None
     ) -> tuple[CohortValue, ...]:
-        """List the values of a profile that some user has, or that the snapshot knows."""
+        """Return the values of a profile that a user or the snapshot has."""
         return tuple(sorted({value for _, value in self._resolve(profile, learned) if value is not None}))
 
     def list_unknown_values(
         self, profile: Mapping[str, Any], learned: CohortModel | None
     ) -> Iterator[tuple[str, str]]:
-        """Name the keys of a profile that form no cohort, with the reason."""
+        """Yield each key of a profile that forms no cohort, and the reason."""
         for name, value in self._resolve(profile, learned):
             if value is None:
                 yield name, self._explain_unknown(name, learned)
@@ -109,17 +113,17 @@ class LiveCohorts:
         model: ServingModel | None,
         count: int,
     ) -> Floats | None:
-        """Estimate what users with all these values take; None when too few of them did anything.
+        """Return the mean of the shares of the cohorts of these values; None if too few users have interactions.
 
         Shapes:
             returns: float64 [count]
         """
-        found = [
+        estimates = [
             shares
             for field, text in values
             if (shares := self._estimate_value_shares(field, text, votes, model, count)) is not None
         ]
-        return np.mean(found, axis=0) if found else None
+        return np.mean(estimates, axis=0) if estimates else None
 
     def _estimate_value_shares(
         self, field: str, text: str, votes: CohortVotes, model: ServingModel | None, count: int
@@ -147,14 +151,14 @@ class LiveCohorts:
     ) -> Iterator[tuple[str, CohortValue | None]]:
         for name, value in list(profile.items())[:_MOST_FIELDS]:
             text = text_from_value(value)
-            found = None
+            resolved = None
             if text and len(text) <= _LONGEST_VALUE:
                 for field in fields_from_key(name):
                     is_learned = learned is not None and learned.find_row(field, text) >= 0
                     if is_learned or self._overlay.users.find(field, text) is not None:
-                        found = field, text
+                        resolved = field, text
                         break
-            yield name, found
+            yield name, resolved
 
     def _explain_unknown(self, name: str, learned: CohortModel | None) -> str:
         fields = fields_from_key(name)
@@ -167,24 +171,24 @@ class LiveCohorts:
 
 
 def _has_enough_users(slots: Rows) -> bool:
-    """Check whether the votes are of enough different users."""
+    """Tell whether the votes are of enough different users."""
     few = slots[: 50 * LEAST_USERS]
     return len(set(few.tolist())) >= LEAST_USERS or len(np.unique(slots)) >= LEAST_USERS
 
 
 def _estimate_blend(votes: CohortVotes, chosen: Rows, base: Floats, most_prior: float) -> Floats:
-    own = votes.votes[chosen]
-    counts: Floats = np.bincount(votes.rows[chosen], own, len(base)).astype(np.float64)
-    total, squares = float(own.sum()), float(own @ own)
+    cohort_votes = votes.votes[chosen]
+    counts: Floats = np.bincount(votes.rows[chosen], cohort_votes, len(base)).astype(np.float64)
+    total, squares = float(cohort_votes.sum()), float(cohort_votes @ cohort_votes)
     prior = min(estimate_prior(counts, squares, base), most_prior)
-    # faded votes are worth fewer: so many whole ones say as much
+    # decayed votes are less evidence: `whole` is the number of undecayed votes with the same evidence
     whole = total * total / squares
     shares: Floats = (counts * (whole / total) + prior * base) / (whole + prior)
     return shares
 
 
 def _count_votes(notes: ContributionArrays, versions: tuple[int, int], now_ms: int) -> CohortVotes:
-    """Count one vote per reader and product, at most 1, halved every 30 days."""
+    """Count at most one vote for each user and product. A vote halves every 30 days."""
     if not len(notes.row):
         return _empty_votes(versions, now_ms)
     key = notes.reader << 31 | notes.row

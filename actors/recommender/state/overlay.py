@@ -1,7 +1,7 @@
-"""What was written since the recommender started to listen: products, counts, pairs, applied one change at a time.
+"""The overlay: products, counts and item pairs in memory, updated by applying the change log.
 
-Changes of one noun come in the order of their offsets. An offset that was applied before is skipped, so reading a
-stretch of the log twice is harmless.
+Changes of one noun come in the order of their offsets. The overlay skips an offset that it applied before, so it may
+read a part of the log twice.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from cluster.store.ports.changes import ChangeLogEntry
 
 _PRODUCTS_A_STEP = 10
 _EVENTS_A_STEP = 200
-_READERS_A_STEP = 10
+_ERASURES_A_STEP = 10
 _USERS_A_STEP = 50
 _PARENT_SHARE = 0.2
 _USER = "u:"
 _SEQUENCE_TAIL, _BASKET_TAIL = 8, 45
-"A window and some: events of a running session that later ones may pair with."
+"Events of a running session that later events can pair with: a window and a few more."
 
 
 class Overlay:
-    """Products and what readers did with them, in memory."""
+    """Products of an app and the interactions with them, in memory."""
 
     def __init__(self, embedder: Embedder, *, ledger_limit: int = 2_000_000) -> None:
         self.catalog = Catalog()
@@ -57,26 +57,25 @@ class Overlay:
         self.baskets = CooccurrenceTable()
         self.popular_queries = PopularQueries()
         self.logged_queries = LoggedQueries()
-        "Searches of the query log; whoever follows that log puts its own here."
+        "Searches of the query log. The follower of that log replaces this object."
         self.offsets: dict[str, str] = {}
         "Noun -> offset of the newest change that was applied."
         self.users = UserAttributes()
         self.events_version = 0
-        "Grows with every lot of events that counted, and when attributes of users change."
+        "Increases when events are counted and when attributes of users change."
         self._embedder = embedder
         self._contributions = UserContributions(ledger_limit)
         self._votes = DailyVotes()
 
     def apply(self, *changes: ChangeLogEntry) -> None:
-        """Apply changes, whole."""
+        """Apply changes at once."""
         for _ in self.apply_in_steps(changes):
             pass
 
     def apply_in_steps(self, changes: Iterable[ChangeLogEntry]) -> Iterator[None]:
-        """Apply changes in small steps, about a millisecond each, so that answers may go in between.
+        """Apply changes in steps of about a millisecond, so that the host can answer requests between steps.
 
-        Interactions of neighbouring changes are learned together: a call with one click costs almost as much to
-        learn as a hundred calls.
+        Interactions of adjacent changes are counted together: one click costs almost as much as a hundred.
         """
         waiting: list[EventTuple] = []
         try:
@@ -85,7 +84,7 @@ class Overlay:
                     self.offsets.get(change.noun, "0")
                 ):
                     continue
-                # noted first: a change that fails half-way is not tried again, the next reload brings it in whole
+                # recorded first: a change that fails half-way is not retried; the next reload applies it completely
                 self.offsets[change.noun] = change.offset
                 if change.noun == "interaction" and change.op == "put":
                     for events in self._read_events(change):
@@ -106,15 +105,15 @@ class Overlay:
 
     @property
     def nbytes(self) -> int:
-        """Memory held, estimated."""
+        """Return an estimate of the memory of the overlay, in bytes."""
         parts = (self.counts, self.votes, self.cooccurrence, self.baskets, self._contributions, self.users)
-        shelves = self.catalog.nbytes + self.index.nbytes + self.texts.nbytes
-        return shelves + sum(part.nbytes for part in parts)
+        catalog_bytes = self.catalog.nbytes + self.index.nbytes + self.texts.nbytes
+        return catalog_bytes + sum(part.nbytes for part in parts)
 
     # --- products -------------------------------------------------------------------------------------------
 
     def put_products(self, products: Sequence[Mapping[str, Any]], vectors: Matrix | None) -> None:
-        """Set products with their vectors, or have them embedded here.
+        """Add or replace products with their vectors; without vectors, embed the products.
 
         Shapes:
             vectors: float32 [m, d], rows of length 1
@@ -123,12 +122,12 @@ class Overlay:
             vectors = self._embedder.embed([embedding_text(product) for product in products])
         rows = [self.catalog.put(product) for product in products]
         self.index.reserve(len(self.catalog))
-        # of a product that comes twice in one lot the last vector counts, as its record does
+        # for a product that comes twice, the last vector and the last record count
         last = {row: at for at, row in enumerate(rows)}
         self.index.put(np.array(list(last), np.int64), vectors[list(last.values())])
 
     def remove_products(self, product_ids: Sequence[str]) -> None:
-        """Take products out; what readers did with them stays counted, in case they come back."""
+        """Remove products. Their interactions stay counted, because a product can come back."""
         rows = [self.catalog.remove(product_id) for product_id in product_ids]
         self.index.remove(np.array([row for row in rows if row >= 0], np.int64))
 
@@ -148,7 +147,7 @@ class Overlay:
             yield from self.texts.index_steps()
 
     def _read_vectors(self, change: ChangeLogEntry, count: int) -> Matrix | None:
-        """Read the vectors that came along, when they are of our embedder."""
+        """Return the vectors of a change; None if another embedder made them or one is missing."""
         shape = (count, self._embedder.dimensions)
         if change.embedder != self._embedder.version or len(change.vectors) != 2 * shape[0] * shape[1]:
             return None
@@ -157,7 +156,7 @@ class Overlay:
     # --- users ----------------------------------------------------------------------------------------------
 
     def put_users(self, users: Sequence[Mapping[str, Any]]) -> None:
-        """Set the attributes of users, whether their interactions came before or come later."""
+        """Set the attributes of users. Their interactions may come before or after."""
         changed = False
         for user in users:
             reader_id = _USER + str(user.get("user_id", ""))
@@ -169,7 +168,7 @@ class Overlay:
         self.events_version += changed
 
     def remove_users(self, user_ids: Sequence[str]) -> None:
-        """Delete the attributes of users; what they did stays counted for everybody."""
+        """Delete the attributes of users. Their interactions stay counted."""
         for user_id in user_ids:
             slot = self._contributions.get_slot(_USER + user_id)
             if slot >= 0:
@@ -187,7 +186,7 @@ class Overlay:
     # --- interactions ---------------------------------------------------------------------------------------
 
     def add_events(self, events: EventArrays) -> None:
-        """Count events, in the order they were written.
+        """Count events in the order of the change log.
 
         Cost:
             0.2 ms for one event, 2 s for 1,000,000 at once
@@ -206,7 +205,7 @@ class Overlay:
         self.events_version += 1
 
     def add_searches(self, table: Any) -> None:
-        """Learn settled searches (columns of `SegmentStore.searches`)."""
+        """Count compacted searches (columns of `SegmentStore.searches`)."""
         for reader_id, at_ms, body in zip(
             *(table[name].to_pylist() for name in ("reader", "at_ms", "json")), strict=True
         ):
@@ -215,15 +214,15 @@ class Overlay:
                 self.popular_queries.add(keywords, reader_id, at_ms)
 
     def get_user_code(self, reader_id: str) -> int:
-        """Give the code of a reader, for events."""
+        """Return the code of a user, a new one for a new user."""
         return self._contributions.get_code(reader_id)
 
     def read_newest_contributions(self, most: int) -> ContributionArrays:
-        """Give the newest events that count, with readers, votes and slots of attributes."""
+        """Return the newest counted events with users, votes and attribute slots."""
         return self._contributions.read_newest(most)
 
     def count_votes_since(self, at_ms: int) -> Floats:
-        """Count the votes of events after a moment, as far as it is still known who gave them.
+        """Return the votes by row of stored contributions after a time.
 
         Shapes:
             returns: float64 [n]
@@ -231,13 +230,13 @@ class Overlay:
         return self._contributions.count_votes_since(at_ms, len(self.catalog))
 
     def erase(self, reader_ids: Sequence[str]) -> None:
-        """Take back what readers put into the counts, as far as it is still known."""
+        """Undo the stored contributions of users to all counts."""
         self.popular_queries.delete(reader_ids)
         for reader_id in reader_ids:
             slot = self._contributions.get_slot(reader_id)
             events, votes = self._contributions.remove_user(reader_id)
             if slot >= 0:
-                # the record of the user is deleted by a change of its own
+                # another change deletes the record of the user
                 self._contributions.set_slot(reader_id, slot)
             if len(events):
                 self._add_counts(events, votes, -1)
@@ -259,8 +258,8 @@ class Overlay:
     def _apply_erasures(self, change: ChangeLogEntry) -> Iterator[None]:
         readers = orjson.loads(change.payload)
         self.logged_queries.erase(readers, offset_time_ms(change.offset))
-        for start in range(0, len(readers), _READERS_A_STEP):
-            self.erase(readers[start : start + _READERS_A_STEP])
+        for start in range(0, len(readers), _ERASURES_A_STEP):
+            self.erase(readers[start : start + _ERASURES_A_STEP])
             yield
 
     def _add_counts(self, events: EventArrays, worth: Any, sign: int) -> None:
@@ -273,7 +272,7 @@ class Overlay:
             self.counts.add(parents[has].astype(np.int64), share, events.at_ms[has])
 
     def _read_session_context(self, events: EventArrays) -> EventArrays:
-        """Find what the readers of these events did just before, in the same session, as far as it can pair."""
+        """Return earlier events of the same users and sessions that new events can pair with."""
         places: list[int] = []
         if len(self._contributions):
             buyers = set(events.readers[events.bought].tolist())
@@ -292,7 +291,7 @@ class Overlay:
 
 
 def _drain_events(waiting: list[EventTuple]) -> EventArrays:
-    """Make events of what waits and leave nothing waiting."""
+    """Return the waiting events as arrays and empty the list."""
     events = EventArrays.of(waiting)
     waiting.clear()
     return events

@@ -14,7 +14,7 @@ _FRONT = 4_096
 
 @dataclass(frozen=True, slots=True)
 class TopRows:
-    """The first rows of an order, and how they stand in it.
+    """The rows with the best scores, and their scores.
 
     Shapes:
         rows: int64 [m], best first; values: float32 [m]
@@ -23,22 +23,26 @@ class TopRows:
     rows: Rows
     values: Scores
     next_score: float
-    "What the best row behind the front has; -inf when there is none."
+    "Score of the next row after these; -inf when there is none."
 
     @classmethod
     def of(cls, scores: Scores) -> TopRows:
-        """Take the front of all scores; rows at -inf are in no order."""
+        """Return the best rows of all scores; rows at -inf are in no order.
+
+        Shapes:
+            scores: float32 [n]
+        """
         rows = best_rows(scores, _FRONT + 1)
         values = scores[rows]
         behind = float(values[_FRONT]) if len(rows) > _FRONT else -np.inf
         return cls(rows[:_FRONT], values[:_FRONT], behind)
 
     def scale(self, share: float) -> TopRows:
-        """Give the front of the same scores, all multiplied by a share above 0."""
+        """Return the top rows with all scores multiplied by a share above 0."""
         return TopRows(self.rows, self.values * np.float32(share), self.next_score * share)
 
     def head(self, count: int) -> TopRows:
-        """Take a shorter front."""
+        """Return the first `count` of the top rows."""
         if count >= len(self.rows):
             return self
         return TopRows(self.rows[:count], self.values[:count], float(self.values[count]))
@@ -46,7 +50,7 @@ class TopRows:
 
 @dataclass(frozen=True, slots=True)
 class PriorScores:
-    """What scores start from before a reader is known.
+    """The prior: scores before the user is known.
 
     Shapes:
         scores: float32 [n]; -inf where the product is not offered
@@ -54,15 +58,19 @@ class PriorScores:
 
     scores: Scores
     top_rows: TopRows | None = None
-    "Its first rows; None when nobody took them together."
+    "The best rows of the scores; None if they were not selected."
 
     @classmethod
     def of(cls, scores: Scores) -> PriorScores:
-        """Take scores with their front."""
+        """Return scores with their top rows.
+
+        Shapes:
+            scores: float32 [n]
+        """
         return cls(scores, TopRows.of(scores))
 
     def scale(self, share: float) -> PriorScores:
-        """Give the same with all scores multiplied by a share above 0."""
+        """Return the prior with all scores multiplied by a share above 0."""
         if share == 1.0:
             return self
         front = None if self.top_rows is None else self.top_rows.scale(share)

@@ -2,7 +2,7 @@
 
     SparseScores    some products, one by one            (live co-occurrence, a short history)
     DenseScores     every product that the snapshot knows (models that score many items)
-    VectorScores    any product, when it is looked at    (similarity to the vector of the profile)
+    VectorScores    any product, computed on request     (similarity to the vector of the profile)
 
 The values are scaled and weighted already, so a score is their sum (docs/concepts/scoring.md, equation 13).
 """
@@ -24,8 +24,8 @@ class SlotMap:
     """Maps rows to slots and slots to rows. Without a snapshot both are the same, and the arrays are None.
 
     The snapshot's components score its items in their order, all other components score rows. Slots join them: first
-    one slot for each item, in the snapshot's order, then one for each row that the snapshot does not know. So the
-    snapshot's arrays are read in place, and only the rows that are looked at are translated.
+    one slot for each item, in the snapshot's order, then one for each row without an item. So components of the
+    snapshot are read in place, and only requested rows are translated.
 
     Shapes:
         slot_of: int64 [rows]; row_of: int64 [count], -1 for items that have no row
@@ -36,25 +36,33 @@ class SlotMap:
     row_of: Rows | None = None
 
     def slots(self, rows: Rows) -> Rows:
-        """Give the slots of rows, in any shape."""
+        """Return the slots of rows.
+
+        Shapes:
+            rows: int64, any shape; returns: int64, the same shape
+        """
         return rows if self.slot_of is None else self.slot_of[rows]
 
     def rows(self, slots: Rows) -> Rows:
-        """Give the rows of slots, -1 for products that are not there any more."""
+        """Return the rows of slots.
+
+        Shapes:
+            slots: int64 [m]; returns: int64 [m], -1 for items without a product in the catalog
+        """
         return slots if self.row_of is None else self.row_of[slots]
 
     def expand_to_rows(self, values: Scores, count: int) -> Scores:
-        """Lay values of slots out for the first `count` rows.
+        """Return the values of slots for the first `count` rows.
 
         Shapes:
-            values: float32 [slots]; returns: float32 [count], a view or fresh
+            values: float32 [slots]; returns: float32 [count], a view or a new array
         """
         return values[:count] if self.slot_of is None else values.take(self.slot_of[:count])
 
 
 @dataclass(frozen=True, slots=True)
 class SparseScores:
-    """What one part says of some slots; slots may repeat and add up, of all others it says nothing.
+    """Scores of some slots by one component. Scores of repeated slots add up; all other slots have score 0.
 
     Shapes:
         slots: int [m]; values: float32 [m]
@@ -66,13 +74,13 @@ class SparseScores:
 
     @property
     def count(self) -> int:
-        """Count what it said."""
+        """Return the number of scores."""
         return len(self.values)
 
 
 @dataclass(frozen=True, slots=True)
 class DenseScores:
-    """What one part says of every slot.
+    """Scores of every slot by one component.
 
     Shapes:
         values: float32 [slots]
@@ -81,12 +89,12 @@ class DenseScores:
     name: str
     values: Scores
     count: int
-    "So many values were added up."
+    "Number of model entries in the sum."
 
 
 @dataclass(frozen=True, slots=True)
 class VectorScores:
-    """What likeness to a vector says of every row: worked out for the rows that are asked for."""
+    """Similarity of rows to a vector, computed for the requested rows."""
 
     name: str
     index: VectorIndex
@@ -95,12 +103,20 @@ class VectorScores:
     mean: float
 
     def score_rows(self, rows: Rows) -> Scores:
-        """Say it of some rows."""
+        """Return the scores of some rows.
+
+        Shapes:
+            rows: int64 [m]; returns: float32 [m]
+        """
         like: Scores = self.index.take(rows) @ self.vector
         return (like - np.float32(self.mean)) * np.float32(self.factor)
 
     def score_all(self, count: int) -> Scores:
-        """Say it of the first `count` rows."""
+        """Return the scores of the first `count` rows.
+
+        Shapes:
+            returns: float32 [count]
+        """
         like: Scores = self.index.scores(self.vector)[:count]
         like -= np.float32(self.mean)
         like *= np.float32(self.factor)
@@ -112,10 +128,10 @@ ScoreComponent = SparseScores | DenseScores | VectorScores
 
 @dataclass(frozen=True, slots=True)
 class PersonalScores:
-    """What all parts say to one reader: what is added to what everybody's scores start from.
+    """The sum of all components of one user, to be added to the prior.
 
     Shapes:
-        values: float32 [slots]; None when nothing is said
+        values: float32 [slots]; None when no component has scores
     """
 
     slot_map: SlotMap
@@ -123,38 +139,38 @@ class PersonalScores:
     vector_scores: tuple[VectorScores, ...] = ()
 
     def get_scores(self, rows: Rows) -> Scores:
-        """Give it for some rows.
+        """Return the personal scores of some rows.
 
         Shapes:
-            rows: int64 [m]; returns: float32 [m], fresh
+            rows: int64 [m]; returns: float32 [m], a new array
         """
-        found: Scores = np.zeros(len(rows), np.float32)
+        scores: Scores = np.zeros(len(rows), np.float32)
         if self.values is not None:
-            found = self.values[self.slot_map.slots(rows)]
-        for likeness in self.vector_scores:
-            found += likeness.score_rows(rows)
-        return found
+            scores = self.values[self.slot_map.slots(rows)]
+        for similarity in self.vector_scores:
+            scores += similarity.score_rows(rows)
+        return scores
 
     def add_to(self, start: Scores) -> Scores:
-        """Add it to the scores of all rows.
+        """Return the prior of all rows plus the personal scores.
 
         Shapes:
-            start: float32 [n]; returns: float32 [n], fresh
+            start: float32 [n]; returns: float32 [n], a new array
         """
         scores = (
             start.copy()
             if self.values is None
             else start + self.slot_map.expand_to_rows(self.values, len(start))
         )
-        for likeness in self.vector_scores:
-            scores += likeness.score_all(len(scores))
+        for similarity in self.vector_scores:
+            scores += similarity.score_all(len(scores))
         return scores
 
     def rows_above(self, least: float, count: int) -> tuple[Rows, Scores]:
-        """Find the rows, among the first `count`, for which at least so much is said, likenesses left out.
+        """Return the rows below `count` with a personal score of at least `least`, without vector scores.
 
         Shapes:
-            returns: int64 [m] and float32 [m], what is said for them
+            returns: int64 [m] and float32 [m], their scores
         """
         if self.values is None:
             return np.zeros(0, np.int64), np.zeros(0, np.float32)
@@ -165,21 +181,21 @@ class PersonalScores:
 
 
 def sum_components(parts: Iterable[ScoreComponent], slot_map: SlotMap) -> PersonalScores:
-    """Add the parts up; the first vector among them becomes the sum, so they are not to be used again."""
+    """Return the sum of components. The first dense array becomes the sum, so the caller must not use it again."""
     values: Scores | None = None
-    likenesses: list[VectorScores] = []
+    vector_scores: list[VectorScores] = []
     listed: list[SparseScores] = []
     for part in parts:
         if isinstance(part, VectorScores):
-            likenesses.append(part)
+            vector_scores.append(part)
         elif isinstance(part, SparseScores):
             listed.append(part)
         elif values is None:
             values = part.values
         else:
             values += part.values
-    for said in listed:
-        if said.count:
+    for sparse in listed:
+        if sparse.count:
             values = np.zeros(slot_map.count, np.float32) if values is None else values
-            np.add.at(values, said.slots, said.values)
-    return PersonalScores(slot_map, values, tuple(likenesses))
+            np.add.at(values, sparse.slots, sparse.values)
+    return PersonalScores(slot_map, values, tuple(vector_scores))

@@ -1,7 +1,7 @@
-"""One engine's snapshot, laid over the catalog: what was learned speaks in items, everything else in rows.
+"""The serving model: the snapshot of one engine, bound to the rows of the live catalog.
 
-Products the snapshot does not know are left to the live parts; products that are gone have no row. What the snapshot
-knows already is not counted again by the live parts: `fresh` says which share of a product's votes came since.
+The snapshot scores items, the catalog has rows. Live components score products that the snapshot lacks. They do not
+count again the votes that the snapshot has: `fresh` is the share of a product's votes that are newer.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from actors.vectors.types import Codes, Floats, Mask, Rows, Scores, ensure_capac
 
 _ENOUGH_LIVE = 0.5
 _CONTENT = 0.7
-"What a product is like counts for so much of what people did with it."
+"Weight of content scores relative to scores from interactions."
 _FEW = 100
-"Up to so many names are looked up one by one."
+"Up to this number, names are looked up one by one."
 
 
 SparseScorer = Callable[[UserHistory], tuple[npt.NDArray[np.integer], Scores]]
@@ -38,21 +38,21 @@ ScoreAdder = Callable[[Scores, UserHistory], int]
 
 @dataclass(frozen=True, slots=True)
 class ModelScorer:
-    """One part of the blend that speaks to a single reader."""
+    """One part of the blend that scores items for a single user."""
 
     name: str
     model: Model
     weight: float
     score_sparse: SparseScorer | None
-    "How to ask it about one reader, when there is a quick way."
+    "The method `quick` of the model, if it has one."
     add_scores: ScoreAdder | None
-    "The same for one that has much to say."
+    "The method `add_to` of the model, if it has one."
     is_builtin: bool
-    "Were its arrays looked at before it serves? Of what others answer nothing is known."
+    "Is the model built in? Its arrays were validated; scores of custom models are checked at each call."
 
 
 class ServingModel:
-    """What serves an engine beside the live parts."""
+    """A loaded snapshot of an engine with the rows of its items."""
 
     def __init__(self, learned: LoadedSnapshot, product_ids: Sequence[str]) -> None:
         facts = learned.snapshot.manifest.facts
@@ -60,28 +60,28 @@ class ServingModel:
         self.learned = learned
         kept = learned.snapshot.parts.get(COMPLETIONS)
         self.completions = None if kept is None else CompletionSnapshot.load(self.version, kept, product_ids)
-        "Titles and other fields, indexed when the snapshot was made; none in older ones."
+        "Autocomplete index of titles and other fields, built by the training run; None in older snapshots."
         searched = learned.snapshot.parts.get(SEARCH)
         self.search = None if searched is None else SearchSnapshot.load(self.version, searched)
-        "All texts of products, indexed likewise."
+        "Index of all product texts, built by the training run; None in older snapshots."
         self.newest_ms = int(float(facts["data"]["newest_s"]) * 1000)
         offset = facts.get("offsets", {}).get("interaction", "")
         self.learned_until_ms = offset_time_ms(offset) if offset else self.newest_ms
-        "Events after this moment are news to it."
+        "The snapshot has no events after this time."
         self.allows_repeats = _allows_repeats(facts)
-        "Do its readers take the same again, or something that they only looked at before?"
+        "May the engine recommend products again that the user has interacted with?"
         self.consumed_kinds = _consumed_kinds(facts)
-        "Event types after which a product is not shown again, where products of other events are."
+        "Event types after which a product is not shown again, although products with other events are."
         self.fresh: Scores = np.zeros(0, np.float32)
         self.disabled_parts: dict[str, str] = {}
-        "Parts that failed when they were asked, and how."
+        "Name of a custom part that failed -> its error."
         self._factors: Mapping[str, float] = facts["recipe"].get("events", {}).get("weights", {})
         self._item_count = len(learned.snapshot.items)
         self._items: Codes = np.full(0, -1, np.int32)
         self._slot_of: Rows = np.zeros(0, np.int64)
         self._row_of: Rows = np.full(self._item_count, -1, np.int64)
         self.slot_map = SlotMap(self._item_count, self._slot_of, self._row_of)
-        "Where its items and all other products stand in what it says."
+        "Maps rows to positions in scores: first the items, then all other products."
         self._basket_scorer = (
             None if learned.baskets is None else _build_scorer("learned:baskets", learned.baskets, 1.0)
         )
@@ -98,7 +98,7 @@ class ServingModel:
     # --- rows and items -------------------------------------------------------------------------------------
 
     def bind_rows(self, product_ids: Sequence[str]) -> None:
-        """Find the items of rows that were added since the last time.
+        """Find the items of rows that were added since the last call.
 
         Cost:
             30 ms for 100,000 rows, nothing when there are none
@@ -124,19 +124,27 @@ class ServingModel:
         self._covered = count
 
     def get_items(self, count: int) -> Codes:
-        """Give the items of the first `count` rows, -1 where the snapshot knows none."""
+        """Return the items of the first `count` rows.
+
+        Shapes:
+            returns: int32 [count], -1 where the snapshot has none
+        """
         return self._items[:count]
 
     def record_learned_votes(self, votes: Floats, since: Floats) -> None:
-        """Remember how many votes of each row the snapshot had seen when it was made.
+        """Store how many votes of each row the snapshot was trained with.
 
         Shapes:
-            votes, since: float64 [n], all of them and those after `learned_until_ms`
+            votes, since: float64 [n], all votes and those after `learned_until_ms`
         """
         self._before = np.where(self._snapshot_mask(len(votes)), np.maximum(votes - since, 0.0), 0.0)
 
     def refresh(self, votes: Floats) -> None:
-        """Work out anew which share of each row's votes is news."""
+        """Recompute `fresh`, the share of each row's votes that is newer than the snapshot.
+
+        Shapes:
+            votes: float64 [n]
+        """
         count = len(votes)
         self._before = ensure_capacity(self._before, count)
         before = self._before[:count]
@@ -180,32 +188,36 @@ class ServingModel:
         return content.score_past(past, features) * np.float32(_CONTENT * self._weight)
 
     def similar_contributions(self, past: UserHistory) -> Iterator[SparseScores | DenseScores]:
-        """Say what goes with given products, by the parts that know pairs or sessions."""
+        """Yield the scores of products that fit a history, from the parts with a `quick` method."""
         for scorer in self._scorers:
             if scorer.score_sparse is not None and len(past):
                 yield from self._score_safely(scorer, past)
 
     def basket_contributions(self, past: UserHistory) -> SparseScores | DenseScores | None:
-        """Say what is bought with given products; None when that was not learned or nothing is known."""
+        """Return the scores of products bought together with a history; None without such a model or any score."""
         if self._basket_scorer is None or not len(past):
             return None
-        told = self._score(self._basket_scorer, past)
-        return told if told.count else None
+        scores = self._score(self._basket_scorer, past)
+        return scores if scores.count else None
 
     def prior_contributions(
         self, counts: DecayedCounts, offered: Mask, now_ms: int
     ) -> Iterator[tuple[str, float, float, Floats]]:
-        """Give the parts that say the same to everybody: name, weights for known and for new readers, values by row.
+        """Yield the user-independent parts: name, weights for users with and without history, values by row.
 
-        Votes are counted live as well, so what fades in days is taken from there, as soon as enough is counted.
+        Popularity with a half-life comes from live counts as soon as these have enough votes.
+
+        Shapes:
+            offered: bool [n]
+            yields: values float64 [n]
         """
         count = len(offered)
         for part in self.learned.blend.parts:
             if isinstance(part.model, SharedScoresModel) and (part.weight or part.weight_new):
-                told = self._read_shared_scores(f"learned:{part.name}", part.model)
-                if told is None:
+                scores = self._read_shared_scores(f"learned:{part.name}", part.model)
+                if scores is None:
                     continue
-                values = self.expand_to_rows(told, count)
+                values = self.expand_to_rows(scores, count)
                 if (
                     isinstance(part.model, PopularityModel)
                     and part.model.half_life_days in counts.half_lives_days
@@ -214,29 +226,36 @@ class ServingModel:
                 yield f"learned:{part.name}", part.weight, part.weight_new, values
 
     def expand_to_rows(self, values: npt.NDArray[np.floating], count: int) -> Floats:
-        """Lay values of items out by row; 0 where the snapshot knows nothing."""
+        """Return the values of items by row; 0 where the snapshot has no item.
+
+        Shapes:
+            values: float [items]
+            returns: float64 [count]
+        """
         items = self._items[:count]
-        found: Floats = np.zeros(count)
+        expanded: Floats = np.zeros(count)
         if len(values):
-            # through a plain array: a memmap makes every step of this an object of its own
-            found[: len(items)] = np.where(items >= 0, np.take(np.asarray(values), items, mode="clip"), 0.0)
-        return found
+            # a plain array: with a memmap, every step creates another memmap object
+            expanded[: len(items)] = np.where(
+                items >= 0, np.take(np.asarray(values), items, mode="clip"), 0.0
+            )
+        return expanded
 
     # --- inside ---------------------------------------------------------------------------------------------
 
     def _score_safely(self, scorer: ModelScorer, past: UserHistory) -> Iterator[SparseScores | DenseScores]:
-        """Ask one part; a model of somebody else that fails is not asked again, and the others go on."""
+        """Yield the scores of one part; disable it if it fails, so that the other parts still score."""
         if scorer.name in self.disabled_parts:
             return
         try:
-            told = self._score(scorer, past)
+            scores = self._score(scorer, past)
         except Exception as error:  # noqa: BLE001
             self.disabled_parts[scorer.name] = repr(error)
             return
-        yield told
+        yield scores
 
     def _read_shared_scores(self, name: str, model: SharedScoresModel) -> Scores | None:
-        """Ask a part that says the same to everybody; None from one of somebody else that fails."""
+        """Return the scores of a user-independent part; None and disable it if it is custom and fails."""
         if is_builtin(model):
             return model.common()
         if name in self.disabled_parts:
@@ -275,23 +294,23 @@ class ServingModel:
         then = np.exp2(-max(now_ms - self.newest_ms, 0) / (days * DAY_MS))
         past = learned ** (1.0 / model.power) * then
         live = counts.get_counts_at(days, len(learned), now_ms)
-        # live counts usually hold the past as well; where they do not (it was learned elsewhere), both count
+        # live counts usually include the past; if they do not (trained on other data), add both
         votes = live if live.sum() >= _ENOUGH_LIVE * past.sum() else live + past
         raised: Floats = votes**model.power
         return raised
 
     def _snapshot_mask(self, count: int) -> Mask:
-        known: Mask = np.zeros(count, np.bool_)
+        mask: Mask = np.zeros(count, np.bool_)
         items = self._items[:count]
-        known[: len(items)] = items >= 0
-        return known
+        mask[: len(items)] = items >= 0
+        return mask
 
     def _kind_factor(self, kind: str) -> float:
         return self._factors[kind] / EVENT_WEIGHTS[kind] if kind in self._factors else 1.0
 
 
 def _build_scorer(name: str, model: Model, weight: float) -> ModelScorer:
-    # asked once: whether an object follows a protocol costs more than its answer
+    # checked once: a protocol check costs more than the scores
     quick = model.quick if isinstance(model, SingleUserModel) else None
     add = model.add_to if isinstance(model, AccumulatingModel) else None
     return ModelScorer(name, model, weight, quick, add, is_builtin(model))
@@ -305,33 +324,33 @@ def _score_all(scorer: ModelScorer, past: UserHistory, count: int) -> Scores:
 
 
 def _validate_scores(values: npt.NDArray[Any], shape: tuple[int, ...]) -> None:
-    """See that a model of somebody else answers with numbers, one an item: a single NaN would spoil every list.
+    """Check that the scores of a custom model are finite and of one shape: a single NaN would spoil every list.
 
     Errors:
-        ValueError: it does not
+        ValueError: the shape is another, or a score is not finite
     """
     if np.shape(values) != shape or not np.isfinite(values).all():
         raise ValueError(f"its answer is no finite numbers of the shape {shape}")
 
 
 def _validate_items(items: npt.NDArray[np.integer], count: int) -> None:
-    """See that a model of somebody else speaks of items there are.
+    """Check that the items of a custom model exist in the snapshot.
 
     Errors:
-        ValueError: it does not
+        ValueError: an item is out of range
     """
     if len(items) and not 0 <= items.min() <= items.max() < count:
         raise ValueError(f"it speaks of items that are not among its {count}")
 
 
 def _allows_repeats(facts: Mapping[str, Any]) -> bool:
-    """Tell whether seen products were found worth showing again."""
+    """Tell whether validation chose to recommend seen products again."""
     recipe = facts["recipe"]
     weighty = any(part["learner"] == "repeats" and part["weight"] for part in facts["parts"])
     return weighty or recipe.get("validation", {}).get("seen") in ("allowed", "other_kinds")
 
 
 def _consumed_kinds(facts: Mapping[str, Any]) -> frozenset[str]:
-    """Read which event types end the interest in a product."""
+    """Return the event types after which a product is not recommended again."""
     validation = facts["recipe"].get("validation", {})
     return frozenset(validation.get("kinds", ()) if validation.get("seen") == "other_kinds" else ())

@@ -1,8 +1,7 @@
-"""What is going on: decayed counts with several half-lives, and one vote per reader, product and day.
+"""Trends: decayed counts with several half-lives, from one vote for each user, product and day.
 
-Counts are kept forward-decayed: instead of shrinking the past at every step, a vote is written larger the later it
-happens (`2 ** (age of the landmark / half-life)`). Nothing is ever swept, and the order of two products by count
-stays the same until somebody votes again.
+Counts decay forward: a later vote is added with a larger weight (`2 ** (age of the landmark / half-life)`), and stored
+counts do not shrink. No periodic pass is needed, and two products keep their order by count until a new vote comes.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from actors.vectors.types import Floats, Mask, Rows, Scores, ensure_capacity
 
 DAY_MS = 86_400_000
 HALF_LIVES_DAYS = (1.0, 7.0, 30.0)
-"Yesterday's fashion, what trends, what is popular."
+"Short trend, trend, popularity."
 
 Times = npt.NDArray[np.int64]
 
@@ -23,7 +22,7 @@ _NOISE = 1e-6
 
 
 class DecayedCounts:
-    """Votes per row under several half-lives at once."""
+    """Votes by row under several half-lives."""
 
     def __init__(self, half_lives_days: tuple[float, ...] = HALF_LIVES_DAYS) -> None:
         self.half_lives_days = half_lives_days
@@ -33,7 +32,7 @@ class DecayedCounts:
         self._values: list[Floats] = [np.zeros(0) for _ in half_lives_days]
 
     def add(self, rows: Rows, votes: Floats, at_ms: Times) -> None:
-        """Add votes; negative ones take earlier votes back exactly.
+        """Add votes. A negative vote exactly undoes an earlier vote.
 
         Shapes:
             rows: int64 [m], may repeat
@@ -49,11 +48,11 @@ class DecayedCounts:
             np.add.at(self._values[at], rows, weights)
 
     def get_relative_counts(self, half_life_days: float, count: int) -> Floats:
-        """Give the counts of the first `count` rows up to one common factor: good for order and for z-scores.
+        """Return the counts of the first `count` rows up to one common factor, for order and z-scores.
 
         Shapes:
-            returns: float64 [count], 0 where less than a millionth of a fresh vote is left: that is only what
-                rounding leaves of votes that were taken back
+            returns: float64 [count], 0 where less than a millionth of a new vote is left: the rounding error of
+                votes that were undone
         """
         self._reserve(count)
         at = self.half_lives_days.index(half_life_days)
@@ -62,21 +61,27 @@ class DecayedCounts:
         return np.where(values > _NOISE * fresh, values, 0.0)
 
     def get_counts_at(self, half_life_days: float, count: int, now_ms: int) -> Floats:
-        """Give the counts as they stand now, in votes."""
+        """Return the decayed counts of the first `count` rows at a time.
+
+        Shapes:
+            returns: float64 [count]
+        Units:
+            votes
+        """
         at = self.half_lives_days.index(half_life_days)
         age = (self._landmark_ms[at] - now_ms) / self._half_ms[at]
         return self.get_relative_counts(half_life_days, count) * float(np.exp2(age))
 
     @property
     def nbytes(self) -> int:
-        """Memory held."""
+        """Return the memory of the counts, in bytes."""
         return sum(values.nbytes for values in self._values)
 
     def _reserve(self, count: int) -> None:
         self._values = [ensure_capacity(values, count) for values in self._values]
 
     def _move_landmarks(self, newest_ms: float) -> None:
-        """Keep exponents small; happens once in hundreds of half-lives."""
+        """Move landmarks to keep exponents small, once in hundreds of half-lives."""
         self._newest_ms = max(self._newest_ms, newest_ms)
         for at, half_ms in enumerate(self._half_ms):
             if self._landmark_ms[at] == 0:
@@ -88,32 +93,40 @@ class DecayedCounts:
 
 
 class PlainCounts:
-    """Votes per row that do not fade: how much was ever heard of a product."""
+    """Votes by row without decay: all votes that a product ever had."""
 
     def __init__(self) -> None:
         self._values: Floats = np.zeros(0)
 
     def add(self, rows: Rows, votes: Floats) -> None:
-        """Add votes; negative ones take earlier votes back."""
+        """Add votes. A negative vote undoes an earlier vote.
+
+        Shapes:
+            rows: int64 [m], may repeat; votes: float64 [m]
+        """
         if len(rows):
             self._values = ensure_capacity(self._values, int(rows.max()) + 1)
             np.add.at(self._values, rows, votes)
 
     def get_counts(self, count: int) -> Floats:
-        """Give the counts of the first `count` rows. A view: not to be changed."""
+        """Return a view of the counts of the first `count` rows. The caller must not change it.
+
+        Shapes:
+            returns: float64 [count]
+        """
         self._values = ensure_capacity(self._values, count)
         return self._values[:count]
 
     @property
     def nbytes(self) -> int:
-        """Memory held."""
+        """Return the memory of the counts, in bytes."""
         return self._values.nbytes
 
 
 class DailyVotes:
-    """Lets a reader have one say per product and day: the strongest thing they did counts, once.
+    """Limits a user to one vote for each product and day: the event with the largest weight counts, once.
 
-    Votes of the last `days` days with events are remembered; an older event that comes late counts in full.
+    The class stores the votes of the last `days` days with events. An older event that comes late counts in full.
     """
 
     def __init__(self, days: int = 2) -> None:
@@ -121,29 +134,29 @@ class DailyVotes:
         self._recorded: dict[int, dict[int, float]] = {}
 
     def weigh(self, readers: Rows, rows: Rows, at_ms: Times, weights: Floats) -> Floats:
-        """Find what each event adds to what its reader already said.
+        """Return the votes that each event adds to the votes of its user.
 
         Shapes:
             readers, rows: int64 [m], below 2 ** 31
             at_ms: int64 [m]
             weights: float64 [m], 0 or more
-            returns: float64 [m]; 0 where the reader already had this much say about the product on that day
+            returns: float64 [m]; 0 where the user already gave the product as many votes on that day
         """
         worth = np.zeros(len(rows))
         days = at_ms // DAY_MS
         keys = readers << 31 | rows
         for day in np.unique(days).tolist():
             those = np.flatnonzero((days == day) & (weights > 0))
-            found, inverse = np.unique(keys[those], return_inverse=True)
-            best = np.zeros(len(found))
+            distinct, inverse = np.unique(keys[those], return_inverse=True)
+            best = np.zeros(len(distinct))
             np.maximum.at(best, inverse, weights[those])
-            last = np.zeros(len(found), np.int64)
+            last = np.zeros(len(distinct), np.int64)
             last[inverse] = those
-            worth[last] = self._record(day, found.tolist(), best)
+            worth[last] = self._record(day, distinct.tolist(), best)
         return worth
 
     def delete(self, reader: int, rows: list[int]) -> None:
-        """Drop what is remembered of a reader about some rows."""
+        """Delete the stored votes of a user for some rows."""
         for had in self._recorded.values():
             for row in rows:
                 had.pop(reader << 31 | row, None)
@@ -164,7 +177,9 @@ class DailyVotes:
 
 
 def zscores(values: npt.NDArray[np.floating], among: Mask) -> Scores:
-    """Scale values to mean 0 and spread 1 among the offered rows, so that parts of a score can be added.
+    """Return the values scaled to mean 0 and deviation 1 among the rows of the mask.
+
+    Scaled components of a score can be added.
 
     Shapes:
         values: float [n]

@@ -19,7 +19,7 @@ from actors.vectors.types import Mask, Rows, ensure_capacity
 from cluster.query.language.field_values import canonical
 
 MOST_USERS = 250_000
-"Users whose attributes are remembered; more say nothing new of their cohorts."
+"Limit of users with stored attributes. More users hardly change the estimates of their cohorts."
 
 _MOST_CUSTOM = 8
 _MOST_CUSTOM_VALUES = 100
@@ -44,12 +44,12 @@ class UserAttributes:
         self._free: list[int] = []
 
     def __len__(self) -> int:
-        """Count users with an attribute."""
+        """Return the number of users with an attribute."""
         return self._slots - len(self._free)
 
     @property
     def nbytes(self) -> int:
-        """Memory held, estimated."""
+        """Return an estimate of the memory, in bytes."""
         return self._codes.nbytes + len(self) * _USER_BYTES
 
     def put(self, slot: int, user: Mapping[str, Any]) -> tuple[int, bool]:
@@ -125,7 +125,7 @@ class UserAttributes:
         return len(values)
 
     def _column_for(self, field: str) -> int:
-        """Find or make the column of a custom attribute; -1 when there is no room."""
+        """Return the column of a custom attribute, a new one if needed; -1 when there is no room."""
         column = self._columns.get(field, -1)
         if column >= 0 or field in self._refused or len(field) > _LONGEST_VALUE:
             return column
@@ -152,6 +152,6 @@ class UserAttributes:
 
 
 def fields_from_key(name: str) -> tuple[str, ...]:
-    """Name the fields that a key of `user_cohort` may stand for: itself, else a custom attribute."""
+    """Return the fields that a key of `user_cohort` can name: the key, else a custom attribute."""
     field = canonical(name)
     return (field,) if field.startswith(ATTRIBUTES) else (field, ATTRIBUTES + field)

@@ -1,7 +1,7 @@
-"""Who contributed what, so that a person can be taken out of the counts again.
+"""Contributions of users to the counts, so that an erasure can undo them.
 
-Readers get codes; every event that was counted is noted in flat arrays and chained per reader. The ledger keeps the
-newest events up to a limit; what is older stays in the counts, unnamed, and decays there.
+Users get codes. Flat arrays record every counted event and link the events of a user. They keep the newest events up to
+a limit. Older events stay in the counts without a user, and decay.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from actors.recommender.state.events import EventArrays, Ints
 from actors.vectors.types import Floats, ensure_capacity
 
 _READER_BYTES = 220
-"A reader's id, code and last place in two dictionaries."
+"Estimated bytes of a user's id, code and last position in two dictionaries."
 
 _ENTRY = np.dtype(
     [
@@ -29,12 +29,12 @@ _ENTRY = np.dtype(
         ("slot", np.int32),
     ]
 )
-"""One event; `reader` is -1 once it was taken back, `before` is the place of the reader's event before it or -1, `slot`
-where the user's attributes stand or -1."""
+"""One event. `reader` is the code of the user, -1 after an erasure. `before` is the position of the user's previous
+event, or -1. `slot` is the slot of the user's attributes, or -1."""
 
 
 class ContributionArrays(NamedTuple):
-    """Noted events as columns.
+    """Recorded events as columns.
 
     Shapes:
         reader, row, at_ms, slot: int64 [m]; votes: float64 [m]
@@ -48,7 +48,7 @@ class ContributionArrays(NamedTuple):
 
 
 class UserContributions:
-    """Codes of readers, and what each of them put into the counts."""
+    """Codes of users, and the contribution of each user to the counts."""
 
     def __init__(self, limit: int = 2_000_000) -> None:
         self._limit = limit
@@ -60,16 +60,16 @@ class UserContributions:
         self._entries = np.zeros(0, _ENTRY)
 
     def __len__(self) -> int:
-        """Count noted events."""
+        """Return the number of recorded events."""
         return self._count
 
     @property
     def nbytes(self) -> int:
-        """Memory held, estimated."""
+        """Return an estimate of the memory of events and ids, in bytes."""
         return self._entries.nbytes + len(self._codes) * _READER_BYTES
 
     def get_code(self, reader_id: str) -> int:
-        """Give a reader's code; codes are never used twice."""
+        """Return the code of a user, a new one for a new user. No code is used twice."""
         code = self._codes.get(reader_id)
         if code is None:
             code = self._codes[reader_id] = self._next_code
@@ -77,7 +77,11 @@ class UserContributions:
         return code
 
     def record(self, events: EventArrays, votes: Floats) -> None:
-        """Remember events and the votes they were worth."""
+        """Record events and their votes.
+
+        Shapes:
+            votes: float64 [m], one for each event
+        """
         start, end = self._count, self._count + len(events)
         self._entries = ensure_capacity(self._entries, end)
         new = self._entries[start:end]
@@ -91,11 +95,11 @@ class UserContributions:
             self._drop_oldest()
 
     def get_slot(self, reader_id: str) -> int:
-        """Find the slot of a user's attributes; -1 when there is none."""
+        """Return the slot of a user's attributes; -1 when there is none."""
         return self._slots.get(self._codes.get(reader_id, -1), -1)
 
     def set_slot(self, reader_id: str, slot: int) -> None:
-        """Connect a user, and what the user did before, with a slot of attributes; -1 for none."""
+        """Set the slot of the attributes of a user and of all events of the user; -1 for none."""
         code = self.get_code(reader_id)
         if slot < 0:
             self._slots.pop(code, None)
@@ -109,7 +113,7 @@ class UserContributions:
             at = int(self._entries[at]["before"])
 
     def read_newest(self, most: int) -> ContributionArrays:
-        """Give the newest notes that still count, oldest first."""
+        """Return the newest events that count, oldest first."""
         notes = self._entries[max(0, self._count - most) : self._count]
         alive = notes["reader"] >= 0
         reader, row, at_ms, slot = (
@@ -118,7 +122,7 @@ class UserContributions:
         return ContributionArrays(reader, row, at_ms, notes["votes"][alive], slot)
 
     def read_session_tail(self, reader: int, now_ms: int, most: int) -> list[int]:
-        """Find where the reader's last events of the running session stand, oldest first, `most` of them."""
+        """Return the positions of the user's last events in the running session, oldest first, at most `most`."""
         places: list[int] = []
         at = self._last.get(reader, -1)
         while at >= 0 and len(places) < most:
@@ -130,7 +134,7 @@ class UserContributions:
         return places[::-1]
 
     def read_events(self, places: list[int]) -> EventArrays:
-        """Read noted events."""
+        """Return recorded events by position."""
         notes = self._entries[np.array(places, np.int64)]
         return EventArrays(
             notes["reader"].astype(np.int64),
@@ -141,7 +145,7 @@ class UserContributions:
         )
 
     def count_votes_since(self, at_ms: int, count: int) -> Floats:
-        """Add up by row what noted events after a moment were worth.
+        """Return the sum of votes by row of recorded events after a time.
 
         Shapes:
             returns: float64 [count]
@@ -152,7 +156,11 @@ class UserContributions:
         return sums
 
     def remove_user(self, reader_id: str) -> tuple[EventArrays, Floats]:
-        """Forget a reader; return their events that are still noted, oldest first, and what they were worth."""
+        """Delete a user; return the recorded events of the user, oldest first, and their votes.
+
+        Shapes:
+            returns: events and float64 [m]
+        """
         code = self._codes.pop(reader_id, -1)
         self._slots.pop(code, None)
         at = self._last.pop(code, -1)
@@ -167,7 +175,7 @@ class UserContributions:
         return taken, votes
 
     def _link_events(self, start: int, readers: list[int]) -> list[int]:
-        """Link every new event to the one its reader had before."""
+        """Return the position of the previous event of the same user for every new event."""
         last = self._last
         before: list[int] = []
         for at, reader in enumerate(readers, start):
@@ -176,7 +184,7 @@ class UserContributions:
         return before
 
     def _drop_oldest(self) -> None:
-        """Keep the newer half; readers without a kept event or attributes lose their code."""
+        """Keep the newer half. Users without a kept event and without attributes lose their code."""
         keep = np.flatnonzero(self._entries["reader"][: self._count] >= 0)[-(self._limit // 2) :]
         kept, votes = self.read_events(keep.tolist()), self._entries["votes"][keep]
         present = set(kept.readers.tolist())
