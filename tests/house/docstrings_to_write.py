@@ -104,8 +104,6 @@ WITHOUT_SHAPES: frozenset[str] = frozenset(
 
 WITHOUT_ERRORS: frozenset[str] = frozenset(
     [
-        "actors.experiments.assigner.ExperimentAssigner.record",
-        "actors.experiments.lifecycle.ExperimentLifecycle.edit",
         "cluster.artifacts.query_log.QueryLogStore.read",
         "cluster.query.columnar.column_cache.ColumnCache.ensure_built",
         "cluster.runtime.handover.main",
