@@ -1,4 +1,4 @@
-"""Forgetting people, for the command line, the HTTP interface and programs: order, follow, read receipts.
+"""Order erasures of people and read their receipts, for the command line, the HTTP interface and programs.
 
 Example:
     erasures = Erasures(stores, SystemClock())

@@ -70,7 +70,7 @@ class _PendingChanges:
         self.urgent = self.urgent or change.op == "erase" or (change.noun == "user" and change.op == "remove")
 
     def has_pending_until(self, offset: str) -> bool:
-        """Return whether an erasure that waits up to an offset is pending."""
+        """Return whether changes up to an offset are pending."""
         return bool(self.changes) and position_from_offset(self.changes[0].offset) <= position_from_offset(
             offset
         )
@@ -140,10 +140,10 @@ class ChangeLogCompactor:
         return rows
 
     async def erase(self, app_id: str, user_id: str, reader_ids: Sequence[str]) -> None:
-        """Compact an app now and delete a person from its segments, whatever the change log holds. Repeating it is safe.
+        """Compact an app now and delete a person from its segments, whatever the log holds. Repeating it is safe.
 
         Errors:
-            Unavailable: the store or the artifact store is unreachable, or another writer committed meanwhile
+            Unavailable: the store or the artifact store is unreachable, or another writer committed
             Fault: a segment is damaged and may still hold the person
         """
         async with self._one_at_a_time:
@@ -190,7 +190,7 @@ class ChangeLogCompactor:
     async def _resume(self, app_id: str) -> dict[Noun, _PendingChanges]:
         """Resume after the manifest of the artifact store, repair damaged segments, and write the offset to Redis.
 
-        A crash may have prevented the write of the offset, and the artifact store may have been lost or damaged meanwhile.
+        A crash may have prevented the write of the offset, and the artifact store may have been damaged meanwhile.
         """
         await asyncio.to_thread(self._segments.tidy, app_id)
         offsets = await asyncio.to_thread(self._segments.offsets, app_id)

@@ -33,7 +33,7 @@ from cluster.store.ports.stores import Stores
 
 LEASE = "intake"
 CONSUMER = "intake"
-"""All incarnations share one consumer name: a restarted loop receives the unfinished batches of the one before at once."""
+"""All incarnations share one consumer name: a restarted loop receives unfinished batches at once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
-"""Putting what was set aside through validation and intake again.
+"""Send quarantined entries through validation and intake again.
 
     row, record     validated as an upload of one                   then the intake, as after an upload
     batch           validated as an upload of all its records, or a removal of ids
-    anything else   can't be replayed; `find_obstacle` says why and what to do instead
+    anything else   can't be replayed; `find_obstacle` returns the reason and the alternative
 
-A replay never overwrites what stands in the store unless it is told to: it may have been uploaded since.
+A replay overwrites stored records only with `overwrite`: they may be newer than the entry.
 """
 
 from __future__ import annotations

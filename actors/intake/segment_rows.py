@@ -167,7 +167,7 @@ class _Group:
         self.offsets += [offset] * len(items)
 
     def table(self) -> Any:
-        """Build the table; an interaction's time is at most that of its log entry, because a client's clock may run ahead."""
+        """Build the table; no time is later than the log entry's, because a client's clock may run ahead."""
         sent_ms = pa.array(self.sent, pa.string()).cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
         at_ms = pc.min_element_wise(sent_ms, pa.array(self.logged_ms, pa.int64()))
         columns = (self.readers, self.types, at_ms, self.products, self.values, self.offsets, self.jsons)
