@@ -239,7 +239,7 @@ class AnswerPipeline:
     async def _write_within_budget(
         self, hand: AnswerLease, asked: str, found: Sequence[Snippet], composed: ComposedAnswer
     ) -> ComposedAnswer | None:
-        """Let the model write within the app's token limit of today; None when the limit is reached or the model fails."""
+        """Let the model write within the app's daily token limit; None at the limit or when the model fails."""
         question, tools = hand.question, self._services
         day, most = tools.clock.now_ms() // _DAY_MS, tools.daily_token_limit(question.app_id)
         sources = sum(min(len(one.text), _MOST_SOURCE_CHARS) for one in found)

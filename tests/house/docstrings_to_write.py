@@ -4,10 +4,6 @@ from __future__ import annotations
 
 WITHOUT_SHAPES: frozenset[str] = frozenset(
     [
-        "actors.answers.archive.candidates.find_nearest",
-        "actors.answers.archive.segment.SegmentFrame.arrays",
-        "actors.answers.archive.snapshot.save_array",
-        "actors.answers.archive.snapshot.save_arrays",
         "actors.language.latent_embedder.LatentEmbedder.arrays",
         "actors.models.neighbours.NeighbourModel.add_to",
         "actors.models.repeat.RepeatModel.quick",

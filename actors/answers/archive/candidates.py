@@ -33,7 +33,11 @@ class CandidatePassages:
     rows: Rows
     scores: Scores
     coverage: float = 0.0
-    """Of a search by words: the best BM25 score divided by that of a passage of mean length which contains every word of the question once, 1 at most."""
+    """Of a search by words: the best BM25 score divided by the score of a reference passage, 1 at most.
+
+    The reference passage has mean length and contains every word of the question once. Words that the archive does not
+    know count as its rarest.
+    """
 
 
 def no_candidates() -> CandidatePassages:

@@ -1,4 +1,4 @@
-"""Find the time that a question asks about: news, or a day, month or year. Without it, dates do not affect the ranking."""
+"""Find the time that a question asks about: news, or a day, month or year. Other questions ignore dates."""
 
 from __future__ import annotations
 

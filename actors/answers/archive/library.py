@@ -118,7 +118,7 @@ class PassageLibrary:
         self.version += 1
 
     def find(self, product_id: str) -> Document | None:
-        """Return the segment and number of a document."""
+        """Return a document; None when it is not in the library."""
         for segment in reversed(self.segments):
             number = segment.find(product_id)
             if number is not None:
