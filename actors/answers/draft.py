@@ -117,7 +117,7 @@ class Draft:
 
 
 def _ends_sentence(text: str) -> bool:
-    """Return whether a sentence ends at a place; a line's end or a citation always ends one, an abbreviation does not."""
+    """Return whether a sentence ends here; a line's end or a citation ends one, an abbreviation does not."""
     return (
         text.endswith("\n")
         or bool(_CITATION.search(text))

@@ -62,7 +62,7 @@ class Document:
     passages: tuple[Passage, ...]
 
     def passage_text(self, passage: Passage) -> str:
-        """Return the indexed text of a passage: titles, then its text; the first one also with a lead too short for a passage."""
+        """Return the indexed text of a passage: titles, a lead too short for a passage (first one only), its text."""
         heading = self.sections[passage.section].title
         lead = self.section_text(0) if passage is self.passages[0] and passage.section else ""
         own = self.text[passage.start : passage.end]

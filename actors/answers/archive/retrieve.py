@@ -7,7 +7,7 @@
     select    not too many passages of one article
 
 Source:
-    ranking protocol sections 6 and 10 (BM25 k1 1.2, b .75; min-max blend of the best 100)
+    BM25 (k1 1.2, b 0.75); min-max blend of the best 100
 """
 
 from __future__ import annotations

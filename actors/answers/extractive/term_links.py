@@ -1,4 +1,4 @@
-"""Key terms of an answer as links to a search for them: names that stand in it, each once."""
+"""Link the key terms of an answer to a search for them: names in the answer, each once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from actors.answers.extractive.language_data import FALLBACK_LANGUAGE, load_lang
 from actors.language.stopwords import STOP_WORDS
 
 PLACEHOLDER = "%s"
-"Where the template wants the term."
+"Placeholder of the term in the template."
 MAX_TERMS = 8
 
 _TERM = re.compile(r"[\w’'][\w’' .&-]*[\w’']")
@@ -27,7 +27,7 @@ class TermLinks:
         self._linked: set[str] = set()
 
     def select_terms(self, text: str) -> list[tuple[str, str]]:
-        """Choose the terms of a sentence that were not linked before, each with its address."""
+        """Return the terms of a sentence that are not linked yet, each with its address."""
         found = []
         for start, end in find_name_spans(text):
             term = _normalize_name(text[start:end], at_start=start == 0)
@@ -40,7 +40,7 @@ class TermLinks:
 
 
 def _normalize_name(name: str, *, at_start: bool) -> str:
-    """Take the articles off a name; empty when it may be just a word with a capital at the start of a sentence."""
+    """Remove the articles of a name; empty when it may be an ordinary word at the start of a sentence."""
     words = name.split()
     kept = words[next((at for at, word in enumerate(words) if word.lower() not in STOP_WORDS["en"]), 0) :]
     is_name = len(kept) > 1 or not at_start or len(kept) < len(words)
