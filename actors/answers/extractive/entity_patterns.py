@@ -75,7 +75,7 @@ def find_numbers(sentence: str) -> list[CharSpan]:
 
 
 def find_entities(kind: str, sentence: str) -> list[CharSpan]:
-    """Return the places of a kind of entity: money, length, duration, share, temperature, speed, age, time, reason, place ..."""
+    """Return the places of a kind of entity, such as money, length, duration, share, temperature, age or reason."""
     words = split_words(sentence)
     if kind in _MEASURES:
         found = list(_find_measures(words, kind))

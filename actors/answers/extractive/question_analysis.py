@@ -130,7 +130,7 @@ def _find_focus(text: str, wording: TextTokenizer, language: str) -> tuple[str, 
             following = ""
             run.append(said)
     if before in _SUPPORT_VERBS and following:
-        return ()  # what did the crews find in the tunnel: the subject comes first, and the end of the object is unknown
+        return ()  # what did the crews find in the tunnel: the subject comes first, the object's end is unknown
     stems = [stem for stem in map(wording.stem, _without_names(run)) if stem]
     if language in _NOUN_LAST and (before in _SUPPORT_VERBS or (following in _AUXILIARIES and len(run) > 1)):
         stems.reverse()

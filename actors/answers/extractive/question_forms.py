@@ -115,7 +115,7 @@ def _build_definition(
 
 
 def _is_term(lists: PlainQuestionWords, article: str, subject: Sequence[str]) -> bool:
-    """Return whether the subject is a kind of thing; `What is the capital` and `What is Velmora` are other questions."""
+    """Return whether the subject is a kind of thing, unlike `What is the capital` and `What is Velmora`."""
     if not lists.nouns_have_capitals and any(word[0].isupper() for word in subject):
         return False
     if article in lists.definite:
