@@ -1,11 +1,11 @@
-"""From a question to its finished answer, in stages that show; whoever works on it may die after any of them.
+"""Answer a question in visible stages; the worker may crash after any of them, and another one continues.
 
-    Fetching related content    passages by words and meaning, sieved by the question's filters
-    Verifying possible answers  the same question over the same passages was answered before? else compose
-    Generating summary          a language model writes from the passages, each sentence checked before it shows
+    Fetching related content    passages by words and meaning, after the question's filters
+    Verifying possible answers  reuse the stored answer to the same question over the same passages, else compose
+    Generating summary          a language model writes from the passages; each sentence is checked before it is shown
     finished                    success (with or without sources) or error
 
-Without a model the composed answer is the answer; with one it is what remains when the model fails.
+Without a model, the composed answer is the answer. With one, it is the fallback when the model fails.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _CHARS_A_TOKEN = 3
 "Characters per token of prompt and reply, a low estimate: the provider's count comes too late."
 _MOST_SOURCE_CHARS = 2_000
 _RULES_CHARS = 1_500
-"Tokens of the prompt beside question and sources."
+"Characters of the prompt beside question and sources."
 _RESERVED = 1_000
 "Tokens reserved for the model's reply, until its length is known."
 _REWRITE_S = 3.0

@@ -171,7 +171,7 @@ def _render_text(answer: Answer, composed: ComposedAnswer, snippets: Sequence[Sn
 def _render_sources(
     answer: Answer, composed: ComposedAnswer, snippets: Sequence[Snippet]
 ) -> list[dict[str, Any]]:
-    found = []
+    results = []
     for product_id in list_cited_products(composed, snippets):
         at = next(at for at, one in enumerate(snippets) if one.product_id == product_id)
         passage = answer.passages[at]
@@ -182,21 +182,21 @@ def _render_sources(
         if passage.child_title:
             source["child_title"] = passage.child_title
         source["snippet"] = highlight(passage.text, spans)
-        found.append(source)
-    return found
+        results.append(source)
+    return results
 
 
 def _render_images(
     answer: Answer, composed: ComposedAnswer, snippets: Sequence[Snippet]
 ) -> list[dict[str, Any]]:
     """Return the pictures of cited products, in the order of their numbers."""
-    found = []
+    results = []
     for product_id in list_cited_products(composed, snippets):
         passage = next(one for one in answer.passages if one.product_id == product_id)
         if passage.picture is None:
             continue
         more = {"url": passage.url, "published_at": passage.published}
-        found.append(
+        results.append(
             {
                 "product_id": product_id,
                 "image_src": passage.picture.src,
@@ -205,7 +205,7 @@ def _render_images(
                 **{name: value for name, value in more.items() if value},
             }
         )
-    return found
+    return results
 
 
 def _render_resource(question: Question, passage: CitedPassage) -> dict[str, Any]:

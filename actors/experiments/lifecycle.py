@@ -282,15 +282,15 @@ def build_experiments(
     Errors:
         Invalid: names the draft, the field and the problem
     """
-    found = [
+    results = [
         _build_experiment(at, item, app_id, now_ms=now_ms, new_id=new_id, new_salt=new_salt)
         for at, item in enumerate(items)
     ]
-    slugs = [experiment.slug for experiment in found]
+    slugs = [experiment.slug for experiment in results]
     for at, slug in enumerate(slugs):
         if slug in slugs[:at]:
             raise Invalid(f"experiments.{at}.slug is invalid. There are two experiments {slug!r} in the file")
-    return found
+    return results
 
 
 def slug_from_name(name: str) -> str:

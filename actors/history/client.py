@@ -1,6 +1,6 @@
 """The typed client of users' threads.
 
-await history.asked(app_id, user_id, question_id, "How deep do I plant tulips?", parent_id)
+await history.add_question(app_id, user_id, question_id, "How deep do I plant tulips?", parent_id)
 """
 
 from __future__ import annotations

@@ -164,8 +164,8 @@ class AppMonitor:
         if not ripe:
             return False
         for change in ripe:
-            for name, lot in (await self._judge_change(change)).items():
-                await self._record_news(name, change.offset, lot)
+            for name, batch in (await self._judge_change(change)).items():
+                await self._record_news(name, change.offset, batch)
                 self._alive()
             self._offset = change.offset
             if self._compacted_changes and self._compacted_changes[0] is change:

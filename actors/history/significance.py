@@ -203,8 +203,8 @@ def _passage_weights(
     """Return the share of a question that each passage contains; passages without a word of it are absent."""
     shares: dict[int, float] = defaultdict(float)
     for word, weight in zip(subject.words, weights, strict=True):
-        found = [article.places[term] for term in word if term in article.places]
-        for at in found[0] if len(found) == 1 else set[int]().union(*found):
+        results = [article.places[term] for term in word if term in article.places]
+        for at in results[0] if len(results) == 1 else set[int]().union(*results):
             shares[at] += weight
     return shares
 

@@ -89,7 +89,7 @@ class PersonPlaces:
         """Return queries that are not compacted yet."""
         found, after = [], "0"
         while lots := await self._stores.queries.read(app_id, after, count=200):
-            found += [query.to_dict() for lot in lots for query in lot.queries if query.reader in marks]
+            found += [query.to_dict() for batch in lots for query in batch.queries if query.reader in marks]
             after = lots[-1].offset
         return found
 
@@ -97,7 +97,7 @@ class PersonPlaces:
 def find_runs_with_person(shelf: ArtifactStore, person: Person) -> list[str]:
     """Return the files of trainings that contain the person's id; files contain ids in plain text."""
     readers = [reader.encode("utf-8", "replace") for reader in person.reader_ids]
-    found = []
+    results = []
     for folder in TRAINING_FOLDERS:
         for paths in run_folders(shelf, person.app_id, folder).values():
             for path in paths:
@@ -106,5 +106,5 @@ def find_runs_with_person(shelf: ArtifactStore, person: Person) -> list[str]:
                 except NotFound:
                     continue
                 if any(reader in data for reader in readers):
-                    found.append(path)
-    return found
+                    results.append(path)
+    return results

@@ -123,7 +123,7 @@ class QueryCompactor:
             lots = await self._read_batches(app_id, self._covered[app_id], until_ms)
             if not lots:
                 return rows
-            queries = [query for lot in lots for query in lot.queries]
+            queries = [query for batch in lots for query in batch.queries]
             last = lots[-1].offset
             rows += await asyncio.to_thread(self._shelf.append, app_id, queries, last)
             self._covered[app_id] = last
@@ -131,17 +131,17 @@ class QueryCompactor:
             self._meter.count("kiosk_settled_queries", len(queries))
 
     async def _read_batches(self, app_id: str, after: str, until_ms: int) -> list[QueryBatch]:
-        found: list[QueryBatch] = []
+        results: list[QueryBatch] = []
         count = 0
         while count < self._rules.most:
             page = await self._store.read(app_id, after, count=self._rules.page)
-            ripe = [lot for lot in page if position_from_offset(lot.offset)[0] <= until_ms]
-            found += ripe
-            count += sum(len(lot.queries) for lot in ripe)
+            ripe = [batch for batch in page if position_from_offset(batch.offset)[0] <= until_ms]
+            results += ripe
+            count += sum(len(batch.queries) for batch in ripe)
             if len(ripe) < self._rules.page:
                 break
             after = ripe[-1].offset
-        return found
+        return results
 
     async def _tidy(self, app_id: str, now_s: float) -> None:
         """Drop old days and merge small files from time to time."""

@@ -55,7 +55,7 @@ def build_compaction_batch(noun: Noun, changes: Sequence[ChangeLogEntry]) -> Com
 def find_erased_users(noun: Noun, changes: Sequence[ChangeLogEntry]) -> list[str]:
     """Return the users (`u:...`, `a:...`) that changes of interactions or users erase, each once."""
     wanted = {"interaction": "erase", "user": "remove"}.get(noun)
-    found: dict[str, None] = {}
+    results: dict[str, None] = {}
     for change in changes:
         if change.op != wanted:
             continue
@@ -63,8 +63,8 @@ def find_erased_users(noun: Noun, changes: Sequence[ChangeLogEntry]) -> list[str
             names = [name for name in orjson.loads(change.payload) if isinstance(name, str)]
         except _READ_ERRORS:
             continue
-        found.update(dict.fromkeys(names if noun == "interaction" else map(ids.user_reader, names)))
-    return list(found)
+        results.update(dict.fromkeys(names if noun == "interaction" else map(ids.user_reader, names)))
+    return list(results)
 
 
 def _filter_change(noun: Noun, change: ChangeLogEntry, refused: list[str]) -> ChangeLogEntry:

@@ -102,13 +102,13 @@ def find_nearest(
         wanted: float32 [d], the question's vector
     """
     empty = np.zeros(0, np.int64), np.zeros(0, np.float32)
-    found = [
+    results = [
         segment.vectors.search(wanted, CANDIDATES, _allowed_mask(segment, query))
         if segment.vectors
         else empty
         for segment in segments
     ]
-    return _merge_candidates(found, bases)
+    return _merge_candidates(results, bases)
 
 
 def score_similarity(

@@ -80,15 +80,15 @@ class PassageLibrary:
 
     def languages(self, segments: Sequence[PassageSegment]) -> list[str]:
         """Return the languages of the corpus, the most frequent first, at most four."""
-        known, found = self._language_cache
+        known, results = self._language_cache
         if known is segments:
-            return found
+            return results
         counts: Counter[str] = Counter()
         for segment in segments:
             counts.update(segment.languages)
-        found = [language for language, _ in counts.most_common(4)]
-        self._language_cache = segments, found
-        return found
+        results = [language for language, _ in counts.most_common(4)]
+        self._language_cache = segments, results
+        return results
 
     def put(self, documents: Iterable[Document]) -> None:
         """Add documents or replace those of the same id."""
@@ -99,12 +99,12 @@ class PassageLibrary:
         """Add or replace documents in steps of some milliseconds."""
         newest = list({document.product_id: document for document in documents}.values())
         for start in range(0, len(newest), _BATCH):
-            lot = newest[start : start + _BATCH]
-            made = build_segment(lot, self._analyzers, self._writing, self._mean_length())
+            batch = newest[start : start + _BATCH]
+            made = build_segment(batch, self._analyzers, self._writing, self._mean_length())
             # the new version is added before the old one is removed: a query in between sees both rather than none
             before = self.segments
             self.segments = (*before, made)
-            for document in lot:
+            for document in batch:
                 self._mark_removed(before, document.product_id)
             self.version += 1
             yield

@@ -212,25 +212,25 @@ def _cut_passages(text: str, sections: Sequence[DocumentSection]) -> Iterator[Pa
 
 def _group_sentences(text: str, start: int, end: int) -> list[tuple[int, int]]:
     """Group sentences until a group has enough words."""
-    found: list[tuple[int, int]] = []
+    results: list[tuple[int, int]] = []
     words = begun = closed = 0
     for first, last, count in _split_sentences(text, start, end):
         if words and words + count > PASSAGE_WORDS * 1.2:
-            found.append((begun, closed))
+            results.append((begun, closed))
             words = 0
         if not words:
             begun = first
         words += count
         closed = last
         if words >= PASSAGE_WORDS:
-            found.append((begun, closed))
+            results.append((begun, closed))
             words = 0
     if words:
-        if found and words < _LEAST_WORDS:
-            found[-1] = (found[-1][0], closed)
+        if results and words < _LEAST_WORDS:
+            results[-1] = (results[-1][0], closed)
         else:
-            found.append((begun, closed))
-    return found
+            results.append((begun, closed))
+    return results
 
 
 def _split_sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int, int]]:
@@ -253,5 +253,5 @@ def _split_long_sentence(text: str, start: int, end: int) -> Iterator[tuple[int,
             yield at, min(at + step, end), PASSAGE_WORDS
         return
     for at in range(0, len(spans), PASSAGE_WORDS):
-        lot = spans[at : at + PASSAGE_WORDS]
-        yield lot[0][0], lot[-1][1], len(lot)
+        batch = spans[at : at + PASSAGE_WORDS]
+        yield batch[0][0], batch[-1][1], len(batch)

@@ -275,9 +275,9 @@ def merge_segments(segments: Sequence[PassageSegment]) -> PassageSegment:
         for segment in segments
     ]
     vectors = None
-    found = [segment.vectors for segment in segments]
-    if all(found):
-        rest = [one.matrix()[segment.alive] for one, segment in zip(found, segments, strict=True) if one]
+    results = [segment.vectors for segment in segments]
+    if all(results):
+        rest = [one.matrix()[segment.alive] for one, segment in zip(results, segments, strict=True) if one]
         vectors = CompactVectors.of(np.concatenate(rest))
     languages: Counter[str] = Counter()
     for segment in segments:

@@ -126,8 +126,8 @@ class PassageSnapshot:
         """Open a snapshot. Without `verify` only sizes are compared; with a signer, unsigned snapshots are refused.
 
         Errors:
-            Fault: the manifest is not signed for this place, or a file is missing, has another size or checksum, or doesn't
-                match the manifest; fact `path`
+            Fault: the manifest is not signed for this place, or a file is missing, has another size or checksum, or
+                does not match the manifest; fact `path`
         Cost:
             verifying: 0.5 s per GB from memory; mapping: some ms
         """

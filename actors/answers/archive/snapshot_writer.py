@@ -122,9 +122,9 @@ class _SnapshotWriter:
         """First pass: papers, words, the frame."""
         tallies: list[PassageTermCounts] = []
         with (self._folder / PAPERS).open("wb") as papers:
-            for lot in _batches(documents, _BATCH):
-                tallies.append(count_terms(self._terms(lot)))
-                for document in lot:
+            for batch in _batches(documents, _BATCH):
+                tallies.append(count_terms(self._terms(batch)))
+                for document in batch:
                     data = document_to_bytes(document)
                     papers.write(data)
                     self._record(document, len(data))
@@ -209,23 +209,23 @@ class _SnapshotWriter:
         codes = np.empty((sum(self._sizes), embedder.dimensions), np.int8)
         scales: Scores = np.ones(embedder.dimensions, np.float32)
         done = 0
-        for lot in _batches(self._texts(), _BATCH):
-            vectors = embedder.embed(lot)
+        for batch in _batches(self._texts(), _BATCH):
+            vectors = embedder.embed(batch)
             if not done:
-                largest = np.abs(vectors).max(axis=0) * np.float32(_ROOM if len(codes) > len(lot) else 1.0)
+                largest = np.abs(vectors).max(axis=0) * np.float32(_ROOM if len(codes) > len(batch) else 1.0)
                 scales = np.where(largest > 0, largest / np.float32(127), np.float32(1))
-            codes[done : done + len(lot)] = np.clip(np.rint(vectors / scales), -127, 127)
-            done += len(lot)
+            codes[done : done + len(batch)] = np.clip(np.rint(vectors / scales), -127, 127)
+            done += len(batch)
             self._watch("vectors", done)
         return CompactVectors(codes, scales)
 
 
 def _batches(things: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    lot: list[Any] = []
+    batch: list[Any] = []
     for thing in things:
-        lot.append(thing)
-        if len(lot) == size:
-            yield lot
-            lot = []
-    if lot:
-        yield lot
+        batch.append(thing)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

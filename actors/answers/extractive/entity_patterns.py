@@ -98,22 +98,22 @@ def find_entities(kind: str, sentence: str) -> list[CharSpan]:
 
 def find_name_spans(sentence: str) -> list[CharSpan]:
     """Return the ranges of words that are written like names."""
-    found: list[CharSpan] = []
+    results: list[CharSpan] = []
     for match in _NAME.finditer(sentence):
         start, end = match.start(), match.end()
         if end - start > 2 and match[0].endswith((".", "’", "'")):
             end -= 1
-        between = sentence[found[-1][1] : start] if found else ""
+        between = sentence[results[-1][1] : start] if results else ""
         if (
-            found
+            results
             and len(between) <= 9
             and (link := _LINK.match(between))
             and (not link[1] or link[1] in _LINKS)
         ):
-            found[-1] = (found[-1][0], end)
+            results[-1] = (results[-1][0], end)
         else:
-            found.append((start, end))
-    return found
+            results.append((start, end))
+    return results
 
 
 def find_role(sentence: str) -> CharSpan | None:

@@ -183,7 +183,7 @@ def generate_related_questions(
 ) -> tuple[str, ...]:
     """Return different questions that these passages answer, those of the best passages first."""
     asked = [set(words_of(question))]
-    found: list[str] = []
+    results: list[str] = []
     is_english = Analyzers().detect_language(" ".join(snippet.text[:400] for snippet in snippets[:3])) == "en"
     for one in _generate_candidates(snippets[:looked_at], is_english):
         said = set(words_of(one))
@@ -191,10 +191,10 @@ def generate_related_questions(
             len(said & other) < _DUPLICATE_SHARE * min(len(said), len(other)) for other in asked
         ):
             asked.append(said)
-            found.append(one)
-            if len(found) >= _MOST_RELATED:
+            results.append(one)
+            if len(results) >= _MOST_RELATED:
                 break
-    return tuple(found)
+    return tuple(results)
 
 
 def _generate_candidates(snippets: Sequence[Snippet], is_english: bool) -> Iterator[str]:

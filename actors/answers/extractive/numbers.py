@@ -44,7 +44,7 @@ def parse_numbers(text: str) -> list[NumberMention]:
         20 us for a sentence
     """
     tokens = _TOKEN.findall(text.lower())
-    found: list[NumberMention] = []
+    results: list[NumberMention] = []
     at = 0
     while at < len(tokens):
         value, digits, after = _parse_number(tokens, at)
@@ -53,9 +53,9 @@ def parse_numbers(text: str) -> list[NumberMention]:
             continue
         unit = "money" if at and tokens[at - 1] in "$€£¥" else _find_unit(tokens[after : after + 2])
         if digits or after - at > 1 or tokens[at] not in _ONES:
-            found.append(NumberMention(value, unit, digits))
+            results.append(NumberMention(value, unit, digits))
         at = after
-    return found
+    return results
 
 
 def is_number_word(word: str) -> bool:

@@ -123,18 +123,18 @@ def score_sentences(wanted: QuestionAnalysis, snippets: Sequence[Snippet]) -> li
     weights = [wanted.weights[stem] for stem in stems]
     asked_pairs = frozenset(itertools.pairwise(word.stem for word in wanted.words))
     plain = frozenset(at for at, stem in enumerate(stems) if stem not in wanted.names)
-    found: list[ScoredSentence] = []
+    results: list[ScoredSentence] = []
     for at, (snippet, page) in enumerate(zip(snippets, pages, strict=True)):
         own = [other for other, one in enumerate(snippets) if one.product_id == snippet.product_id]
         siblings = [pages[other].whole for other in own if other != at]
         article = _column_max(siblings, len(stems))
         spread = _article_weights([row for other in own for row in pages[other].matched], page.title, weights)
         scale = _QuestionWeights(wanted, weights, spread, asked_pairs, plain, beside)
-        found += (
+        results += (
             _score_sentence(scale, at, number, snippet.score, page, article)
             for number in range(len(page.sentences))
         )
-    return found
+    return results
 
 
 def starts_with_reference(text: str) -> bool:

@@ -28,15 +28,15 @@ class TermLinks:
 
     def select_terms(self, text: str) -> list[tuple[str, str]]:
         """Return the terms of a sentence that are not linked yet, each with its address."""
-        found = []
+        results = []
         for start, end in find_name_spans(text):
             term = _normalize_name(text[start:end], at_start=start == 0)
             if len(self._linked) >= MAX_TERMS:
                 break
             if term and term.casefold() not in self._linked:
                 self._linked.add(term.casefold())
-                found.append((term, self._template.replace(PLACEHOLDER, quote(term, safe=""))))
-        return found
+                results.append((term, self._template.replace(PLACEHOLDER, quote(term, safe=""))))
+        return results
 
 
 def _normalize_name(name: str, *, at_start: bool) -> str:

@@ -62,13 +62,13 @@ class TextTokenizer:
 
     def tokenize(self, text: str) -> list[TextToken]:
         """Return the content words of a text, in order."""
-        found = []
+        results = []
         for match in _WORD.finditer(text):
             said = match[0]
             stem = said if said[0].isdecimal() else self.stem(said)
             if stem:
-                found.append(TextToken(said, stem, match.start(), match.end()))
-        return found
+                results.append(TextToken(said, stem, match.start(), match.end()))
+        return results
 
     def similarity(self, one: str, other: str) -> float:
         """Return the similarity of two stems: 1 the same, 0 nothing in common."""
