@@ -1,16 +1,15 @@
-"""Questions and what an archive says to them.
+"""Answer questions from an archive of articles.
 
-archive/    passages of articles, found by words and meaning
-composing/  sentences chosen, checked and cited, without a language model
-provider/   a language model elsewhere, streaming, with deadlines and a breaker
-
-asking      how others have a question asked
-desk        where questions are worked on: held, taken over when whoever had them died
-answering   THE ROAD of one question: fetch, verify, compose or let a model write, finish
-inhand      a question in hand: its answer grows in revisions
-drafting    what a model writes, sentence by sentence: only what its passage holds is let through
-sifting     filters over passages
-showing     an answer as the interface shows it
-rechecking  answers whose articles changed: kept, revised or withdrawn
-opening     all of it put together for a process
+archive/              passages of articles, found by words and meaning
+extractive/           select, check and cite sentences, without a language model
+llm/                  an external language model: streaming, deadlines, circuit breaker
+question_submission   ask a question for a user
+question_queue        claim and answer questions, also those of crashed workers
+answer_pipeline       answer one question: retrieve, verify, compose or let a model write, finish
+answer_lease          write revisions of an answer while this process holds its question
+draft                 keep only those sentences of a model that their cited passages support
+passage_filter        filters over passages
+render                an answer in the formats of the interface; pictures finds pictures of products
+citation_recheck      keep, revise or withdraw answers whose articles changed
+wiring                open the question client of a process
 """

@@ -1,4 +1,4 @@
-"""A question in hand: its answer grows in revisions, written only as long as the question is ours."""
+"""Write the growing revisions of an answer, only as long as this process holds the lease of its question."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from cluster.records.question import Answer, Question
 from cluster.store.ports.questions import QuestionStore, StoredQuestion
 
 LEASE_MS = 6_000
-"How long a question is held without a sign of life."
+"Time without a heartbeat after which the lease of a question expires."
 _FINISH_TIMEOUT_S = 30.0
-"How long the last revision is tried while the store is away; then somebody else goes on."
+"How long the last revision is retried while the store is unreachable; then another process takes over."
 _PAUSES_S = (0.05, 0.2, 0.5, 1.0, 2.0)
 
 
 class LeaseLost(Exception):
-    """The question is not ours any more: somebody took it over, or it is finished."""
+    """Another process holds the question, or its answer is finished."""
 
 
 class AnswerLease:
-    """One question somebody works on."""
+    """The exclusive right to write the answer of one question."""
 
     def __init__(self, store: QuestionStore, recorded: StoredQuestion, holder: str, clock: Clock) -> None:
         self.question: Question = recorded.question
@@ -36,7 +36,7 @@ class AnswerLease:
 
     @property
     def remaining_s(self) -> float:
-        """Seconds until the answer must be finished."""
+        """Return the seconds until the answer must be finished."""
         return (self.question.deadline_at - self._clock.now_ms()) / 1000
 
     async def write_revision(self, **changes: Any) -> None:
@@ -67,18 +67,18 @@ class AnswerLease:
                 await asyncio.sleep(_PAUSES_S[min(attempt, len(_PAUSES_S) - 1)])
 
     async def renew(self) -> bool:
-        """Hold on to it; False when it is lost."""
+        """Renew the lease; return False when it is lost."""
         until_ms = self._clock.now_ms() + LEASE_MS
         return await self._store.renew(
             self.question.app_id, self.question.question_id, holder=self._holder, until_ms=until_ms
         )
 
     async def release(self) -> None:
-        """Let somebody else go on at once."""
+        """Release the question, so that another process continues at once."""
         await self._store.release(self.question.app_id, self.question.question_id, holder=self._holder)
 
     async def _write(self, changes: dict[str, Any]) -> None:
-        # kept before it is written: a write whose reply was lost is followed by a larger revision
+        # assigned before the write: after a write whose reply was lost, the next revision must be larger
         self.answer = self.answer.model_copy(update={**changes, "revision": self.answer.revision + 1})
         until_ms = self._clock.now_ms() + LEASE_MS
         shown = answer_to_json(self.question, self.answer)

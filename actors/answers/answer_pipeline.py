@@ -1,11 +1,11 @@
-"""From a question to its finished answer, in stages that show; whoever works on it may die after any of them.
+"""Answer a question in visible stages; the worker may crash after any of them, and another one continues.
 
-    Fetching related content    passages by words and meaning, sieved by the question's filters
-    Verifying possible answers  the same question over the same passages was answered before? else compose
-    Generating summary          a language model writes from the passages, each sentence checked before it shows
+    Fetching related content    passages by words and meaning, after the question's filters
+    Verifying possible answers  reuse the stored answer to the same question over the same passages, else compose
+    Generating summary          a language model writes from the passages; each sentence is checked before it is shown
     finished                    success (with or without sources) or error
 
-Without a model the composed answer is the answer; with one it is what remains when the model fails.
+Without a model, the composed answer is the answer. With one, it is the fallback when the model fails.
 """
 
 from __future__ import annotations
@@ -53,22 +53,22 @@ from cluster.store.ports.questions import QuestionStore
 from cluster.store.ports.records import RecordStore
 
 PASSAGE_ROWS = 12
-"Passages an answer is made from."
+"Passages from which an answer is made."
 _FILTERED_ROWS = 400
-"Passages looked at when a filter leaves few."
+"Passages searched when a filter leaves few."
 _BATCH = 24
 _RELATED = 5
 REUSE_MS = 7 * 86_400_000
 _DAY_MS = 86_400_000
 _CHARS_A_TOKEN = 3
-"Of a prompt and of what is written, on the careful side: the provider's own count comes too late."
+"Characters per token of prompt and reply, a low estimate: the provider's count comes too late."
 _MOST_SOURCE_CHARS = 2_000
 _RULES_CHARS = 1_500
-"Of what the model is told beside question and sources."
+"Characters of the prompt beside question and sources."
 _RESERVED = 1_000
-"Tokens set aside for what the model writes, until it is known."
+"Tokens reserved for the model's reply, until its length is known."
 _REWRITE_S = 3.0
-"How long a model may take to rewrite a follow-up question."
+"Time limit of a model for rewriting a follow-up question."
 _REWRITE_TOKENS = 400
 "Tokens of rules and reply of a rewriting."
 _STANDARD_FIELDS = frozenset({"title", "product_id", "snippet"})
@@ -77,7 +77,7 @@ T = TypeVar("T")
 
 
 class LanguageModelError(Exception):
-    """The language model gave no (more) text: late, broken, refused. The reason is safe to log."""
+    """The language model returned no (more) text: late, broken, refused. The reason is safe to log."""
 
 
 class AnswerWriter(Protocol):
@@ -85,7 +85,7 @@ class AnswerWriter(Protocol):
 
     @property
     def name(self) -> str:
-        """What writes: part of what makes two answers the same."""
+        """Return the name of the model: a part of the digest of reusable answers."""
         ...
 
     def write(self, question: str, snippets: Sequence[Snippet]) -> AsyncGenerator[str, None]:
@@ -111,13 +111,13 @@ class QuestionRewriter(Protocol):
 
 
 def unlimited_tokens(app_id: str) -> int:
-    """Let an app spend as much as it likes."""
+    """Allow any number of tokens."""
     return 0
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerServices:
-    """What answering works with."""
+    """The dependencies of answering."""
 
     questions: QuestionStore
     archive: ArchiveClient
@@ -127,11 +127,11 @@ class AnswerServices:
     executor: ThreadPoolExecutor
     writer: AnswerWriter | None = None
     daily_token_limit: Callable[[str], int] = unlimited_tokens
-    "App -> tokens of the model its answers may cost on a day; 0: no bound."
+    "App -> maximal number of model tokens for its answers on a day; 0: no limit."
 
 
 class AnswerPipeline:
-    """Answers questions one at a time; holds nothing of them."""
+    """Answers questions one at a time; keeps no state of them."""
 
     def __init__(self, tools: AnswerServices) -> None:
         self._services = tools
@@ -170,9 +170,9 @@ class AnswerPipeline:
             )
 
     async def _rewrite_standalone(self, question: Question) -> str:
-        """Rewrite a follow-up so that it is understood without the questions before it.
+        """Rewrite a follow-up as a question that is clear without the questions before it.
 
-        A model is asked only for a question that needs it, and what it writes must keep to the questions' words.
+        The pipeline calls a model only for a question that needs it. The model may use only words of the questions.
         """
         asked, writer = resolve_followup(question.text, question.before), self._services.writer
         if not isinstance(writer, QuestionRewriter) or asked == clean_text(question.text):
@@ -191,7 +191,7 @@ class AnswerPipeline:
         return validate_rewriting(written, question.text, question.before) or asked
 
     async def retrieve(self, query: ArchiveQuery, fq: str, boost_fq: str) -> list[Snippet]:
-        """Find passages, sieved by filters over their products."""
+        """Return passages that pass the filters over their products."""
         if not fq.strip() and not boost_fq.strip():
             return list((await self._services.archive.ask(query)).snippets)
         wide = await self._services.archive.ask(replace(query, rows=max(_FILTERED_ROWS, query.rows)))
@@ -224,7 +224,7 @@ class AnswerPipeline:
         return await self.retrieve(query, question.fq, question.boost_fq)
 
     async def _reuse_answer(self, hand: AnswerLease, digest: str, found: Sequence[Snippet]) -> bool:
-        """Give the answer that was made of exactly this before."""
+        """Return the stored answer to the same question over the same passages, if any."""
         tools, app_id = self._services, hand.question.app_id
         before = await tools.questions.recall(app_id, digest)
         recorded = await tools.questions.read(app_id, before) if before else None
@@ -239,7 +239,7 @@ class AnswerPipeline:
     async def _write_within_budget(
         self, hand: AnswerLease, asked: str, found: Sequence[Snippet], composed: ComposedAnswer
     ) -> ComposedAnswer | None:
-        """Let the model write within what the app may spend today; None when nothing is left, or nothing came of it."""
+        """Let the model write within the app's daily token limit; None at the limit or when the model fails."""
         question, tools = hand.question, self._services
         day, most = tools.clock.now_ms() // _DAY_MS, tools.daily_token_limit(question.app_id)
         sources = sum(min(len(one.text), _MOST_SOURCE_CHARS) for one in found)
@@ -260,7 +260,7 @@ class AnswerPipeline:
     async def _write_with_model(
         self, hand: AnswerLease, asked: str, found: Sequence[Snippet], draft: Draft, composed: ComposedAnswer
     ) -> ComposedAnswer | None:
-        """Let the model write; None when what was composed is better than what came of it."""
+        """Let the model write; None when the composed answer is better than its text."""
         assert self._services.writer is not None
         first = True
         await hand.write_revision(stage=GENERATING)
@@ -316,7 +316,7 @@ class AnswerPipeline:
     async def add_fields(
         self, app_id: str, snippets: Sequence[Snippet], names: Sequence[str], *, pictured: bool = False
     ) -> tuple[CitedPassage, ...]:
-        """Keep passages with the fields of their products that the format asks for, and perhaps their pictures."""
+        """Add the requested fields of their products to passages, and perhaps their pictures."""
         if not pictured and set(names) <= _STANDARD_FIELDS:
             return tuple(passage_from_snippet(one) for one in snippets)
         ids = [one.product_id for one in snippets]
@@ -324,16 +324,16 @@ class AnswerPipeline:
         return _add_product_fields(snippets, products, names, pictured=pictured)
 
     async def list_related_ids(self, app_id: str, product_ids: Sequence[str]) -> list[str]:
-        """Name what the `related_ids` of some products name, themselves left out."""
+        """Return the ids in `related_ids` of some products, without those products."""
         return _collect_related_ids(await load_products(self._services.records, app_id, product_ids))
 
     async def _select_related(
         self, question: Question, found: Sequence[Snippet], cited: Mapping[str, Mapping[str, Any]]
     ) -> list[Snippet]:
-        """Choose what is worth reading beside an answer: what its sources name as related, then what was found.
+        """Return products to read after an answer: related ids of its sources first, then other retrieved products.
 
         Cost:
-            only where sources name products that were not found: one read of those
+            one read of products, only when sources name products that were not retrieved
         """
         others = {one.product_id: one for one in reversed(found) if one.product_id not in cited}
         named = [one for one in _collect_related_ids(cited) if one not in question.exclude][:_RELATED]
@@ -345,7 +345,7 @@ class AnswerPipeline:
         return [*related, *sorted(others.values(), key=lambda one: -one.score)][:_RELATED]
 
     async def _load_excerpts(self, question: Question, product_ids: Sequence[str]) -> Sequence[Snippet]:
-        """Read how the texts of some products begin, as far as the question's filters let them through."""
+        """Return the beginning of the texts of some products that pass the question's filters."""
         tools, app_id = self._services, question.app_id
         articles = await asyncio.gather(*(tools.archive.article(app_id, one, 0) for one in product_ids))
         snippets = [
@@ -375,7 +375,7 @@ def _add_product_fields(
     *,
     pictured: bool,
 ) -> tuple[CitedPassage, ...]:
-    """Keep passages with fields of their products, and perhaps their pictures."""
+    """Add fields of their products to passages, and perhaps their pictures."""
     pick, found = Projection.of(names), []
     for one in snippets:
         product = products.get(one.product_id, {})
@@ -387,7 +387,7 @@ def _add_product_fields(
 def compute_digest(
     asked: str, question: Question, found: Sequence[Snippet], writer: AnswerWriter | None
 ) -> str:
-    """Stand for everything an answer is made of: the question, the passages found, who writes."""
+    """Return a digest of everything an answer depends on: the question, the passages and the writer."""
     made_of: list[Any] = [
         " ".join(asked.casefold().split()),
         question.language,
@@ -398,5 +398,5 @@ def compute_digest(
 
 
 def loggable_reason(error: BaseException) -> str:
-    """Say of a failure what may be logged."""
+    """Return the part of a failure's message that may be logged."""
     return error.message if isinstance(error, HouseError) else type(error).__name__

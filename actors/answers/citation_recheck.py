@@ -1,10 +1,10 @@
-"""When an article changes or goes, the answers that cite it are checked again: kept, revised or withdrawn.
+"""Check answers again when an article changes or is removed: keep, revise or withdraw them.
 
-    log of products --> answers under the product --> each sentence against the passages as they are now
-    every change twice: at once, and when no answer can be under way any more that still saw the article before
+    log of products --> answers that cite the product --> each sentence against the current passages
 
-A sentence stays when a passage of the same article still holds it. An answer of which no sentence stays is withdrawn:
-it says so, without sources. One process does this for all, under a lease.
+The rechecker checks every change twice: at once, and when every answer that could still use the old article is
+finished. A sentence stays when a passage of the same article still supports it. An answer without any remaining
+sentence is withdrawn: it then has a notice and no sources. One process checks all answers, under a lease.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ CurrentDocuments = Mapping[str, "Document | None"]
 
 
 class CitationRechecker:
-    """Follows the products of all apps and checks what cites them."""
+    """Follows the products of all apps and checks answers that cite them."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class CitationRechecker:
         self._log = structlog.get_logger()
 
     async def follow(self) -> None:
-        """Check again and again until cancelled."""
+        """Check answers until cancelled."""
         while True:
             await asyncio.sleep(EVERY_S)
             try:
@@ -79,7 +79,7 @@ class CitationRechecker:
                 self._meter.count("kiosk_answer_recheck_failures_total")
 
     async def run_once(self) -> int:
-        """Check what changed since the last turn; how many answers were revised."""
+        """Check the changes since the last round; return how many answers were revised."""
         revised = 0
         for app_id in await self._app_ids():
             for checker, delay_ms in (("now", 0), ("late", LATE_MS)):
@@ -93,7 +93,7 @@ class CitationRechecker:
         return revised
 
     async def _read_changes(self, app_id: str, checker: str, delay_ms: int) -> list[ChangeLogEntry]:
-        """Read the next changes that are old enough; begin at the end of the log."""
+        """Read the next changes that are old enough; the first call starts at the end of the log."""
         log, now_ms = self._stores.changes, self._clock.now_ms()
         offset = await self._stores.questions.checked_offset(app_id, checker)
         if not offset:
@@ -110,7 +110,7 @@ class CitationRechecker:
         return [change for change in changes if int(change.offset.partition("-")[0]) <= now_ms - delay_ms]
 
     async def _check(self, app_id: str, change: ChangeLogEntry) -> int:
-        """Check what cites the products of one change."""
+        """Check the answers that cite the products of one change."""
         items: list[Any] = orjson.loads(change.payload)
         now: dict[str, Document | None] = {}
         for item in items:
@@ -153,10 +153,10 @@ class CitationRechecker:
 
 
 def recheck_answer(answer: Answer, now: CurrentDocuments) -> Answer | None:
-    """Hold an answer against products as they are now; None when nothing about it changes.
+    """Compare an answer with the current products; None when it stays as it is.
 
     Cost:
-        1 ms a sentence and passage whose text is another than before
+        1 ms a sentence and passage whose text changed
     """
     places: dict[tuple[str, int], int] = {}
     passages: list[CitedPassage] = []
@@ -185,7 +185,7 @@ def recheck_answer(answer: Answer, now: CurrentDocuments) -> Answer | None:
 def _find_support(
     sentence: CitedSentence, passage: CitedPassage, now: CurrentDocuments
 ) -> tuple[CitedPassage, int, int, float] | None:
-    """Find what holds a sentence now; None when its article is gone or says something else."""
+    """Return the passage that supports a sentence now; None when its article was removed or differs."""
     if passage.product_id not in now:
         return passage, sentence.start, sentence.end, sentence.support
     document = now[passage.product_id]
@@ -204,7 +204,7 @@ def _find_support(
 
 
 def _refresh_passage(passage: CitedPassage, document: Document, position: int) -> CitedPassage:
-    """Write down a passage as it is now, with picture and fields that were asked for as they were."""
+    """Return the current version of a passage, with the same kinds of picture and fields."""
     place = document.passages[position]
     section = document.sections[place.section]
     snippet: Snippet = replace(

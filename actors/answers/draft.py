@@ -1,9 +1,9 @@
-"""What a language model writes, taken apart while it arrives: only sentences their cited passage holds are let through.
+"""Parse the text of a language model while it arrives, and keep only sentences that their cited passage supports.
 
     text in pieces -> whole sentences -> citations [1] [2] -> supported by one of them? -> kept
 
-A sentence without a citation, with one that does not exist, or that the passage does not hold is dropped, whoever
-asked for it: this is what an instruction hidden in an article runs into.
+A sentence is dropped when it has no citation, cites an unknown passage, or the passage does not support it. This also
+drops the results of instructions that an article hides.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from actors.answers.extractive.sentences import split_sentences
 from actors.answers.extractive.verify import MIN_SUPPORT, score_support
 
 NO_ANSWER = "NO_ANSWER"
-"What the model is told to say when the passages do not hold the answer."
+"The reply that the prompt requests when the passages do not contain the answer."
 MOST_CHARS = 6_000
-"Characters of a draft that are read."
+"Maximal characters of a draft."
 MOST_SENTENCES = 12
 
 _CITATION = re.compile(r"\s{0,3}\[(\d{1,3}(?: ?, ?\d{1,3}){0,8})\]")
 _END = re.compile(r"[.!?…]['\"”’)]{0,3}(?:\s{0,3}\[[\d, ]{1,40}\]){0,4}(?=\s{1,4}[^\s\[])|\n")
-"What follows must have begun: a citation may still stand behind the full stop."
+"The next sentence must have begun: a citation may follow the full stop."
 _WRITER_NOTES = re.compile(
     r"^(?:please,? )?(?:assistant|language model|chatbot|ai)[,:]|\b(?:assistant|language model|chatbot),"
     r"|\b(?:do not|instead of|stop) (?:answer|summari[sz])\w{0,6}\b|\bfrom now on,? you\b"
@@ -33,13 +33,13 @@ _WRITER_NOTES = re.compile(
     r"|\b(?:my|your) (?:prompt|instructions|rules|api key)\b",
     re.IGNORECASE,
 )
-"Talk between an article and a model that writes, or the model's answer to it."
+"Phrases of an article that addresses a model, or of a model's reply to them."
 _CLOSED = re.compile(r"[.!?…]['\"”’)]{0,3}(?:\s{0,3}\[[\d, ]{1,40}\]){0,4}$|\]$")
 _BULLET = re.compile(r"^\s*(?:[-*•#>]+|\d+[.)])\s+")
 
 
 class Draft:
-    """A draft as it grows."""
+    """A growing draft."""
 
     def __init__(self, snippets: Sequence[Snippet]) -> None:
         self._snippets = snippets
@@ -49,20 +49,20 @@ class Draft:
         self.kept: list[AnswerSentence] = []
         self.dropped = 0
         self.refused = False
-        "The model says the passages do not hold the answer."
+        "The model replied that the passages do not contain the answer."
 
     @property
     def chars(self) -> int:
-        """Count the characters that were read."""
+        """Return the number of characters read."""
         return self._read
 
     @property
     def is_full(self) -> bool:
-        """Is there no reason to read on?"""
+        """Return whether further text would be ignored."""
         return self._read >= MOST_CHARS or len(self.kept) >= MOST_SENTENCES or self.refused
 
     def feed(self, piece: str) -> bool:
-        """Take in what arrived; True when there is a sentence more to show."""
+        """Add text; return True when there is a new sentence."""
         before = len(self.kept)
         piece = piece[: MOST_CHARS - self._read]
         self._read += len(piece)
@@ -76,7 +76,7 @@ class Draft:
         return len(self.kept) > before
 
     def close(self) -> bool:
-        """Take in what is left at the end; a sentence that was cut off is not shown."""
+        """Process the rest at the end; an incomplete sentence is dropped."""
         before, rest = len(self.kept), self._rest.strip()
         self._rest = ""
         if rest and (_CLOSED.search(rest) or NO_ANSWER in rest):
@@ -93,7 +93,7 @@ class Draft:
         if not plain or len(self.kept) >= MOST_SENTENCES:
             return
         if has_instructions(bare) or _WRITER_NOTES.search(plain):
-            # a passage may well hold it; it still is no answer
+            # a passage may well contain it; it still is no answer
             self.dropped += 1
             return
         best = self._find_best_passage(plain, numbers)
@@ -117,7 +117,7 @@ class Draft:
 
 
 def _ends_sentence(text: str) -> bool:
-    """Does a sentence end here, or is it an abbreviation? A line's end or a citation leave no doubt."""
+    """Return whether a sentence ends here; a line's end or a citation ends one, an abbreviation does not."""
     return (
         text.endswith("\n")
         or bool(_CITATION.search(text))
@@ -126,7 +126,7 @@ def _ends_sentence(text: str) -> bool:
 
 
 def _find_nearest_sentence(plain: str, passage: str) -> tuple[int, int]:
-    """Find the sentence of a passage that shares most words with one: what a reader should look at."""
+    """Return the sentence of a passage that shares most words with another, for highlighting."""
     words = set(plain.lower().split())
     best, place = 0, (0, min(len(passage), 200))
     for one in split_sentences(passage):

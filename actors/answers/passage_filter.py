@@ -1,4 +1,4 @@
-"""Filters over passages: what may be cited, and what should be preferred, decided by the stored products."""
+"""Filter passages by the stored products: required and preferred ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BOOST_FACTOR = 1.5
 async def load_products(
     records: RecordStore, app_id: str, product_ids: Sequence[str]
 ) -> dict[str, Mapping[str, Any]]:
-    """Read products by id; what is gone is absent."""
+    """Read products by id; deleted ones are absent."""
     unique = list(dict.fromkeys(product_ids))
     found = await records.get_many(app_id, "product", unique) if unique else []
     return {
@@ -31,7 +31,7 @@ async def load_products(
 def filter_passages(
     snippets: Sequence[Snippet], products: Mapping[str, Mapping[str, Any]], fq: str, boost_fq: str
 ) -> tuple[Snippet, ...]:
-    """Leave out what the filter does not let through and put what is preferred forward.
+    """Drop passages that the filter excludes, and move preferred ones forward.
 
     Errors:
         FilterSyntax: a filter does not parse

@@ -1,4 +1,4 @@
-"""The picture of a cited product, as its catalog record has it: a cover, else the first of its images."""
+"""Find the picture of a cited product in its record: a cover, else the first of its images."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WORDS = ("image_alt", "alt", "title")
 
 
 def find_picture(product: Mapping[str, Any]) -> Picture | None:
-    """Find a product's picture; only one with an address on the web is shown."""
+    """Return a product's picture; only pictures with a web address count."""
     images = product.get("images")
     for found in (product.get("cover_image"), *(images if isinstance(images, list) else ())):
         written = found if isinstance(found, Mapping) else {"src": found}

@@ -1,10 +1,10 @@
-"""Where questions are worked on: taken when they are asked, taken over when whoever had them died.
+"""Claim and answer questions: new ones, and those of crashed workers.
 
-    ask     one script writes the question, held by us; its answer is made behind the reply
-    beat    what is in hand is held on to, a sign of life every two seconds
-    sweep   unfinished questions nobody holds are claimed, whoever began them; late ones are ended
+    ask      one script writes the question with this process's lease; it is answered after the reply
+    beat     every two seconds, renew the leases of questions in work
+    sweep    claim unfinished questions without a lease, and end late ones
 
-Every process that answers runs one. The questions' store is the queue: nothing is lost with a process.
+Every process that answers runs one queue. The question store holds all state: a crash loses nothing.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from cluster.records.question import GENERATED, Answer, Question
 from cluster.store.ports.questions import QuestionStore, StoredQuestion
 
 MAX_ACTIVE = 32
-"Questions one process works on; more wait in the store for whoever has room."
+"Maximal number of questions in work in one process; more wait in the store."
 MAX_ATTEMPTS = 3
-"A question that took so many workers with it is given up."
+"Maximal number of workers that crash with a question before it is given up."
 RENEW_S = 2.0
 SWEEP_S = 1.0
 
 AppIds = Callable[[], Awaitable[Sequence[str]]]
 OnTakenOver = Callable[[Question], Awaitable[None]]
-"Hears of questions taken over: whoever took them may have died before they stood in the reader's history."
+"Called with claimed questions: the process before may have crashed before it added them to the user's history."
 
 
 class QuestionQueue:
-    """One process's share of the questions."""
+    """The questions that one process answers."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class QuestionQueue:
         self._log = structlog.get_logger()
 
     async def start(self) -> None:
-        """Begin to beat and to sweep."""
+        """Start to renew leases and to sweep."""
         loop = asyncio.get_running_loop()
         self._loops = [
             loop.create_task(self._repeat(RENEW_S, self._renew_leases)),
@@ -75,7 +75,7 @@ class QuestionQueue:
         ]
 
     async def close(self) -> None:
-        """Stop, and let go of what is in hand so that others go on with it at once."""
+        """Stop, and release the questions in work so that other processes continue at once."""
         tasks = [*self._loops, *self._tasks.values()]
         for task in tasks:
             task.cancel()
@@ -86,7 +86,7 @@ class QuestionQueue:
 
     @property
     def active_count(self) -> int:
-        """Count the questions worked on here."""
+        """Return the number of questions in work in this process."""
         return len(self._hands)
 
     async def submit(self, question: Question) -> bool:
@@ -106,13 +106,13 @@ class QuestionQueue:
         return new
 
     async def refuse(self, question: Question, reason: str) -> bool:
-        """Write a question down whose reader may not ask (any more): finished, `forbidden`."""
+        """Store a question of a user without permission (any more): finished, `forbidden`."""
         answer = Answer(finish_reason="forbidden", blocked_reason=reason)
         shown = answer_to_json(question, answer)
         return await self._store.ask(question, answer, shown, holder="", until_ms=0)
 
     async def sweep(self) -> None:
-        """Claim what nobody holds."""
+        """Claim questions without a lease."""
         for app_id in await self._app_ids():
             room = self._most - len(self._hands)
             if room <= 0:
@@ -128,7 +128,7 @@ class QuestionQueue:
                     await self._notify_taken_over(claimed.question)
 
     async def wait_idle(self) -> None:
-        """Wait until nothing is in hand."""
+        """Wait until no question is in work."""
         while self._tasks:
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
@@ -150,7 +150,7 @@ class QuestionQueue:
             del self._tasks[question_id]
 
     async def _process(self, hand: AnswerLease) -> None:
-        """Answer a question, or end it; what can't even be ended now stays for the next sweep."""
+        """Answer a question, or end it; a question that can't even be ended stays for the next sweep."""
         question_id = hand.question.question_id
         try:
             reason = await self._answer_in_time(hand)
@@ -169,7 +169,7 @@ class QuestionQueue:
         self._hands.pop(question_id, None)
 
     async def _answer_in_time(self, hand: AnswerLease) -> str:
-        """Answer within the question's deadline; the reason when that failed."""
+        """Answer within the question's deadline; return the reason of a failure."""
         if hand.remaining_s <= 0:
             return "too late"
         if hand.attempts > MAX_ATTEMPTS:

@@ -1,4 +1,4 @@
-"""Asking a question on a reader's behalf: how the history's monitor gets a new answer for a thread."""
+"""Ask a question for a user: the history's monitor gets a new answer for a thread this way."""
 
 from __future__ import annotations
 
@@ -12,37 +12,36 @@ from cluster.records.question import ANSWER_WITHIN_MS, GENERATED, Answer, Questi
 from cluster.store.ports.questions import QuestionStore
 
 UPDATE_MONITOR = "answer_update_monitor"
-"What `metadata.service_generated_by` says of a question the monitor asked."
+"Value of `metadata.service_generated_by` in a question of the monitor."
 
 
 @dataclass(frozen=True, slots=True)
 class RepeatedQuestion:
-    """A reader's question, asked once more because something new arrived."""
+    """A user's question, asked again because of new content."""
 
     app_id: str
     user_id: str
     text: str
     parent_question_id: str
     question_id: str = ""
-    """UUID the new question shall have; asking it again changes nothing, so a retry is harmless. Empty: a new
-    one."""
+    """UUID of the new question; asking it again changes nothing, so a retry is harmless. Empty: a new one."""
     generated_by: str = UPDATE_MONITOR
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerOutcome:
-    """How far an answer is."""
+    """The progress of an answer."""
 
     finished: bool
     finish_reason: str
     "`not_finished`, `success`, `error` or `forbidden`."
     sources: tuple[str, ...] = ()
-    "Product ids the answer cites; empty when the archive does not hold the answer."
+    "Product ids that the answer cites; empty when the archive does not contain the answer."
     answer: str = ""
 
 
 class QuestionSubmitter(Protocol):
-    """Puts questions; their answers are made in the background by whoever answers."""
+    """Submits questions; answering processes answer them in the background."""
 
     async def ask(self, asked: RepeatedQuestion) -> str:
         """Accept a question and return its id at once.
@@ -54,12 +53,12 @@ class QuestionSubmitter(Protocol):
         ...
 
     async def get_outcome(self, app_id: str, question_id: str) -> AnswerOutcome | None:
-        """Say how far the answer is; None when there is no such question."""
+        """Return the progress of the answer; None when there is no such question."""
         ...
 
 
 class StoreQuestionSubmitter:
-    """`Asking` by way of the store: whoever answers finds the question there within a second."""
+    """Submits questions through the store: an answering process claims them within a second."""
 
     def __init__(self, store: QuestionStore, clock: Clock, new_question_id: Callable[[], str]) -> None:
         self._store = store

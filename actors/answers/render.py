@@ -1,7 +1,4 @@
-"""An answer as the interface shows it: markdown with numbered citations, sources in the order of their numbers.
-
-Published in `docs/reference/rest.md`, section Ask.
-"""
+"""Render an answer for the interface: markdown with numbered citations, sources in the order of their numbers."""
 
 from __future__ import annotations
 
@@ -41,7 +38,7 @@ Span = tuple[int, int]
 
 
 def render_answer(question: Question, answer: Answer, format: Format | None = None) -> dict[str, Any]:
-    """Write the public record; `format` shows it otherwise than the question asked for."""
+    """Return the public record of an answer; `format` overrides the format of the question."""
     form = format or question.format
     composed, snippets = composed_from_answer(answer), [snippet_from_passage(one) for one in answer.passages]
     return {
@@ -65,13 +62,13 @@ def render_answer(question: Question, answer: Answer, format: Format | None = No
 
 
 def answer_to_json(question: Question, answer: Answer) -> bytes:
-    """Write the public record as JSON."""
+    """Return the public record as JSON."""
     shown = orjson.dumps(render_answer(question, answer))
     return shown[:-1] + CLAIMS_MARK if question.claims else shown
 
 
 def composed_from_answer(answer: Answer) -> ComposedAnswer:
-    """Read an answer's sentences back as they were composed."""
+    """Convert an answer's sentences back to a composed answer."""
     sentences = tuple(
         AnswerSentence(one.text, one.passage, one.start, one.end, one.support) for one in answer.sentences
     )
@@ -79,7 +76,7 @@ def composed_from_answer(answer: Answer) -> ComposedAnswer:
 
 
 def passage_from_snippet(snippet: Snippet, picture: Picture | None = None, /, **fields: Any) -> CitedPassage:
-    """Keep a passage beside the answer that cites it."""
+    """Convert a snippet to a passage stored with the answer."""
     return CitedPassage(
         product_id=snippet.product_id,
         position=snippet.position,
@@ -99,7 +96,7 @@ def passage_from_snippet(snippet: Snippet, picture: Picture | None = None, /, **
 
 
 def snippet_from_passage(passage: CitedPassage) -> Snippet:
-    """Read a kept passage back."""
+    """Convert a stored passage back to a snippet."""
     kept = {
         name: getattr(passage, name) for name in type(passage).model_fields if name not in _NOT_IN_SNIPPET
     }
@@ -107,7 +104,7 @@ def snippet_from_passage(passage: CitedPassage) -> Snippet:
 
 
 def highlight(text: str, spans: Iterable[Span], *, most_chars: int = SNIPPET_CHARS) -> str:
-    """Cut a passage around what matters: HTML-escaped, with `<mark>` around the spans."""
+    """Return an excerpt of a passage around the spans: HTML-escaped, with `<mark>`."""
     inside = ((max(start, 0), min(end, len(text))) for start, end in spans)
     wanted = sorted((start, end) for start, end in inside if start < end)
     begin = max(0, (wanted[0][0] if wanted else 0) - most_chars // 4)
@@ -129,7 +126,7 @@ def highlight(text: str, spans: Iterable[Span], *, most_chars: int = SNIPPET_CHA
 
 
 def find_question_words(text: str, question: str) -> list[Span]:
-    """Find the words of a question in a text, short ones aside."""
+    """Return the places of a question's words in a text, without short ones."""
     wanted = {word.lower() for word in _WORD.findall(question) if len(word) > 3}
     spans = [found.span() for found in _WORD.finditer(text) if found.group().lower() in wanted]
     return spans[:_MOST_MARKS]
@@ -138,7 +135,7 @@ def find_question_words(text: str, question: str) -> list[Span]:
 def drop_uncited(
     composed: ComposedAnswer, snippets: Sequence[Snippet]
 ) -> tuple[ComposedAnswer, list[Snippet]]:
-    """Leave out the passages no sentence cites."""
+    """Drop the passages that no sentence cites."""
     used = sorted({one.snippet for one in composed.sentences})
     places = {before: after for after, before in enumerate(used)}
     sentences = tuple(
@@ -149,7 +146,7 @@ def drop_uncited(
 
 
 def sentences_from_composed(composed: ComposedAnswer) -> tuple[CitedSentence, ...]:
-    """Keep composed sentences with the answer."""
+    """Convert composed sentences to sentences stored with the answer."""
     return tuple(
         CitedSentence(text=one.text, passage=one.snippet, start=one.start, end=one.end, support=one.support)
         for one in composed.sentences
@@ -174,7 +171,7 @@ def _render_text(answer: Answer, composed: ComposedAnswer, snippets: Sequence[Sn
 def _render_sources(
     answer: Answer, composed: ComposedAnswer, snippets: Sequence[Snippet]
 ) -> list[dict[str, Any]]:
-    found = []
+    results = []
     for product_id in list_cited_products(composed, snippets):
         at = next(at for at, one in enumerate(snippets) if one.product_id == product_id)
         passage = answer.passages[at]
@@ -185,21 +182,21 @@ def _render_sources(
         if passage.child_title:
             source["child_title"] = passage.child_title
         source["snippet"] = highlight(passage.text, spans)
-        found.append(source)
-    return found
+        results.append(source)
+    return results
 
 
 def _render_images(
     answer: Answer, composed: ComposedAnswer, snippets: Sequence[Snippet]
 ) -> list[dict[str, Any]]:
-    """Show the pictures of cited products, in the order of their numbers."""
-    found = []
+    """Return the pictures of cited products, in the order of their numbers."""
+    results = []
     for product_id in list_cited_products(composed, snippets):
         passage = next(one for one in answer.passages if one.product_id == product_id)
         if passage.picture is None:
             continue
         more = {"url": passage.url, "published_at": passage.published}
-        found.append(
+        results.append(
             {
                 "product_id": product_id,
                 "image_src": passage.picture.src,
@@ -208,7 +205,7 @@ def _render_images(
                 **{name: value for name, value in more.items() if value},
             }
         )
-    return found
+    return results
 
 
 def _render_resource(question: Question, passage: CitedPassage) -> dict[str, Any]:
@@ -221,7 +218,7 @@ def _render_resource(question: Question, passage: CitedPassage) -> dict[str, Any
 
 
 def excerpts_from_article(article: ArchiveArticle) -> list[Snippet]:
-    """Cut the beginning of an article into passages."""
+    """Split the beginning of an article into passages."""
     texts = [
         article.content[at : at + _EXCERPT_CHARS] for at in range(0, len(article.content), _EXCERPT_CHARS)
     ]

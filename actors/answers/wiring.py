@@ -1,4 +1,4 @@
-"""Putting together what answers questions in a process."""
+"""Open the question client of a process with all its dependencies."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from cluster.store.ports.questions import StoredQuestion
 from cluster.store.ports.stores import Stores
 
 _READ = 24
-"Passages read for what could be asked."
+"Passages read to generate questions."
 _MOST_RELATED = 3
-"Related products whose texts are read when a product's own holds too few questions."
+"Related products whose texts are read when a product's text gives too few questions."
 
 
 class LocalQuestionClient:
-    """`QuestionClient` in the process whose desk answers."""
+    """A `QuestionClient` whose question queue runs in this process."""
 
     def __init__(
         self,
@@ -56,12 +56,12 @@ class LocalQuestionClient:
         self._rechecking: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin to look for questions nobody holds."""
+        """Start to claim questions."""
         await self.queue.start()
         self._rechecking = asyncio.get_running_loop().create_task(self.rechecker.follow())
 
     async def close(self) -> None:
-        """Let go of what is in hand."""
+        """Release the questions in work."""
         if self._rechecking is not None:
             self._rechecking.cancel()
             await asyncio.gather(self._rechecking, return_exceptions=True)
@@ -103,7 +103,7 @@ class LocalQuestionClient:
         return highlight(text, find_question_words(text, question), most_chars=most_chars)
 
     async def _questions_answered_by(self, app_id: str, product_id: str, rows: int) -> list[str]:
-        """Name questions that the text of one product answers."""
+        """Return questions that the text of one product answers."""
         article = await self._archive.article(app_id, product_id, 0)
         return (
             []

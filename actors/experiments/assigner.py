@@ -1,6 +1,6 @@
-"""Who gets which variant, remembered for good. All state is in the store, so any number of these agree.
+"""Assign users to variants permanently. All state is in the store, so any number of assigners give the same results.
 
-choose by hash -> get or set in the store, one step -> what stands there is what the reader gets
+choose by hash -> get or set in the store, in one step -> the user gets the stored variant
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cluster.store.ports.experiments import AssignMode, ExperimentStore
 
 
 class ExperimentAssigner:
-    """Assigns readers to variants."""
+    """Assigns users to variants."""
 
     def __init__(self, store: ExperimentStore, clock: Clock, known: ExperimentCache | None = None) -> None:
         self._store = store
@@ -24,9 +24,12 @@ class ExperimentAssigner:
         self._cache = known or ExperimentCache(store, clock)
 
     async def record(self, event: ExperimentEvent) -> Assignment | Refusal:
-        """Record an event and say what its reader gets; an expected "no" comes back as a refusal.
+        """Record an event and return the variant of its user, or a refusal.
 
-        Doing it again gives the same answer and changes nothing.
+        Repeating the call returns the same result and changes nothing.
+
+        Errors:
+            NotFound: the experiment does not exist; returned as a refusal
         """
         try:
             experiment = await self._cache.find(event.app_id, event.named)
@@ -59,6 +62,6 @@ class ExperimentAssigner:
 
 
 def _exposure_time(experiment: Experiment, event: ExperimentEvent, now_ms: int) -> int:
-    """Take the event's own time, unless it lies in the future or before the experiment began."""
+    """Return the time of the event, unless it lies in the future or before the start of the experiment."""
     at_ms = now_ms if event.at_ms is None else event.at_ms
     return at_ms if max(experiment.starts_at, 0) <= at_ms <= now_ms else now_ms

@@ -24,7 +24,7 @@ _BITS = 53
 
 
 def hash_position(salt: str, reader: str) -> float:
-    """Give a reader's place in [0, 1) under a salt.
+    """Return the position of a user in [0, 1) under a salt.
 
     Cost:
         1 us
@@ -34,7 +34,7 @@ def hash_position(salt: str, reader: str) -> float:
 
 
 def is_eligible(experiment: Experiment, reader: str) -> bool:
-    """Is a reader in the experiment's slice of its layer, and in its share of the traffic?"""
+    """Return whether a user is in the experiment's slice of its layer and in its share of the traffic."""
     if experiment.layer:
         first, last = experiment.slice
         if not first <= hash_position(f"layer {experiment.app_id} {experiment.layer}", reader) < last:
@@ -43,7 +43,7 @@ def is_eligible(experiment: Experiment, reader: str) -> bool:
 
 
 def select_variant(experiment: Experiment, reader: str) -> Variant:
-    """Give the variant a reader falls on, among those that take somebody new; the control when there is none."""
+    """Return the variant at a user's position, among variants open to new users; the control when there is none."""
     open_variants = [
         variant for variant in experiment.variants if variant.status == "Active" and variant.weight > 0
     ]
@@ -59,12 +59,12 @@ def select_variant(experiment: Experiment, reader: str) -> Variant:
 
 @dataclass(frozen=True, slots=True)
 class VariantChoice:
-    """What a reader gets, and what has to be remembered for next time."""
+    """The variant of a user, and the assignments to store."""
 
     in_experiment: bool
     variant: Variant
     remember: Mapping[str, str]
-    "Reader id -> variant id: everybody this person is known as."
+    "User id -> variant id: all ids of this person."
     forced: bool = False
 
 
@@ -76,10 +76,10 @@ def choose_variant(
     now_ms: int,
     variant_name: str | None = None,
 ) -> VariantChoice:
-    """Choose for a person known under one or two reader ids, the user's first (`u:...`, then `a:...`).
+    """Choose the variant of a person with one or two ids, the user's first (`u:...`, then `a:...`).
 
-    A variant once given stays, whatever happens to weights and traffic; when an anonymous visitor turns out to be a
-    user, the user's own variant wins over the visitor's, and the visitor's over a fresh one.
+    A stored variant stays, whatever happens to weights and traffic. When an anonymous visitor logs in, the user's
+    variant replaces the visitor's, and the visitor's replaces a new one.
 
     Errors:
         NotFound: there is no variant of that name

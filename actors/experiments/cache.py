@@ -1,4 +1,4 @@
-"""The experiments of every app, kept for a moment and asked for again by their version."""
+"""Cache the experiments of every app for a short time, and refresh them by their version."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from cluster.store.ports.experiments import ExperimentBook, ExperimentStore
 from cluster.store.refreshing_cache import RefreshingCache
 
 MAX_AGE_S = 0.5
-"""How old what is known may be. A schedule needs none of this: whether an experiment runs is worked out from the
-clock at every request."""
+"""Maximal age of a cached entry. Schedules do not depend on it: every request compares them with the clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +22,17 @@ class _CachedBook:
 
 
 class ExperimentCache:
-    """Follows the books of apps that are asked for."""
+    """Caches the experiments of the apps that receive requests."""
 
     def __init__(self, store: ExperimentStore, clock: Clock, keep_s: float = MAX_AGE_S) -> None:
         self._store = store
         self._cache = RefreshingCache(self._load, clock, keep_s=keep_s)
 
     async def find(self, app_id: str, named: str) -> Experiment | None:
-        """Find an experiment by id or slug; one that is not known yet is looked for at once.
+        """Return an experiment by id or slug; read the store at once when the cache does not hold it.
 
         Errors:
-            Unavailable: the store is away and nothing was known before
+            Unavailable: the store is unreachable and the cache is empty
         """
         cached = await self._cache.read(app_id)
         found = cached.book.find(named)
@@ -44,10 +43,10 @@ class ExperimentCache:
         return found
 
     async def list_serving(self, app_id: str) -> tuple[Experiment, ...]:
-        """Give the experiments whose variants change what is served, oldest first.
+        """Return the experiments whose variants change recommendations or completions, oldest first.
 
         Errors:
-            Unavailable: the store is away and nothing was known before
+            Unavailable: the store is unreachable and the cache is empty
         Cost:
             a dictionary look-up; twice a second per app one read of a counter
         """

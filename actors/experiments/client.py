@@ -1,10 +1,10 @@
-"""The typed ways to experiments: to the assigner, wherever it lives, and to an administrator's desk.
+"""Typed clients of the assigner, in any placement, and of experiment administration.
 
-All the assigner knows stands in the store, where one step decides, so whoever does the thinking gives the same answer
-and an event that was recorded twice was recorded once. That leaves the order free:
+The store holds all state of the assigner and decides each assignment in one step. Any process therefore returns the
+same result, and a repeated event is recorded once. So a client may try either way first:
 
-    here first     doors: no hop, 3 to 4 ms less at rest; the actor is asked while the store is away from here
-    actor first    everybody else; the same is done here while the actor is away
+    local first    API replicas: no hop, 3 to 4 ms less at rest; the actor when this process can't reach the store
+    actor first    all other processes; this process when the actor is unreachable
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from cluster.store.ports.experiments import ExperimentStore
 from cluster.store.ports.stores import Stores
 
 ACTOR_TIMEOUT_S = 0.25
-"How long the actor may take; then it is done here."
+"Time limit of the actor; after it, this process records the event."
 ACTOR_RETRY_S = 2.0
-"How long an actor that was not there, or did not answer, is left alone."
+"Pause before the next call of an actor that was missing or did not answer."
 
 MAX_DRAFTS = 100
-"Experiments made at once."
+"Maximal number of experiments in one `create`."
 
 FindActor = Callable[[], Awaitable[Any]]
 ExperimentDict = dict[str, Any]
@@ -41,22 +41,22 @@ ExperimentDict = dict[str, Any]
 
 
 class ExperimentClient(Protocol):
-    """Records experiment events and treats readers; the same behaviour over every placement."""
+    """Records experiment events and assigns treatments; the same behaviour in every placement."""
 
     treatments: TreatmentAssigner
 
     async def record(self, event: ExperimentEvent) -> Assignment:
-        """Record an event and say what its reader gets.
+        """Record an event and return the assignment of its user.
 
         Errors:
             NotFound: no such experiment, or no such variant
-            Unavailable: the store is away
+            Unavailable: the store is unreachable
         """
         ...
 
 
 class LocalExperimentClient:
-    """The assigner lives in this process."""
+    """Runs the assigner in this process."""
 
     def __init__(self, store: ExperimentStore, clock: Clock, meter: Meter | None = None) -> None:
         known = ExperimentCache(store, clock)
@@ -68,7 +68,7 @@ class LocalExperimentClient:
 
 
 class ActorExperimentClient:
-    """The assigner is a named actor; `find` looks for its handle, `lost` names the errors that say it is away."""
+    """Calls the assigner actor; `find` returns its handle, `lost` names the errors that mean it is unreachable."""
 
     def __init__(
         self,
@@ -99,14 +99,14 @@ class ActorExperimentClient:
         try:
             return await self._local.record(event)
         except Unavailable:
-            # the store may be away from here only
+            # only this process may have lost the store
             found = await self._record_by_actor(event)
             if found is None:
                 raise
             return found
 
     async def _record_by_actor(self, event: ExperimentEvent) -> Assignment | None:
-        """Ask the actor; None while it is away."""
+        """Call the actor; None while it is unreachable."""
         if self._clock.monotonic_s() >= self._again_s:
             if self._handle is not None:
                 try:
@@ -120,7 +120,7 @@ class ActorExperimentClient:
         return None
 
     async def close(self) -> None:
-        """Stop looking."""
+        """Stop the search for the actor."""
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
@@ -141,9 +141,9 @@ class ActorExperimentClient:
 
 
 class LocalExperimentAdmin:
-    """What `kiosk experiments` does, by the same desk, for programs; in force at every door within a second.
+    """Administers experiments for programs, like `kiosk experiments`; API replicas see changes within a second.
 
-    Every call but `create` and `list` may find nothing by the name given: NotFound.
+    Every call but `create` and `list` may raise NotFound for an unknown name.
     """
 
     def __init__(self, stores: Stores, shelf: ArtifactStore | None, clock: Clock) -> None:
@@ -153,7 +153,7 @@ class LocalExperimentAdmin:
         self._lifecycle = ExperimentLifecycle(stores, clock)
 
     async def create(self, app_id: str, written: Any) -> list[ExperimentDict]:
-        """Make drafts of one experiment, an array of them, or an object with `experiments`; all or none.
+        """Create drafts from one experiment, an array, or an object with `experiments`; all or none.
 
         Errors:
             Invalid: a draft makes no sense; Conflict: a slug is taken
@@ -170,23 +170,23 @@ class LocalExperimentAdmin:
         return [self._to_dict(one) for one in await self._lifecycle.list_experiments(app_id)]
 
     async def show(self, app_id: str, named: str) -> ExperimentDict:
-        """Show one."""
+        """Return one experiment."""
         return self._to_dict(await self._get(app_id, named))
 
     async def edit(self, app_id: str, named: str, wanted: ExperimentUpdate) -> ExperimentDict:
-        """Change one where it stands.
+        """Change an experiment in its current status.
 
         Errors:
-            Invalid: it stands where this can't be changed, or makes no sense; NotFound: no such variant
+            Invalid: the status does not allow the change, or it makes no sense; NotFound: no such variant
         """
         found = await self._get(app_id, named)
         return self._to_dict(await self._lifecycle.edit(app_id, found.experiment_id, wanted))
 
     async def step(self, app_id: str, named: str, step: LifecycleStep) -> ExperimentDict:
-        """Take a step of its life.
+        """Apply a step of the life cycle.
 
         Errors:
-            Invalid, NotFound, Conflict: as the desk says
+            Invalid, NotFound, Conflict: as `ExperimentLifecycle` raises them
         """
         found = await self._get(app_id, named)
         if step == "start":
@@ -198,17 +198,17 @@ class LocalExperimentAdmin:
         return self._to_dict(await take(app_id, found.experiment_id))
 
     async def schedule(self, app_id: str, named: str, starts_at: int, ends_at: int | None) -> ExperimentDict:
-        """Let it run from a moment on, perhaps until another.
+        """Schedule the start of an experiment, and perhaps its end.
 
         Errors:
-            Invalid, NotFound, Conflict: as the desk says
+            Invalid, NotFound, Conflict: as `ExperimentLifecycle` raises them
         """
         found = await self._get(app_id, named)
         validate_snapshots(found, self._shelf)
         return self._to_dict(await self._lifecycle.schedule(app_id, found.experiment_id, starts_at, ends_at))
 
     async def report(self, app_id: str, named: str) -> ExperimentDict:
-        """Say what came of it."""
+        """Return the report of an experiment."""
         return (await load_report(self._stores, self._shelf, await self._get(app_id, named))).to_dict()
 
     async def _get(self, app_id: str, named: str) -> Experiment:

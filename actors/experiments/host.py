@@ -1,4 +1,4 @@
-"""The assigner as a named, restarted Ray actor: `assigner@<release>`. It keeps nothing that the store does not have.
+"""The assigner as a named, restarted Ray actor: `assigner@<release>`. All its state is in the store.
 
 roster.find_or_create("assigner", release, "actors.experiments.host:AssignerHost", connect)
 """
@@ -22,7 +22,7 @@ from cluster.store.connect import OpenStores
 
 
 class AssignerHost:
-    """Answers events for every app for as long as it lives."""
+    """Records events of every app."""
 
     def __init__(self, connect: Callable[[], OpenStores]) -> None:
         set_up_logging()
@@ -39,7 +39,7 @@ class AssignerHost:
         return reply
 
     async def health(self) -> dict[str, Any]:
-        """Say how it is: process and tallies since it began."""
+        """Return the process and its counters since its start."""
         return {"alive": True, "pid": os.getpid(), **self._counts}
 
     async def _open_assigner(self) -> ExperimentAssigner:

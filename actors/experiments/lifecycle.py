@@ -1,11 +1,11 @@
-"""How experiments are created, edited and led from one status to the next.
+"""Create and edit experiments, and change their status.
 
     lifecycle = ExperimentLifecycle(stores, SystemClock())
     await lifecycle.create("production", [{"name": "Blue", "variants": [{"name": "now"}, {"name": "blue"}]}])
     await lifecycle.start("production", "blue")
 
-Every step reads all experiments of the app, decides, and writes only if nobody wrote meanwhile. What it relied on
-(free slices of a layer, a free slug) is still true when it is written.
+Every step reads all experiments of the app, decides, and writes only if no other process wrote meanwhile. Free slices
+of a layer and free slugs are therefore still free when the step is written.
 
 A draft is JSON that a person wrote:
 
@@ -18,9 +18,9 @@ What an edit may change depends on the status:
     scheduled, active    name, end, weights, and traffic upwards: assigned users keep their variant
     over                 the name
 
-More traffic keeps all users who had entered, because a user's position does not move. Less traffic would shut out
-users who had met the experiment. After a change of weights, users who met it before and after are not alike, so the
-report counts those who met it since.
+More traffic keeps all users who had entered, because a user's position does not move. Less traffic would exclude
+users who had met the experiment. After a change of weights, users who met it before and after are not alike. The report
+counts only users who met it after the change.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _new_salt() -> str:
 
 
 class ExperimentLifecycle:
-    """Makes experiments and changes their status. In force at every door within a second."""
+    """Creates experiments and changes their status. API replicas see changes within a second."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class ExperimentLifecycle:
         self._new_salt = new_salt
 
     async def create(self, app_id: str, drafts: Sequence[Any]) -> list[Experiment]:
-        """Make experiments from drafts, all `Draft`; none when one of them is wrong.
+        """Create experiments from drafts, all with the status `Draft`; none when one of them is invalid.
 
         Errors:
             Invalid: a draft makes no sense; Conflict: a slug is taken
@@ -101,11 +101,11 @@ class ExperimentLifecycle:
         return _get_experiment(await self._stores.experiments.read_all(app_id), app_id, named)
 
     async def start(self, app_id: str, named: str) -> Experiment:
-        """Let it run from now on; also one that was paused.
+        """Start an experiment now, also a paused one.
 
         Errors:
-            NotFound: no such experiment; or an engine or a rule of its variants is not there
-            Conflict: another one has its part of the layer; Invalid: it can't be started from where it stands
+            NotFound: no such experiment; or an engine or a rule of its variants does not exist
+            Conflict: another one has its part of the layer; Invalid: its status does not allow the start
         """
         return await self._change_status(
             app_id, named, "Active", lambda one, now: {"starts_at": now, "ends_at": _future_end(one, now)}
@@ -114,10 +114,10 @@ class ExperimentLifecycle:
     async def schedule(
         self, app_id: str, named: str, starts_at: int, ends_at: int | None = None
     ) -> Experiment:
-        """Let it run from a moment on, perhaps until another; milliseconds since 1970.
+        """Schedule an experiment from a time on, perhaps until another; milliseconds since 1970.
 
         Errors:
-            as `start`; Invalid: the moments lie in the past or in the wrong order
+            as `start`; Invalid: the times lie in the past or in the wrong order
         """
         now_ms = self._clock.now_ms()
         if starts_at <= now_ms:
@@ -129,26 +129,27 @@ class ExperimentLifecycle:
         )
 
     async def pause(self, app_id: str, named: str) -> Experiment:
-        """Stop it for now: nobody new enters, everybody sees the first variant until it is started again."""
+        """Pause an experiment: no new user enters, and all users see the first variant until it starts again."""
         return await self._change_status(
             app_id, named, "Scheduled", lambda one, now: {"starts_at": 0}, pausing=True
         )
 
     async def complete(self, app_id: str, named: str) -> Experiment:
-        """End it for good."""
+        """Complete an experiment permanently."""
         return await self._change_status(
             app_id, named, "Completed", lambda one, now: {"ends_at": max(now, one.starts_at + 1)}
         )
 
     async def archive(self, app_id: str, named: str) -> Experiment:
-        """Put it away."""
+        """Archive an experiment."""
         return await self._change_status(app_id, named, "Archived", lambda one, now: {})
 
     async def edit(self, app_id: str, named: str, edit: ExperimentUpdate) -> Experiment:
-        """Change an experiment where it stands; nobody who has a variant gets another one.
+        """Change an experiment in its current status; users keep the variants that they have.
 
         Errors:
-            NotFound: no such experiment or variant; Invalid: `edits` says what may be changed when
+            NotFound: no such experiment or variant; Invalid: the status does not allow the change
+            Conflict: other processes kept changing the experiments of the app
         """
         for _ in range(_TRIES):
             book = await self._stores.experiments.read_all(app_id)
@@ -192,7 +193,7 @@ class ExperimentLifecycle:
         raise Conflict(f"experiments of {app_id} are being changed by others; try again")
 
     async def _validate_variants(self, experiment: Experiment) -> None:
-        """Refuse to start what would fail for every reader of a variant."""
+        """Refuse to start a variant that would fail for all its users."""
         app_id = experiment.app_id
         rules = {rule.name for rule in await self._stores.boost_rules.all(app_id)}
         for variant in experiment.variants:
@@ -242,7 +243,7 @@ def _validate_layer(experiment: Experiment, book: ExperimentBook, now_ms: int) -
 
 
 def _active_window(experiment: Experiment, now_ms: int) -> tuple[float, float]:
-    """Say from when to when it holds its part of the layer; one that is paused holds it."""
+    """Return the times between which it occupies its part of the layer; a paused one does."""
     begin = max(experiment.starts_at, now_ms) if experiment.status == "Scheduled" else now_ms
     return begin, inf if experiment.ends_at is None else experiment.ends_at
 
@@ -263,11 +264,11 @@ _SERVER_FIELDS = (
     "weights_at",
     "revision",
 )
-"What a draft may not say: it is given, or a step of the experiment's life."
+"Fields that a draft may not have: the server generates them, or they result from a step of the life cycle."
 
 
 def parse_drafts(written: Any) -> list[Any] | None:
-    """List the drafts of a document: one, an array, or an object with `experiments`; None when there are none."""
+    """Return the drafts of a document: one, an array, or an object with `experiments`; None when there are none."""
     if isinstance(written, Mapping):
         written = written["experiments"] if "experiments" in written and "name" not in written else [written]
     return list(written) if isinstance(written, list) and written else None
@@ -276,24 +277,24 @@ def parse_drafts(written: Any) -> list[Any] | None:
 def build_experiments(
     items: Sequence[Any], app_id: str, *, now_ms: int, new_id: Callable[[], str], new_salt: Callable[[], str]
 ) -> list[Experiment]:
-    """Read drafts; ids, salts and missing slugs are made up.
+    """Build experiments from drafts; generate ids, salts and missing slugs.
 
     Errors:
-        Invalid: says which draft, which field, and what is wrong
+        Invalid: names the draft, the field and the problem
     """
-    found = [
+    results = [
         _build_experiment(at, item, app_id, now_ms=now_ms, new_id=new_id, new_salt=new_salt)
         for at, item in enumerate(items)
     ]
-    slugs = [experiment.slug for experiment in found]
+    slugs = [experiment.slug for experiment in results]
     for at, slug in enumerate(slugs):
         if slug in slugs[:at]:
             raise Invalid(f"experiments.{at}.slug is invalid. There are two experiments {slug!r} in the file")
-    return found
+    return results
 
 
 def slug_from_name(name: str) -> str:
-    """Make a slug of a name; empty when nothing of it can stand in one."""
+    """Return a slug made from a name; empty when no character of the name is allowed in a slug."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9_]+", "-", plain).strip("-_")[:63].rstrip("-_")
 
@@ -344,10 +345,10 @@ _REFUSALS = {
 
 
 def apply_edit(experiment: Experiment, edit: ExperimentUpdate, now_ms: int) -> Experiment:
-    """Change an experiment.
+    """Return an experiment with an edit applied.
 
     Errors:
-        Invalid: it stands where this can't be changed, or makes no sense; NotFound: no such variant
+        Invalid: the status does not allow the change, or it makes no sense; NotFound: no such variant
     """
     stands = experiment.status_at(now_ms)
     changes = _list_changes(experiment, edit)
@@ -367,7 +368,7 @@ def apply_edit(experiment: Experiment, edit: ExperimentUpdate, now_ms: int) -> E
     if "variants" in changes and stands != "Draft":
         changes["weights_at"] = now_ms
     try:
-        # through plain values, so that variants are looked at again too
+        # through plain values, so that variants are validated again too
         after = experiment.model_copy(update=changes)
         return Experiment.model_validate(after.model_dump())
     except ValidationError as error:
@@ -378,7 +379,7 @@ def apply_edit(experiment: Experiment, edit: ExperimentUpdate, now_ms: int) -> E
 
 
 def _list_changes(experiment: Experiment, edit: ExperimentUpdate) -> dict[str, Any]:
-    """List what really changes; what stays as it is, is no change and is refused nowhere."""
+    """Return the fields that differ; an equal value is no change and never refused."""
     goal = edit.goal
     if goal is not None:
         for kind in goal:
@@ -412,7 +413,7 @@ def _apply_weights(experiment: Experiment, weights: Mapping[str, float]) -> tupl
 
 
 def experiment_to_dict(experiment: Experiment, now_ms: int) -> dict[str, Any]:
-    """Say an experiment; `status` is where it stands now."""
+    """Return an experiment as JSON; `status` is the status now."""
     ends_at = experiment.ends_at
     return {
         **experiment.model_dump(mode="json"),

@@ -1,4 +1,4 @@
-"""What is asked of the assigner and of the desk, and what they answer: frozen values made for the crossing."""
+"""Requests and replies of the assigner and of experiment administration: frozen values that cross processes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from cluster.records.experiment import Variant
 from cluster.store.ports.interactions import BrowserWriter
 
 LifecycleStep = Literal["start", "pause", "complete", "archive"]
-"A step of an experiment's life that needs nothing but its name."
+"A step of the life cycle that needs only the name of the experiment."
 
 
 @dataclass(frozen=True, slots=True)
 class ExperimentEvent:
-    """Somebody met an experiment, or is about to."""
+    """A user meets an experiment, or is about to."""
 
     app_id: str
     named: str
@@ -23,32 +23,32 @@ class ExperimentEvent:
     user_id: str = ""
     anonymous_id: str = ""
     variant_name: str | None = None
-    "Forces this variant; none: the reader's own."
+    "Forces this variant; none: the user's assigned variant."
     at_ms: int | None = None
-    "When it happened; none: now."
+    "Time of the event; none: now."
     device: str = ""
     writer: BrowserWriter | None = None
-    "Of a caller without proof: how many new readers they may add."
+    "For a caller without proof: how many new users the event may add."
 
     @property
     def readers(self) -> tuple[str, ...]:
-        """The reader ids it names, the user's first."""
+        """Return the user ids of the event, the one with `u:` first."""
         user = ("u:" + self.user_id,) if self.user_id else ()
         return user + (("a:" + self.anonymous_id,) if self.anonymous_id else ())
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What the reader gets."""
+    """The variant of a user."""
 
     in_experiment: bool
-    "Does the experiment run, and is the reader in it?"
+    "Does the experiment run, and does the user take part?"
     variant: Variant
 
 
 @dataclass(frozen=True, slots=True)
 class ExperimentTreatment:
-    """A variant that a reader of ours met while we served them."""
+    """A variant that a user met through a request that we served."""
 
     app_id: str
     experiment_id: str
@@ -57,12 +57,12 @@ class ExperimentTreatment:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentUpdate:
-    """What is to be changed; None or empty: nothing of that kind."""
+    """The changes of an edit; None or empty: no change of that kind."""
 
     name: str | None = None
     traffic: float | None = None
     weights: Mapping[str, float] = field(default_factory=dict)
-    "Variant, by id, slug or name -> its weight; 0 takes nobody new."
+    "Variant, by id, slug or name -> its weight; a variant of weight 0 takes no new users."
     ends_at: int | None = None
     "Milliseconds since 1970."
     goal: tuple[str, ...] | None = None

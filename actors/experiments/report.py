@@ -1,9 +1,9 @@
-"""What came of an experiment: conversions of each variant's people, the split, and how well they were served.
+"""The report of an experiment: conversions of each variant's users, the split, and the quality of service.
 
-people       who met a variant first, in the experiment's own time; those for whom somebody chose it are left out
-conversions  interactions of the goal's types after that, by whatever id of theirs
-intervals    always valid, so looking every day costs nothing; shared over the variants compared with the control
-guardrails   requests the experiment treated itself: failed ones, and those over 200 ms
+people        users who met a variant first, during the experiment; users with a forced variant are excluded
+conversions   interactions of the goal's types after that, under any id of the same person
+intervals     always valid, so a daily look costs nothing; shared over the variants compared with the control
+guardrails    requests that the experiment treated itself: failed ones, and those over 200 ms
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _MOST_SLICES: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class ServingCounts:
-    """How treated requests of a variant went."""
+    """Counts of a variant's treated requests."""
 
     requests: int = 0
     failed: int = 0
     slow: int = 0
     p50_ms: int | None = None
-    "Upper bounds of the class the quantile lies in; none: above all of them, or no requests."
+    "Upper bounds of the quantile's histogram class; none: above all of them, or no requests."
     p95_ms: int | None = None
 
     @property
     def answered(self) -> int:
-        """Requests that did not fail."""
+        """Return the number of requests that did not fail."""
         return self.requests - self.failed
 
 
@@ -53,25 +53,25 @@ class VariantReport:
 
     variant: Variant
     share: float
-    "Intended share of the readers."
+    "Intended share of the users."
     people: int
     converted: int
     conversions: int
     forced: int
     served: ServingCounts
     lift: EffectEstimate | None = None
-    "Converted people against the control's; none for the control."
+    "Comparison of converted people with the control; none for the control."
     failures: EffectEstimate | None = None
     slowness: EffectEstimate | None = None
 
     @property
     def rate(self) -> float:
-        """Share of people who converted."""
+        """Return the share of people who converted."""
         return self.converted / self.people if self.people else 0.0
 
     @property
     def broken(self) -> list[str]:
-        """Name the guardrails it breaks: surely worse than the control."""
+        """Return the guardrails that the variant breaks: it is surely worse than the control."""
         rails = {"errors": self.failures, "latency": self.slowness}
         return [
             name for name, found in rails.items() if found is not None and found.decided and found.value > 0
@@ -80,7 +80,7 @@ class VariantReport:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentReport:
-    """All of it."""
+    """The report of all variants."""
 
     experiment: Experiment
     lines: tuple[VariantReport, ...]
@@ -88,10 +88,10 @@ class ExperimentReport:
     days: dict[str, dict[str, int]] = field(default_factory=dict)
     "Day (UTC) -> variant id -> people who met it that day."
     settling: int = 0
-    "Conversions that were accepted a moment ago and are not counted yet."
+    "Accepted conversions that are not compacted yet and not counted."
 
     def to_dict(self) -> dict[str, Any]:
-        """Say it as JSON; an endless interval has null ends."""
+        """Return the report as JSON; an infinite interval has null ends."""
         return {
             "experiment_id": self.experiment.experiment_id,
             "slug": self.experiment.slug,
@@ -117,17 +117,17 @@ def build_report(
     served: Mapping[str, int],
     settling: Iterable[tuple[str, int]] = (),
 ) -> ExperimentReport:
-    """Put a report together.
+    """Build the report of an experiment.
 
-    `did` are readers (`u:`, `a:`) and moments of interactions of the goal's types; `links` say which user a visitor
-    turned out to be; `served` are the counters of treated requests; `settling` is like `did`, of interactions that
-    are not in a segment yet: they are announced and not counted.
+    `did` holds user ids (`u:`, `a:`) and times of interactions of the goal's types. `links` maps visitors to users.
+    `served` holds the counters of treated requests. `settling` is like `did`, for interactions that are not in a
+    segment yet; the report gives their number and does not count them.
 
     Cost:
         1,000,000 people and as many conversions: some 5 s
     """
     met, person_of = _collect_people(exposures, links)
-    # before a change of weights another split was meant, and people of both times are not alike
+    # before a change of weights another split was intended, and people of both times are not alike
     met = {person: exposure for person, exposure in met.items() if exposure.at_ms >= experiment.weights_at}
     converted, conversions = _count_conversions(experiment, met, person_of, did)
     variants = experiment.variants
@@ -157,7 +157,7 @@ def build_report(
 
 
 def serving_counts_from(counts: Mapping[str, int], variant_id: str) -> ServingCounts:
-    """Read a variant's counters."""
+    """Return a variant's counts from its counters."""
     classes = [counts.get(f"{variant_id}:{bound}", 0) for bound in LATENCY_MS]
     over, failed = counts.get(f"{variant_id}:over", 0), counts.get(f"{variant_id}:failed", 0)
     answered = sum(classes) + over
@@ -169,7 +169,7 @@ def serving_counts_from(counts: Mapping[str, int], variant_id: str) -> ServingCo
 def _collect_people(
     exposures: Iterable[tuple[str, Exposure]], links: Mapping[str, str]
 ) -> tuple[dict[str, Exposure], dict[str, str]]:
-    """Gather persons with their exposure, and who stands behind every reader id."""
+    """Return persons with their exposure, and the person of every user id."""
     met: dict[str, Exposure] = {}
     person_of: dict[str, str] = {}
     for reader, exposure in exposures:
@@ -211,7 +211,7 @@ def _compare_with_control(line: VariantReport, control: VariantReport, alpha: fl
     return VariantReport(
         line.variant, line.share, line.people, line.converted, line.conversions, line.forced, ours,
         against((line.people, line.converted), (control.people, control.converted)),
-        # one bad request more for both, so that a control without any can be compared with
+        # one failed request more for both, so that a control without any is comparable
         against((ours.requests + 1, ours.failed + 1), (theirs.requests + 1, theirs.failed + 1)),
         against((ours.answered + 1, ours.slow + 1), (theirs.answered + 1, theirs.slow + 1)),
     )  # fmt: skip
@@ -229,7 +229,7 @@ def _check_split(experiment: Experiment, met: Mapping[str, Exposure]) -> SplitCh
         counts[at] += 1
         for name in _slice_names(person, exposure):
             slices.setdefault(name, [0] * len(shares))[at] += 1
-    # a slice of a few people shows nothing, and every further one makes the others harder to see
+    # a slice of a few people is no evidence, and every further slice weakens the test of the others
     largest = sorted(slices.items(), key=lambda item: -sum(item[1]))[:_MOST_SLICES]
     return check_split_ratio(counts, shares, dict(largest))
 

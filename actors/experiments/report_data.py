@@ -1,7 +1,7 @@
-"""What of an experiment lies on the shelf: the versions its variants name, and the conversions a report is made of.
+"""Load the data of a report, and check that the artifact store holds the versions that variants name.
 
-Exposures and counters come from the store, conversions from settled interactions; what was accepted in the last half
-minute may not have settled: the report says how many conversions that are, and counts them the next time.
+Exposures and counters come from the store, conversions from compacted interactions. Interactions of the last half
+minute may not be compacted yet: the report gives their number and counts them the next time.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from cluster.store.ports.stores import Stores
 
 
 def validate_snapshots(experiment: Experiment, shelf: ArtifactStore | None) -> None:
-    """Refuse versions that are not on the shelf: their readers would get what everybody gets.
+    """Refuse versions that the artifact store does not hold: a variant would then change nothing.
 
     Errors:
-        NotFound: says which
+        NotFound: names the version
     """
     for variant in experiment.variants:
         if not variant.snapshot:
@@ -38,10 +38,10 @@ def validate_snapshots(experiment: Experiment, shelf: ArtifactStore | None) -> N
 async def load_report(
     stores: Stores, shelf: ArtifactStore | None, experiment: Experiment
 ) -> ExperimentReport:
-    """Read everything and put the report together, in a thread of its own; without a shelf nobody converted.
+    """Read all data in a separate thread and build the report; without an artifact store there are no conversions.
 
     Errors:
-        Fault: the manifest of the settled interactions is damaged
+        Fault: the manifest of the compacted interactions is damaged
     """
     app_id, name = experiment.app_id, experiment.experiment_id
     exposures = [row async for row in stores.experiments.exposures(app_id, name)]
@@ -64,11 +64,11 @@ def _snapshot_versions(shelf: ArtifactStore | None, app_id: str, engine_id: str)
 def _read_conversions(
     shelf: ArtifactStore | None, experiment: Experiment, since_ms: int
 ) -> tuple[list[tuple[str, int]], str]:
-    """Read the settled conversions and up to which offset they are settled."""
+    """Return the compacted conversions and the offset up to which interactions are compacted."""
     if shelf is None:
         return [], "0"
     segments = SegmentStore(shelf)
-    # what settles between the two reads is counted, and announced once too often
+    # an interaction that is compacted between the two reads appears in both
     after = segments.offsets(experiment.app_id).get("interaction", "0")
     table = segments.load_interaction_times(experiment.app_id, experiment.goal, since_ms)
     return list(zip(table["reader"].to_pylist(), table["at_ms"].to_pylist(), strict=True)), after

@@ -1,7 +1,7 @@
-"""What came of it: intervals that hold however often one looks, and the check that readers were split as intended.
+"""Compute intervals that stay valid under repeated looks, and test whether users were split as intended.
 
-A report that is read every day and acted on when it looks good is a test repeated many times; ordinary p-values and
-intervals then lie. These don't: their guarantee is over all looks together.
+A report that an analyst reads every day, and acts on when it looks good, is a test repeated many times. Ordinary
+p-values and intervals are then wrong. These intervals hold over all looks together.
 
 Source:
     I. Waudby-Smith, D. Arbour, R. Sinha, E. Kennedy, A. Ramdas, Time-uniform central limit theory and asymptotic
@@ -16,20 +16,20 @@ from dataclasses import dataclass
 from math import exp, inf, lgamma, log, sqrt
 
 _ENOUGH = 100
-"Readers per variant before an interval is given: below that the mean's distribution isn't normal enough."
+"Users per variant before an interval is given: below that, the mean's distribution isn't normal enough."
 _ENOUGH_CONVERSIONS = 10
 _TUNED_FOR_READERS = 5_000
-"Readers at which the intervals are narrowest."
+"Number of users at which the intervals are narrowest."
 _PRIOR = 100.0
-"How firmly the intended split is believed before the first reader; larger finds small deviations sooner."
+"Weight of the intended split in the prior; a larger one finds small deviations sooner."
 
 
 @dataclass(frozen=True, slots=True)
 class VariantSample:
-    """What the readers of one variant did.
+    """Sums of a value over the users of one variant.
 
     Units:
-        total, squares: sum and sum of squares over readers of the value measured (1 for a conversion)
+        total, squares: sum and sum of squares over users of the value measured (1 for a conversion)
     """
 
     readers: int
@@ -38,17 +38,17 @@ class VariantSample:
 
     @classmethod
     def from_conversions(cls, readers: int, converted: int) -> VariantSample:
-        """Count readers who converted."""
+        """Build a sample from the number of users who converted."""
         return cls(readers, float(converted), float(converted))
 
     @property
     def mean(self) -> float:
-        """Value per reader."""
+        """Return the mean over users."""
         return self.total / self.readers if self.readers else 0.0
 
     @property
     def variance(self) -> float:
-        """Variance over readers."""
+        """Return the variance over users."""
         if self.readers < 2:
             return 0.0
         return max(self.squares - self.readers * self.mean**2, 0.0) / (self.readers - 1)
@@ -56,18 +56,18 @@ class VariantSample:
 
 @dataclass(frozen=True, slots=True)
 class EffectEstimate:
-    """How much more a variant's readers do than the control's."""
+    """The difference between a variant and the control, per user."""
 
     value: float
     low: float
     high: float
     "The interval holds at all looks together."
     relative: float | None
-    "Difference by the control's mean; none when that is 0."
+    "Difference divided by the control's mean; none when that is 0."
     decided: bool
-    "Does the interval leave out 0?"
+    "Does the interval exclude 0?"
     p_value: float
-    "Always valid; 1 before there is enough to say anything."
+    "Always valid; 1 before there are enough users."
 
 
 def compare_samples(
@@ -77,11 +77,7 @@ def compare_samples(
     alpha: float = 0.05,
     looked_at: int = _TUNED_FOR_READERS,
 ) -> EffectEstimate:
-    """Compare a variant with the control.
-
-    Errors:
-        none; with too few readers the interval is endless
-    """
+    """Compare a variant with the control; with too few users the interval is infinite."""
     value = treated.mean - control.mean
     relative = value / control.mean if control.mean else None
     enough = min(control.readers, treated.readers) >= _ENOUGH
@@ -98,7 +94,7 @@ def compare_samples(
 
 @dataclass(frozen=True, slots=True)
 class SplitCheck:
-    """Were readers split as intended?"""
+    """The test whether users were split as intended."""
 
     p_value: float
     "Always valid."
@@ -115,7 +111,7 @@ def check_split_ratio(
     *,
     alpha: float = 0.001,
 ) -> SplitCheck:
-    """Compare the readers of each variant with the intended shares, and look for the slice that causes a mismatch."""
+    """Compare the users of each variant with the intended shares, and find the slice that causes a mismatch."""
     p_value = _compute_split_p_value(counts, shares)
     worst, worst_p = "", 1.0
     many = max(len(slices or {}), 1)
@@ -128,7 +124,7 @@ def check_split_ratio(
 
 
 def _compute_split_p_value(counts: Sequence[int], shares: Sequence[float]) -> float:
-    """Weigh all other splits, near the intended one, against it: the inverse of that Bayes factor is a p-value."""
+    """Return a p-value: the inverse Bayes factor of splits near the intended one against the intended one."""
     whole = sum(shares)
     evidence = lgamma(_PRIOR) - lgamma(_PRIOR + sum(counts))
     for count, share in zip(counts, shares, strict=True):
@@ -147,7 +143,7 @@ def _interval_half_width(count: int, alpha: float, tuned: float) -> float:
 
 
 def _compute_p_value(count: int, effect: float, tuned: float) -> float:
-    """Give the alpha at which the interval would just touch 0."""
+    """Return the alpha at which the interval would just touch 0."""
     scaled = count * tuned**2
     return min(sqrt(scaled + 1) * exp(-(effect**2) * count * scaled / (2 * (scaled + 1))), 1.0)
 

@@ -1,7 +1,7 @@
-"""Experiments that change what we serve ourselves: the door asks here before it recommends or completes.
+"""Assign the variants of queries that the API replica answers itself: recommendations and completions.
 
-Whoever asks for recommendations and takes part meets the variant then, so the meeting is recorded here and nobody has
-to send an event. Readers without any id stay outside: there is nobody to remember.
+A user who takes part and requests recommendations meets the variant with that request. The assigner records this
+exposure, so the client sends no event. Users without any id take no part: nothing identifies them at the next request.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _no_writer() -> BrowserWriter | None:
 
 
 class TreatmentAssigner:
-    """Finds, records and counts the variants that readers are served."""
+    """Chooses, records and counts the variants of served requests."""
 
     def __init__(
         self, store: ExperimentStore, known: ExperimentCache, clock: Clock, meter: Meter | None = None
@@ -52,12 +52,10 @@ class TreatmentAssigner:
         device: str = "",
         writer: Callable[[], BrowserWriter | None] = _no_writer,
     ) -> tuple[ExperimentTreatment, ...]:
-        """Find the variants of a reader who asks an engine, oldest experiment first; the meeting is remembered.
+        """Return the variants of a user of an engine, oldest experiment first, and record the exposure.
 
-        `writer` is asked, when there is something to remember, how many new readers the caller may add.
-
-        Without the store the reader gets what the hash says, which is what nearly everybody has, and nothing is
-        remembered.
+        When there is a new exposure to record, `writer` returns how many new users the caller may add. Without the
+        store, the user gets the variant of the hash, which nearly all users have, and nothing is recorded.
 
         Cost:
             a dictionary look-up when no experiment of the app serves; else one trip to the store an experiment
@@ -80,7 +78,7 @@ class TreatmentAssigner:
         return tuple(found)
 
     def record(self, treatments: Sequence[ExperimentTreatment], took_ms: float, *, failed: bool) -> None:
-        """Count how a treated request went."""
+        """Count a treated request, its result and its latency."""
         at = bisect_left(LATENCY_MS, took_ms)
         bucket = str(LATENCY_MS[at]) if at < len(LATENCY_MS) else _OVER
         for treatment in treatments:
@@ -88,7 +86,7 @@ class TreatmentAssigner:
             counts[f"{treatment.variant.variant_id}:{'failed' if failed else bucket}"] += 1
 
     async def flush(self) -> None:
-        """Hand the counts to the store; those it does not take are kept for the next time."""
+        """Write the counts to the store; keep those that the store refuses for the next time."""
         for name, counts in list(self._counts.items()):
             del self._counts[name]
             try:

@@ -1,5 +1,12 @@
-"""History: a reader's threads, and who is told that something significant is new.
+"""History: the threads of a user, and notifications about significant new content.
 
-threads        what every call does to a reader's threads: pure rules, values in and out
-significance   is this content news for that thread? judged first, with score and reason
+threads        rules for changes of a user's threads: pure functions
+tracker        apply the rules to the store, one change at a time
+significance   decide whether content is news for a thread, with a score and a reason
+content        articles as the monitor reads them, and their sketches
+watchlist      find the threads that an article may concern
+monitor        follow the uploads of one app and record news
+notifier       ask a thread's question again and append the answer
+loop           run the monitors of all apps; host is its Ray actor
+client         typed client of users' threads
 """

@@ -1,4 +1,4 @@
-"""What the monitor needs of whoever answers questions; a composition root brings the two together."""
+"""The port through which the monitor asks questions; a composition root supplies the implementation."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class ThreadAnswer:
-    """How far an answer is."""
+    """The progress of an answer."""
 
     finished: bool
     has_answer: bool = False
-    "It answers the question out of the archive."
+    "The answer rests on passages of the archive."
     sources: tuple[str, ...] = ()
     "Product ids it cites."
     text: str = ""
 
 
 class AnswerService(Protocol):
-    """Asks questions on a reader's behalf."""
+    """Asks questions for a user."""
 
     async def ask(self, app_id: str, user_id: str, text: str, parent_id: str, question_id: str) -> None:
         """Accept a question under a given id; asking it again changes nothing.
@@ -30,5 +30,5 @@ class AnswerService(Protocol):
         ...
 
     async def answer(self, app_id: str, question_id: str) -> ThreadAnswer | None:
-        """Say how far an answer is; None when there is no such question."""
+        """Return the progress of an answer; None when there is no such question."""
         ...

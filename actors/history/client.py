@@ -1,6 +1,6 @@
-"""The typed way to readers' threads.
+"""The typed client of users' threads.
 
-await history.asked(app_id, user_id, question_id, "How deep do I plant tulips?", parent_id)
+await history.add_question(app_id, user_id, question_id, "How deep do I plant tulips?", parent_id)
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from cluster.store.ports.stores import Stores
 
 
 class LocalHistoryClient:
-    """Keeps readers' threads; changes are thought out in this process. Whoever does it, the store lets one through at a
-    time, so doors need no hop.
+    """Reads and changes users' threads in this process.
 
-    Every method may raise `Unavailable` when the store can't be read or written; nothing was changed then, or the
-    whole change was, and making it again is safe.
+    The store accepts one change of a user at a time, so API replicas need no hop. Every method may raise `Unavailable`
+    when the store is unreachable. Then nothing was changed, or the whole change was; repeating it is safe.
     """
 
     def __init__(self, stores: Stores, clock: Clock, answering: AnswerService | None = None) -> None:
@@ -29,7 +28,7 @@ class LocalHistoryClient:
     async def add_question(
         self, app_id: str, user_id: str, question_id: str, text: str, parent_id: str | None = None
     ) -> None:
-        """Add a question of an authenticated reader: it joins the thread of its parent, or begins one.
+        """Add a question of an authenticated user to the thread of its parent, or to a new thread.
 
         Adding it again changes nothing.
         """
@@ -38,10 +37,10 @@ class LocalHistoryClient:
         )
 
     async def change(self, change: ThreadChange) -> ThreadChangeResult:
-        """Change a reader's threads; when it returns the change is there for every later read.
+        """Change a user's threads; every later read sees the change.
 
         Errors:
-            NotFound: the thread is not this reader's
+            NotFound: the thread does not belong to this user
         """
         reply = await self._tracker.change(change)
         if isinstance(reply, Refusal):
@@ -49,7 +48,7 @@ class LocalHistoryClient:
         return reply
 
     async def has_new(self, app_id: str, user_id: str) -> bool:
-        """Is the account's indicator on? One short read of the store."""
+        """Return whether the account's indicator is on, with one short read of the store."""
         return await self._store.has_new(app_id, user_id)
 
     async def list_threads(
@@ -69,10 +68,10 @@ class LocalHistoryClient:
         descending: bool = False,
         after: str = "",
     ) -> QuestionPage:
-        """List the questions of a thread, named by any of them.
+        """List the questions of the thread that contains a question.
 
         Errors:
-            NotFound: the thread is not this reader's
+            NotFound: the thread does not belong to this user
         """
         known = await self._store.read(app_id, user_id)
         return list_questions(known, thread_id, rows=rows, descending=descending, after=after)
@@ -81,8 +80,8 @@ class LocalHistoryClient:
         """Ask a thread's question again now and append the answer as an update.
 
         Errors:
-            NotFound: the thread is not this reader's
-            Unavailable: nobody is there who could answer
+            NotFound: the thread does not belong to this user
+            Unavailable: no process answers questions
         """
         reply = await self._tracker.generate_update(wanted)
         if isinstance(reply, Refusal):

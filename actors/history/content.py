@@ -1,6 +1,7 @@
-"""New content as the monitor sees it, and its sketch: by what the same news in other words is known again.
+"""Read uploaded articles for the monitor, and sketch them to recognize the same news in other words.
 
-Source: Charikar, Similarity estimation techniques from rounding algorithms, STOC 2002 (random hyperplanes)
+Source:
+    Charikar, Similarity estimation techniques from rounding algorithms, STOC 2002 (random hyperplanes)
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ _MOST_WORDS = 1_500
 
 @dataclass(frozen=True, slots=True)
 class UploadedArticle:
-    """One article that was uploaded."""
+    """One uploaded article."""
 
     product_id: str
     title: str
     passages: tuple[str, ...]
-    "Its text in stretches of about 150 words, each under its titles."
+    "Its text in passages of about 150 words, each with its titles."
     language: str = ""
-    "Empty: to be guessed."
+    "Empty: the monitor detects it."
     published_ms: int | None = None
 
 
 ReadArticle = Callable[[Mapping[str, Any]], UploadedArticle | None]
-"Reads a stored product; None when it is nothing that could be news."
+"Reads a stored product; None when the product can't be news."
 
 
 def compute_sketch(passages: Sequence[str]) -> str:
-    """Sketch a text: 128 signs, written as 32 hex digits; empty when it has no words.
+    """Return the sketch of a text: 128 signs, written as 32 hex digits; empty when it has no words.
 
     Cost:
         1 ms for 1,000 words
@@ -53,7 +54,7 @@ def compute_sketch(passages: Sequence[str]) -> str:
 
 
 def estimate_similarity(one: str, other: str) -> float:
-    """Estimate how alike two sketched texts are.
+    """Return the estimated similarity of two sketched texts.
 
     Units:
         cosine over pairs of words: 1 for the same text, about 0 for texts with nothing in common

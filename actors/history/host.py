@@ -1,9 +1,8 @@
-"""The history tracker as a named, restarted Ray actor: `tracker@<release>`. It keeps nothing that the store does not
-have.
+"""The history tracker as a named, restarted Ray actor: `tracker@<release>`. All its state is in the store.
 
-Its monitor lives in a thread with an event loop of its own; one that ends by itself or stands still takes the process
-down, so that Ray starts another. Changes of threads are answered on the actor's own loop, for programs that are no
-doors: doors decide by themselves.
+Its monitor runs in a separate thread with its own event loop. When this loop ends or hangs, the process exits, so that
+Ray starts another. The actor's event loop applies changes of threads for programs that are not API replicas; API
+replicas apply changes themselves.
 
     kind, means = "actors.history.host:TrackerHost", "package.module:open_tracker_services"
     roster.find_or_create("tracker", release, kind, connect, means, open_artifact_store)
@@ -37,14 +36,14 @@ from cluster.store.connect import OpenStores
 from cluster.store.ports.stores import Stores
 
 STANDSTILL_S = 120.0
-"Without a sign of life for this long the process is ended."
+"After this time without a heartbeat the process exits."
 _POLL_S = 5.0
 
 OpenServices = Callable[[Stores], "tuple[SignificanceConfig, AnswerService]"]
 
 
 class TrackerHost:
-    """Watches, and changes threads, for as long as it lives."""
+    """Runs the monitor loop and changes threads."""
 
     def __init__(
         self,
@@ -71,7 +70,7 @@ class TrackerHost:
         threading.Thread(target=self._guard, name="tracker-guard", daemon=True).start()
 
     async def change(self, change: ThreadChange) -> ThreadChangeResult | Refusal:
-        """Change a reader's threads."""
+        """Change a user's threads."""
         return await (await self._tracker()).change(change)
 
     async def generate(self, wanted: GenerateUpdate) -> GenerateUpdateResult | Refusal:
@@ -79,7 +78,7 @@ class TrackerHost:
         return await (await self._tracker()).generate_update(wanted)
 
     async def health(self) -> dict[str, Any]:
-        """Say how it is: process, and the monitor's counters since it began."""
+        """Return the process and the monitor's counters since its start."""
         loop = self._loop
         state = {} if loop is None else asdict(loop.state())
         return {"alive": True, "pid": os.getpid(), "still_s": self._idle_s(), **state}
@@ -117,7 +116,7 @@ class TrackerHost:
         return self._clock.monotonic_s() - max(progress_s, self._born_s)
 
     def _guard(self) -> None:
-        """End the process when the monitor stands still: a library that never returns is a kind of crash."""
+        """End the process when the monitor hangs: a library that never returns is a kind of crash."""
         resting = threading.Event()
         while not resting.wait(_POLL_S):
             if self._idle_s() > STANDSTILL_S:

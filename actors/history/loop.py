@@ -1,6 +1,6 @@
-"""The life of the tracker: find the apps, watch each of them for ever. No Ray in here.
+"""Run the tracker without Ray: find the apps and monitor each of them.
 
-One loop works at a time, kept by a lease; two would do no harm, for every step is written once, only work twice.
+A lease allows one loop at a time. Two loops would only repeat work, because every step is written once.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ _PAUSE_S = 0.4
 _APPS_S = 1.0
 _UNAVAILABLE_PAUSE_S = 0.5
 _FAILURE_PAUSE_S = 5.0
-"How long an app is left alone after a failure."
+"Pause of an app after a failure."
 
 
 @dataclass(slots=True)
 class TrackerState:
-    """What may be seen of a loop from outside; counters since its start."""
+    """The public state of a loop; counters since its start."""
 
     working: bool = False
-    "Does it hold the lease?"
+    "Does the loop hold the lease?"
     apps: int = 0
     watched: int = 0
-    "Threads."
+    "Number of watched threads."
     waiting: int = 0
-    "Threads for which something was found that their readers were not told of yet."
+    "Threads with news of which their users were not notified yet."
     rounds: int = 0
     failures: int = 0
     away: int = 0
-    "Times the store was found away."
+    "Number of failures of the store."
     progress_s: float = 0.0
-    "Monotonic time of the last sign of life."
+    "Monotonic time of the last heartbeat."
 
 
 @dataclass(slots=True)
 class _MonitoredApp:
     monitor: AppMonitor
     paused_until_s: float = 0.0
-    "Left alone until then."
+    "End of the pause after a failure."
 
 
 class TrackerLoop:
-    """Watches all apps until it is stopped. Killing it at any moment is harmless."""
+    """Monitors all apps until it is stopped. It can be killed at any time."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class TrackerLoop:
         self._log = structlog.get_logger()
 
     async def run(self) -> None:
-        """Watch until `stop`; never ends by itself, whatever the store or an app does."""
+        """Monitor until `stop`, despite failures of the store or of an app."""
         while not self._stopping.is_set():
             pause_s = _PAUSE_S
             try:
@@ -103,14 +103,14 @@ class TrackerLoop:
             await self._pause(pause_s)
 
     def stop(self) -> None:
-        """End `run` after the round at hand."""
+        """End `run` after the current round."""
         self._stopping.set()
 
     async def run_once(self) -> bool:
-        """Let every app have its turn; say whether one has more to do at once.
+        """Run one round of every app; return whether an app has more work at once.
 
         Errors:
-            Unavailable: the store is away
+            Unavailable: the store is unreachable
         """
         self._record_progress()
         if not await self._lease.renew():
@@ -125,7 +125,7 @@ class TrackerLoop:
         return more
 
     def state(self) -> TrackerState:
-        """Look at the counters."""
+        """Return the counters."""
         lists = [kept.monitor.watchlist for kept in list(self._monitored.values())]
         return replace(
             self._state,

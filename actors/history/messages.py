@@ -1,4 +1,4 @@
-"""What is asked of a reader's threads and what comes back: frozen values made for the crossing."""
+"""Requests and replies about a user's threads: frozen values that cross processes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ ThreadVerb = Literal[
 
 @dataclass(frozen=True, slots=True)
 class ThreadChange:
-    """One change of one reader's threads; making it again changes nothing more."""
+    """A change of one user's threads; repeating it changes nothing more."""
 
     app_id: str
     user_id: str
     verb: ThreadVerb
     thread_ids: tuple[str, ...] = ()
-    "Which threads, by any question of theirs; `delete` takes roots only. Empty for what concerns all of them."
+    "Threads, named by any question of theirs; `delete` takes roots only. Empty when the change concerns all threads."
     text: str = ""
     "The title of a `rename`, the question of an `asked`."
     question_id: str = ""
@@ -27,15 +27,15 @@ class ThreadChange:
     parent_id: str | None = None
     "Only `asked`: the question it follows."
     at_ms: int = 0
-    "When it was asked for."
+    "Time of the request."
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadChangeResult:
-    """What a change came to."""
+    """The result of a change."""
 
     thread_id: str = ""
-    "The thread that was meant, by its root; empty when it was none or several."
+    "The changed thread, by its root; empty when it was none or several."
     title: str = ""
     count: int = 0
     "Threads that were deleted or touched."
@@ -52,10 +52,10 @@ class GenerateUpdate:
 
 @dataclass(frozen=True, slots=True)
 class GenerateUpdateResult:
-    """What came of it."""
+    """The result of `GenerateUpdate`."""
 
     thread_id: str
     question_id: str
-    "The question that stands in the thread now; empty when none was appended."
+    "The appended question; empty when none was appended."
     appended: bool = True
-    "A thread that is not subscribed (any more) takes no updates, and nothing is generated for it."
+    "A thread without a subscription takes no updates, so no answer is generated for it."

@@ -1,14 +1,14 @@
-"""The monitor of one app: follows what is uploaded, judges it for the watched threads, and has the rest told.
+"""The monitor of one app: reads uploads, scores them for the watched threads, and starts notifications.
 
-    watchers    who watches what, brought up to date by its version                       a read, twice a second
-    judge       a few changes at a time; significant ones are noted in the thread         in a thread of its own
-    noted       only then the offset moves on
-    tell        what is noted is asked about and appended (`telling`)
+    watchlist     read the threads of users that changed since the last version, twice a second
+    judge         score a few changes at a time in a separate thread, and record significant ones in the thread of the
+                  user; only then move the offset
+    notify        ask the question again and append the answer (`UpdateNotifier`)
 
-Killed anywhere, it goes on from the offset: what was noted is not noted again, what was not is judged again. When the
-log was cut meanwhile, what it no longer holds is read from the shelf, where it settled (`missed`). Changes
-are left alone for a moment after they were made: so that whoever answers has them too, and so that a subscription whose
-answer is on its way is seen before the content that follows it.
+After a crash, the monitor resumes at the offset. Recorded news is not recorded twice; all other changes are scored
+again. When the log no longer holds changes, the monitor reads them from the artifact store. The monitor waits a short
+time before it reads a change. Answering processes then have the change too, and a subscription whose reply is on its
+way is stored before the content that follows it.
 """
 
 from __future__ import annotations
@@ -48,24 +48,24 @@ from cluster.store.ports.changes import ChangeLogEntry
 from cluster.store.ports.stores import Stores
 
 LAG_MS = 2_500
-"Age a change must have. Longer than any write of a subscription may take."
+"Minimal age of a change; longer than any write of a subscription may take."
 MAX_CHANGES = 4
-"Changes read at a time; an upload is one, of some hundred articles at most."
+"Changes read at a time; an upload is one change of at most some hundred articles."
 _BATCH = 25
-"Articles judged between two signs of life."
+"Articles scored between two heartbeats."
 _PAGE = 200
 _FULL_RELOAD_S = 600.0
 _REPORT_S = 3.0
 _FOLLOWER = "tracker"
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"What reading a poisonous record may raise; it must not stop the others."
+"Errors that a malformed record may cause; they must not stop the other records."
 
 Findings = dict[ThreadKey, list[tuple[Significance, UploadedArticle]]]
 
 
 @dataclass(frozen=True, slots=True)
 class SignificanceConfig:
-    """What judging needs beside the threads."""
+    """The dependencies of scoring, beside the threads."""
 
     read_article: ReadArticle
     embedder: Embedder
@@ -73,7 +73,7 @@ class SignificanceConfig:
 
 
 class AppMonitor:
-    """Watches one app."""
+    """Monitors one app."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class AppMonitor:
         self._new_id = new_id
         self._segments = segments
         self._compacted_changes: deque[ChangeLogEntry] = deque()
-        "Read from the shelf and not judged yet; then the log goes on."
+        "Read from the artifact store and not scored yet; the log follows."
         self._alive = alive
         self._tracker = ThreadTracker(stores.threads, stores.changes, clock)
         self._analyzers = Analyzers()
@@ -114,11 +114,10 @@ class AppMonitor:
         self._log = structlog.get_logger().bind(app=app_id)
 
     async def run_once(self) -> bool:
-        """Bring watchers up to date, judge a few changes, take a step with what waits; say whether more is to be done
-        at once.
+        """Update the watchlist, score a few changes and advance notifications; return whether more work is left.
 
         Errors:
-            Unavailable: the store is away
+            Unavailable: the store is unreachable
         """
         await self._refresh_watchlist()
         if not len(self.watchlist):
@@ -129,7 +128,7 @@ class AppMonitor:
         await self._notifier.run_once()
         return more
 
-    # --- who watches ----------------------------------------------------------------------------------------
+    # --- watchlist ------------------------------------------------------------------------------------------
 
     async def _refresh_watchlist(self) -> None:
         now_s = self._clock.monotonic_s()
@@ -140,7 +139,7 @@ class AppMonitor:
             await self._load_watchers(self._version)
 
     async def _load_watchers(self, after: int) -> list[str]:
-        """Read what readers watch who changed it since a version."""
+        """Read the threads of users who changed them since the last version."""
         names: list[str] = []
         while True:
             page = await self._stores.threads.watchers(self._app_id, after, _PAGE)
@@ -165,8 +164,8 @@ class AppMonitor:
         if not ripe:
             return False
         for change in ripe:
-            for name, lot in (await self._judge_change(change)).items():
-                await self._record_news(name, change.offset, lot)
+            for name, batch in (await self._judge_change(change)).items():
+                await self._record_news(name, change.offset, batch)
                 self._alive()
             self._offset = change.offset
             if self._compacted_changes and self._compacted_changes[0] is change:
@@ -175,7 +174,7 @@ class AppMonitor:
         return len(ripe) == MAX_CHANGES
 
     async def _next_offset(self) -> str:
-        """Say where to read on: where the app was judged up to, but nothing that is older than every subscription."""
+        """Return the offset of the next read: the app's judged offset, but at least that of the oldest subscription."""
         changes, app_id = self._stores.changes, self._app_id
         if not self._offset:
             first_wanted = min(
@@ -194,7 +193,7 @@ class AppMonitor:
         return self._offset
 
     async def _fill_gap(self, first: str) -> None:
-        """Take what was cut off the log from the shelf; what can't be had there is passed, and said so."""
+        """Read changes that were trimmed from the log from the artifact store; log those that it does not hold."""
         self._log.warning("log_gap_found", noun="product", offset=self._offset)
         try:
             if self._segments is None:
@@ -211,7 +210,7 @@ class AppMonitor:
         return rules.parse_offset(change.offset)[0] + self._lag_ms <= self._clock.now_ms()
 
     async def _judge_change(self, change: ChangeLogEntry) -> Findings:
-        """Judge all articles of a change for all threads they may concern; the best first."""
+        """Score all articles of a change for all threads that they may concern; the best first."""
         found: Findings = defaultdict(list)
         contents = await asyncio.to_thread(list, self._read_articles(change))
         for start in range(0, len(contents), _BATCH):

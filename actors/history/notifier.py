@@ -1,10 +1,10 @@
-"""From something significant to a reader who was told: ask, wait for the answer, append it or drop it.
+"""Turn news of a thread into a notification: ask the question again, wait for the answer, append or drop it.
 
-    waiting -> asked -> told      the answer cites what is new and says something the one before did not
-                     -> dropped   it does not, or never came; the reason is kept
+    waiting -> asked -> told       the answer cites the new content and differs from the answer before
+                     -> dropped    it does not, or there was no answer; the thread stores the reason
 
-Every step is written before the next is taken and can be taken again, so being killed anywhere means going on from
-where it stood: no news is lost, and no update is appended twice.
+Every step is written before the next, and can be repeated. After a crash, the notifier resumes at the stored step: no
+news is lost, and no update is appended twice.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from cluster.meter import Meter
 from cluster.records.thread import News, ReaderThreads, Thread
 
 MAX_OPEN_QUESTIONS = 4
-"Questions of one app that are asked again at once: readers who wait for answers come first."
+"Questions of one app that are asked again at the same time: users who wait for answers come first."
 ANSWER_TIMEOUT_MS = 120_000
-"How long an answer may take."
+"Time limit of an answer."
 MAX_REPEATED_SHARE = 0.9
-"Share of a new answer's words that stood in the one before: from here on it says nothing new."
+"Share of a new answer's words that the old answer contains; from this share on it is not new."
 
 _MARK = re.compile(r"\[\d{1,4}\](?:\([^()<\[]{0,200}\))?|<[^<>]{1,80}>")
 _log = structlog.get_logger()
 
 
 class UpdateNotifier:
-    """Brings what was found for the threads of one app to its end."""
+    """Asks the questions of threads with news and appends the answers."""
 
     def __init__(
         self,
@@ -53,13 +53,13 @@ class UpdateNotifier:
         self._clock = clock
         self._meter = meter
         self._submitted_at: dict[str, int] = {}
-        "Question -> when this process asked it."
+        "Question -> time at which this process asked it."
 
     async def run_once(self) -> int:
-        """Take one step with everything that waits; return how many wait still.
+        """Advance all news by one step; return how many threads still wait.
 
         Errors:
-            Unavailable: the store is away
+            Unavailable: the store is unreachable
         """
         waiting = self._watchlist.list_waiting()
         going = [entry for entry in waiting if entry[1].news is not None and entry[1].news.state == "asked"]
@@ -129,7 +129,7 @@ class UpdateNotifier:
 
 
 def reason_not_new(news: News, answer: ThreadAnswer, before: ThreadAnswer | None) -> str:
-    """Say why an answer is no update; empty when it is one."""
+    """Return why an answer is no update; empty when it is one."""
     if not answer.has_answer:
         return "the archive still does not answer the question"
     cited = set(answer.sources)

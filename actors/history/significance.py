@@ -1,11 +1,11 @@
-"""Is this content news for that thread? Judged before anything is asked, with a score and a reason in words.
+"""Decide whether an article is news for a thread, with a score and a reason, before the question is asked again.
 
-    held      which words of the question one passage holds, rare ones counting more           0 to 1
-    about     how much of that already stands in the title or the lead, or in several passages 0 to 1
+    held      share of the question's words in one passage, weighted by rarity                  0 to 1
+    about     share of that which the title, the lead or several passages contain              0 to 1
     meaning   cosine of question and best passage                                              0 to 1
     score     held x (0.5 + 0.3 about + 0.2 meaning)
 
-Content older than what the reader already had, or the same in other words, has a score of 0 whatever it holds.
+Content that is older than the user's last content, or repeats it in other words, has a score of 0.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from actors.language.analysis import Analyzers
 from actors.language.embedder import Embedder, Vectors
 
 THRESHOLD = 0.5
-"From this score on content is significant, unless the app says otherwise."
+"From this score on content is significant, unless the app sets another."
 OLD_MS = 7 * 86_400_000
-"Published so long before the thread's last activity, it is no news to its reader."
+"Content published longer than this before the thread's last activity is no news to its user."
 DUPLICATE_SIMILARITY = 0.8
-"From this likeness on it is the same news in other words."
+"From this similarity on it is the same news in other words."
 _ABOUT, _MEANING = 0.3, 0.2
 _SEVERAL = 3
-"Passages that hold half of the question: then the content is about it, whatever the title says."
+"Number of passages with half of the question's words from which the content is about it, whatever its title."
 _CLOSE = 0.5
-"Cosine of the built-in embedder that counts as full."
+"Cosine of the built-in embedder that counts as full similarity."
 _MOST_TERMS = 400_000
 _MOST_QUESTIONS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadSubject:
-    """What a thread is about and what its reader already had."""
+    """The question of a thread and the content that its user already knows."""
 
     user_id: str
     thread_id: str
@@ -51,7 +51,7 @@ class ThreadSubject:
 
 @dataclass(frozen=True, slots=True)
 class Significance:
-    """How significant some content is for a thread."""
+    """The significance of an article for a thread."""
 
     score: float
     reason: str
@@ -59,13 +59,13 @@ class Significance:
 
 
 class TermFrequencies:
-    """How common terms are in what came lately."""
+    """Frequencies of terms in recent articles."""
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
         self._seen = 0
         self.epoch = 0
-        "Changes with every quarter more that came: weights stay as they are within one."
+        "Changes each time the number of articles grew by a quarter: weights are constant in between."
         self._weights: dict[tuple[int, ...], float] = {}
         self._weighed = -1
 
@@ -79,10 +79,10 @@ class TermFrequencies:
             self._seen //= 2
 
     def weight(self, word: tuple[int, ...]) -> float:
-        """Weigh a word: the rarer the heavier; while little came all weigh alike.
+        """Return the weight of a word: rare words weigh more; with few articles all words weigh the same.
 
         Cost:
-            0.2 us, for a word is weighed once an epoch
+            0.2 us, because a weight is computed once an epoch
         """
         if self._weighed != self.epoch:
             self._weighed = self.epoch
@@ -95,7 +95,7 @@ class TermFrequencies:
 
 
 class QuestionEmbeddings:
-    """Vectors of questions and passages, each made once."""
+    """Caches the vectors of questions and passages."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -104,10 +104,10 @@ class QuestionEmbeddings:
         self._of: UploadedArticle | None = None
 
     def similarity(self, question: str, content: UploadedArticle, passage: int) -> float:
-        """Compare a question with a passage of the content at hand.
+        """Return the similarity of a question and a passage of the current article.
 
         Units:
-            cosine, 0 for what points away
+            cosine, 0 instead of negative values
         """
         if content is not self._of:
             self._of = content
@@ -124,28 +124,28 @@ class QuestionEmbeddings:
 
 @dataclass(slots=True)
 class ArticleTerms:
-    """Content cut into terms, passage by passage."""
+    """The terms of an article, passage by passage."""
 
     article: UploadedArticle
     places: Mapping[int, Sequence[int]]
-    "Term -> the passages it stands in."
+    "Term -> the passages that contain it."
     lead: frozenset[int]
     "Terms of its title and its first passage."
     _sketch: str | None = None
 
     @property
     def sketch(self) -> str:
-        """Its sketch, made when first asked for."""
+        """Return the sketch of the article; the first call computes it."""
         if self._sketch is None:
             self._sketch = compute_sketch(self.article.passages)
         return self._sketch
 
 
 def extract_terms(content: UploadedArticle, analyzers: Analyzers) -> ArticleTerms:
-    """Cut content into terms.
+    """Return the terms of an article.
 
     Cost:
-        0.2 ms for 1,000 words that were seen before
+        0.2 ms for 1,000 words that the analyzer has cached
     """
     head = content.passages[0] if content.passages else ""
     analyzer = analyzers.get(content.language or analyzers.detect_language(head[:2_000]))
@@ -166,7 +166,7 @@ def score_significance(
     *,
     threshold: float = THRESHOLD,
 ) -> Significance:
-    """Judge one article for one thread."""
+    """Return the significance of one article for one thread."""
     weights = [common.weight(word) for word in subject.words]
     whole = sum(weights)
     shares = _passage_weights(subject, weights, article)
@@ -174,7 +174,7 @@ def score_significance(
         return Significance(0.0, "there is nothing to compare")
     best = max(shares, key=lambda at: (shares[at], -at))
     held = shares[best] / whole
-    if held < threshold:  # the rest can only lower it
+    if held < threshold:  # the other factors can only lower it
         return Significance(held, f"holds {held:.0%} of the question")
     several = min(1.0, sum(share >= whole / 2 for share in shares.values()) / _SEVERAL)
     about = max(_covered_weight(subject, weights, article.lead) / whole, several)
@@ -200,11 +200,11 @@ def _filter_repeated(subject: ThreadSubject, article: ArticleTerms, score: float
 def _passage_weights(
     subject: ThreadSubject, weights: Sequence[float], article: ArticleTerms
 ) -> dict[int, float]:
-    """Weigh how much of a question each passage holds; passages that hold nothing are absent."""
+    """Return the share of a question that each passage contains; passages without a word of it are absent."""
     shares: dict[int, float] = defaultdict(float)
     for word, weight in zip(subject.words, weights, strict=True):
-        found = [article.places[term] for term in word if term in article.places]
-        for at in found[0] if len(found) == 1 else set[int]().union(*found):
+        results = [article.places[term] for term in word if term in article.places]
+        for at in results[0] if len(results) == 1 else set[int]().union(*results):
             shares[at] += weight
     return shares
 

@@ -1,10 +1,8 @@
-"""What every call does to a reader's threads: values in, values out.
+"""Rules for changes of a user's threads: pure functions.
 
-Two indicators: a thread's own (`has_new`), and the account's, which is on while a thread has an unread update newer
-than the last `dismiss_overall`. Nothing here is remembered between calls; the store swaps a reader's value only if
-nobody else changed it meanwhile, so calls of one reader have an order and a dismissal that was answered stays.
-
-Published in `docs/reference/rest.md`, section History.
+Two indicators: a thread's (`has_new`), and the account's, which is on while a thread has an unread update newer than
+the last `dismiss_overall`. The functions keep no state between calls. The store replaces a user's value only if no
+other process changed it meanwhile. So calls of one user have an order, and an acknowledged dismissal stays.
 """
 
 from __future__ import annotations
@@ -16,22 +14,22 @@ from cluster.errors import NotFound, messages
 from cluster.records.thread import News, ReaderThreads, Thread
 
 MAX_THREADS = 1_000
-"A reader's oldest threads beyond so many are forgotten, those with a subscription last."
+"Maximal number of threads of a user; beyond it the oldest are deleted, those with a subscription last."
 MAX_QUESTIONS = 1_000
-"Questions kept of one thread; the root stays, the oldest others go."
+"Maximal number of questions of a thread; the root stays, the oldest others are deleted."
 MAX_TITLE_CHARS = 500
 MAX_QUESTION_CHARS = 2_000
 MAX_SKETCHES = 8
-"Of what a reader was told of; the newest."
+"Maximal number of sketches of past news; the newest stay."
 GAP_MS = 20_000
-"Between two updates of a thread: what comes meanwhile is told at once."
+"Minimal time between two updates of a thread; news in between forms one update."
 MAX_PRODUCTS = 8
-"Products one piece of news names; the best of them."
+"Maximal number of products of one piece of news; the best ones."
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadPage:
-    """Some threads of a list."""
+    """One page of threads."""
 
     threads: tuple[Thread, ...]
     has_more: bool
@@ -39,7 +37,7 @@ class ThreadPage:
 
 @dataclass(frozen=True, slots=True)
 class QuestionPage:
-    """Some questions of a thread."""
+    """One page of a thread's questions."""
 
     question_ids: tuple[str, ...]
     has_more: bool
@@ -48,7 +46,7 @@ class QuestionPage:
 def add_question(
     known: ReaderThreads, question_id: str, text: str, parent_id: str | None, now_ms: int
 ) -> ReaderThreads:
-    """Add a question: it joins the thread of its parent, or begins one. Adding it again changes nothing."""
+    """Add a question to the thread of its parent, or to a new thread; adding it again changes nothing."""
     if find_thread(known, question_id) is not None:
         return known
     thread = find_thread(known, parent_id) if parent_id else None
@@ -67,10 +65,10 @@ def add_question(
 
 
 def add_news(known: ReaderThreads, thread_id: str, news: News) -> ReaderThreads:
-    """Remember that something significant was found, before anything is asked about it.
+    """Record significant content before its question is asked.
 
-    It joins what waits already, and keeps apart from the last update. What the thread was judged against
-    before changes nothing, so noting again is safe.
+    The content joins other waiting news and keeps the minimal time after the last update. Content before the thread's
+    judged offset changes nothing, so recording it again is safe.
     """
     thread = known.threads.get(thread_id)
     if thread is None or not thread.subscribed or not is_after(news.offset, judged_offset(thread)):
@@ -86,7 +84,7 @@ def add_news(known: ReaderThreads, thread_id: str, news: News) -> ReaderThreads:
 
 
 def start_question(known: ReaderThreads, thread_id: str, question_id: str) -> ReaderThreads:
-    """Close what waits: it is asked about now, and what comes from here on is later news."""
+    """Close the waiting news for a question that is asked now; later content forms the next news."""
     thread = known.threads.get(thread_id)
     if thread is None or thread.news is None or thread.news.question_id != question_id:
         return known
@@ -100,9 +98,9 @@ def start_question(known: ReaderThreads, thread_id: str, question_id: str) -> Re
 def append_update(
     known: ReaderThreads, thread_id: str, question_id: str, offset: str, now_ms: int
 ) -> ReaderThreads:
-    """Append a significant update and raise the indicators; only for a thread that is still subscribed.
+    """Append a significant update to a subscribed thread and raise the indicators.
 
-    Appending it again changes nothing, so an update that was retried is there once.
+    Appending it again changes nothing, so a retried update appears once.
     """
     thread = known.threads.get(thread_id)
     if thread is None or not thread.subscribed or question_id in thread.question_ids:
@@ -114,10 +112,10 @@ def append_update(
 
 
 def touch_thread(known: ReaderThreads, thread_id: str, now_ms: int) -> ReaderThreads:
-    """Raise the indicators as an update would, without one; nothing happens to a thread that is not subscribed.
+    """Raise the indicators without an update; a thread without a subscription stays unchanged.
 
     Errors:
-        NotFound: no thread of this reader holds it
+        NotFound: no thread of this user contains the question
     """
     thread = get_thread(known, thread_id)
     if not thread.subscribed:
@@ -128,7 +126,7 @@ def touch_thread(known: ReaderThreads, thread_id: str, now_ms: int) -> ReaderThr
 
 
 def drop_news(known: ReaderThreads, thread_id: str, question_id: str, reason: str) -> ReaderThreads:
-    """Remember that what was found came to nothing, and why; nobody is told."""
+    """Drop news that led to no update and store the reason; the user gets no notification."""
     thread = known.threads.get(thread_id)
     if thread is None or thread.news is None or thread.news.question_id != question_id or not thread.waits:
         return known
@@ -136,7 +134,7 @@ def drop_news(known: ReaderThreads, thread_id: str, question_id: str, reason: st
 
 
 def record_judged(known: ReaderThreads, thread_id: str, offset: str) -> ReaderThreads:
-    """Remember that a thread was judged against content up to an offset and nothing was significant."""
+    """Record that content up to an offset was scored for a thread and was not significant."""
     thread = known.threads.get(thread_id)
     return known if thread is None else _replace_thread(known, thread.model_copy(update={"judged": offset}))
 
@@ -152,10 +150,10 @@ def list_threads(known: ReaderThreads, *, rows: int, start: int, before_ms: int 
 def list_questions(
     known: ReaderThreads, question_id: str, *, rows: int, descending: bool = False, after: str = ""
 ) -> QuestionPage:
-    """List the questions of the thread that holds a question; `after` skips up to a question of it.
+    """List the questions of the thread that contains a question; `after` skips up to a question of it.
 
     Errors:
-        NotFound: no thread of this reader holds it
+        NotFound: no thread of this user contains the question
     """
     ids = get_thread(known, question_id).question_ids
     ids = ids[::-1] if descending else ids
@@ -165,17 +163,17 @@ def list_questions(
 
 
 def rename_thread(known: ReaderThreads, question_id: str, title: str) -> ReaderThreads:
-    """Give a thread another title.
+    """Change the title of a thread.
 
     Errors:
-        NotFound: no thread of this reader holds the question
+        NotFound: no thread of this user contains the question
     """
     thread = get_thread(known, question_id)
     return _replace_thread(known, thread.model_copy(update={"title": title[:MAX_TITLE_CHARS]}))
 
 
 def delete_threads(known: ReaderThreads, thread_ids: Iterable[str]) -> tuple[ReaderThreads, int]:
-    """Delete threads by their root questions; what is not there is skipped. Their indicators go with them."""
+    """Delete threads and their indicators by their root questions; unknown ones are skipped."""
     gone = {thread_id for thread_id in thread_ids if thread_id in known.threads}
     if not gone:
         return known, 0
@@ -189,18 +187,18 @@ def delete_all_threads(known: ReaderThreads) -> ReaderThreads:
 
 
 def set_subscription(known: ReaderThreads, thread_id: str, *, on: bool, offset: str = "") -> ReaderThreads:
-    """Begin or end watching a thread; what is already new stays new.
+    """Start or end the subscription of a thread; existing news stays.
 
-    `offset` is where the content stands now: only what comes after it can be news.
+    `offset` is the end of the current content: only later content can be news.
 
     Errors:
-        NotFound: no thread of this reader holds it
+        NotFound: no thread of this user contains the question
     """
     thread = get_thread(known, thread_id)
     if thread.subscribed == on:
         return known
     seen = offset if on else thread.judged
-    # nobody wants to hear any more of what was on its way
+    # without a subscription the user gets no more notifications
     after = thread.model_copy(update={"subscribed": on, "judged": seen, "news": None, "later": None})
     return _replace_thread(known, after)
 
@@ -209,7 +207,7 @@ def dismiss_thread(known: ReaderThreads, thread_id: str) -> ReaderThreads:
     """Clear one thread's indicator.
 
     Errors:
-        NotFound: no thread of this reader holds it
+        NotFound: no thread of this user contains the question
     """
     thread = get_thread(known, thread_id)
     return _replace_thread(known, thread.model_copy(update={"has_new": False})) if thread.has_new else known
@@ -218,34 +216,34 @@ def dismiss_thread(known: ReaderThreads, thread_id: str) -> ReaderThreads:
 def dismiss_account(known: ReaderThreads, now_ms: int) -> ReaderThreads:
     """Clear the account's indicator; threads keep theirs. A later update raises it again."""
     newest = max((thread.new_at_ms for thread in known.threads.values() if thread.has_new), default=0)
-    # no clock may leave an update unread that was there when this was asked
+    # clock skew must not leave an update unread that existed at the time of the dismissal
     at_ms = max(now_ms, newest, known.dismissed_at_ms)
     return known if at_ms == known.dismissed_at_ms else _next_revision(known, dismissed_at_ms=at_ms)
 
 
 def has_new(known: ReaderThreads) -> bool:
-    """Is the account's indicator on?"""
+    """Return whether the account's indicator is on."""
     return known.has_new
 
 
 def list_watched(known: ReaderThreads) -> tuple[Thread, ...]:
-    """List the threads that want to be told of news."""
+    """List the threads with a subscription."""
     return known.watched
 
 
 def judged_offset(thread: Thread) -> str:
-    """Say up to which content a thread was judged."""
+    """Return the offset up to which content was scored for a thread."""
     news = [one.offset for one in (thread.news, thread.later) if one is not None]
     return max([thread.judged, *news], key=parse_offset)
 
 
 def is_after(offset: str, other: str) -> bool:
-    """Does a change come after another one?"""
+    """Return whether a change comes after another one."""
     return parse_offset(offset) > parse_offset(other)
 
 
 def find_thread(known: ReaderThreads, question_id: str | None) -> Thread | None:
-    """Find the thread that holds a question."""
+    """Return the thread that contains a question, or None."""
     if not question_id:
         return None
     if question_id in known.threads:
@@ -254,10 +252,10 @@ def find_thread(known: ReaderThreads, question_id: str | None) -> Thread | None:
 
 
 def get_thread(known: ReaderThreads, question_id: str) -> Thread:
-    """Find the thread that holds a question.
+    """Return the thread that contains a question.
 
     Errors:
-        NotFound: no thread of this reader does
+        NotFound: no thread of this user contains the question
     """
     thread = find_thread(known, question_id)
     if thread is None:
@@ -266,7 +264,7 @@ def get_thread(known: ReaderThreads, question_id: str) -> Thread:
 
 
 def parse_offset(offset: str) -> tuple[int, int]:
-    """Read an offset of the change log so that it compares."""
+    """Parse an offset of the change log into a comparable value."""
     at_ms, _, number = offset.partition("-")
     return int(at_ms or 0), int(number or 0)
 
@@ -285,7 +283,7 @@ def _merge_news(news: News, more: News) -> News:
 def _close_news(
     thread: Thread, question_id: str, offset: str, *, dropped: str = "", due_ms: int = 0
 ) -> Thread:
-    """Bring the news a question was asked about to its end, and begin with what came meanwhile."""
+    """Remove the news of an asked question and continue with later news."""
     judged = max(thread.judged, offset, key=parse_offset)
     news, later, sketches = thread.news, thread.later, thread.sketches
     if news is not None and news.question_id == question_id and thread.waits:

@@ -1,8 +1,8 @@
-"""The tracker: readers' threads, changed one step at a time. All state is in the store, so any number of these agree.
+"""Change users' threads, one step at a time. All state is in the store, so any number of trackers agree.
 
-    read -> the rules -> write if nobody wrote meanwhile, else again
+    read -> apply the rules -> write if no other process wrote meanwhile, else again
 
-A change that was answered is there for every later read, and one that is made again changes nothing more.
+Every later read sees an acknowledged change, and a repeated change has no further effect.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from cluster.store.ports.changes import ChangeLog
 from cluster.store.ports.threads import ThreadStore
 
 MAX_TRIES = 32
-"Of those who change one reader's threads at once, one gets through each time."
+"Attempts of a change; of concurrent changes of one user, one succeeds each time."
 ANSWER_S = 20.0
-"How long `generate` waits for an answer."
+"Time limit of `generate` for an answer."
 _POLL_S = 0.1
 
 ThreadRule = Callable[[ReaderThreads], ReaderThreads]
 
 
 def new_question_id() -> str:
-    """Make an id of a question."""
+    """Return a new id of a question."""
     return str(uuid.uuid4())
 
 
 class ThreadTracker:
-    """Changes readers' threads."""
+    """Changes users' threads."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class ThreadTracker:
         self._new_id = new_id
 
     async def change(self, change: ThreadChange) -> ThreadChangeResult | Refusal:
-        """Make a change; an expected "no" comes back as a refusal, and then nothing was changed."""
+        """Apply a change; return a refusal if nothing was changed."""
         try:
             return await self._make_change(change)
         except HouseError as error:
@@ -67,11 +67,11 @@ class ThreadTracker:
             return Refusal.of(error)
 
     async def apply(self, app_id: str, user_id: str, rule: ThreadRule) -> ReaderThreads:
-        """Change a reader's threads by a rule; return what stands there then.
+        """Change a user's threads by a rule; return the new value.
 
         Errors:
-            Unavailable: the store is away, or too many change the same threads
-            HouseError: what the rule raises
+            Unavailable: the store is unreachable, or too many processes change the same threads
+            HouseError: as the rule raises it
         """
         for _ in range(MAX_TRIES):
             before = await self._store.read(app_id, user_id)

@@ -1,7 +1,7 @@
-"""Which threads could some content concern? Subjects of threads, found by the words of their questions.
+"""Find the threads that an article may concern, by the words of their questions.
 
-One article is looked up by its terms in an inverted index of questions, so the work grows with the threads that share
-words with it and not with the number of threads.
+An inverted index of questions maps the terms of an article to threads. The work grows with the threads that share
+words with the article, not with the number of threads.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from cluster.records.thread import ReaderThreads, Thread
 ThreadKey = tuple[str, str]
 "User and thread."
 MOST_CANDIDATES = 2_000
-"Threads judged for one article; those whose questions it holds most of."
+"Maximal number of threads scored for one article; those whose questions it contains most of."
 _SLACK = 0.9
-"Weights of whole questions are a little old."
+"Factor on the weight of a whole question, because that weight may be stale."
 _MOST_WORDS = 24
 
 
@@ -42,20 +42,19 @@ class Watchlist:
 
     @property
     def subjects(self) -> Iterable[ThreadSubject]:
-        """All subjects."""
+        """Return all subjects."""
         return self._subjects.values()
 
     def get_subject(self, name: ThreadKey) -> ThreadSubject | None:
-        """Find one."""
+        """Return one subject."""
         return self._subjects.get(name)
 
     def list_waiting(self) -> list[tuple[ThreadKey, Thread]]:
-        """List threads for which something was found that their readers were not told of yet, the most significant
-        first."""
+        """List threads with news of which their users were not notified yet, the most significant first."""
         return sorted(self._waiting.items(), key=_urgency)
 
     def put(self, user_id: str, known: ReaderThreads) -> None:
-        """Replace what a reader watches."""
+        """Replace the watched threads of a user."""
         for name in self._by_user.pop(user_id, ()):
             self._delete(name)
         for thread in known.watched:
@@ -76,14 +75,14 @@ class Watchlist:
                 self._waiting[name] = thread
 
     def keep_only(self, user_ids: set[str]) -> None:
-        """Forget readers who watch nothing any more."""
+        """Remove users without watched threads."""
         for user_id in set(self._by_user) - user_ids:
             self.put(user_id, ReaderThreads())
 
     def find_candidates(
         self, article: ArticleTerms, common: TermFrequencies, threshold: float = THRESHOLD
     ) -> list[ThreadSubject]:
-        """Find the threads an article could be significant for: those of whose questions it holds enough at all.
+        """Return the threads for which an article could be significant: it contains enough of their questions.
 
         Cost:
             0.1 us for each thread and word it shares with the article
@@ -106,7 +105,7 @@ class Watchlist:
         return [self._subjects[name] for _, name in likely]
 
     def _question_weight(self, name: ThreadKey, common: TermFrequencies) -> float:
-        """Weigh a whole question; nearly, for it is not worked out anew with every article."""
+        """Return the weight of a whole question, which is slightly stale: it is not computed for every article."""
         if common.epoch != self._epoch:
             self._epoch = common.epoch
             self._wholes.clear()

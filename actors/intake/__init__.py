@@ -1,12 +1,15 @@
-"""Accepted uploads become records, changes and vectors; settled changes become Parquet.
+"""Intake: accepted uploads become records, changes and vectors; compacted changes become Parquet.
 
-steps      pure: a batch of JSON records to rows ready to write
-applier    one batch through the steps into the store, exactly once in effect; poison set aside
-rows       pure: changes of the log to rows of a segment
-settle     change log to segments, so that training and restarts never read Redis in bulk
-rebuild    lost or damaged segments written anew from the store of records
-watch      tasks whose batch is gone are ended
-tenure     being the only one who does it
-loop       all of that for ever, without Ray
-host       the named, restarted Ray actor around the loop
+steps               turn a batch of JSON records into rows to write: pure functions
+applier             apply one batch to the store, exactly once in effect; malformed records go to quarantine
+segment_rows        turn changes of the log into rows of a segment: pure functions
+compaction          move change-log entries into segments, so that training and restarts never read Redis in bulk
+query_compaction    the same for the query log
+segment_rebuilder   write lost or damaged segments again from the store of records
+lost_tasks          end tasks whose batch is gone
+erasure             delete the data of a person; person_places lists where it is
+replay              apply quarantined records again
+loop                run all of that without Ray
+host                the named, restarted Ray actor around the loop
+client              typed client of erasures
 """

@@ -1,8 +1,8 @@
-"""One batch through the steps into the store, exactly once in effect, and what happens to poison.
+"""Apply one batch to the store, exactly once in effect, and give up batches that keep failing.
 
-The store's script writes records, change and task and acknowledges the batch in one step, so being killed
-anywhere before it means doing it again, and anywhere after it means `already`. A batch that fails (or takes
-the process with it) at its fifth delivery is given up: quarantined, its task ended as failed.
+The store's script writes records, change and task and acknowledges the batch in one step. After a crash before that
+step, the batch is applied again; after a crash behind it, the result is `already`. The applier gives up a batch that
+fails (or kills the process) at its fifth delivery: it goes to quarantine, and its task ends as failed.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class BatchApplier:
         self._meter = meter
         self._deliveries = deliveries
         self._excused: dict[tuple[str, str], int] = {}
-        "App and entry -> deliveries that were not the batch's fault."
+        "App and entry -> deliveries that do not count as failures of the batch."
         self._log = structlog.get_logger()
 
     async def apply(self, batch: Batch) -> BatchOutcome:
-        """Apply one batch; after it the batch's task is terminal.
+        """Apply one batch; afterwards the batch's task is terminal.
 
         Errors:
-            Unavailable: the store is away; the batch stays and does not count as failed
+            Unavailable: the store is unreachable; the batch stays and does not count as failed
             Exception: the batch failed and will be delivered again
         """
         if self._failures(batch) > self._deliveries:
@@ -71,7 +71,7 @@ class BatchApplier:
         return outcome
 
     def excuse(self, batch: Batch) -> None:
-        """Do not hold this delivery against the batch: it was not tried, or the store was away."""
+        """Exclude a delivery from the failures of a batch: it was not tried, or the store was unreachable."""
         self._excused[_key(batch)] = self._excused.get(_key(batch), 0) + 1
 
     def _failures(self, batch: Batch) -> int:
@@ -107,7 +107,7 @@ class BatchApplier:
         return "applied" if written else "already"
 
     async def _prepare(self, batch: Batch) -> PreparedBatch:
-        if batch.noun == "product":  # embedding takes milliseconds; heartbeats go on meanwhile
+        if batch.noun == "product":  # embedding takes milliseconds; heartbeats continue meanwhile
             return await asyncio.to_thread(prepare_batch, batch.noun, batch.payload, self._embedder)
         return prepare_batch(batch.noun, batch.payload, self._embedder)
 

@@ -1,4 +1,4 @@
-"""Forgetting people, for the command line, the HTTP interface and programs: order, follow, read receipts.
+"""Order erasures of people and read their receipts, for the command line, the HTTP interface and programs.
 
 Example:
     erasures = Erasures(stores, SystemClock())
@@ -20,7 +20,7 @@ _POLL_S = 0.2
 
 
 class Erasures:
-    """What an owner of an app does about people who want to be forgotten."""
+    """Orders the erasure of people and reads the receipts."""
 
     def __init__(self, stores: Stores, clock: Clock) -> None:
         self._stores = stores
@@ -36,12 +36,12 @@ class Erasures:
         by: str,
         later: bool = False,
     ) -> Erasure:
-        """Order that a person is forgotten everywhere; durable when it returns. The intake carries it out.
+        """Order the erasure of a person; the order is durable when the call returns, and the intake executes it.
 
         Errors:
             Invalid: both ids or none are given
             Conflict: the visitor is linked to a user
-            Unavailable: the store is away
+            Unavailable: the store is unreachable
         """
         if bool(user_id) == bool(anonymous_id):
             raise Invalid("name either a user or a visitor")
@@ -59,7 +59,7 @@ class Erasures:
         return erasure
 
     async def receipt(self, app_id: str, erasure_id: str) -> Erasure:
-        """Read the receipt of an order, complete or not.
+        """Return the receipt of an order, complete or not.
 
         Errors:
             NotFound: there is no such order in this app
@@ -70,14 +70,14 @@ class Erasures:
         return found
 
     async def receipts(self, app_id: str) -> list[Erasure]:
-        """Read the newest receipts, newest first."""
+        """Return the newest receipts, newest first."""
         return await self._stores.erasures.newest(app_id)
 
     async def wait(self, erasure: Erasure, within_s: float = WAIT_S) -> Erasure:
-        """Wait until an order is carried out.
+        """Wait until an order is executed and return its receipt.
 
         Errors:
-            Unavailable: it was not in time; it is carried out nevertheless
+            Unavailable: it was not executed in time; the intake executes it nevertheless
         """
         for _ in range(round(within_s / _POLL_S)):
             found = await self.receipt(erasure.app_id, erasure.erasure_id)

@@ -1,8 +1,8 @@
-"""Change log to Parquet segments, so that training and restarts never read Redis in bulk.
+"""Move change-log entries into Parquet segments, so that training and restarts never read Redis in bulk.
 
-The shelf's own manifest says how far an app is settled; the store is told afterwards, so that it may trim.
-Killed between the two, the next round tells it again. Changes wait in memory for at most half a minute, and
-not at all when a person is to be forgotten.
+The manifest in the artifact store records how far an app is compacted. The compactor then writes the offset to Redis,
+so that the log can be trimmed. After a crash between the two, the next round writes the offset again. Changes wait in
+memory for at most half a minute, and not at all when they erase a person.
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ from cluster.meter import Meter
 from cluster.store.ports.changes import ChangeLog, ChangeLogEntry, Noun
 
 DeleteQueries = Callable[[str, Sequence[str]], Awaitable[None]]
-"Takes what else is known of readers of an app off the shelf."
+"Deletes the queries of users of an app from the artifact store."
 
 OnErased = Callable[[], Awaitable[None]]
-"Hears that an erasure was settled."
+"Called after an erasure was compacted."
 
 _REBUILDABLE: tuple[Noun, ...] = ("user", "product")
-"What can be written anew from the store of records."
+"Kinds of records that can be written again from the store of records."
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionConfig:
-    """When changes become a segment."""
+    """Limits that decide when changes become a segment."""
 
     every_s: float = 30.0
     "The longest a change waits."
     entries: int = 5_000
-    "So many waiting entries settle at once, if they are worth a segment:"
+    "This many waiting entries are compacted at once, if their bytes reach:"
     entry_bytes: int = 4 << 20
     full_bytes: int = 32 << 20
-    "So many waiting bytes settle at once in any case."
+    "This many waiting bytes are compacted at once in any case."
     page: int = 1_000
-    "The most entries read at a time,"
+    "Maximal number of entries in one read."
     page_bytes: int = 8 << 20
-    "and about so many bytes: entries are between a hundred bytes and megabytes."
+    "Approximate bytes in one read: entries are between a hundred bytes and megabytes."
     rest_s: float = 30.0
     "Pause of an app whose segments are damaged."
 
 
 @dataclass(slots=True)
 class _PendingChanges:
-    """Changes of one noun that were read and not settled yet."""
+    """Changes of one kind of record that were read and not compacted yet."""
 
     cursor: str
     changes: list[ChangeLogEntry] = field(default_factory=list)
@@ -70,7 +70,7 @@ class _PendingChanges:
         self.urgent = self.urgent or change.op == "erase" or (change.noun == "user" and change.op == "remove")
 
     def has_pending_until(self, offset: str) -> bool:
-        """Does something wait that somebody wants up to an offset?"""
+        """Return whether changes up to an offset are pending."""
         return bool(self.changes) and position_from_offset(self.changes[0].offset) <= position_from_offset(
             offset
         )
@@ -82,7 +82,7 @@ class _PendingChanges:
 
 
 class ChangeLogCompactor:
-    """Settles the change logs of all apps; only one may run at a time."""
+    """Compacts the change logs of all apps; only one may run at a time."""
 
     def __init__(
         self,
@@ -106,17 +106,17 @@ class ChangeLogCompactor:
         self._waiting: dict[str, dict[Noun, _PendingChanges]] = {}
         self._resting: dict[str, float] = {}
         self._entry_bytes = float(1 << 20)
-        "Mean size of the entries read lately; carefully large at first."
+        "Mean size of recent entries; large at first, to be careful."
         self._one_at_a_time = asyncio.Lock()
         self._log = structlog.get_logger()
 
     async def run_once(self, app_ids: Iterable[str], *, at_once: bool = False) -> int:
-        """Read on and settle what is due (`at_once`: everything); return the rows written.
+        """Read new changes and compact those that are due (`at_once`: all); return the number of rows written.
 
-        One app's trouble does not keep the others waiting.
+        A failure of one app does not delay the others.
 
         Errors:
-            Unavailable: the store is away
+            Unavailable: the store is unreachable
         """
         async with self._one_at_a_time:
             return await self._run_once(app_ids, at_once)
@@ -128,7 +128,7 @@ class ChangeLogCompactor:
                 continue
             try:
                 rows += await self._compact_app(app_id, at_once)
-            except Conflict:  # somebody else wrote; start again from what stands there now
+            except Conflict:  # another process wrote; read the manifest again
                 self._waiting.pop(app_id, None)
             except Unavailable:
                 raise
@@ -140,13 +140,11 @@ class ChangeLogCompactor:
         return rows
 
     async def erase(self, app_id: str, user_id: str, reader_ids: Sequence[str]) -> None:
-        """Settle an app now, and take a person out of its segments, whatever the change log says of them.
-
-        Doing it again is harmless.
+        """Compact an app now and delete a person from its segments, whatever the log holds. Repeating it is safe.
 
         Errors:
-            Unavailable: the store or the shelf is away, or another writer committed meanwhile
-            Fault: a segment is damaged, so nobody can say whether it holds the person
+            Unavailable: the store or the artifact store is unreachable, or another writer committed
+            Fault: a segment is damaged and may still hold the person
         """
         async with self._one_at_a_time:
             await self._run_once([app_id], True)
@@ -165,11 +163,11 @@ class ChangeLogCompactor:
         self._segments.tidy(app_id, at_once=True)
 
     def clear(self) -> None:
-        """Drop what was read: another one settles now."""
+        """Drop the changes in memory: another process compacts now."""
         self._waiting.clear()
 
     def list_failing(self) -> list[str]:
-        """Name the apps that can't be settled at the moment."""
+        """Return the apps whose compaction fails at the moment."""
         now_s = self._clock.monotonic_s()
         return sorted(app_id for app_id, until_s in self._resting.items() if until_s > now_s)
 
@@ -190,9 +188,9 @@ class ChangeLogCompactor:
                 return rows
 
     async def _resume(self, app_id: str) -> dict[Noun, _PendingChanges]:
-        """Go on after what stands on the shelf, mend what does not, and tell the store how far it is.
+        """Resume after the manifest of the artifact store, repair damaged segments, and write the offset to Redis.
 
-        A crash may have kept the store from knowing; and the shelf may have been lost or damaged behind us.
+        A crash may have prevented the write of the offset, and the artifact store may have been damaged meanwhile.
         """
         await asyncio.to_thread(self._segments.tidy, app_id)
         offsets = await asyncio.to_thread(self._segments.offsets, app_id)
@@ -211,12 +209,12 @@ class ChangeLogCompactor:
         return {noun: _PendingChanges(cursor=offsets.get(noun, "0")) for noun in NOUNS}
 
     async def _read_changes(self, app_id: str, waiting: dict[Noun, _PendingChanges]) -> int:
-        full = self._rules.full_bytes  # what can't be written now must not pile up in memory
+        full = self._rules.full_bytes  # changes that can't be written now must not pile up in memory
         after: dict[Noun, str] = {noun: part.cursor for noun, part in waiting.items() if part.size < full}
         count = max(1, min(self._rules.page, int(self._rules.page_bytes / self._entry_bytes)))
         try:
             found = await self._changes.read(app_id, after, count=count, block_ms=0)
-        except Unavailable:  # perhaps it was too much to be read in time
+        except Unavailable:  # the page may have been too large for the time limit
             self._entry_bytes = min(self._entry_bytes * 4, float(self._rules.page_bytes))
             raise
         if found:
@@ -236,13 +234,13 @@ class ChangeLogCompactor:
     async def _write(self, app_id: str, noun: Noun, part: _PendingChanges) -> int:
         started_s = self._clock.monotonic_s()
         if noun == "user" and any(change.is_lost for change in part.changes):
-            # who was removed can't be read, but who is still there can
+            # a damaged segment hides its erased users, but the store still lists the users that exist
             part.clear()
             part.cursor = await self._rebuilder.rebuild(app_id, noun)
             return 0
         readers = find_erased_users(noun, part.changes)
         if self._delete_queries is not None and readers:
-            # before the offset moves: killed in between, it is done again
+            # before the offset moves: after a crash in between, it is repeated
             await self._delete_queries(app_id, readers)
         settled = await asyncio.to_thread(self._write_segments, app_id, noun, part.changes)
         await self._changes.compact(app_id, noun, settled.last, self._clock.now_ms())
@@ -262,7 +260,7 @@ class ChangeLogCompactor:
         return rows
 
     async def _merge_segments(self, app_id: str, noun: Noun) -> None:
-        """Merge if that is worth it; a damaged segment is no reason to stop settling."""
+        """Merge segments if that is worth it; a damaged segment does not stop compaction."""
         try:
             await asyncio.to_thread(self._segments.compact, app_id, noun)
         except Fault as error:
@@ -271,7 +269,7 @@ class ChangeLogCompactor:
 
     def _write_segments(self, app_id: str, noun: Noun, changes: list[ChangeLogEntry]) -> CompactionBatch:
         settled = build_compaction_batch(noun, changes)
-        if settled.erased:  # before the append: what a person did after coming back must stay
+        if settled.erased:  # before the append: interactions after the person's return must stay
             rows = self._segments.erase(app_id, noun, settled.erased)
             self._log.info("rows_erased", app=app_id, noun=noun, rows=rows)
         self._segments.append(app_id, noun, settled.table, first=settled.first, last=settled.last)

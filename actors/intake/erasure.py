@@ -1,11 +1,11 @@
-"""Forgetting a person everywhere, with a receipt that names every place.
+"""Erase a person everywhere and write a receipt that names every place.
 
-    queued -> running                  everything of the person is counted
-    running                            removed, searched for again, the order is blanked: nobody is named any more
-    running -> finished                the append-only file is written anew, the receipt is complete
+    queued  -> running     data of the person is counted
+    running                data is removed and searched for again; the order loses the person's ids
+    running -> finished    Redis rewrites its append-only file; the receipt is complete
 
-Every step may be done again, so an order survives the death of whoever carries it out. The intake carries orders out,
-because it alone writes the settled segments.
+Every step may be repeated, so an order survives a crash. The intake executes orders, because only the intake writes
+segments.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from cluster.store.ports.stores import Stores
 
 HOUR_MS = 3_600_000
 TASK_WAIT_S = 30.0
-"The removal of a profile waits its turn in the intake for so long, then the order comes again."
+"Time limit for the removal of a profile in the intake; after it, the order is tried again."
 FOLLOWER_WAIT_S = 20.0
-"Followers are waited for before the change log is cut."
+"Time for followers to read on before the change log is cut."
 FILE_WAIT_S = 60.0
 _LOOK_S = 0.1
 
@@ -57,7 +57,7 @@ _PENDING_REASONS = {
 
 
 class PersonEraser:
-    """Carries out orders, one after the other."""
+    """Executes orders, one after the other."""
 
     def __init__(
         self,
@@ -81,10 +81,10 @@ class PersonEraser:
         self._log = structlog.get_logger()
 
     async def run_once(self) -> int:
-        """Carry out what is ordered; return how many orders ended. One that fails comes again, after the others.
+        """Execute waiting orders and return how many ended. A failed order is tried again after the others.
 
         Errors:
-            Unavailable: the store is away, or something an order needs
+            Unavailable: the store, or something an order needs, is unreachable
         """
         ended, away = 0, list[Unavailable]()
         for erasure, person in await self._stores.erasures.list_orders():
@@ -105,16 +105,16 @@ class PersonEraser:
         return ended
 
     async def erase(self, erasure: Erasure, person: Person) -> Erasure:
-        """Forget a person and write the receipt.
+        """Erase a person and write the receipt.
 
         Errors:
-            Unavailable: the store or the shelf is away, or the profile still waits in the intake
-            Fault: a settled segment is damaged, so nobody can say whether it holds the person
+            Unavailable: the store or the artifact store is unreachable, or the profile still waits in the intake
+            Fault: a segment is damaged and may still hold the person
         """
         store = self._stores.erasures
         if person.reader_ids:
             erasure = await self._remove(erasure, person)
-            # Nobody is named from here on; only the file may still hold what was written before.
+            # The order holds no ids from here on; only the append-only file may still hold earlier writes.
             await store.order(erasure, Person(app_id=person.app_id))
         await store.request_log_rewrite(self._clock.now_ms())
         file = await self._rewrite_log_file_place(erasure)
@@ -145,7 +145,7 @@ class PersonEraser:
         return erasure.model_copy(update={"places": await self._receipt(erasure, left, held, marked)})
 
     async def _remove_profile(self, erasure: Erasure, person: Person) -> None:
-        """Send the removal down the road of all writes, behind uploads that were accepted before it."""
+        """Send the removal through the intake, behind uploads that were accepted before it."""
         if not person.user_id:
             return
         try:
@@ -168,7 +168,7 @@ class PersonEraser:
         raise Unavailable("the removal of a profile still waits in the intake", retry_after_s=5)
 
     def _clear_shelf(self, person: Person, erased_before: int) -> list[MarkedSnapshot]:
-        """Remove data of trainings; name the snapshots that learned from what this erasure took."""
+        """Remove data of trainings; return the snapshots that were trained on the erased data."""
         for path in find_runs_with_person(self._shelf, person):
             folder, _, run_id, *_ = path.split("/")
             if folder == RUNS:
@@ -178,7 +178,7 @@ class PersonEraser:
         return find_marked_snapshots(self._shelf, person.app_id, erased_before)
 
     async def _clean_logs(self, app_id: str) -> dict[str, str]:
-        """Cut the change logs behind the erasure; followers that live get a moment to read it."""
+        """Cut the change logs behind the erasure; running followers get time to read it."""
         settled = await self._stores.changes.compacted_offsets(app_id)
         wanted = {noun: offset for noun, offset in settled.items() if noun != "product"}
         held: dict[str, str] = {}
@@ -224,7 +224,7 @@ class PersonEraser:
     # --- the append-only file -----------------------------------------------------------------------------------
 
     async def _rewrite_log_file_place(self, erasure: Erasure) -> ErasedPlace:
-        """Have Redis write its file anew, unless that is for later or not ours to do."""
+        """Have Redis rewrite its append-only file, unless the rewrite is due later or an administrator's task."""
         place = ErasedPlace(place=LOG_FILE, found=1, left=1)
         if not self._owns_redis:
             return place.model_copy(update={"until": "its operator rewrites it", "reason": EXTERNAL})
@@ -236,7 +236,7 @@ class PersonEraser:
         return place.model_copy(update={"until": until, "reason": "it is written anew at most once an hour"})
 
     async def _rewrite_log_file(self) -> bool:
-        """Begin a new file after any that was begun before, and wait for it."""
+        """Start a rewrite after any that runs already, and wait for it."""
         store, begun = self._stores.erasures, False
         for _ in range(round(FILE_WAIT_S / _LOOK_S)):
             if not (await store.log_file()).is_rewriting:
@@ -247,7 +247,7 @@ class PersonEraser:
         return False
 
     async def _refresh_log_file(self) -> None:
-        """Have the file written anew after erasures, at most once an hour."""
+        """Rewrite the append-only file after erasures, at most once an hour."""
         if not self._owns_redis:
             return
         file, now_ms = await self._stores.erasures.log_file(), self._clock.now_ms()

@@ -1,10 +1,10 @@
 """The intake as a named, restarted Ray actor: `intake@<release>`.
 
-The constructor starts a thread with an event loop of its own and returns; when Ray restarts the actor the
-constructor runs again and that is all a restart is. A loop that ends by itself or stands still with work at
-hand takes its process down, so that Ray starts another. Killing it at any moment is harmless.
+The constructor starts a thread with its own event loop and returns. When Ray restarts the actor, the constructor runs
+again. When the loop ends or hangs with work left, the process exits, so that Ray starts another. The actor can be
+killed at any time.
 
-How it is made (the caller says how to connect, so that no address or password stands in Ray's records):
+The caller passes functions that connect, so that Ray's records hold no address or password:
 
     roster.find_or_create("intake", release, "actors.intake.host:IntakeHost", connect, open_artifact_store)
 """
@@ -33,12 +33,12 @@ from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 
 STANDSTILL_S = 120.0
-"Without a sign of life for this long the process is ended; one batch takes seconds at most."
+"After this time without a heartbeat the process exits; one batch takes seconds at most."
 _POLL_S = 5.0
 
 
 class IntakeHost:
-    """Applies and settles for as long as it lives."""
+    """Runs the intake loop."""
 
     def __init__(
         self,
@@ -66,13 +66,13 @@ class IntakeHost:
         threading.Thread(target=self._guard, name="intake-guard", daemon=True).start()
 
     async def health(self) -> dict[str, Any]:
-        """Say how it is: `alive`, seconds since the last sign of life, and the loop's counters."""
+        """Return `alive`, the seconds since the last heartbeat, and the loop's counters."""
         loop = self._loop
         state = {} if loop is None else asdict(loop.state())
         return {"alive": self._thread.is_alive(), "pid": os.getpid(), "still_s": self._idle_s(), **state}
 
     async def stop(self) -> None:
-        """End the loop after the batch at hand and wait for that; the lease is given back."""
+        """Stop the loop after the current batch, wait for it, and release the lease."""
         self._stopping.set()
         if self._loop is not None and self._events is not None:
             self._events.call_soon_threadsafe(self._loop.stop)
@@ -105,7 +105,7 @@ class IntakeHost:
         return self._clock.monotonic_s() - max(progress_s, self._born_s)
 
     def _guard(self) -> None:
-        """End the process when the loop stands still: a library that never returns is a kind of crash."""
+        """End the process when the loop hangs: a library that never returns is a kind of crash."""
         while not self._stopping.wait(_POLL_S):
             if self._idle_s() > STANDSTILL_S:
                 self._log.error("intake_stuck", still_s=round(self._idle_s()))

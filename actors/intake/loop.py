@@ -1,8 +1,8 @@
-"""The life of the intake: find the apps, apply what doors accepted, settle what was applied. No Ray in here.
+"""Run the intake without Ray: find the apps, apply accepted uploads, compact applied changes.
 
-One loop works at a time, kept by a lease, so that the batches of an app are applied in the order they were
-accepted. Batches of one app go one after the other, apps beside each other. When a batch fails, its app is
-treated carefully: one batch at a time until one went well, so that only the culprit's deliveries count up.
+A lease allows one loop at a time, so the batches of an app are applied in the order of their acceptance. Batches of
+one app run one after the other, apps in parallel. When a batch fails, the loop applies the app's batches one at a time
+until one succeeds, so that only failing batches count deliveries.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from cluster.store.ports.stores import Stores
 
 LEASE = "intake"
 CONSUMER = "intake"
-"""One name for every incarnation: a restarted loop is handed at once what the one before it still held."""
+"""All incarnations share one consumer name: a restarted loop receives unfinished batches at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class IntakeConfig:
-    """How the loop paces itself."""
+    """Batch sizes and pauses of the loop."""
 
     claim: int = 32
-    "Batches taken at a time."
+    "Batches claimed at a time."
     block_ms: int = 400
-    "The longest wait for a new batch; also bounds how late a new app is noticed."
+    "The longest wait for a new batch; also the maximal delay until a new app is noticed."
     apps_every_s: float = 0.5
     compaction_pause_s: float = 1.0
     erase_pause_s: float = 1.0
@@ -58,27 +58,27 @@ class IntakeConfig:
 
 @dataclass(slots=True)
 class IntakeState:
-    """What may be seen of a loop from outside; counters since its start."""
+    """The public state of a loop; counters since its start."""
 
     working: bool = False
-    "Does it hold the lease?"
+    "Does the loop hold the lease?"
     apps: int = 0
     applied: int = 0
     already: int = 0
     given_up: int = 0
     failures: int = 0
     away: int = 0
-    "Times the store was found away."
+    "Number of failures of the store."
     ended_tasks: int = 0
     settled_rows: int = 0
     troubled: list[str] = field(default_factory=list)
-    "Apps that can't be settled."
+    "Apps whose compaction fails."
     progress_s: float = 0.0
-    "Monotonic time of the last sign of life of the applying loop."
+    "Monotonic time of the last heartbeat of the applying loop."
 
 
 class IntakeLoop:
-    """Applies and settles until it is stopped. Killing it at any moment is harmless."""
+    """Applies and compacts until it is stopped. It can be killed at any time."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class IntakeLoop:
                 stores.changes, segments, rebuilder, clock, meter, self._rules.compaction, self._queries.delete_queries,
                 self._want_new_log_file,
             )  # fmt: skip
-            if files is not None:  # an ingest that applies for itself does not carry out orders
+            if files is not None:  # an ingest that applies its uploads itself does not execute orders
                 self._eraser = PersonEraser(
                     stores,
                     segments.shelf,
@@ -123,21 +123,21 @@ class IntakeLoop:
                     owns_redis=owns_redis,
                 )
         self._apps: dict[str, bool] = {}
-        "App -> is it treated carefully?"
+        "App -> are its batches applied one at a time?"
         self._pauses: dict[str, tuple[float, float]] = {}
-        "App -> (until, how long) it is left alone after a failure."
+        "App -> (end, length) of its pause after a failure."
         self._lost: dict[str, int] = {}
-        "App -> claims whose answer never came, since a batch of it came for the first time."
+        "App -> claims whose reply was lost, since the first delivery of a batch."
         self._version = -1
         self._looked_s = float("-inf")
         self._stopping = asyncio.Event()
         self._state = IntakeState()
         self._log = structlog.get_logger()
 
-    # --- life ---------------------------------------------------------------------------------------------
+    # --- start and stop -----------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Work until `stop`; never ends by itself, whatever the store or a batch does."""
+        """Work until `stop`, despite failures of the store or of a batch."""
         duties = (
             self._repeat("intake", self._apply_duty, 0.0),
             self._repeat("settle", self._compaction_duty, self._rules.compaction_pause_s),
@@ -158,23 +158,23 @@ class IntakeLoop:
             self._log.info("lease_left_to_expire")
 
     def stop(self) -> None:
-        """End `run` after the batch at hand."""
+        """End `run` after the current batch."""
         self._stopping.set()
 
     def state(self) -> IntakeState:
-        """Look at the counters."""
+        """Return the counters."""
         self._state.working = self._lease.is_owned
         self._state.apps = len(self._apps)
         self._state.troubled = self._compactor.list_failing() if self._compactor else []
         return self._state
 
-    # --- one round of each duty (also what tests drive) -------------------------------------------------------
+    # --- one round of each duty (tests call these too) --------------------------------------------------------
 
     async def apply_round(self, block_ms: int = 0) -> int:
-        """Claim and apply what waits; return how many batches were ended.
+        """Claim and apply waiting batches; return how many ended.
 
         Errors:
-            Unavailable: the store is away
+            Unavailable: the store is unreachable
         """
         await self._find_apps()
         ended = 0
@@ -204,7 +204,7 @@ class IntakeLoop:
         return ended
 
     async def compact_round(self, *, at_once: bool = False) -> int:
-        """Settle what is due; return the rows written."""
+        """Compact the changes that are due; return the number of rows written."""
         if self._compactor is None:
             return 0
         await self._find_apps()
@@ -239,7 +239,7 @@ class IntakeLoop:
                 away = True
                 rest_s = max(pause_s, 0.5)
             except Exception:  # noqa: BLE001
-                # a duty must outlive whatever happens in one of its rounds
+                # a duty must survive any failure of one of its rounds
                 self._state.failures += 1
                 self._meter.count("kiosk_intake_failures", duty=duty)
                 self._log.exception("duty_failed", duty=duty)
@@ -272,7 +272,7 @@ class IntakeLoop:
             return
         ended = await self.apply_round(self._rules.block_ms)
         if not ended:
-            await self._pause(0.01)  # a store that does not block must not make this a busy loop
+            await self._pause(0.01)  # with a store that does not block, this must not become a busy loop
 
     async def _compaction_duty(self) -> None:
         if self._lease.is_owned:
@@ -301,7 +301,7 @@ class IntakeLoop:
         self._looked_s = now_s
 
     async def _claim(self, app_ids: Sequence[str], count: int, block_ms: int) -> list[Batch]:
-        """Claim; when the answer is lost (perhaps it was too large), what was in it counts as not delivered."""
+        """Claim batches; when the reply is lost (perhaps it was too large), its batches count as not delivered."""
         try:
             batches = await self._stores.intake.claim(CONSUMER, app_ids, count=count, block_ms=block_ms)
         except Unavailable:
@@ -318,7 +318,7 @@ class IntakeLoop:
         ]
 
     async def _apply_all(self, app_id: str, batches: Sequence[Batch]) -> int:
-        """Apply batches of one app in order; the first that fails ends the run, the rest comes again."""
+        """Apply batches of one app in order; the first failure ends the run, and the store delivers the rest again."""
         for at, batch in enumerate(batches):
             self._state.progress_s = self._clock.monotonic_s()
             try:
@@ -327,7 +327,7 @@ class IntakeLoop:
                 self._excuse_all(app_id, batches[at + 1 :])
                 raise
             except Exception as error:  # noqa: BLE001
-                # whatever a batch does, it comes again or is given up, and the other apps go on
+                # a failed batch is delivered again or given up, and the other apps continue
                 self._record_failure(batch, error)
                 self._excuse_all(app_id, batches[at + 1 :])
                 return at

@@ -1,4 +1,4 @@
-"""The watchdog: a task whose batch is gone is ended, so that nobody asks for it for ever."""
+"""End tasks whose batch is gone, so that clients do not poll them forever."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from cluster.meter import Meter
 from cluster.store.ports.stores import Stores
 
 MIN_AGE_MS = 15_000
-"A task younger than this is left alone."
+"Minimal age of a task that may be ended."
 
 
 class LostTaskSweeper:
-    """Ends lost tasks. Batches that are merely slow or held by a dead consumer come again by themselves."""
+    """Ends lost tasks. The store delivers slow batches, and batches of a dead consumer, again."""
 
     def __init__(self, stores: Stores, clock: Clock, meter: Meter) -> None:
         self._tasks = stores.tasks
@@ -25,10 +25,10 @@ class LostTaskSweeper:
         self._log = structlog.get_logger()
 
     async def run_once(self, app_ids: Iterable[str]) -> int:
-        """Look at the oldest open tasks of every app, and measure what waits; return how many were ended.
+        """Check the oldest open tasks of every app and measure the queue; return how many tasks were ended.
 
         Errors:
-            Unavailable: the store is away
+            Unavailable: the store is unreachable
         """
         ended = 0
         for app_id in app_ids:

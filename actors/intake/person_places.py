@@ -1,6 +1,6 @@
-"""Everything known of a person, place by place: what an export hands out, and what an erasure counts.
+"""Read the data of a person, place by place: exports return it, and erasures count it.
 
-Places in Redis are the store's (`ErasureStore.find`). Here are the artifact store and, if somebody looks after them,
+`ErasureStore.find` reads the places in Redis. This module reads the artifact store and, if a class is given for them,
 the files of this machine.
 """
 
@@ -25,23 +25,23 @@ SETTLED_PROFILE, SETTLED = "settled profile", "settled interactions"
 QUERIES, TRAININGS, SNAPSHOTS = "query log", "data of trainings", "model snapshots"
 LOG_FILE = "append-only file"
 PLACES = (SETTLED_PROFILE, SETTLED, QUERIES, TRAININGS, SNAPSHOTS, REFUSED, COPIES, LOG_FILE)
-"Places outside of Redis' keys, in the order receipts name them."
+"Places outside of Redis, in the order of receipts."
 
 
 class LocalFiles(Protocol):
     """Files of this machine that may name a person. Both methods block."""
 
     def find(self, person: Person) -> dict[str, list[Any]]:
-        """Read what names the person, by place."""
+        """Return entries that name the person, by place."""
         ...
 
     def erase(self, person: Person) -> None:
-        """Remove it."""
+        """Remove these entries."""
         ...
 
 
 class PersonPlaces:
-    """Reads everything known of a person.
+    """Reads all data of a person.
 
     Example:
         PersonPlaces(stores, open_artifact_store(settings)).read(await stores.erasures.person("shop", "u1", ""))
@@ -55,13 +55,13 @@ class PersonPlaces:
         self._files = files
 
     async def read(self, person: Person) -> dict[str, list[Any]]:
-        """Read all places; empty lists where nothing is.
+        """Return the person's data of all places; an empty list for a place without any.
 
         Errors:
-            Unavailable: the store or the shelf is away
-            Fault: a settled segment is damaged, so nobody can say whether it holds the person
+            Unavailable: the store or the artifact store is unreachable
+            Fault: a segment is damaged and may hold the person
         Cost:
-            reads the names of all settled rows: about 1 s for 10,000,000 interactions, and all keys of the app
+            reads the user ids of all compacted rows: about 1 s for 10,000,000 interactions, and all keys of the app
         """
         found = await self._stores.erasures.find(person)
         salt = await self._stores.queries.salt(person.app_id)
@@ -86,18 +86,18 @@ class PersonPlaces:
         }
 
     async def _read_pending_queries(self, app_id: str, marks: frozenset[str]) -> list[dict[str, Any]]:
-        """Read queries that wait to be settled."""
+        """Return queries that are not compacted yet."""
         found, after = [], "0"
         while lots := await self._stores.queries.read(app_id, after, count=200):
-            found += [query.to_dict() for lot in lots for query in lot.queries if query.reader in marks]
+            found += [query.to_dict() for batch in lots for query in batch.queries if query.reader in marks]
             after = lots[-1].offset
         return found
 
 
 def find_runs_with_person(shelf: ArtifactStore, person: Person) -> list[str]:
-    """Name the files of trainings that hold the person: names stand in them as they are."""
+    """Return the files of trainings that contain the person's id; files contain ids in plain text."""
     readers = [reader.encode("utf-8", "replace") for reader in person.reader_ids]
-    found = []
+    results = []
     for folder in TRAINING_FOLDERS:
         for paths in run_folders(shelf, person.app_id, folder).values():
             for path in paths:
@@ -106,5 +106,5 @@ def find_runs_with_person(shelf: ArtifactStore, person: Person) -> list[str]:
                 except NotFound:
                     continue
                 if any(reader in data for reader in readers):
-                    found.append(path)
-    return found
+                    results.append(path)
+    return results

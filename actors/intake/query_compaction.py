@@ -1,4 +1,4 @@
-"""Queries from the doors to the shelf: settled twice a minute, kept for a while, forgotten with their readers."""
+"""Move queries of API replicas to the artifact store twice a minute, and delete old ones and those of erased users."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ _MAX_MS = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class QueryCompactionConfig:
-    """When queries settle and how long they stay."""
+    """Limits that decide when queries are compacted and how long they stay."""
 
     every_ms: int = 30_000
     "The longest a query waits."
     young_ms: int = 3_000
-    "Younger ones wait: their readers may still be typing."
+    "Younger queries wait: their users may still be typing."
     look_every_s: float = 5.0
     page: int = 100
-    "Lots read at a time,"
+    "Batches in one read."
     most: int = 50_000
-    "and about so many queries settle at once."
+    "Approximate number of queries compacted at once."
     keep_days: int = 90
     tidy_every_s: float = 600.0
     rest_s: float = 30.0
-    "Pause of an app whose shelf refuses."
+    "Pause of an app whose artifact store refuses writes."
 
 
 class QueryCompactor:
-    """Settles the queries of all apps; only one may run at a time."""
+    """Compacts the queries of all apps; only one may run at a time."""
 
     def __init__(
         self,
@@ -63,10 +63,10 @@ class QueryCompactor:
         self._log = structlog.get_logger()
 
     async def run_once(self, app_ids: Iterable[str], *, at_once: bool = False) -> int:
-        """Settle what is due (`at_once`: everything); return the queries written.
+        """Compact the queries that are due (`at_once`: all); return the number of queries written.
 
         Errors:
-            Unavailable: the store is away
+            Unavailable: the store is unreachable
         """
         now_s = self._clock.monotonic_s()
         if not at_once and now_s - self._looked_s < self._rules.look_every_s:
@@ -82,7 +82,7 @@ class QueryCompactor:
                     await self._tidy(app_id, now_s)
                 except Unavailable:
                     raise
-                except Conflict:  # somebody else wrote; start again from what stands there now
+                except Conflict:  # another process wrote; read the manifest again
                     self._covered.pop(app_id, None)
                 except HouseError as error:
                     self._resting[app_id] = now_s + self._rules.rest_s
@@ -91,11 +91,11 @@ class QueryCompactor:
         return rows
 
     def clear_offsets(self) -> None:
-        """Drop what was read: another one settles now."""
+        """Drop the offsets in memory: another process compacts now."""
         self._covered.clear()
 
     async def delete_queries(self, app_id: str, reader_ids: Sequence[str]) -> None:
-        """Take every query of some readers (`u:...`, `a:...`) off the road and the shelf."""
+        """Delete all queries of some users (`u:...`, `a:...`) from the stream and the artifact store."""
         async with self._one_at_a_time:
             await self._compact_app(app_id, at_once=True)
             salt = await self._store.salt(app_id)
@@ -109,7 +109,7 @@ class QueryCompactor:
         after = self._covered.get(app_id)
         if after is None:
             after = self._covered[app_id] = await asyncio.to_thread(self._shelf.last_offset, app_id)
-            # a crash may have kept the store from knowing
+            # a crash may have prevented the write of the offset
             await self._store.trim(app_id, after)
         oldest = await self._store.read(app_id, after, count=1)
         if not oldest:
@@ -123,7 +123,7 @@ class QueryCompactor:
             lots = await self._read_batches(app_id, self._covered[app_id], until_ms)
             if not lots:
                 return rows
-            queries = [query for lot in lots for query in lot.queries]
+            queries = [query for batch in lots for query in batch.queries]
             last = lots[-1].offset
             rows += await asyncio.to_thread(self._shelf.append, app_id, queries, last)
             self._covered[app_id] = last
@@ -131,20 +131,20 @@ class QueryCompactor:
             self._meter.count("kiosk_settled_queries", len(queries))
 
     async def _read_batches(self, app_id: str, after: str, until_ms: int) -> list[QueryBatch]:
-        found: list[QueryBatch] = []
+        results: list[QueryBatch] = []
         count = 0
         while count < self._rules.most:
             page = await self._store.read(app_id, after, count=self._rules.page)
-            ripe = [lot for lot in page if position_from_offset(lot.offset)[0] <= until_ms]
-            found += ripe
-            count += sum(len(lot.queries) for lot in ripe)
+            ripe = [batch for batch in page if position_from_offset(batch.offset)[0] <= until_ms]
+            results += ripe
+            count += sum(len(batch.queries) for batch in ripe)
             if len(ripe) < self._rules.page:
                 break
             after = ripe[-1].offset
-        return found
+        return results
 
     async def _tidy(self, app_id: str, now_s: float) -> None:
-        """Drop old days and merge small files, now and then."""
+        """Drop old days and merge small files from time to time."""
         if now_s - self._tidied.get(app_id, float("-inf")) < self._rules.tidy_every_s:
             return
         first = app_id not in self._tidied

@@ -1,10 +1,10 @@
-"""Putting what was set aside through validation and intake again.
+"""Send quarantined entries through validation and intake again.
 
     row, record     validated as an upload of one                   then the intake, as after an upload
     batch           validated as an upload of all its records, or a removal of ids
-    anything else   can't be replayed; `find_obstacle` says why and what to do instead
+    anything else   can't be replayed; `find_obstacle` returns the reason and the alternative
 
-A replay never overwrites what stands in the store unless it is told to: it may have been uploaded since.
+A replay overwrites stored records only with `overwrite`: they may be newer than the entry.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _TYPES_CHANGED = "attribute types change while the record is checked; replay it 
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """What became of one entry."""
+    """The result of replaying one entry."""
 
     status: ReplayStatus
     reason: str = ""
     is_removable: bool = False
-    "The entry can go: it was applied, or the intake set it aside anew."
+    "The entry can be deleted: it was applied, or the intake quarantined it again."
 
 
 def find_obstacle(entry: QuarantineEntry) -> str:
-    """Say why an entry can't be replayed and what helps instead; empty when it can be tried."""
+    """Return why an entry can't be replayed and what helps instead; empty when it can be tried."""
     if entry.kind == "erasure":
         return "forget again who was erased then, with `kiosk forget`"
     if entry.kind == "change":
@@ -62,7 +62,7 @@ def find_obstacle(entry: QuarantineEntry) -> str:
 
 
 class QuarantineReplayer:
-    """Replays entries of one app; somebody else applies what the intake is given."""
+    """Replays entries of one app; the intake applies them."""
 
     def __init__(self, stores: Stores, app_id: str, clock: Clock, *, wait_s: float = WAIT_S) -> None:
         self._stores = stores
@@ -75,10 +75,10 @@ class QuarantineReplayer:
     ) -> ReplayResult:
         """Replay one entry.
 
-        `overwrite` replaces or removes what stands in the store; `damaged` also replays what has a wrong checksum.
+        `overwrite` replaces or removes the stored record. `damaged` also replays entries with a wrong checksum.
 
         Errors:
-            Unavailable: the store is away
+            Unavailable: the store is unreachable
         """
         if reason := find_obstacle(entry):
             return ReplayResult("skipped", reason)
@@ -151,7 +151,7 @@ class QuarantineReplayer:
     async def _accept(
         self, noun: Noun, op: Op, payload: bytes, total: int, attribute_types: Any
     ) -> ReplayResult | dict[str, str]:
-        """Hand a batch to the intake and wait for its end; the types it clashes with when it was not taken."""
+        """Hand a batch to the intake and wait for its end; return the conflicting types when the intake refuses it."""
         task_id = new_task_id()
         took = await self._stores.intake.accept(
             self._app_id, noun, op, payload, task_id=task_id, total=total, now_ms=self._clock.now_ms(),
@@ -171,12 +171,12 @@ class QuarantineReplayer:
                 reason = task.errors[-1] if task.errors else "it could not be applied"
                 return ReplayResult("refused", f"{reason} (the intake set it aside anew)", is_removable=True)
             await asyncio.sleep(_POLL_S)
-        # The intake has it, and will apply it or set it aside anew.
+        # The intake has it, and will apply it or quarantine it again.
         return ReplayResult("waiting", f"the intake has it as task {task_id}", is_removable=True)
 
 
 def _read_payload(entry: QuarantineEntry) -> Any:
-    """Read the payload: an object, or an array of a batch; None for anything else."""
+    """Parse the payload: an object, or an array of a batch; None for anything else."""
     try:
         value = orjson.loads(entry.payload)
     except orjson.JSONDecodeError:

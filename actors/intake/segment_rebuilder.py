@@ -1,6 +1,6 @@
-"""Settled users and products written anew from the store of records: when segments are lost or damaged.
+"""Write segments of users and products again from the store of records, when they are lost or damaged.
 
-Only interactions can't be had again this way; they stand nowhere else once the log was trimmed.
+Interactions can't be recovered this way: after the log was trimmed, only segments hold them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BATCH = 200
 
 
 class SegmentRebuilder:
-    """Writes the segments of one noun anew."""
+    """Writes the segments of one kind of record again."""
 
     def __init__(self, stores: Stores, segments: SegmentStore, embedder: Embedder, clock: Clock) -> None:
         self._stores = stores
@@ -32,12 +32,12 @@ class SegmentRebuilder:
         self._log = structlog.get_logger()
 
     async def rebuild(self, app_id: str, noun: Noun) -> str:
-        """Read every record, embed products, replace what is settled; return the offset that is covered now.
+        """Read every record, embed products and replace the segments; return the offset that they cover now.
 
-        What is written meanwhile stands in the log behind that offset and is settled as always.
+        Later changes are in the log behind that offset and are compacted as usual.
 
         Errors:
-            Unavailable: the store or the shelf is away
+            Unavailable: the store or the artifact store is unreachable
             Conflict: another writer committed meanwhile
         """
         last = await self._stores.changes.last(app_id, noun)

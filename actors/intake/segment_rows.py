@@ -1,7 +1,6 @@
-"""Changes of the log to the rows of a segment: pure.
+"""Turn changes of the log into the rows of a segment: pure functions.
 
-Removals and erasures act on the rows before them, in log order: a person who came back after being erased
-keeps what was written afterwards.
+Removals and erasures apply to the rows before them, in log order. The rows that a person writes after an erasure stay.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ _READ_ERRORS = (orjson.JSONDecodeError, KeyError, TypeError, ValueError, Attribu
 
 @dataclass(frozen=True, slots=True)
 class CompactionBatch:
-    """What a run of changes of one noun adds to the shelf and takes from it."""
+    """The rows that a run of changes of one kind of record adds to the segments and removes from them."""
 
     table: Any
-    "pyarrow.Table with the noun's columns."
+    "pyarrow.Table with the columns of the kind of record."
     erased: tuple[str, ...]
-    "Readers (interactions) or user ids whose earlier rows must leave the segments."
+    "User ids (with prefix for interactions) whose earlier rows must leave the segments."
     first: str
     last: str
     refused: tuple[str, ...] = ()
-    "Why rows were left out: entries that are not what the log promises. They must never stop the rest."
+    "Reasons for omitted rows: malformed log entries. They must never stop the rest."
 
 
 def build_compaction_batch(noun: Noun, changes: Sequence[ChangeLogEntry]) -> CompactionBatch:
@@ -54,9 +53,9 @@ def build_compaction_batch(noun: Noun, changes: Sequence[ChangeLogEntry]) -> Com
 
 
 def find_erased_users(noun: Noun, changes: Sequence[ChangeLogEntry]) -> list[str]:
-    """Name the readers (`u:...`, `a:...`) that changes of interactions or users take out, each once."""
+    """Return the users (`u:...`, `a:...`) that changes of interactions or users erase, each once."""
     wanted = {"interaction": "erase", "user": "remove"}.get(noun)
-    found: dict[str, None] = {}
+    results: dict[str, None] = {}
     for change in changes:
         if change.op != wanted:
             continue
@@ -64,12 +63,12 @@ def find_erased_users(noun: Noun, changes: Sequence[ChangeLogEntry]) -> list[str
             names = [name for name in orjson.loads(change.payload) if isinstance(name, str)]
         except _READ_ERRORS:
             continue
-        found.update(dict.fromkeys(names if noun == "interaction" else map(ids.user_reader, names)))
-    return list(found)
+        results.update(dict.fromkeys(names if noun == "interaction" else map(ids.user_reader, names)))
+    return list(results)
 
 
 def _filter_change(noun: Noun, change: ChangeLogEntry, refused: list[str]) -> ChangeLogEntry:
-    """Keep of a change what can be read, record by record."""
+    """Return the readable records of a change, checked one by one."""
     build = _build_interaction_table if noun == "interaction" else _build_record_table
     try:
         items = orjson.loads(change.payload)
@@ -144,7 +143,7 @@ def _build_interaction_table(noun: Noun, changes: Sequence[ChangeLogEntry]) -> t
 
 
 class _Group:
-    """Columns of some interactions, in the words of `RecentEvent`: groups among the products, one value a type."""
+    """Columns of some interactions, named as in `RecentEvent`: groups among the products, one value a type."""
 
     def __init__(self) -> None:
         self.readers: list[str] = []
@@ -168,7 +167,7 @@ class _Group:
         self.offsets += [offset] * len(items)
 
     def table(self) -> Any:
-        """Build it. A visitor's clock may run ahead, but nothing happened after it was logged."""
+        """Build the table; no time is later than the log entry's, because a client's clock may run ahead."""
         sent_ms = pa.array(self.sent, pa.string()).cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
         at_ms = pc.min_element_wise(sent_ms, pa.array(self.logged_ms, pa.int64()))
         columns = (self.readers, self.types, at_ms, self.products, self.values, self.offsets, self.jsons)

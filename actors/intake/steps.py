@@ -1,7 +1,7 @@
-"""A batch of accepted records to rows ready to write: pure; the same input gives the same rows.
+"""Turn a batch of accepted records into rows to write: pure functions; the same input gives the same rows.
 
-The payload is parsed once. Users need only their id; products also their type and a vector. A record that
-makes a step fail is set aside with its reason, the others go on.
+The payload is parsed once. Users need only their id; products also their type and a vector. A record that makes a
+step fail is rejected with its reason; the others continue.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ReadText = Callable[[dict[str, Any]], str]
 
 @dataclass(frozen=True, slots=True)
 class PreparedBatch:
-    """What one batch comes to."""
+    """The rows of one batch."""
 
     records: tuple[RecordPut, ...]
     change_payload: bytes
@@ -36,20 +36,20 @@ class PreparedBatch:
     """Shapes: float16 [n, d] little endian, one row a record; empty for users."""
     embedder: str
     failed: tuple[str, ...]
-    "One message per record set aside, in the upload grammar."
+    "One message per rejected record, in the grammar of uploads."
     set_aside: tuple[bytes, ...] = ()
-    "Those records, in the same order."
+    "The rejected records, in the same order."
 
 
 def prepare_batch(
     noun: Noun, payload: bytes, embedder: Embedder, *, read: ReadText | None = None
 ) -> PreparedBatch:
-    """Turn the JSON array of a `put` into records, change-log entry and vectors.
+    """Convert the JSON array of a `put` to records, change-log entry and vectors.
 
-    `read` says which words of a product are embedded (`text` when not given).
+    `read` returns the text of a product to embed (default: its `text`).
 
     Errors:
-        Fault: the payload is no JSON array at all
+        Fault: the payload is no JSON array
     """
     parsed = _parse(payload)
     failed: dict[int, str] = {}
@@ -75,7 +75,7 @@ def prepare_batch(
 
 
 def parse_removed_ids(payload: bytes) -> list[str]:
-    """Read the ids of a `remove`.
+    """Return the ids of a `remove`.
 
     Errors:
         Fault: the payload is no JSON array of strings
@@ -87,7 +87,7 @@ def parse_removed_ids(payload: bytes) -> list[str]:
 
 
 def build_product_text(product: dict[str, Any]) -> str:
-    """Write down what a product is about; one that has only `html` speaks through its plain text."""
+    """Return the text that describes a product; for one that has only `html`, its plain text."""
     html = product.get("html")
     if html and not product.get("description") and not product.get("short_description"):
         return embedding_text({**product, "description": text_from_html(html[:_HTML_READ], _HTML_KEPT)})
@@ -115,7 +115,7 @@ def _build_record(noun: Noun, record: Any) -> RecordPut:
 def _embed(
     rows: Sequence[tuple[int, Any, RecordPut]], embedder: Embedder, read: ReadText, failed: dict[int, str]
 ) -> list[Any]:
-    """Embed all at once; when that fails, one by one, so that only the poisonous ones are set aside."""
+    """Embed all texts at once; after a failure one by one, so that only failing ones are rejected."""
     try:
         return [_vectors(embedder, [read(record) for _, record, _ in rows])]
     except Exception:  # noqa: BLE001  whatever a record does to the embedder, its neighbours go on
@@ -140,5 +140,5 @@ def _reason(error: Exception) -> str:
 
 
 def _error_message(at: int, reason: str) -> str:
-    """Say it in the grammar clients parse; the content of the record is not repeated."""
+    """Return a message in the grammar that clients parse; it does not repeat the record's content."""
     return f"data.{at} is invalid. The record can not be processed ({reason})."

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 WITHOUT_SHAPES: frozenset[str] = frozenset(
     [
-        "actors.answers.archive.candidates.find_nearest",
-        "actors.answers.archive.segment.SegmentFrame.arrays",
-        "actors.answers.archive.snapshot.save_array",
-        "actors.answers.archive.snapshot.save_arrays",
         "actors.language.latent_embedder.LatentEmbedder.arrays",
         "actors.retrieval.autocomplete.field_index.FieldIndex.plan_rebuild",
         "actors.retrieval.autocomplete.field_indexes.FieldIndexes.get_field",
@@ -33,8 +29,6 @@ WITHOUT_SHAPES: frozenset[str] = frozenset(
 
 WITHOUT_ERRORS: frozenset[str] = frozenset(
     [
-        "actors.experiments.assigner.ExperimentAssigner.record",
-        "actors.experiments.lifecycle.ExperimentLifecycle.edit",
         "cluster.runtime.handover.main",
         "deployments.api.resources.history.store_errors_as_faults",
         "deployments.api.resources.questions.QuestionsResource.answer",

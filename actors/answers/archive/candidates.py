@@ -1,4 +1,4 @@
-"""Which passages may answer: the best by words, the nearest by meaning, or how near in meaning given ones are."""
+"""Find the passages that may answer a question: the best by words and the nearest by meaning."""
 
 from __future__ import annotations
 
@@ -16,36 +16,39 @@ from actors.vectors.top import best_rows
 from actors.vectors.types import Mask, Rows, Scores, Vector
 
 CANDIDATES = 100
-"Of each list."
+"Candidates of each list."
 MAX_QUESTION_CHARS = 4_000
-"Characters of a question or context that are looked at."
+"Characters of a question or context that are read."
 _CONTEXT_WEIGHT = 0.15
-"What a word of the context is worth beside one of the question."
+"Weight of a word of the context; a word of the question has 1."
 _CONTEXT_WORDS = 12
 _QUESTION_WORDS = 64
-"A longer question is searched for by its first words; nobody types more."
+"Maximal number of words that are searched; later words of a question are ignored."
 
 
 @dataclass(frozen=True, slots=True)
 class CandidatePassages:
-    """Candidates of one list: rows counted over all segments, and their scores."""
+    """Candidates of one list: rows numbered over all segments, and their scores."""
 
     rows: Rows
     scores: Scores
     coverage: float = 0.0
-    """Of a search by words: the best BM25 score beside that of a passage of usual length which holds every word of
-    the question once, 1 at most. Words that the archive does not know count as its rarest."""
+    """Of a search by words: the best BM25 score divided by the score of a reference passage, 1 at most.
+
+    The reference passage has mean length and contains every word of the question once. Words that the archive does not
+    know count as its rarest.
+    """
 
 
 def no_candidates() -> CandidatePassages:
-    """Find nothing."""
+    """Return an empty list."""
     return CandidatePassages(np.zeros(0, np.int64), np.zeros(0, np.float32))
 
 
 def find_by_words(
     library: PassageLibrary, segments: Sequence[PassageSegment], query: ArchiveQuery, bases: Sequence[int]
 ) -> CandidatePassages:
-    """Find the passages that say most of what was asked, best first."""
+    """Return the passages with the best BM25 scores, best first."""
     languages = library.languages(segments)
     asked = library.analyzers.query_terms(query.question[:MAX_QUESTION_CHARS], languages)[:_QUESTION_WORDS]
     wanted: Counter[int] = Counter(code for codes in asked for code in codes)
@@ -70,7 +73,7 @@ def find_by_words(
 
 
 def embed_query(library: PassageLibrary, query: ArchiveQuery) -> Vector | None:
-    """Embed what was asked; None where meaning does not count, or nothing is known of the words.
+    """Embed the question; None where meaning has no weight or the embedder knows no word.
 
     Shapes:
         returns: float32 [d]
@@ -93,21 +96,25 @@ def embed_query(library: PassageLibrary, query: ArchiveQuery) -> Vector | None:
 def find_nearest(
     segments: Sequence[PassageSegment], query: ArchiveQuery, bases: Sequence[int], wanted: Vector
 ) -> CandidatePassages:
-    """Find the passages nearest in meaning, best first."""
+    """Return the passages nearest in meaning, best first.
+
+    Shapes:
+        wanted: float32 [d], the question's vector
+    """
     empty = np.zeros(0, np.int64), np.zeros(0, np.float32)
-    found = [
+    results = [
         segment.vectors.search(wanted, CANDIDATES, _allowed_mask(segment, query))
         if segment.vectors
         else empty
         for segment in segments
     ]
-    return _merge_candidates(found, bases)
+    return _merge_candidates(results, bases)
 
 
 def score_similarity(
     segments: Sequence[PassageSegment], bases: Sequence[int], rows: Rows, wanted: Vector
 ) -> Scores:
-    """Tell how near in meaning passages are; those without vectors are not.
+    """Return the similarity of passages and a question; 0 for passages without vectors.
 
     Shapes:
         rows: int64 [m]
@@ -122,7 +129,7 @@ def score_similarity(
 
 
 def _idf_weights(segments: Sequence[PassageSegment], wanted: dict[int, int]) -> dict[int, float]:
-    """Multiply in how rare terms are over the whole corpus; unknown ones fall out."""
+    """Multiply weights by the rarity of terms over the whole corpus; drop unknown terms."""
     codes = list(wanted)
     counts = [0] * len(codes)
     for segment in segments:
@@ -139,7 +146,7 @@ def _idf_weights(segments: Sequence[PassageSegment], wanted: dict[int, int]) -> 
 def _full_match_score(
     segments: Sequence[PassageSegment], asked: Sequence[tuple[int, ...]], weights: Mapping[int, float]
 ) -> float:
-    """Score a passage of usual length that holds every word of a question once."""
+    """Return the score of a passage of mean length that contains every word of a question once."""
     rarest = compute_idf(0, sum(len(segment) for segment in segments))
     words = Counter(asked)
     return sum(
@@ -151,7 +158,7 @@ def _full_match_score(
 def _best_score(
     segments: Sequence[PassageSegment], bases: Sequence[int], rows: Rows, weights: Mapping[int, float]
 ) -> float:
-    """Score given passages by other weights; the best of them."""
+    """Score given passages by other weights and return the best score."""
     best = 0.0
     for segment, base in zip(segments, bases, strict=False):
         here = rows[(rows >= base) & (rows < base + len(segment))]
@@ -161,7 +168,7 @@ def _best_score(
 
 
 def _allowed_mask(segment: PassageSegment, query: ArchiveQuery) -> Mask | None:
-    """Mask of the passages a query may find; None when that is all of them."""
+    """Return the mask of the passages that a query allows; None when it allows all."""
     allowed = segment.mask_of_type(query.type)
     return allowed if query.only is None else segment.mask_of_products(query.only, allowed)
 

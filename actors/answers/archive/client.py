@@ -1,4 +1,4 @@
-"""The typed way to an archive, wherever it lives."""
+"""Typed clients of an archive and of questions, in any placement."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from cluster.store.ports.questions import StoredQuestion
 
 
 class ArchiveClient(Protocol):
-    """Finds passages; the same behaviour over every placement."""
+    """Finds passages; the same behaviour in every placement."""
 
     async def ask(self, query: ArchiveQuery) -> ArchiveResult:
-        """Find what the app's archive holds about a question; nothing found is an empty result.
+        """Return the passages of the app's archive for a question; the result may be empty.
 
         Errors:
-            Unavailable: the archive is still loading, or the store is away
+            Unavailable: the archive is still loading, or the store is unreachable
         """
         ...
 
     async def article(self, app_id: str, product_id: str, position: int) -> ArchiveArticle | None:
-        """Give the article a passage stands in; None when there is no such passage (any more).
+        """Return the article of a passage; None when there is no such passage (any more).
 
         Errors:
-            Unavailable: the archive is still loading, or the store is away
+            Unavailable: the archive is still loading, or the store is unreachable
         """
         ...
 
 
 class QuestionClient(Protocol):
-    """Takes questions and answers them behind the reply; what the answer is stands in the questions' store."""
+    """Accepts questions and answers them after the reply; the question store holds the answers."""
 
     async def submit(self, question: Question) -> bool:
-        """Write a question down and begin to answer it; False when it was there before.
+        """Store a question and begin to answer it; return False when it existed before.
 
         Errors:
             TooMany, Unavailable
@@ -42,32 +42,32 @@ class QuestionClient(Protocol):
         ...
 
     async def refuse(self, question: Question, reason: str) -> bool:
-        """Write a question down whose reader may not ask: finished, `forbidden`."""
+        """Store a question of a user without permission: finished, `forbidden`."""
         ...
 
     async def render_answer(self, recorded: StoredQuestion, form: Format) -> dict[str, Any]:
-        """Show an answer in another format than its question asked for."""
+        """Render an answer in another format than its question requested."""
         ...
 
     async def retrieve(self, query: ArchiveQuery, fq: str = "", boost_fq: str = "") -> list[Snippet]:
-        """Find passages as an answer is made from, sieved by filters over their products."""
+        """Return the passages from which an answer would be made, after filters over their products."""
         ...
 
     async def suggest_questions(self, app_id: str, text: str, rows: int) -> list[str]:
-        """Say what could be asked about a text, of what the archive holds."""
+        """Return questions about a text that the archive can answer."""
         ...
 
     async def suggest_product_questions(self, app_id: str, product_id: str, rows: int) -> list[str]:
-        """Say what could be asked about a product; nothing for one the archive does not hold."""
+        """Return questions about a product; none for a product that is not in the archive."""
         ...
 
     def highlight_excerpt(self, text: str, question: str, most_chars: int) -> str:
-        """Cut a text around the question's words: HTML-escaped, with `<mark>`."""
+        """Return an excerpt of a text around the question's words: HTML-escaped, with `<mark>`."""
         ...
 
 
 class LocalArchiveClient:
-    """The host lives in this process (placement `door`)."""
+    """Calls a host in this process (placement `door`)."""
 
     def __init__(self, host: Any) -> None:
         self._host = host

@@ -1,4 +1,4 @@
-"""When a question is about: news, or a day, month or year it names. Anything else leaves dates out of the ranking."""
+"""Find the time that a question asks about: news, or a day, month or year. Other questions ignore dates."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ HALF_LIFE_DAYS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class DateRange:
-    """What a question says of time."""
+    """The time that a question asks about."""
 
     recent: bool = False
     first: int = UNKNOWN_DAY
-    "First day since 1970 it names; UNKNOWN_DAY when it names none."
+    "First day since 1970 of the period; UNKNOWN_DAY when the question names none."
     last: int = UNKNOWN_DAY
 
 
 def parse_date_range(question: str) -> DateRange:
-    """Read a question."""
+    """Return the time that a question asks about."""
     named = _parse_date(question) if "19" in question or "20" in question else None
     if named is not None:
         return DateRange(first=named[0].toordinal() - _EPOCH, last=named[1].toordinal() - _EPOCH)

@@ -1,12 +1,12 @@
-"""One app's archive, kept alive: snapshot, what settled since, then the change log, followed.
+"""Keep one app's archive current: snapshot, compacted records, then the change log.
 
-    load      the newest snapshot is mapped, settled records behind it are read      in the writer's thread
-    follow    blocking reads; changes applied in steps                               in the writer's thread
-    gap       the log was trimmed past us: load beside the old one, swap             readers never wait
-    newer     a snapshot was written: map, verify and catch up beside the old one    in a thread of its own
-              then swap; thoughts that began with the old one end with it
+    load      map the newest snapshot and read compacted records behind it in the writer's thread
+    follow    blocking reads; apply changes in steps in the writer's thread
+    gap       the log was trimmed past this follower: load beside the old library and swap; queries never wait
+    newer     another snapshot was written: map, verify and catch up beside the old library in a separate thread, then
+              swap; queries that began with the old library end with it
 
-Short thoughts are thought on the event loop, long ones in the readers' thread.
+Short queries run on the event loop, long ones in the thread of queries.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from cluster.store.ports.stores import Stores
 
 T = TypeVar("T")
 LibraryAtOffset = tuple[PassageLibrary, str]
-"A library and the product offset it stands at."
+"A library and its offset in the product log."
 
 _READ = 64
 _BLOCK_MS = 2_000
 _BATCH = 200
 SNAPSHOT_POLL_S = 0.75
-"How often the shelf is looked at for a newer snapshot."
+"Interval of the search for a newer snapshot."
 
 
 class ArchiveFollower:
-    """Holds one app's library and brings every change into it."""
+    """Holds one app's library and applies every change to it."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class ArchiveFollower:
         self._open_library = open_library
         self._newest = newest
         self._sequence = 0
-        "Of the newest snapshot that was looked at, whether it was any good or not."
+        "The newest snapshot that was tried, good or damaged."
         self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"archive-writes-{app_id}")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix=f"archive-reads-{app_id}")
         self._library: PassageLibrary | None = None
@@ -75,10 +75,10 @@ class ArchiveFollower:
         self._log = structlog.get_logger().bind(app=app_id)
 
     async def start(self) -> None:
-        """Load, catch up with the log, and go on following it.
+        """Load the library, catch up with the log, and continue to follow it.
 
         Errors:
-            Unavailable: the store is away
+            Unavailable: the store is unreachable
             Fault: the manifest of the segments is damaged
         """
         await self._load()
@@ -93,7 +93,7 @@ class ArchiveFollower:
         self._tasks = [loop.create_task(following), loop.create_task(self._watch_snapshots())]
 
     async def close(self) -> None:
-        """Stop following and let go of the memory."""
+        """Stop following and release the memory."""
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:
@@ -105,14 +105,14 @@ class ArchiveFollower:
 
     @property
     def nbytes(self) -> int:
-        """Memory held or mapped, estimated."""
+        """Return the bytes in memory or mapped, estimated."""
         return 0 if self._library is None else self._library.nbytes
 
     async def query(self, thought: Callable[[PassageLibrary], T]) -> T:
-        """Think about what is held now: here when it is short, else in the readers' thread.
+        """Run a query on the current library: a short one on the event loop, a long one in a thread.
 
         Errors:
-            Unavailable: nothing is held
+            Unavailable: no library is loaded
         """
         library = self._library
         if library is None:
@@ -129,7 +129,7 @@ class ArchiveFollower:
         await self._open_and_swap(self._writer, started_s)
 
     async def _open_and_swap(self, thread: ThreadPoolExecutor, started_s: float) -> None:
-        """Open and catch up in a thread, then let it be what is held; what was held goes with its last reader."""
+        """Open a library and catch up in a thread, then replace the current one; its last query releases the memory."""
         loop = asyncio.get_running_loop()
         library, offset = await loop.run_in_executor(thread, self._open_library_state)
         while changes := await self._read(offset, block_ms=0):
@@ -142,13 +142,13 @@ class ArchiveFollower:
         self._meter.time("kiosk_archive_load_ms", took_ms)
 
     async def _watch_snapshots(self) -> None:
-        """Take up newer snapshots for ever."""
+        """Load newer snapshots, forever."""
         while True:
             await asyncio.sleep(SNAPSHOT_POLL_S)
             try:
                 await self._load_newer_snapshot()
             except Unavailable:
-                self._sequence = 0  # again at the next look: the log could not be read to its end
+                self._sequence = 0  # repeated in the next round: the log could not be read to its end
                 self._count_miss()
             except Exception:  # noqa: BLE001  what is held goes on answering, whatever is wrong with a newer one
                 self._count_failure()
@@ -165,7 +165,7 @@ class ArchiveFollower:
             thread.shutdown(wait=False, cancel_futures=True)
 
     def _open_library_state(self) -> LibraryAtOffset:
-        """Open the snapshot and bring in what settled behind it."""
+        """Open the snapshot and apply the compacted records behind it."""
         library, offset = self._open_library(self._app_id)
         if self._segments is None:
             return library, offset
@@ -186,7 +186,7 @@ class ArchiveFollower:
         if changes and library is not None:
             offset = await self._apply(library, changes)
             if self._library is library:
-                # else a newer snapshot took its place meanwhile, which stands at an offset of its own
+                # else a newer snapshot with another offset replaced it meanwhile
                 self._offset = offset
         return len(changes) >= _READ
 
@@ -198,7 +198,7 @@ class ArchiveFollower:
         self._meter.count("kiosk_archive_follow_failures_total")
 
     async def _report_offset(self) -> None:
-        """Say how far we are, and load anew when the log does not reach back to us."""
+        """Report the offset, and load again when the log was trimmed past it."""
         if position_from_offset(
             await self._stores.changes.first(self._app_id, "product")
         ) > position_from_offset(self._offset):
@@ -215,7 +215,7 @@ class ArchiveFollower:
         )
 
     async def _apply(self, library: PassageLibrary, changes: list[ChangeLogEntry]) -> str:
-        """Apply changes; one that fails is told of and passed, the next reload brings it in whole."""
+        """Apply changes; a failing one is logged and skipped, and the next load applies it."""
         for change in changes:
             await self._run_in_writer(partial(self._apply_change, library, change))
         lag_ms = self._clock.now_ms() - position_from_offset(changes[-1].offset)[0]
@@ -239,7 +239,7 @@ class ArchiveFollower:
 
 
 def apply_records(library: PassageLibrary, records: list[dict[str, Any]]) -> None:
-    """Put records in; one that has no text any more goes."""
+    """Add records; remove those that have no text any more."""
     documents = dict(_read_products(records))
     library.remove([product_id for product_id, document in documents.items() if document is None])
     library.put([document for document in documents.values() if document is not None])

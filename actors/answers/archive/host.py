@@ -1,4 +1,4 @@
-"""The shell around archives: apps on demand, within a memory budget. Lives in a door's replica."""
+"""Load the archives of apps on demand, within a memory budget, in the process of an API replica."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from cluster.store.ports.stores import Stores
 
 _WORDS = LoadedAppLabels("the archive is still loading", "archive_left", "kiosk_archive_memory_bytes")
 _HASHING_SHARE = 0.1
-"Hashed words know nothing of a corpus: they break ties and find parts of words, no more."
+"Weight of meaning with hashed words, which learn nothing from a corpus: they only break ties and match parts of words."
 
 
 class ArchiveHost:
-    """Finds passages for every app; what an app needs loads when it is first asked for."""
+    """Finds passages for every app; the first request loads an app's archive."""
 
     def __init__(
         self,
@@ -44,14 +44,14 @@ class ArchiveHost:
         self._followers = LoadedApps(self._create_follower, meter, memory_budget_mb << 20, _WORDS)
 
     async def start(self) -> None:
-        """Get ready. Nothing is loaded yet: an app nobody asks for costs nothing."""
+        """Get ready without loading anything: an app without requests costs nothing."""
 
     async def close(self) -> None:
-        """Stop following and let go of everything."""
+        """Stop following and release everything."""
         await self._followers.close()
 
     async def ask(self, query: ArchiveQuery) -> ArchiveResult | Refusal:
-        """Find passages; an expected "no" comes back as a refusal."""
+        """Find passages, or return a refusal."""
         try:
             follower = await self._followers.get(query.app_id)
             return await follower.query(partial(_search, query, self._clock.now_ms()))
@@ -59,7 +59,7 @@ class ArchiveHost:
             return Refusal.of(error)
 
     async def article(self, app_id: str, product_id: str, position: int) -> ArchiveArticle | Refusal | None:
-        """Give the article a passage stands in."""
+        """Return the article of a passage."""
         try:
             follower = await self._followers.get(app_id)
             return await follower.query(partial(_get_article, product_id, position))
@@ -82,7 +82,7 @@ class ArchiveHost:
         return 0 if self._shelf is None else self._shelf.newest_sequence(app_id)
 
     def _open_library(self, app_id: str) -> LibraryAtOffset:
-        """Open the newest snapshot, or begin with nothing."""
+        """Open the newest snapshot, or an empty library."""
         if self._shelf is not None:
             opened = self._shelf.open(app_id)
             if opened is not None:

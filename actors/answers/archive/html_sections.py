@@ -15,7 +15,7 @@ _HEADINGS = frozenset({"h2", "h3", "h4"})
 
 @dataclass(frozen=True, slots=True)
 class HtmlSection:
-    """A section as it was written."""
+    """A section as the page has it."""
 
     title: str
     text: str
@@ -24,7 +24,7 @@ class HtmlSection:
 
 
 def split_html_sections(html: str) -> list[HtmlSection]:
-    """Cut a page at its headings; a page without text has no parts.
+    """Split a page at its headings; a page without text has no sections.
 
     Cost:
         0.1 ms for an article of 500 words; linear

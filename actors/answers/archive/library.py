@@ -1,8 +1,8 @@
-"""Everything an app's archive holds: a snapshot's segment and what came since, as segments that merge as they grow.
+"""All passages of an app: a snapshot's segment and later records, as segments that merge as they grow.
 
-One thread writes; any number read at the same time, because a reader takes the tuple of segments once and segments
-never change but for what is noted as lost. Segments halve in size from first to last, so there are few of them and
-every passage is merged a dozen times at most.
+One thread writes. Any number of threads read, because a query takes the tuple of segments once, and segments only
+change their marks of removed documents. Each segment is at most half as large as the one before. So there are few
+segments, and every passage is merged a dozen times at most.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from actors.language.embedder import Embedder
 _TYPICAL_LENGTH = 90.0
 _BATCH = 200
 _LARGEST_MERGE = 400_000
-"Passages of a segment that later ones leave alone; the next snapshot takes them in."
+"Size from which later segments do not merge with a segment; the next snapshot includes it."
 
 
 class PassageLibrary:
@@ -35,14 +35,14 @@ class PassageLibrary:
     ) -> None:
         self.embedder = embedder
         self._writing = writing or embedder
-        "Embeds what arrives; gives the same vectors as the readers' one."
+        "Embeds new documents; gives the same vectors as the embedder of queries."
         self.vector_share = share if embedder is not None else 0.0
-        "How much meaning counts beside words, 0 to 1."
+        "Weight of meaning beside words, 0 to 1."
         self.score_exponent = float(getattr(embedder, "bend", 1.0))
-        "Power of BM25 scores before they are scaled."
+        "Exponent of BM25 scores before they are scaled."
         self.segments: tuple[PassageSegment, ...] = () if base is None else (base,)
         self.analyzers = Analyzers()
-        "The readers' own; `_analyzers` belongs to the writer, since they remember words."
+        "Analyzers of queries; `_analyzers` belongs to the writer, since analyzers cache words."
         self.version = 0
         "Grows with every change."
         self.snapshot_version = base_version
@@ -63,32 +63,32 @@ class PassageLibrary:
 
     @property
     def loose_passages(self) -> int:
-        """Passages that are not in a snapshot."""
+        """Return the number of passages that are not in a snapshot."""
         return sum(len(segment) for segment in self.segments[self._fixed :])
 
     @property
     def is_slow(self) -> bool:
-        """Does a question take more than a moment to embed?"""
+        """Return whether embedding a question takes long."""
         return bool(getattr(self.embedder, "is_slow", False))
 
     def product_ids(self) -> Iterator[str]:
-        """Ids of all living documents."""
+        """Return the ids of all documents that were not removed."""
         for segment in self.segments:
             for number in range(segment.documents):
                 if segment.alive[segment.frame.first[number]]:
                     yield segment.document_source.document(number).product_id
 
     def languages(self, segments: Sequence[PassageSegment]) -> list[str]:
-        """Languages of the corpus, the most frequent first, at most four."""
-        known, found = self._language_cache
+        """Return the languages of the corpus, the most frequent first, at most four."""
+        known, results = self._language_cache
         if known is segments:
-            return found
+            return results
         counts: Counter[str] = Counter()
         for segment in segments:
             counts.update(segment.languages)
-        found = [language for language, _ in counts.most_common(4)]
-        self._language_cache = segments, found
-        return found
+        results = [language for language, _ in counts.most_common(4)]
+        self._language_cache = segments, results
+        return results
 
     def put(self, documents: Iterable[Document]) -> None:
         """Add documents or replace those of the same id."""
@@ -96,15 +96,15 @@ class PassageLibrary:
             pass
 
     def put_steps(self, documents: Iterable[Document]) -> Iterator[None]:
-        """The same in steps of some milliseconds."""
+        """Add or replace documents in steps of some milliseconds."""
         newest = list({document.product_id: document for document in documents}.values())
         for start in range(0, len(newest), _BATCH):
-            lot = newest[start : start + _BATCH]
-            made = build_segment(lot, self._analyzers, self._writing, self._mean_length())
-            # found anew before it is lost: a reader in between sees both rather than none
+            batch = newest[start : start + _BATCH]
+            made = build_segment(batch, self._analyzers, self._writing, self._mean_length())
+            # the new version is added before the old one is removed: a query in between sees both rather than none
             before = self.segments
             self.segments = (*before, made)
-            for document in lot:
+            for document in batch:
                 self._mark_removed(before, document.product_id)
             self.version += 1
             yield
@@ -112,13 +112,13 @@ class PassageLibrary:
                 yield
 
     def remove(self, product_ids: Iterable[str]) -> None:
-        """Take documents out; unknown ones are none of our business."""
+        """Remove documents; unknown ids are ignored."""
         for product_id in product_ids:
             self._mark_removed(self.segments, product_id)
         self.version += 1
 
     def find(self, product_id: str) -> Document | None:
-        """Find a document."""
+        """Return a document; None when it is not in the library."""
         for segment in reversed(self.segments):
             number = segment.find(product_id)
             if number is not None:

@@ -1,4 +1,4 @@
-"""Questions to an archive and what it holds about them: frozen values made for the crossing."""
+"""Requests to an archive and its replies: frozen values that cross processes."""
 
 from __future__ import annotations
 
@@ -7,50 +7,50 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ArchiveQuery:
-    """What somebody wants to know."""
+    """A search of passages for a question."""
 
     app_id: str
     question: str
     context: str = ""
-    "What they are working on; used lightly, it never outweighs the question."
+    "Text on which the user works; it has little weight beside the question."
     rows: int = 10
     per_product: int = 2
-    "Passages of one article in a result; 0: any number."
+    "Maximal number of passages of one article; 0: no limit."
     type: str | None = "article"
     "Only products of this type; None: of any."
     yearly_decay: float = 1.0
-    "Factor on the score for every year of age; 1: age does not matter unless the question asks for news."
+    "Factor on the score for every year of age; 1: age has no effect unless the question asks for news."
     exclude: tuple[str, ...] = ()
-    "Product ids that must not come."
+    "Product ids that are excluded."
     only: frozenset[str] | None = None
-    "Product ids among which to look; None: all of them."
+    "Product ids that are searched; None: all of them."
 
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """One passage that was found."""
+    """One passage of a result."""
 
     product_id: str
     position: int
     "Number of the passage in its article, from 0; with `product_id` it names the passage."
     title: str
     child_title: str
-    "Title of the section the passage stands in; empty when it has none."
+    "Title of the passage's section; empty when it has none."
     authors: tuple[str, ...]
     published: str
-    "As it was uploaded: a day or a moment in ISO 8601; empty when unknown."
+    "As uploaded: a day or a time in ISO 8601; empty when unknown."
     url: str
     text: str
     "The passage, plain text, about 150 words."
     score: float
     "0 to 1, comparable within one result."
     licence: str
-    "Empty when the archive says nothing of it."
+    "Empty when the record has none."
     child_id: str = ""
     start: int = 0
     "Where the passage begins in the article's text, in characters."
     lexical: float = 0.0
-    "BM25 score, comparable over questions only roughly; 0 when no word of the question stands in it."
+    "BM25 score, only roughly comparable over questions; 0 when the passage contains no word of the question."
     meaning: float = 0.0
     "Cosine of question and passage; 0 when it was not among the nearest."
 
@@ -61,7 +61,7 @@ class ArchiveResult:
 
     snippets: tuple[Snippet, ...] = ()
     corpus: str = ""
-    "Version of what was searched: equal as long as no article came, changed or went."
+    "Version of the searched library: equal as long as no article was added, changed or removed."
     coverage: float | None = None
     """How much of the question the best passage holds by its words, 0 to 1, comparable over questions; below
     `UNANSWERED_BELOW` of the report it is hardly an answer."""
@@ -74,10 +74,10 @@ class ArchiveArticle:
     product_id: str
     title: str
     child_title: str
-    "Title of the section the asked passage stands in; empty when it has none."
+    "Title of the passage's section; empty when it has none."
     authors: tuple[str, ...]
     published: str
     url: str
     content: str
-    "Plain text, sections under `## ` headings. Of very long articles the section the passage stands in."
+    "Plain text, sections under `## ` headings. Of very long articles only the section of the passage."
     licence: str

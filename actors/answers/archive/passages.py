@@ -1,8 +1,8 @@
-"""A product as text: sections, and passages of about 150 words with their places in the text.
+"""Convert a product to text: sections, and passages of about 150 words with their places in the text.
 
-The text of an article is written once, sections under `## ` headings, and everything else points into it: a
-passage is a stretch of characters that never crosses a heading. Children of a record are its sections; a record
-without children is cut at the headings of its HTML, else it is one section.
+The text of an article is stored once, with sections under `## ` headings. A passage is a range of its characters that
+never crosses a heading. Children of a record are its sections. A record without children is split at the headings of
+its HTML, else it is one section.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from actors.answers.archive.html_sections import HtmlSection, split_html_section
 
 PASSAGE_WORDS = 150
 _LEAST_WORDS = 50
-"A shorter rest goes to the passage before."
+"A shorter rest joins the passage before."
 _MOST_CHARACTERS = 2_000_000
-"Of one article; what is behind is not read."
+"Maximal characters of an article; the rest is ignored."
 
 _SENTENCE_END = re.compile(r"(?<=[.!?…。！？])[\"'”’»)\]]*\s+|\n+")
 _WORD = re.compile(r"\S+")
@@ -26,7 +26,7 @@ _WORD = re.compile(r"\S+")
 
 @dataclass(frozen=True, slots=True)
 class DocumentSection:
-    """A part of an article, from `start` up to the next one."""
+    """A section of an article, from `start` up to the next one."""
 
     start: int
     title: str
@@ -36,7 +36,7 @@ class DocumentSection:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A stretch of an article's text."""
+    """A range of an article's text."""
 
     start: int
     end: int
@@ -46,7 +46,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One product, ready to be found."""
+    """The text of one product."""
 
     product_id: str
     type: str
@@ -56,14 +56,13 @@ class Document:
     url: str
     licence: str
     language: str
-    "Empty when the record does not say."
+    "Empty when the record has none."
     text: str
     sections: tuple[DocumentSection, ...]
     passages: tuple[Passage, ...]
 
     def passage_text(self, passage: Passage) -> str:
-        """Everything a passage is found by: titles, then its text; the first one also by a lead too short to stand
-        alone."""
+        """Return the indexed text of a passage: titles, a lead too short for a passage (first one only), its text."""
         heading = self.sections[passage.section].title
         lead = self.section_text(0) if passage is self.passages[0] and passage.section else ""
         own = self.text[passage.start : passage.end]
@@ -71,13 +70,13 @@ class Document:
         return "\n".join(part for part in parts if part)
 
     def section_text(self, number: int) -> str:
-        """Cut one section out of the text."""
+        """Return the text of one section."""
         later = self.sections[number + 1].start if number + 1 < len(self.sections) else len(self.text)
         return self.text[self.sections[number].start : later].strip()
 
 
 def read_product(record: Mapping[str, Any]) -> Document | None:
-    """Make a document of a stored product; None when it has no text or must not be asked about."""
+    """Convert a stored product to a document; None when it has no text or is excluded from questions."""
     if record.get("enable_question_answering") is False:
         return None
     title = _line(record.get("title")) or _translated_field(record, "title")
@@ -102,11 +101,11 @@ def read_product(record: Mapping[str, Any]) -> Document | None:
     )
 
 
-# --- what a record says ---------------------------------------------------------------------------------------------
+# --- text of a record -----------------------------------------------------------------------------------------------
 
 
 def _sections_from_record(record: Mapping[str, Any], title: str) -> list[HtmlSection]:
-    """Sections in their order; those of a record with children are its children."""
+    """Return the sections in order; those of a record with children are its children."""
     children = record.get("children") or ()
     if children:
         lead = _lead_text(record)
@@ -146,18 +145,18 @@ def _body(source: Mapping[str, Any]) -> list[HtmlSection]:
 
 
 def _strip_title(part: HtmlSection, title: str) -> HtmlSection:
-    """Take out the title where a page repeats it."""
+    """Remove the title where a page repeats it."""
     text = part.text.removeprefix(title).lstrip() if part.text.startswith(title + "\n") else part.text
     return HtmlSection("" if part.title == title else part.title, text)
 
 
 def _lead_text(record: Mapping[str, Any]) -> str:
-    """What stands above the sections: the standfirst, not repeated."""
+    """Return the text above the sections: the standfirst, not repeated."""
     lines: list[str] = []
     for name in ("subtitle", "short_description", "description"):
         line = _block(record.get(name))
         if line and name == "description" and record.get("html"):
-            continue  # usually the beginning of the page once more
+            continue  # usually a copy of the page's beginning
         if line and line not in lines:
             lines.append(line)
     return "\n\n".join(lines)
@@ -185,7 +184,7 @@ def _block(value: Any) -> str:
 
 
 def _join_sections(parts: Sequence[HtmlSection]) -> tuple[str, tuple[DocumentSection, ...]]:
-    """Write sections one behind the other and remember where each begins."""
+    """Join the sections and record where each begins."""
     pieces: list[str] = []
     sections: list[DocumentSection] = []
     at = 0
@@ -212,26 +211,26 @@ def _cut_passages(text: str, sections: Sequence[DocumentSection]) -> Iterator[Pa
 
 
 def _group_sentences(text: str, start: int, end: int) -> list[tuple[int, int]]:
-    """Gather sentences until there are enough words."""
-    found: list[tuple[int, int]] = []
+    """Group sentences until a group has enough words."""
+    results: list[tuple[int, int]] = []
     words = begun = closed = 0
     for first, last, count in _split_sentences(text, start, end):
         if words and words + count > PASSAGE_WORDS * 1.2:
-            found.append((begun, closed))
+            results.append((begun, closed))
             words = 0
         if not words:
             begun = first
         words += count
         closed = last
         if words >= PASSAGE_WORDS:
-            found.append((begun, closed))
+            results.append((begun, closed))
             words = 0
     if words:
-        if found and words < _LEAST_WORDS:
-            found[-1] = (found[-1][0], closed)
+        if results and words < _LEAST_WORDS:
+            results[-1] = (results[-1][0], closed)
         else:
-            found.append((begun, closed))
-    return found
+            results.append((begun, closed))
+    return results
 
 
 def _split_sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int, int]]:
@@ -254,5 +253,5 @@ def _split_long_sentence(text: str, start: int, end: int) -> Iterator[tuple[int,
             yield at, min(at + step, end), PASSAGE_WORDS
         return
     for at in range(0, len(spans), PASSAGE_WORDS):
-        lot = spans[at : at + PASSAGE_WORDS]
-        yield lot[0][0], lot[-1][1], len(lot)
+        batch = spans[at : at + PASSAGE_WORDS]
+        yield batch[0][0], batch[-1][1], len(batch)

@@ -1,12 +1,13 @@
-"""The hot path: a question to passages. Words and meaning each bring their best, scaled and added; then dates.
+"""The hot path: find passages for a question. Scores by words and by meaning are scaled and added; then dates count.
 
-    words      BM25 over all segments, one rarity for all             the best 100
-    meaning    nearest passages to the question's vector              the best 100
-    blend      each list scaled to 0..1, added by the share of meaning
-    dates      only when the question names some, or a decay is asked for
-    choose     not too many of one article
+    words     BM25 over all segments, with one rarity for all             the best 100
+    meaning   nearest passages to the question's vector                   the best 100
+    blend     each list scaled to 0..1, added by the weight of meaning
+    dates     only when the question names some, or the query has a decay
+    select    not too many passages of one article
 
-BM25 is that of `actors/retrieval/lexical/bm25.py`; the blend is a min-max blend.
+Source:
+    BM25 (k1 1.2, b 0.75); min-max blend of the best 100
 """
 
 from __future__ import annotations
@@ -35,18 +36,18 @@ from actors.answers.archive.segment import UNKNOWN_DAY, PassageExcerpt, PassageS
 from actors.vectors.types import Rows, Scores
 
 _RERANK_FACTOR = 1.25
-"How much more meaning counts where it only orders what words found: chosen on the public sets."
+"Factor on the weight of meaning where it only orders the matches by words: chosen on the public sets."
 _MIN_SIMILARITY = 0.2
-"Cosine below which a passage has nothing to do with a question of which no word is known."
+"Minimal cosine of a passage for a question without any known word."
 _IN_PERIOD = 0.35
 _FRESH_SHARE = 0.5
 _WHOLE_ARTICLE = 40_000
-"Characters up to which an article is given whole."
+"Maximal length of an article that is returned whole."
 
 _FEW_PASSAGES = 4_000
-"So many are compared in full in a moment."
+"Number of vectors that a full comparison handles fast."
 _MANY_PASSAGES = 400_000
-"Beyond, even sketches take a millisecond and more."
+"Above this number, even sketches take a millisecond and more."
 _NO_PERIOD = DateRange()
 _FIRST = np.ones(1, bool)
 
@@ -82,7 +83,7 @@ def search_passages(library: PassageLibrary, query: ArchiveQuery, now_ms: int) -
 
 
 def is_fast(library: PassageLibrary) -> bool:
-    """Does a question take less than handing it to another thread would be worth?"""
+    """Return whether a query takes less time than a switch to another thread."""
     if library.is_slow or sum(map(len, library.segments)) > _MANY_PASSAGES:
         return False
     slow = sum(
@@ -94,7 +95,7 @@ def is_fast(library: PassageLibrary) -> bool:
 
 
 def get_article(library: PassageLibrary, product_id: str, position: int) -> ArchiveArticle | None:
-    """Give the article a passage stands in; None when there is no such passage."""
+    """Return the article of a passage; None when there is no such passage."""
     document = library.find(product_id)
     if document is None or not 0 <= position < len(document.passages):
         return None
@@ -116,12 +117,12 @@ def get_article(library: PassageLibrary, product_id: str, position: int) -> Arch
 
 
 def _is_enough(told: Scores, share: float, rows: int) -> bool:
-    """Do as many as are wanted have more by words than anything could have by meaning alone?"""
+    """Return whether enough candidates score more by words than any passage could by meaning alone."""
     return int(np.count_nonzero(np.float32(1 - share) * told > share)) >= rows
 
 
 def _rerank_lexical(told: Scores, meant: Scores, share: float) -> Scores:
-    """Let meaning order what words found: the scan for what is near, most of a question's cost, is spared."""
+    """Order the matches by words by meaning too; this saves the vector search, most of a query's cost."""
     share *= _RERANK_FACTOR
     scores: Scores = np.float32(1 - share) * told + np.float32(share) * _scale_min_max(meant, False, bend=1.0)
     return scores
@@ -130,20 +131,20 @@ def _rerank_lexical(told: Scores, meant: Scores, share: float) -> Scores:
 def _blend_scores(
     words: CandidatePassages, meaning: CandidatePassages, library: PassageLibrary, is_dated: bool
 ) -> tuple[Rows, Scores]:
-    # beside dates, how far the last candidate is behind must not make two that are alike look far apart
+    # with dates, a large distance of the last candidate must not separate two similar ones
     scale = _scale_by_max if is_dated else partial(_scale_min_max, bend=library.score_exponent)
     told, meant = scale(words.scores, True), scale(meaning.scores, False)
     return _add_scores(words.rows, told, meaning.rows, meant, library.vector_share)
 
 
 def _select_similar(meaning: CandidatePassages) -> tuple[Rows, Scores]:
-    """Of what no word speaks for, take what is near enough, as near as it is: the best of it may be no good."""
+    """Return passages that match no word and are similar enough; scores are absolute, because the best may be bad."""
     near = meaning.scores >= _MIN_SIMILARITY
     return meaning.rows[near], meaning.scores[near]
 
 
 def _add_scores(words: Rows, told: Scores, near: Rows, meant: Scores, share: float) -> tuple[Rows, Scores]:
-    """Add two lists that are scaled to 0..1; who is missing in one gets nothing there."""
+    """Add two lists that are scaled to 0..1; a passage that one list lacks gets 0 there."""
     rows = np.concatenate([words, near])
     scores = np.concatenate([np.float32(1 - share) * told, np.float32(share) * meant])
     if not len(rows):
@@ -157,7 +158,7 @@ def _add_scores(words: Rows, told: Scores, near: Rows, meant: Scores, share: flo
 
 
 def _scale_min_max(scores: Scores, are_words: bool, *, bend: float) -> Scores:
-    """From the least to the most; `bend` below 1 draws the leaders in words together."""
+    """Scale scores from minimum to maximum; an exponent `bend` below 1 reduces the distances of the best scores."""
     if not len(scores):
         return scores
     if are_words and bend != 1.0:
@@ -167,7 +168,7 @@ def _scale_min_max(scores: Scores, are_words: bool, *, bend: float) -> Scores:
 
 
 def _scale_by_max(scores: Scores, are_words: bool) -> Scores:
-    """Beside the best."""
+    """Divide scores by the maximum."""
     most = scores.max(initial=0.0)
     return np.maximum(scores, 0) / most if most > 0 else np.zeros_like(scores)
 
@@ -181,7 +182,7 @@ def _apply_dates(
     yearly_decay: float,
     now_ms: int,
 ) -> Scores:
-    """Let dates count."""
+    """Adjust scores by dates."""
     days = np.array([_day(segments, bases, row) for row in rows.tolist()], np.float64)
     known = days > UNKNOWN_DAY
     if yearly_decay != 1.0:
@@ -215,7 +216,7 @@ def _build_snippets(
     meaning: CandidatePassages,
     query: ArchiveQuery,
 ) -> tuple[Snippet, ...]:
-    """Write the best down, best first, each with what words and meaning alone said of it."""
+    """Return the snippets, best first, each with its scores by words and by meaning."""
     order = np.argsort(-scores, kind="stable")
     lexical = dict(zip(words.rows.tolist(), words.scores.tolist(), strict=True))
     cosine = dict(zip(meaning.rows.tolist(), meaning.scores.tolist(), strict=True))
@@ -228,7 +229,7 @@ def _build_snippets(
 def _select_passages(
     segments: Sequence[PassageSegment], bases: Sequence[int], rows: Rows, scores: Scores, query: ArchiveQuery
 ) -> Iterator[tuple[int, float, PassageExcerpt]]:
-    """Take the best, not too many of one article."""
+    """Select the best passages, not too many of one article."""
     taken = dict.fromkeys(query.exclude, 1 << 30)
     most = query.per_product or 1 << 20
     count = 0

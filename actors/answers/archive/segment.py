@@ -1,10 +1,10 @@
-"""A stretch of the corpus: documents, their passages as words and as vectors. Built once, only losses are noted.
+"""An immutable part of the corpus: documents, their passages as words and as vectors. Only removals are marked.
 
-owner    uint32 [n]        document of every passage
-first    int64 [docs + 1]  first passage of every document
-keys     uint64 [docs]     hashes of product ids, sorted; `places` says whose
-kinds    uint16 [docs]     number of the product type
-days     int32 [docs]      day of publication since 1970; UNKNOWN_DAY when there is none
+owner   uint32 [n]        document of every passage
+first   int64 [docs + 1]  first passage of every document
+keys    uint64 [docs]     hashes of product ids, sorted; `places` holds the document of each
+kinds   uint16 [docs]     number of the product type
+days    int32 [docs]      day of publication since 1970; UNKNOWN_DAY when there is none
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _EPOCH = date(1970, 1, 1).toordinal()
 
 
 class PassageExcerpt(NamedTuple):
-    """A passage and what is said of its document."""
+    """A passage and the fields of its document."""
 
     product_id: str
     position: int
@@ -53,7 +53,7 @@ class PassageExcerpt(NamedTuple):
 
     @classmethod
     def from_document(cls, document: Document, position: int) -> PassageExcerpt:
-        """Take a passage out of a document."""
+        """Build the excerpt of a document's passage."""
         passage = document.passages[position]
         section = document.sections[passage.section]
         return cls(
@@ -77,21 +77,21 @@ class DocumentSource(Protocol):
     def __len__(self) -> int: ...
 
     def document(self, number: int) -> Document:
-        """Give a document."""
+        """Return a document."""
         ...
 
     def excerpt(self, number: int, position: int) -> PassageExcerpt:
-        """Give a passage of a document."""
+        """Return a passage of a document."""
         ...
 
     @property
     def nbytes(self) -> int:
-        """Memory held, estimated."""
+        """Return the bytes in memory, estimated."""
         ...
 
 
 class MemoryDocuments:
-    """Documents as they came."""
+    """Documents in memory."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
         self._documents = list(documents)
@@ -109,7 +109,7 @@ class MemoryDocuments:
 
 @dataclass(frozen=True, slots=True)
 class SegmentFrame:
-    """The small arrays drawn above."""
+    """The small arrays of the module's table."""
 
     owner: npt.NDArray[np.uint32]
     first: npt.NDArray[np.int64]
@@ -119,13 +119,17 @@ class SegmentFrame:
     days: npt.NDArray[np.int32]
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """All arrays by name, for whoever writes them down."""
+        """Return all arrays by name, for writing them to disk.
+
+        Shapes:
+            owner [n]; first [docs + 1]; keys, places, kinds, days [docs]
+        """
         return {name: getattr(self, name) for name in ("owner", "first", "keys", "places", "kinds", "days")}
 
 
 @dataclass(slots=True)
 class PassageSegment:
-    """See the drawing above. One thread at a time may note losses; any number may read."""
+    """A segment. One thread at a time may mark removals; any number may read."""
 
     document_source: DocumentSource
     frame: SegmentFrame
@@ -140,27 +144,27 @@ class PassageSegment:
     _masks: dict[str | None, Mask | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Everything is alive at first."""
+        """Mark all passages as present."""
         self.alive = np.ones(len(self.postings), bool)
 
     def __len__(self) -> int:
-        """Count passages, lost ones included."""
+        """Return the number of passages, removed ones included."""
         return len(self.postings)
 
     @property
     def documents(self) -> int:
-        """Count documents, lost ones included."""
+        """Return the number of documents, removed ones included."""
         return len(self.document_source)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of everything, mapped or held."""
+        """Return the bytes in memory or mapped."""
         frame = sum(array.nbytes for array in self.frame.arrays().values())
         vectors = 0 if self.vectors is None else self.vectors.nbytes
         return frame + self.postings.nbytes + vectors + self.document_source.nbytes + len(self)
 
     def find(self, product_id: str) -> int | None:
-        """Find a living document."""
+        """Return the number of a document that was not removed; None when there is none."""
         key = np.uint64(key_from_product_id(product_id))
         at = int(np.searchsorted(self.frame.keys, key))
         while at < len(self.frame.keys) and self.frame.keys[at] == key:
@@ -174,13 +178,13 @@ class PassageSegment:
         return None
 
     def mark_removed(self, number: int) -> None:
-        """Note that a document was removed or replaced."""
+        """Mark a document as removed or replaced."""
         self.alive[self.frame.first[number] : self.frame.first[number + 1]] = False
         self.removed_count += 1
         self._masks = {}
 
     def mask_of_type(self, kind: str | None) -> Mask | None:
-        """Mask of living passages of a product type; None when that is all of them.
+        """Return the mask of present passages of a product type; None when that is all of them.
 
         Shapes:
             returns: bool [n]
@@ -195,7 +199,7 @@ class PassageSegment:
         return masks[kind]
 
     def mask_of_products(self, product_ids: Iterable[str], allowed: Mask | None) -> Mask:
-        """Mask of the allowed passages of some products.
+        """Return the mask of the allowed passages of some products.
 
         Shapes:
             allowed, returns: bool [n]
@@ -209,18 +213,18 @@ class PassageSegment:
 
     @property
     def is_whole(self) -> bool:
-        """Are all its passages of one type, nearly none of them lost?"""
+        """Return whether all passages have one type and nearly none is removed."""
         return len(self.kind_names) == 1 and 20 * self.removed_count < len(self.document_source)
 
     def passage(self, row: int) -> tuple[Document, int, Passage]:
-        """Give a passage with its document and its number in it."""
+        """Return the document of a passage and the passage's number in it."""
         number = int(self.frame.owner[row])
         document = self.document_source.document(number)
         position = row - int(self.frame.first[number])
         return document, position, document.passages[position]
 
     def excerpt(self, row: int) -> PassageExcerpt:
-        """Give a passage to be shown."""
+        """Return the excerpt of a passage."""
         number = int(self.frame.owner[row])
         return self.document_source.excerpt(number, row - int(self.frame.first[number]))
 
@@ -228,7 +232,7 @@ class PassageSegment:
 def build_segment(
     documents: Sequence[Document], analyzers: Analyzers, embedder: Embedder | None, mean_length: float
 ) -> PassageSegment:
-    """Make a segment of documents; without an embedder it is found by words alone.
+    """Build a segment of documents; without an embedder it has no vectors.
 
     Cost:
         0.5 ms a document of 450 words, without the embedder
@@ -254,14 +258,14 @@ def build_segment(
 
 
 def _embed_passages(words: Sequence[Sequence[str]], embedder: Embedder) -> Matrix:
-    """Embed the passages of documents; a slow embedder gets them document by document, and may know some of them."""
+    """Embed the passages of documents; a slow embedder, which may have cached some, gets them document by document."""
     if getattr(embedder, "is_slow", False) and words:
         return np.concatenate([embedder.embed(texts) for texts in words])
     return embedder.embed([text for texts in words for text in texts])
 
 
 def merge_segments(segments: Sequence[PassageSegment]) -> PassageSegment:
-    """Make one segment of several, without what was lost."""
+    """Merge segments into one, without removed documents."""
     documents: list[Document] = []
     for segment in segments:
         living = np.flatnonzero(segment.alive[segment.frame.first[:-1]])
@@ -271,9 +275,9 @@ def merge_segments(segments: Sequence[PassageSegment]) -> PassageSegment:
         for segment in segments
     ]
     vectors = None
-    found = [segment.vectors for segment in segments]
-    if all(found):
-        rest = [one.matrix()[segment.alive] for one, segment in zip(found, segments, strict=True) if one]
+    results = [segment.vectors for segment in segments]
+    if all(results):
+        rest = [one.matrix()[segment.alive] for one, segment in zip(results, segments, strict=True) if one]
         vectors = CompactVectors.of(np.concatenate(rest))
     languages: Counter[str] = Counter()
     for segment in segments:
@@ -283,7 +287,7 @@ def merge_segments(segments: Sequence[PassageSegment]) -> PassageSegment:
 
 
 def build_frame(documents: Sequence[Document]) -> tuple[SegmentFrame, tuple[str, ...]]:
-    """Make the small arrays of documents, and the names of their types."""
+    """Return the small arrays of documents, and the names of their types."""
     counts = np.array([len(document.passages) for document in documents], np.int64)
     names: dict[str, int] = {}
     kinds = np.array([names.setdefault(document.type, len(names)) for document in documents], np.uint16)
@@ -301,17 +305,17 @@ def build_frame(documents: Sequence[Document]) -> tuple[SegmentFrame, tuple[str,
 
 
 def detect_language(document: Document, analyzers: Analyzers) -> str:
-    """Tell the language of a document: what it says, else what its words look like."""
+    """Return the language of a document: its `language` field, else a guess from its words."""
     return document.language[:2].lower() or analyzers.detect_language(document.text[:2_000])
 
 
 def key_from_product_id(product_id: str) -> int:
-    """Give a product id its number of 64 bits."""
+    """Return the 64-bit hash of a product id."""
     return mmh3.hash64(product_id.encode("utf-8", "surrogatepass"), 23, signed=False)[0]
 
 
 def day_from_date(published: str) -> int:
-    """Days since 1970 of a day or moment in ISO 8601."""
+    """Return the days since 1970 of a day or time in ISO 8601."""
     try:
         return date.fromisoformat(published[:10]).toordinal() - _EPOCH
     except ValueError:

@@ -1,11 +1,11 @@
-"""Passages embedded once for all replicas of a node, when their embedder is slow.
+"""Embed each passage once for all replicas of a node, when the embedder is slow.
 
-Every replica follows the log and needs the vectors of what arrives; a sentence encoder takes tens of milliseconds a
-passage. So the first to come makes the vectors of a document and leaves them in a file named after the texts; the
-others wait for it. A file that is missing or damaged is made again: nothing but time can be lost.
+Every replica follows the log and needs the vectors of new documents. A sentence encoder takes tens of milliseconds a
+passage. So the first replica embeds a document and writes the vectors to a file named after the texts; the others wait
+for it. A replica computes a missing or damaged file again, so a failure only costs time.
 
     <root>/<embedder>/<aa>/<digest>.npy     float32 [passages, d]
-    <root>/<embedder>/<aa>/<digest>.claim   somebody is making them
+    <root>/<embedder>/<aa>/<digest>.claim   a replica is embedding them
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ import numpy as np
 from actors.language.embedder import Embedder, Vectors
 
 WAIT_S = 20.0
-"After so long whoever claimed a document is taken for dead."
+"Age at which a claim expires: its replica has probably crashed."
 MAX_AGE_S = 86_400.0
-"Vectors are thrown away a day later; a replica that still needs them makes them again."
+"Age at which vectors are deleted; a replica that still needs them computes them again."
 _POLL_S = 0.02
 _SWEEP_EVERY = 500
 
 
 class SharedEmbedder:
-    """An embedder for writers: asks the other replicas first. Use from one thread at a time."""
+    """An embedder for writers that shares vectors with other replicas. Use from one thread at a time."""
 
     is_slow = True
 
@@ -48,7 +48,7 @@ class SharedEmbedder:
         """Embed the passages of one document.
 
         Shapes:
-            returns: float32 [n, d], as the embedder gives them
+            returns: float32 [n, d], equal to the embedder's result
         """
         digest = hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
         path = self._root / digest[:2] / f"{digest}.npy"
@@ -65,7 +65,7 @@ class SharedEmbedder:
         try:
             vectors = self._embedder.embed(texts)
             part = path.with_suffix(f".{os.getpid()}-{id(self):x}.part")
-            with contextlib.suppress(OSError):  # a full disk costs the others time, and us nothing
+            with contextlib.suppress(OSError):  # a full disk costs the others time, and this replica nothing
                 with part.open("wb") as stream:
                     np.lib.format.write_array(stream, vectors, version=(1, 0), allow_pickle=False)
                 os.replace(part, path)
@@ -86,7 +86,7 @@ class SharedEmbedder:
 
     @staticmethod
     def _claim(path: Path) -> bool:
-        """Say that we make it; False when somebody else does. True as well where nothing can be written."""
+        """Claim a document; return False when another replica holds it, and True where nothing can be written."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             os.close(os.open(path.with_suffix(".claim"), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
@@ -97,7 +97,7 @@ class SharedEmbedder:
         return True
 
     def _sweep(self, newest: Path) -> None:
-        """Throw away what is old beside the one just made."""
+        """Delete old files in the folder of the new one."""
         oldest = newest.stat().st_mtime - MAX_AGE_S if newest.exists() else 0.0
         for path in self._root.glob("*/*"):
             with contextlib.suppress(OSError):

@@ -55,11 +55,11 @@ class MappedDocuments:
         return len(self._at) - 1
 
     def document(self, number: int) -> Document:
-        """Read a document; 15 us for one of 3 KB."""
+        """Return a document; 15 us for one of 3 KB."""
         return document_from_bytes(self._bytes(number))
 
     def excerpt(self, number: int, position: int) -> PassageExcerpt:
-        """Read a passage of a document; 5 us, because nothing else is made of what is read."""
+        """Return a passage of a document; 5 us, because the rest of the document is not parsed."""
         product_id, _, title, authors, published, url, licence, _, text, sections, passages = orjson.loads(
             self._bytes(number)
         )
@@ -73,7 +73,7 @@ class MappedDocuments:
 
 
 def document_to_bytes(document: Document) -> bytes:
-    """Write a document down."""
+    """Serialize a document."""
     return orjson.dumps(
         [
             document.product_id,
@@ -92,7 +92,7 @@ def document_to_bytes(document: Document) -> bytes:
 
 
 def document_from_bytes(data: bytes | memoryview) -> Document:
-    """Read what `bytes_of` wrote."""
+    """Deserialize the result of `document_to_bytes`."""
     *facts, sections, passages = orjson.loads(data)
     product_id, kind, title, authors, published, url, licence, language, text = facts
     return Document(
@@ -111,23 +111,23 @@ def document_from_bytes(data: bytes | memoryview) -> Document:
 
 
 class PassageSnapshot:
-    """A snapshot that was opened."""
+    """An opened snapshot."""
 
     def __init__(self, folder: Path, manifest: Manifest, embedder: LatentEmbedder | None) -> None:
         self.folder = folder
         self.manifest = manifest
         self.embedder = embedder
-        "The trained one that came along; None when another made the vectors."
+        "The trained embedder of the snapshot; None when another embedder made the vectors."
 
     @classmethod
     def open(
         cls, folder: Path, *, verify: bool = True, signer: Signer | None = None, place: str = ""
     ) -> PassageSnapshot:
-        """Open a snapshot; without `verify` only sizes are compared, with a signer only a signed one is opened.
+        """Open a snapshot. Without `verify` only sizes are compared; with a signer, unsigned snapshots are refused.
 
         Errors:
             Fault: the manifest is not signed for this place, or a file is missing, has another size or checksum, or
-                is not what the manifest says; fact `path`
+                does not match the manifest; fact `path`
         Cost:
             verifying: 0.5 s per GB from memory; mapping: some ms
         """
@@ -147,11 +147,11 @@ class PassageSnapshot:
 
     @property
     def facts(self) -> Any:
-        """What the manifest says of the whole."""
+        """Return the facts of the manifest."""
         return self.manifest.facts
 
     def open_segment(self) -> PassageSegment:
-        """Map everything into a segment.
+        """Map all files as a segment.
 
         Errors:
             Fault: arrays do not fit each other
@@ -182,7 +182,7 @@ def write_manifest(
     signer: Signer | None = None,
     place: str = "",
 ) -> Manifest:
-    """Write the manifest over everything that lies in a folder, signed for its place if there is a signer."""
+    """Write the manifest of all files in a folder, signed for its place if there is a signer."""
     files = tuple(file_entry_from_path(path) for path in sorted(folder.iterdir()) if path.name != MANIFEST)
     digest = hashlib.sha256(orjson.dumps(facts, option=orjson.OPT_SORT_KEYS))
     for entry in files:
@@ -196,7 +196,11 @@ def write_manifest(
 
 
 def save_array(folder: Path, name: str, array: npt.NDArray[Any]) -> None:
-    """Write an array as `<name>.npy`, little-endian, never pickled."""
+    """Write an array as `<name>.npy`, little-endian, never pickled.
+
+    Shapes:
+        array: any
+    """
     plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     with (folder / f"{name}.npy").open("wb") as stream:
         np.lib.format.write_array(stream, plain, version=(1, 0), allow_pickle=False)
@@ -205,7 +209,7 @@ def save_array(folder: Path, name: str, array: npt.NDArray[Any]) -> None:
 
 
 def save_embedder(folder: Path, embedder: Embedder) -> None:
-    """Write what the trained embedder learned; others bring their own files."""
+    """Write the arrays of the built-in trained embedder; other embedders have files elsewhere."""
     if isinstance(embedder, LatentEmbedder):
         for name, array in embedder.arrays().items():
             save_array(folder, f"embedder-{name}", array)
@@ -214,7 +218,11 @@ def save_embedder(folder: Path, embedder: Embedder) -> None:
 def save_arrays(
     folder: Path, prefix: str, arrays: dict[str, npt.NDArray[Any]], names: Sequence[str] = ()
 ) -> None:
-    """Write several arrays with a prefix."""
+    """Write several arrays with a prefix.
+
+    Shapes:
+        arrays: any
+    """
     for name in names or arrays:
         save_array(folder, f"{prefix}-{name}", arrays[name])
 
@@ -224,5 +232,5 @@ def _map_array(folder: Path, name: str) -> npt.NDArray[Any]:
         array: npt.NDArray[Any] = np.load(folder / name, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError) as error:
         raise damaged_file_error(name, f"it is no array: {error}") from error
-    # a plain view: every slice of a memmap object would cost its own bookkeeping
+    # a plain view: every slice of a memmap object would cost extra bookkeeping
     return array.view(np.ndarray)

@@ -1,8 +1,9 @@
-"""Where the passage snapshots of all apps stand, and which one counts.
+"""Store the passage snapshots of all apps and find the newest.
 
     <root>/<app>/passages/<sequence>/
 
-The newest one that is whole and whose embedder is here counts. Snapshots are mapped, so they stand on a local disk.
+The newest snapshot counts that is undamaged and whose embedder is installed. Snapshots are mapped, so they need a
+local disk.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ class PassageSnapshotStore:
         self._root = root
         self._signer = signer
         self._find_embedder = find_embedder
-        "Version -> an embedder that is installed here."
+        "Version -> an installed embedder."
         self._log = structlog.get_logger()
 
     def open(self, app_id: str) -> tuple[PassageLibrary, str] | None:
-        """Open the newest good snapshot: a library and the product offset it is complete up to.
+        """Open the newest good snapshot; return a library and the product offset up to which it is complete.
 
-        A damaged one is told of and passed over. Without its embedder a snapshot is searched by words alone.
+        Damaged snapshots are logged and skipped. Without its embedder, a snapshot is searched by words alone.
         """
         for folder in reversed(self.list_folders(app_id)):
             try:
@@ -73,13 +74,13 @@ class PassageSnapshotStore:
         return None
 
     def _share_embedder(self, embedder: Embedder | None) -> Embedder | None:
-        """Replicas of this node share what a slow embedder makes."""
+        """Let replicas of this node share the vectors of a slow embedder."""
         if embedder is None or not getattr(embedder, "is_slow", False):
             return embedder
         return SharedEmbedder(embedder, self._root / "embedded", sleep=time.sleep)
 
     def newest_sequence(self, app_id: str) -> int:
-        """Sequence of the newest snapshot, 0 when there is none."""
+        """Return the sequence of the newest snapshot, 0 when there is none."""
         return max((int(folder.name) for folder in self.list_folders(app_id)), default=0)
 
     def write(
@@ -92,11 +93,11 @@ class PassageSnapshotStore:
         meaning: WeightedEmbedder | None = None,
         watch: ProgressCallback | None = None,
     ) -> Manifest:
-        """Write a snapshot that counts from now on; the ones before the last go.
+        """Write a new newest snapshot and delete those before the last.
 
         Errors:
             Invalid: there are no documents
-            Conflict: somebody else wrote one meanwhile
+            Conflict: another process wrote one meanwhile
         """
         sequence = self.newest_sequence(app_id) + 1
         manifest = write_snapshot(
@@ -115,7 +116,7 @@ class PassageSnapshotStore:
         return manifest
 
     def list_folders(self, app_id: str) -> list[Path]:
-        """Snapshots of an app, oldest first."""
+        """Return the snapshot folders of an app, oldest first."""
         place = self._app_folder(app_id)
         if not place.is_dir():
             return []
@@ -126,5 +127,5 @@ class PassageSnapshotStore:
 
 
 def _manifest_path(app_id: str, name: str) -> str:
-    """Name the place of a snapshot's manifest below the root; its signature holds there only."""
+    """Return the path of a snapshot's manifest below the root; its signature is valid only there."""
     return f"{app_id}/{_FOLDER}/{name}/{MANIFEST}"

@@ -1,8 +1,8 @@
-"""Documents to a snapshot folder, in two passes and with bounded memory.
+"""Write documents to a snapshot folder, in two passes and with bounded memory.
 
-first pass     documents are written one behind the other, their words counted
-training       the embedder learns from an even sample, when it is the built-in one
-second pass    passages are read back and embedded, lot by lot
+first pass    write documents one behind the other and count their words
+training      train the embedder on an even sample, when it is the built-in one
+second pass   read passages back and embed them, batch by batch
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ from cluster.errors import Conflict, Invalid
 from cluster.secrecy import Signer
 
 TRAINED_ON = 20_000
-"Passages the built-in embedder learns from."
+"Maximal number of passages for training the built-in embedder."
 _BATCH = 5_000
 _ROOM = 1.1
-"Scales leave this much room above the sample's largest values."
+"Factor by which scales exceed the sample's largest values."
 
 
 @dataclass(frozen=True, slots=True)
 class WeightedEmbedder:
-    """Who makes the vectors and how much they count."""
+    """An embedder and the weight of its similarities."""
 
     embedder: Embedder
     share: float
 
 
 ProgressCallback = Callable[[str, int], None]
-"Called with a stage and how many documents or passages it has done."
+"Called with a stage and its number of finished documents or passages."
 
 
 def write_snapshot(
@@ -101,7 +101,7 @@ def write_snapshot(
 
 
 class _SnapshotWriter:
-    """One snapshot on its way."""
+    """The state of writing one snapshot."""
 
     def __init__(self, folder: Path, watch: ProgressCallback) -> None:
         self._folder = folder
@@ -122,9 +122,9 @@ class _SnapshotWriter:
         """First pass: papers, words, the frame."""
         tallies: list[PassageTermCounts] = []
         with (self._folder / PAPERS).open("wb") as papers:
-            for lot in _batches(documents, _BATCH):
-                tallies.append(count_terms(self._terms(lot)))
-                for document in lot:
+            for batch in _batches(documents, _BATCH):
+                tallies.append(count_terms(self._terms(batch)))
+                for document in batch:
                     data = document_to_bytes(document)
                     papers.write(data)
                     self._record(document, len(data))
@@ -156,7 +156,7 @@ class _SnapshotWriter:
         vectors.save_sketches(self._folder / SKETCHES)
 
     def manifest_facts(self) -> dict[str, Any]:
-        """What the manifest has to say."""
+        """Return the facts of the manifest."""
         return {
             "documents": len(self._sizes),
             "passages": sum(self._sizes),
@@ -195,7 +195,7 @@ class _SnapshotWriter:
         )
 
     def _texts(self) -> Iterator[str]:
-        """All passages with their titles, read back."""
+        """Read back all passages with their titles."""
         papers = MappedDocuments(
             np.memmap(self._folder / PAPERS, np.uint8, "r"), np.array(self._at, np.int64)
         )
@@ -205,27 +205,27 @@ class _SnapshotWriter:
                 yield document.passage_text(passage)
 
     def _vectors(self, embedder: Embedder) -> CompactVectors:
-        """Embed all passages; scales come from the first lots, later values beyond them are cut."""
+        """Embed all passages; the first batches determine the scales, and later values beyond them are clipped."""
         codes = np.empty((sum(self._sizes), embedder.dimensions), np.int8)
         scales: Scores = np.ones(embedder.dimensions, np.float32)
         done = 0
-        for lot in _batches(self._texts(), _BATCH):
-            vectors = embedder.embed(lot)
+        for batch in _batches(self._texts(), _BATCH):
+            vectors = embedder.embed(batch)
             if not done:
-                largest = np.abs(vectors).max(axis=0) * np.float32(_ROOM if len(codes) > len(lot) else 1.0)
+                largest = np.abs(vectors).max(axis=0) * np.float32(_ROOM if len(codes) > len(batch) else 1.0)
                 scales = np.where(largest > 0, largest / np.float32(127), np.float32(1))
-            codes[done : done + len(lot)] = np.clip(np.rint(vectors / scales), -127, 127)
-            done += len(lot)
+            codes[done : done + len(batch)] = np.clip(np.rint(vectors / scales), -127, 127)
+            done += len(batch)
             self._watch("vectors", done)
         return CompactVectors(codes, scales)
 
 
 def _batches(things: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    lot: list[Any] = []
+    batch: list[Any] = []
     for thing in things:
-        lot.append(thing)
-        if len(lot) == size:
-            yield lot
-            lot = []
-    if lot:
-        yield lot
+        batch.append(thing)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

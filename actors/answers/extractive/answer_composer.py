@@ -1,11 +1,11 @@
-"""Answering without a language model: pick the sentences that answer, in order, or refuse.
+"""Compose an answer from sentences of passages, in order, or refuse.
 
-Thinking only: no store, no clock, no network. Passages come in, sentences with their places come out.
+Pure functions: passages come in, sentences with their places come out.
 
-    read       the question: what is asked for, of whom
-    weigh      every sentence of the passages beside it; what talks to machines instead of readers falls out
-    refuse     when even the best is unlikely to be the answer
-    choose     the best, what it leans on, and what else answers and is no repetition
+    analyze    the question: its answer type and subject
+    score      every sentence of the passages; drop sentences that give orders to a language model
+    refuse     when even the best sentence is unlikely to be the answer
+    select     the best sentence, the context that it needs, and other answers that do not repeat it
 """
 
 from __future__ import annotations
@@ -32,51 +32,51 @@ from actors.language.analysis import Analyzers
 from actors.language.analysis import split_words as words_of
 
 _READ = 1_000
-"Characters of a question that are looked at."
+"Characters of a question that are read."
 _PASSAGES = 10
 _BROAD = frozenset(["", "reason", "manner"])
-"Kinds that one sentence seldom answers whole."
+"Answer types that one sentence seldom covers."
 _MOST = 4
 _LEAST_LEFT = 3
 _MAX_RANKED = 8
-"Sentences an answer is chosen from."
+"Sentences from which an answer is selected."
 _RELATIVE_QUALITY = 1.2
-"How far behind the best another sentence may be to be shown as well."
+"Maximal distance from the best score at which another sentence is shown too."
 _WIDEST_GAP = 4.0
 _REPEATS = 0.6
 _NO_EVIDENCE = 0.5
-"Evidence of a sentence of which nobody can tell by its build whether it answers a plain question."
+"Evidence of a sentence whose form does not decide whether it answers a plain question."
 _EVIDENT = 0.7
 _WORTH_OF_FORM = 5.0
-"What evidence of 1 is worth beside what other traits say."
+"Weight of evidence 1 beside other features."
 _FORM_CERTAINTY = 0.85
-"How sure an answer is that is built as one."
+"Certainty of a sentence that has the form of an answer."
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerSentence:
-    """A sentence of an answer and where it stands."""
+    """A sentence of an answer and its place."""
 
     text: str
-    "Plain text as it may be shown; still to be escaped for the place it is shown in."
+    "Plain text; not escaped yet."
     snippet: int
-    "Which of the given passages it was taken from, from 0."
+    "Index of its passage, from 0."
     start: int
-    "Where it begins in that passage's text, in characters."
+    "Start in that passage's text, in characters."
     end: int
     support: float
-    "0 to 1: how well the passage holds it; 1 for a sentence that was copied."
+    "0 to 1: how well the passage supports it; 1 for a copied sentence."
 
 
 @dataclass(frozen=True, slots=True)
 class ComposedAnswer:
-    """An answer, or an honest no."""
+    """An answer, or a refusal."""
 
     sentences: tuple[AnswerSentence, ...] = ()
     refused: bool = True
-    "The passages do not hold the answer; then there are no sentences."
+    "The passages do not contain the answer; then there are no sentences."
     confidence: float = 0.0
-    "0 to 1: how sure it is that the first sentence answers the question."
+    "0 to 1: the probability that the first sentence answers the question."
 
 
 def compose_answer(
@@ -84,12 +84,12 @@ def compose_answer(
 ) -> ComposedAnswer:
     """Answer a question with sentences of passages, or refuse.
 
-    `language` is the question's (ISO 639-1); empty: found out.
+    `language` is the question's (ISO 639-1); when it is empty, the function detects it.
 
     Cost:
         8 ms for ten passages of 150 words, one core
     """
-    del now_ms  # what is recent was settled when the passages were found
+    del now_ms  # retrieval has already treated questions about news
     wanted, ranked = rank_sentences(question, snippets, language)
     if not ranked:
         return ComposedAnswer()
@@ -110,7 +110,7 @@ def compose_answer(
 def rank_sentences(
     question: str, snippets: Sequence[Snippet], language: str = ""
 ) -> tuple[QuestionAnalysis, list[tuple[float, ScoredSentence]]]:
-    """Put all sentences in order, the one that answers best first, with what it is worth; the first may be shown."""
+    """Return all sentences with their scores, the best first; the first is safe to show."""
     question = clean_text(question[:_READ])
     spoken = language[:2].lower() or _guess_language(question, snippets)
     wanted = analyze_question(question, spoken, TextTokenizer(spoken))
@@ -129,7 +129,7 @@ def rank_sentences(
 
 
 def _guess_language(question: str, snippets: Sequence[Snippet]) -> str:
-    """Guess a question's language by its small words; where it has none (`Define mulch`), by the best passage."""
+    """Guess a question's language by its stop words; without any (`Define mulch`), by the best passage."""
     analyzers = Analyzers()
     guessed = analyzers.detect_language(question)
     if snippets and len(analyzers.get(guessed).terms(question)) == len(words_of(question)):
@@ -138,7 +138,7 @@ def _guess_language(question: str, snippets: Sequence[Snippet]) -> str:
 
 
 def _filter_showable(ranked: Sequence[tuple[float, ScoredSentence]]) -> list[tuple[float, ScoredSentence]]:
-    """Leave out what must not be shown among the first; only those are looked at."""
+    """Drop sentences that must not be shown; only the first ones are checked."""
     first: list[tuple[float, ScoredSentence]] = []
     for at, pair in enumerate(ranked):
         if len(first) == _MAX_RANKED:
@@ -149,7 +149,7 @@ def _filter_showable(ranked: Sequence[tuple[float, ScoredSentence]]) -> list[tup
 
 
 def _score_form(wanted: QuestionAnalysis, one: ScoredSentence, snippets: Sequence[Snippet]) -> float:
-    """Rate how surely a sentence is built like an answer to a plain question; neutral for any other question."""
+    """Score whether a sentence has the form of an answer to a plain question; neutral for any other question."""
     if wanted.form is None:
         return _NO_EVIDENCE
     return score_form(wanted.form, one, wanted.tokenizer, snippets[one.snippet].title)
@@ -175,7 +175,7 @@ def _certainty(wanted: QuestionAnalysis, ranked: Sequence[tuple[float, ScoredSen
 def _select_sentences(
     wanted: QuestionAnalysis, ranked: Sequence[tuple[float, ScoredSentence]], snippets: Sequence[Snippet]
 ) -> list[ScoredSentence]:
-    """Take the best, and others that are nearly as good and say something else."""
+    """Select the best sentence, and others with similar scores and different content."""
     limit = _MOST if wanted.answer_type in _BROAD else 1
     first, best = ranked[0]
     chosen = [best]
@@ -190,13 +190,13 @@ def _select_sentences(
 
 
 def _repeats(one: ScoredSentence, other: ScoredSentence) -> bool:
-    """Do two sentences say nearly the same?"""
+    """Return whether two sentences have nearly the same words."""
     left, right = {word.stem for word in one.words}, {word.stem for word in other.words}
     return len(left & right) >= _REPEATS * min(len(left), len(right))
 
 
 def _add_context(chosen: Sequence[ScoredSentence], weighed: Sequence[ScoredSentence]) -> list[ScoredSentence]:
-    """Put the sentence before in front of one that leans on it; what belongs to one passage stays in its order."""
+    """Add the sentence before to a sentence that refers to it; sentences of one passage stay in order."""
     at = {(one.snippet, one.sentence_number): one for one in weighed}
     shown: dict[tuple[int, int], ScoredSentence] = {}
     passages = list(dict.fromkeys(one.snippet for one in chosen))

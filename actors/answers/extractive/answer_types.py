@@ -1,4 +1,4 @@
-"""What kind of thing a question asks for, by language."""
+"""Classify the type of thing a question asks for, by language."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ _PATTERNS = MappingProxyType(
 
 
 def classify_question(question: str, language: str) -> str:
-    """Return the type of thing a question asks for; empty: nothing in particular."""
+    """Return the type of thing a question asks for; empty: no specific type."""
     patterns = _PATTERNS.get(language) or _PATTERNS[FALLBACK_LANGUAGE]
     return next((kind for kind, pattern in patterns if pattern.search(question)), "")

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from actors.answers.extractive.language_data import any_of, collect, compile_pattern, load_languages
 
 CharSpan = tuple[int, int]
-"Where something stands in a sentence."
+"The range of an entity in a sentence."
 
 _WORD = re.compile(r"\d{1,15}(?:[.,:]\d{1,15}){0,4}|[^\W\d_]{1,40}|[%$€£¥°“\"]")
 _NUMBER_WORDS = frozenset(collect(lambda data: data.entities.number_words))
@@ -48,7 +48,7 @@ _WORDS_OF = MappingProxyType(
         "manner": frozenset(collect(lambda data: data.entities.manners)),
     }
 )
-"Kind of entity -> the words that show it."
+"Kind of entity -> its words."
 _PLACES = frozenset(collect(lambda data: data.entities.places))
 _PLAIN_PLACES = frozenset(collect(lambda data: data.entities.plain_places))
 _PLAIN_ARTICLES = frozenset(collect(lambda data: data.entities.plain_articles))
@@ -70,12 +70,12 @@ _LINK = compile_pattern(
 
 
 def find_numbers(sentence: str) -> list[CharSpan]:
-    """Find the numbers, in digits or words."""
+    """Return the places of numbers, in digits or words."""
     return [spot for word, spot in split_words(sentence) if _is_number(word)]
 
 
 def find_entities(kind: str, sentence: str) -> list[CharSpan]:
-    """Find what is of a kind: money, length, duration, share, temperature, speed, age, time, reason, place ..."""
+    """Return the places of a kind of entity, such as money, length, duration, share, temperature, age or reason."""
     words = split_words(sentence)
     if kind in _MEASURES:
         found = list(_find_measures(words, kind))
@@ -97,27 +97,27 @@ def find_entities(kind: str, sentence: str) -> list[CharSpan]:
 
 
 def find_name_spans(sentence: str) -> list[CharSpan]:
-    """Find stretches that are written like names."""
-    found: list[CharSpan] = []
+    """Return the ranges of words that are written like names."""
+    results: list[CharSpan] = []
     for match in _NAME.finditer(sentence):
         start, end = match.start(), match.end()
         if end - start > 2 and match[0].endswith((".", "’", "'")):
             end -= 1
-        between = sentence[found[-1][1] : start] if found else ""
+        between = sentence[results[-1][1] : start] if results else ""
         if (
-            found
+            results
             and len(between) <= 9
             and (link := _LINK.match(between))
             and (not link[1] or link[1] in _LINKS)
         ):
-            found[-1] = (found[-1][0], end)
+            results[-1] = (results[-1][0], end)
         else:
-            found.append((start, end))
-    return found
+            results.append((start, end))
+    return results
 
 
 def find_role(sentence: str) -> CharSpan | None:
-    """Find the first word for somebody: a trade, a body of people."""
+    """Return the first word for a person's role: a trade, a group of people."""
     for word, spot in split_words(sentence):
         small = word.lower()
         if small in _PEOPLE or (len(small) > 5 and small.endswith(_ROLE_ENDINGS)):
@@ -126,7 +126,7 @@ def find_role(sentence: str) -> CharSpan | None:
 
 
 def split_words(sentence: str) -> list[tuple[str, CharSpan]]:
-    """Cut a sentence into all its words, with their places."""
+    """Return all words of a sentence with their places."""
     return [(match[0], match.span()) for match in _WORD.finditer(sentence)]
 
 
@@ -151,7 +151,7 @@ def _is_clock(word: str) -> bool:
 
 
 def _find_measures(words: list[tuple[str, CharSpan]], kind: str) -> Iterator[CharSpan]:
-    """Find numbers with a unit of a kind right behind them, one other word between at most."""
+    """Return numbers followed by a unit of a kind, with at most one word between."""
     for at, (word, (start, _)) in enumerate(words):
         if (
             word in _CURRENCY_SIGNS

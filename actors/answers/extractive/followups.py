@@ -1,4 +1,4 @@
-"""From one question to the next: what a follow-up means, and what else could be asked of the passages."""
+"""Resolve follow-up questions, and generate further questions from passages."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _MOST_RELATED = 8
 _MAX_PASSAGES = 6
 _DUPLICATE_SHARE = 0.6
 _STEM = 4
-"Letters by which words of two questions are compared: endings differ."
+"Number of first letters by which words of two questions are compared: endings differ."
 _FAITHFUL = 0.7
-"Share of the words of a rewritten question that the questions must hold."
+"Minimal share of the words of a rewritten question that occur in the questions."
 
 
 def resolve_followup(question: str, parents: Sequence[str]) -> str:
-    """Make a follow-up understandable without the questions before it; `parents` oldest first.
+    """Return a follow-up as a question that is clear without the questions before it; `parents` oldest first.
 
-    A question that stands for itself stays as it is. English, Spanish and German pronouns and omitted subjects are
-    resolved; a subject that fits nowhere in the sentence stands behind it in parentheses.
+    A question that is clear stays as it is. English, Spanish and German pronouns and omitted subjects are resolved. A
+    subject that fits nowhere in the sentence is added in parentheses.
     """
     asked = clean_text(question[:_LONGEST])
     before = ""
@@ -41,7 +41,7 @@ def resolve_followup(question: str, parents: Sequence[str]) -> str:
 
 
 def validate_rewriting(written: str, question: str, parents: Sequence[str]) -> str:
-    """Return a model's rewriting of a follow-up when it is one question in the words of the questions; else empty."""
+    """Return a model's rewriting of a follow-up if it is one question with words of the questions; else empty."""
     text = clean_text(written.strip().strip('"“”'))
     if not text or len(text) > _LONGEST or "\n" in written.strip() or has_instructions(written):
         return ""
@@ -55,7 +55,7 @@ def _resolve_references(asked: str, before: str) -> str:
     if (linked := patterns.LINKED_QUESTION.match(asked)) and not patterns.BARE_QUESTION.match(
         asked.lstrip("¿ ")
     ):
-        # "and how do I prune them?" asks something else of the same subject: it is no other subject
+        # "and how do I prune them?" asks about the same subject
         asked = linked["opens"] + linked["rest"][0].upper() + linked["rest"][1:]
     elif match := patterns.TOPIC_CHANGE.match(asked.lstrip("¿¡ ")):
         return _replace_topic(next(group for group in match.groups() if group).strip(), before)
@@ -66,7 +66,7 @@ def _resolve_references(asked: str, before: str) -> str:
     if not subject:
         return asked
     if patterns.PERSON_PRONOUN.search(asked) and patterns.AGENT_QUESTION.match(before):
-        # somebody was asked for: only the question before says who is meant
+        # a question for a person: only the question before identifies the subject
         return f"{asked.rstrip('? ')} ({before.rstrip('? ')})?"
     if not patterns.DUMMY_SUBJECT.search(asked):
         replaced = _replace_pronoun(asked, subject)
@@ -82,11 +82,11 @@ def _resolve_references(asked: str, before: str) -> str:
 
 
 _SHORT = 5
-"Words of a question that has no topic."
+"Words of a question without a topic."
 
 
 def _replace_pronoun(asked: str, subject: str) -> str:
-    """Put what is meant where a pronoun points at it: the first one, names beside it are left alone."""
+    """Replace the first pronoun by the topic; names beside it stay."""
     if match := patterns.POSSESSIVE.search(asked):
         owner = f"{subject}'" if subject.endswith("s") else f"{subject}'s"
         return asked[: match.start()] + owner + asked[match.end() :]
@@ -106,7 +106,7 @@ def _replace_pronoun(asked: str, subject: str) -> str:
 
 
 def _replace_topic(wanted: str, before: str) -> str:
-    """Ask the question before of something else: a year for a year, a name for a name."""
+    """Replace the topic of the question before: a year by a year, a name by a name."""
     bare = patterns.PREPOSITION_START.sub("", wanted)
     subject = extract_topic(before)
     if patterns.YEAR.fullmatch(bare) and patterns.YEAR.search(before):
@@ -123,7 +123,7 @@ def _replace_topic(wanted: str, before: str) -> str:
 
 
 def extract_topic(question: str) -> str:
-    """Say what a question is about: its longest stretch around names, else what follows its verb."""
+    """Return the topic of a question: its longest phrase around names, else the words behind its verb."""
     rest = patterns.OPENER.sub("", question, count=1).strip(" ?.!¿")
     named = _find_names(f"x {rest}")
     if named:
@@ -141,7 +141,7 @@ def extract_topic(question: str) -> str:
 
 
 def _noun_after(rest: str) -> str:
-    """Take the noun that follows a name: the Kaltbach *tunnel*, Dell's *ban*."""
+    """Return the noun that follows a name: the Kaltbach *tunnel*, Dell's *ban*."""
     match = re.match(r"(?:['’]s?)?\s[a-zà-ÿ-]+", rest)
     if match is None:
         return ""
@@ -151,7 +151,7 @@ def _noun_after(rest: str) -> str:
 
 
 def _leading_noun(phrase: str) -> str:
-    """Cut a stretch of words at the first that cannot belong to its noun."""
+    """Cut a phrase at the first word that cannot belong to its noun."""
     kept = phrase.split()[:1]
     for word in phrase.split()[1:]:
         small = word.lower()
@@ -175,15 +175,15 @@ def _find_names(text: str) -> list[CharSpan]:
     ]
 
 
-# --- what else could be asked ---------------------------------------------------------------------------------------
+# --- further questions ----------------------------------------------------------------------------------------------
 
 
 def generate_related_questions(
     question: str, snippets: Sequence[Snippet], looked_at: int = _MAX_PASSAGES
 ) -> tuple[str, ...]:
-    """Say what else could be asked that these passages answer; best passages first, none asks the same twice."""
+    """Return different questions that these passages answer, those of the best passages first."""
     asked = [set(words_of(question))]
-    found: list[str] = []
+    results: list[str] = []
     is_english = Analyzers().detect_language(" ".join(snippet.text[:400] for snippet in snippets[:3])) == "en"
     for one in _generate_candidates(snippets[:looked_at], is_english):
         said = set(words_of(one))
@@ -191,10 +191,10 @@ def generate_related_questions(
             len(said & other) < _DUPLICATE_SHARE * min(len(said), len(other)) for other in asked
         ):
             asked.append(said)
-            found.append(one)
-            if len(found) >= _MOST_RELATED:
+            results.append(one)
+            if len(results) >= _MOST_RELATED:
                 break
-    return tuple(found)
+    return tuple(results)
 
 
 def _generate_candidates(snippets: Sequence[Snippet], is_english: bool) -> Iterator[str]:

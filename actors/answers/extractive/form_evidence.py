@@ -1,6 +1,6 @@
-"""Does a sentence answer a plain question by its build: is something defined in it, made of something, done by someone?
+"""Score whether a sentence has the form of an answer: a definition, a material, an action, an agent.
 
-Sentences are cut into words and marks once, and compared with the word lists of the language.
+Sentences are split into words and marks once, and compared with the word lists of the language.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ _QUOTES = frozenset('“”„"«»')
 _CLAUSE = frozenset([",", ";", ":", "(", ")", "–", "—"])
 _MARKS = _QUOTES | _CLAUSE
 _SAME = 0.75
-"As near as this, a word says what the question says."
+"Minimal similarity of a word to a word of the question."
 _SAME_VERB = 0.6
-"As near as this, a word is the verb that is asked for; a participle is a compound of it (`gepflückt`)."
+"Minimal similarity of a word to the verb of the question; a participle is a compound of it (`gepflückt`)."
 _NAMES_SOMEBODY = 0.35
 NEUTRAL = 0.7
-"Share of the question that must be said in a sentence, or in front of one that leans on it."
+"Minimal share of the question in a sentence, or in the sentence before one that refers to it."
 
 
 @dataclass(frozen=True, slots=True)
 class _TokenizedSentence:
-    """A sentence in words and marks."""
+    """A sentence as words and marks."""
 
     words: tuple[str, ...]
-    "As they stand."
+    "As written."
     small: tuple[str, ...]
     stems: tuple[str, ...]
-    "Empty for marks and words that say nothing."
+    "Empty for marks and stop words."
 
 
 def score_form(form: QuestionForm, one: ScoredSentence, wording: TextTokenizer, title: str) -> float:
-    """Rate from 0 to 1 how surely a sentence is built like an answer; 0.5 where nobody can tell."""
+    """Return from 0 to 1 whether a sentence has the form of an answer; 0.5 where the form does not decide."""
     lists = find_plain_questions(wording.language)
     if lists is None:
         return 0.5
@@ -96,7 +96,7 @@ def _score_definition(cut: _TokenizedSentence, subject: Sequence[str], lists: Pl
 
 
 def _find_subject(cut: _TokenizedSentence, subject: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Find where the subject stands; words that say nothing may stand inside it (`a layer of mulch`)."""
+    """Return the place of the subject; stop words may occur inside it (`a layer of mulch`)."""
     at = [place for place, stem in enumerate(cut.stems) if stem]
     size = len(subject)
     for first in range(len(at) - size + 1):
@@ -108,7 +108,7 @@ def _find_subject(cut: _TokenizedSentence, subject: Sequence[str]) -> Iterator[t
 
 
 def _step_before(cut: _TokenizedSentence, start: int, lists: PlainQuestionWords) -> tuple[int, str]:
-    """Step over quotation marks and one article; return the place before them and the article."""
+    """Skip quotation marks and one article backwards; return the place before them and the article."""
     at, article = start - 1, ""
     while at >= 0 and cut.words[at] in _QUOTES:
         at -= 1
@@ -126,7 +126,7 @@ def _begins_clause(cut: _TokenizedSentence, start: int, lists: PlainQuestionWord
 
 
 def _step_after(cut: _TokenizedSentence, end: int) -> int:
-    """Step over a closing quotation mark and an aside between commas or brackets."""
+    """Skip a closing quotation mark and an aside between commas or brackets."""
     while end < len(cut.words) and cut.words[end] in _QUOTES:
         end += 1
     if end < len(cut.words) and cut.words[end] in (",", "("):
@@ -138,7 +138,7 @@ def _step_after(cut: _TokenizedSentence, end: int) -> int:
 
 
 def _score_copula(cut: _TokenizedSentence, end: int, lists: PlainQuestionWords) -> float:
-    """`mulch is a layer`, `kefir, also known as ..., is a drink`; not `kilns are sold`."""
+    """Score `mulch is a layer`, `kefir, also known as ..., is a drink`; not `kilns are sold`."""
     at = _step_after(cut, end)
     if at >= len(cut.words) or cut.small[at] not in lists.copulas:
         return 0.0
@@ -166,14 +166,14 @@ def _score_colon(cut: _TokenizedSentence, start: int, end: int, lists: PlainQues
 
 
 def _score_apposition(cut: _TokenizedSentence, end: int, lists: PlainQuestionWords) -> float:
-    """`a sextant, an instrument with two mirrors`."""
+    """Score `a sextant, an instrument with two mirrors`."""
     if end + 2 >= len(cut.words) or cut.words[end] not in (",", "(", "–", "—"):
         return 0.0
     return 0.9 if cut.small[end + 1] in lists.indefinite else 0.0
 
 
 def _score_naming(cut: _TokenizedSentence, start: int, lists: PlainQuestionWords) -> float:
-    """`called a pound`, `als Watt bezeichnet man`, `se llama acequia`."""
+    """Score `called a pound`, `als Watt bezeichnet man`, `se llama acequia`."""
     at, article = _step_before(cut, start, lists)
     has_marker = at >= 0 and cut.small[at] in lists.naming_before
     for place, word in enumerate(cut.small):
@@ -196,7 +196,7 @@ def _score_titled_definition(
     title: str,
     wording: TextTokenizer,
 ) -> float:
-    """Under the heading of the very word: `A layer of ...`, `It is a layer of ...`."""
+    """Score `A layer of ...`, `It is a layer of ...` under a heading that equals the subject."""
     if one.sentence_number or len(cut.words) < 3:
         return 0.0
     if tuple(word.stem for word in wording.tokenize(title)) != tuple(subject):
@@ -211,7 +211,7 @@ def _score_titled_definition(
 
 
 def _score_action(cut: _TokenizedSentence, subject: Sequence[str], lists: PlainQuestionWords) -> float:
-    """`a farrier trims hooves`, `a farrier is a craftsman who trims hooves`; not `Quill is the farrier`."""
+    """Score `a farrier trims hooves`, `a farrier is a craftsman who trims hooves`; not `Quill is the farrier`."""
     for start, end in _find_subject(cut, subject):
         before, article = _step_before(cut, start, lists)
         if before >= 0 or end >= len(cut.words) or not (article in lists.indefinite or not article):
@@ -226,7 +226,7 @@ def _score_action(cut: _TokenizedSentence, subject: Sequence[str], lists: PlainQ
 def _score_agent(
     cut: _TokenizedSentence, verb: str, one: ScoredSentence, wording: TextTokenizer, lists: PlainQuestionWords
 ) -> float:
-    """Is somebody said to do it? `Pear trees are pruned in January` leaves open who does."""
+    """Score whether the sentence names an agent; `Pear trees are pruned in January` names none."""
     stem = wording.stem(verb)
     passive = lists.passive
     for at, said in enumerate(cut.stems):
@@ -269,7 +269,7 @@ def _parse_cues(lists: PlainQuestionWords, kind: str) -> tuple[tuple[frozenset[s
 
 
 def _has_cue(words: Sequence[str], cue: Sequence[frozenset[str]]) -> bool:
-    """Do the words of a cue follow each other, where it has no gap?"""
+    """Return whether the words of a cue follow each other, except at its gaps."""
     return any(_matches_at(words, cue, at) for at in range(len(words)))
 
 

@@ -1,7 +1,7 @@
-"""Text of articles is data: what in it talks to a machine instead of a reader is left out, what is hidden comes off.
+"""Remove text that gives orders to a language model, and characters that are invisible.
 
-A sentence that gives orders to whoever writes the answer is never shown, whatever is asked: losing a quotation of
-such an order costs little, passing one on costs trust.
+Articles are data. A sentence that gives orders to the writer of the answer is never shown, whatever the question:
+losing a quotation costs little, and passing on an order costs trust.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LEFT_OUT = "…"
 
 
 def has_instructions(text: str) -> bool:
-    """Does a sentence talk to whoever writes an answer, or smuggle in something that is not text?
+    """Return whether a sentence addresses a language model or hides content that is not text.
 
     Cost:
         20 us for a sentence
@@ -54,19 +54,19 @@ def has_instructions(text: str) -> bool:
 
 
 def has_hidden_characters(text: str) -> bool:
-    """Does it hold characters that nobody sees: tags, directions, blanks of no width?"""
+    """Return whether a text has invisible characters: tags, directions, spaces of no width."""
     return not text.isascii() and any(_is_hidden(character) for character in text)
 
 
 def strip_invisible(text: str) -> str:
-    """Take everything off that nobody sees, and make one line of it."""
+    """Remove invisible characters and join the lines."""
     if not text.isascii():
         text = unicodedata.normalize("NFC", "".join(c for c in text if not _is_hidden(c)))
     return " ".join(text.replace("\x00", " ").split())
 
 
 def clean_text(text: str) -> str:
-    """Make plain text of a sentence: no markup, links, addresses, footnote marks or hidden characters."""
+    """Return the plain text of a sentence: no markup, links, addresses, footnote marks or invisible characters."""
     text = strip_invisible(text)
     text = _TAG.sub("", _strip_comments(text)) if "<" in text else text
     text = _REFERENCE.sub(r"\1", _MARKED_LINK.sub(r"\1", text)) if "[" in text else text
@@ -91,5 +91,5 @@ def _is_hidden(character: str) -> bool:
 
 
 def _decode_tags(text: str) -> str:
-    """Read what is written in tag characters, which look like nothing and spell ASCII."""
+    """Decode tag characters, which are invisible and spell ASCII."""
     return "".join(chr(ord(c) - 0xE0000) if 0xE0020 <= ord(c) <= 0xE007E else c for c in text)

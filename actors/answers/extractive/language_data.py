@@ -21,7 +21,7 @@ from cluster.errors import Fault
 DATA_FOLDER = Path(__file__).parent / "data"
 FALLBACK_LANGUAGE = "en"
 _UNIVERSAL = "universal"
-"The file of signs and patterns that belong to no language."
+"The file of signs and patterns without a language."
 
 
 @cache
@@ -35,7 +35,7 @@ def load_languages() -> Mapping[str, LanguageData]:
 
 
 def read_languages(folder: Path) -> Mapping[str, LanguageData]:
-    """Read all language files of a folder: English first, then by code, signs that belong to no language last.
+    """Read all language files of a folder: English first, then by code, signs without a language last.
 
     Errors:
         Fault: a file can't be read; the message names the file and the key
@@ -54,12 +54,12 @@ def find_plain_questions(language: str) -> PlainQuestionWords | None:
 
 
 def collect(select: Callable[[LanguageData], Iterable[str]]) -> tuple[str, ...]:
-    """Join what all languages have of a key, each word once; English first."""
+    """Return the words of all languages under a key, each word once; English first."""
     return tuple(dict.fromkeys(word for data in load_languages().values() for word in select(data)))
 
 
 def any_of(fragments: Iterable[str]) -> str:
-    """Return a regular expression for any of some fragments; without fragments it never fits."""
+    """Return a regular expression for any of some fragments; without fragments it never matches."""
     return f"(?:{'|'.join(fragments) or '(?!)'})"
 
 

@@ -69,7 +69,7 @@ Families = Annotated[tuple[Words, ...], BeforeValidator(_split_lines)]
 
 
 class LanguageSection(BaseModel):
-    """A part of a language file; keys that are not known are refused."""
+    """A section of a language file; unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,4 +1,4 @@
-"""A composed answer as markdown: nothing of a passage can become a link, an image, markup or a citation."""
+"""Render a composed answer as markdown; text of a passage can't become a link, an image, markup or a citation."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def render_markdown(
     urls: Mapping[str, str] | None = None,
     term_link: str = "",
 ) -> str:
-    """Write an answer with its citations, numbered by `list_cited_products`; empty when it was refused.
+    """Return an answer with its citations, numbered by `list_cited_products`; empty when it was refused.
 
-    `urls` says where an article is to be found, by product id; without it the passage's own address counts.
-    With `term_link`, an address with `%s`, names become links to it, each once.
+    `urls` maps product ids to addresses of articles; without an entry, the passage's address is used. With `term_link`,
+    an address with `%s`, each name becomes a link once.
     """
     links = TermLinks(term_link) if term_link else None
     numbers = {product_id: at for at, product_id in enumerate(list_cited_products(composed, snippets), 1)}
@@ -51,7 +51,7 @@ def render_markdown(
 
 
 def render_citation(number: int, cite_start: str = "[", cite_end: str = "]", url: str = "") -> str:
-    """Write a citation; with the address of a web page it is a link, with any other it is not."""
+    """Return a citation; with the address of a web page it is a link, with any other it is not."""
     mark = f"{cite_start}{number}{cite_end}"
     if not _WEB.match(url.strip()):
         return mark
@@ -59,12 +59,12 @@ def render_citation(number: int, cite_start: str = "[", cite_end: str = "]", url
 
 
 def list_cited_products(composed: ComposedAnswer, snippets: Sequence[Snippet]) -> tuple[str, ...]:
-    """Name the articles an answer cites, in the order of their numbers."""
+    """Return the product ids that an answer cites, in the order of their numbers."""
     return tuple(dict.fromkeys(snippets[cited.snippet].product_id for cited in composed.sentences))
 
 
 def escape_text(text: str, cite_start: str = "[", cite_end: str = "]") -> str:
-    """Escape a sentence so that markdown shows it as it is, and take citation marks out that are not ours."""
+    """Escape the markdown of a sentence, and remove citation marks that it contains."""
     plain = clean_text(text)
     if cite_start and cite_end and (cite_start, cite_end) != ("(", ")"):
         plain = _strip_citations(plain, cite_start, cite_end)
@@ -74,7 +74,7 @@ def escape_text(text: str, cite_start: str = "[", cite_end: str = "]") -> str:
 
 
 def _link_terms(text: str, addresses: Mapping[str, str]) -> str:
-    """Make the first place of each term a link; a term inside another one's link is left alone."""
+    """Link the first occurrence of each term; a term inside another link stays plain."""
     taken: list[tuple[int, int, str]] = []
     for term in sorted(addresses, key=len, reverse=True):
         start = text.find(term)
@@ -93,7 +93,7 @@ def _is_letter(character: str) -> bool:
 
 
 def _strip_citations(text: str, cite_start: str, cite_end: str) -> str:
-    """Take out whatever looks like a citation: the marks with nothing but a number between."""
+    """Remove text that looks like a citation: marks with only a number between."""
     pieces = text.split(cite_start)
     kept = [pieces[0]]
     for piece in pieces[1:]:
@@ -115,7 +115,7 @@ def _escape_start(match: re.Match[str]) -> str:
 
 
 def _append_mark(text: str, mark: str) -> str:
-    """Put a mark before the full stop, as in print; behind anything else that ends a sentence."""
+    """Add a mark before the full stop, as in print, or behind any other end of a sentence."""
     if text.endswith(".") and not text.endswith(".."):
         return f"{text[:-1]} {mark}."
     return f"{text} {mark}"

@@ -1,4 +1,4 @@
-"""Numbers as they are written, in digits or in words of several languages, with what they count."""
+"""Parse numbers in digits or in words of several languages, with the unit that they count."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TIMES = MappingProxyType(
 )
 _NEVER_ALONE = frozenset(collect(lambda data: data.numbers.never_alone))
 _ONES = frozenset(collect(lambda data: data.numbers.ones))
-"Mostly no numbers at all, but somebody or something."
+"Words that mostly are no numbers but pronouns or articles."
 _TOKEN = re.compile(r"\d+(?:[.,\u00a0\u202f']\d+)*|[^\W\d_]+(?:-[^\W\d_]+)*|%|[$€£¥°]")
 _THOUSANDS = re.compile(r"\d{1,3}(?:[.,\u00a0\u202f']\d{3})+\Z")
 _UNITS = MappingProxyType(
@@ -28,23 +28,23 @@ _UNITS = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class NumberMention:
-    """A number and what it counts."""
+    """A number and its unit."""
 
     value: float
     unit: str
-    "A kind of unit; empty for anything else that is counted."
+    "A kind of unit; empty for any other counted noun."
     digits: bool
-    "Written in digits, so it must be meant as a number."
+    "Written in digits, so it certainly is a number."
 
 
 def parse_numbers(text: str) -> list[NumberMention]:
-    """Read the numbers of a text, in order; `1,900`, `1.9 thousand` and `nineteen hundred` are one value.
+    """Return the numbers of a text, in order; `1,900`, `1.9 thousand` and `nineteen hundred` are one value.
 
     Cost:
         20 us for a sentence
     """
     tokens = _TOKEN.findall(text.lower())
-    found: list[NumberMention] = []
+    results: list[NumberMention] = []
     at = 0
     while at < len(tokens):
         value, digits, after = _parse_number(tokens, at)
@@ -53,13 +53,13 @@ def parse_numbers(text: str) -> list[NumberMention]:
             continue
         unit = "money" if at and tokens[at - 1] in "$€£¥" else _find_unit(tokens[after : after + 2])
         if digits or after - at > 1 or tokens[at] not in _ONES:
-            found.append(NumberMention(value, unit, digits))
+            results.append(NumberMention(value, unit, digits))
         at = after
-    return found
+    return results
 
 
 def is_number_word(word: str) -> bool:
-    """Is a word a number, or a part of one?"""
+    """Return whether a word is a number, or a part of one."""
     small = word.lower()
     return small in _WORDS or small in _TIMES
 
@@ -74,7 +74,7 @@ def _find_unit(tokens: list[str]) -> str:
 
 
 def _parse_number(tokens: list[str], at: int) -> tuple[float, bool, int]:
-    """Read the number that begins at a token: its value, whether in digits, and the token behind it."""
+    """Parse the number that begins at a token: its value, whether in digits, and the token behind it."""
     total = part = 0.0
     digits = False
     begin = at
@@ -105,7 +105,7 @@ def _parse_number(tokens: list[str], at: int) -> tuple[float, bool, int]:
 
 
 def _parse_digits(token: str) -> float:
-    """Read digits; what parts groups of three parts thousands, anything else is a decimal sign."""
+    """Parse digits; a separator of groups of three separates thousands, any other sign is a decimal sign."""
     if _THOUSANDS.match(token) and not token.startswith("0"):
         return float(re.sub(r"\D", "", token))
     plain = re.sub(r"[\u00a0\u202f']", "", token)

@@ -1,4 +1,4 @@
-"""A question, read once: what it asks for, of whom, in which words; and how well a sentence looks like an answer."""
+"""Analyze a question once: answer type, subject and words; and score whether a sentence contains such an answer."""
 
 from __future__ import annotations
 
@@ -28,42 +28,42 @@ _AUXILIARIES = frozenset(collect(lambda data: data.question.auxiliaries))
 _SUPPORT_VERBS = frozenset(collect(lambda data: data.question.support_verbs))
 _LOW_CONTENT = frozenset(collect(lambda data: data.question.low_content))
 _NOUN_LAST = frozenset(code for code, data in load_languages().items() if data.question.head_noun_last)
-"Languages in which the noun that is counted stands last."
+"Languages in which the counted noun comes last."
 _NEAR_NUMBER = 30
 _PARTS = re.compile(r"[’'.]")
 
 
 @dataclass(frozen=True)
 class QuestionAnalysis:
-    """A question, read."""
+    """An analyzed question."""
 
     text: str
     answer_type: str
     words: tuple[TextToken, ...]
     weights: Mapping[str, float]
-    "Stem -> how much it tells."
+    "Stem -> its weight."
     names: frozenset[str]
-    "Stems of what is written like a name."
+    "Stems of words that are written like names."
     years: frozenset[str]
     numbers: frozenset[str]
     focus: tuple[str, ...]
-    "What is counted or picked (how many *ships*): the stem that must be there, then others that may."
+    "The counted or picked noun (how many *ships*): the required stem, then optional ones."
     name_runs: tuple[tuple[int, ...], ...]
-    "Names of several words, as places in `weights`: who says the last one says the name."
+    "Names of several words, as places in `weights`: the last word stands for the whole name."
     tokenizer: TextTokenizer = field(repr=False)
     form: QuestionForm | None = None
-    "A plain question, taken apart."
+    "The form of a plain question."
 
     @property
     def total_weight(self) -> float:
-        """What all words together tell."""
+        """Return the weight of all words together."""
         return sum(self.weights.values()) or 1.0
 
 
 def analyze_question(
     text: str, language: str, wording: TextTokenizer, rarity: Callable[[str], float] | None = None
 ) -> QuestionAnalysis:
-    """Read a question."""
+    """Analyze a question."""
     words = [word for word in wording.tokenize(text) if word.stem]
     form = parse_form(text, language)
     if form is not None:
@@ -112,7 +112,7 @@ def _weigh_word(word: TextToken, own: set[str], rarity: Callable[[str], float] |
 
 
 def _find_focus(text: str, wording: TextTokenizer, language: str) -> tuple[str, ...]:
-    """Find what is counted, picked or done: the first words that say something behind the question word."""
+    """Return the counted, picked or done thing: the first content words behind the question word."""
     match = _QUESTION_PHRASE.search(text)
     if match is None:
         return ()
@@ -130,7 +130,7 @@ def _find_focus(text: str, wording: TextTokenizer, language: str) -> tuple[str, 
             following = ""
             run.append(said)
     if before in _SUPPORT_VERBS and following:
-        return ()  # what did the crews find in the tunnel: who does it comes first, and where it ends is not told
+        return ()  # what did the crews find in the tunnel: the subject comes first, the object's end is unknown
     stems = [stem for stem in map(wording.stem, _without_names(run)) if stem]
     if language in _NOUN_LAST and (before in _SUPPORT_VERBS or (following in _AUXILIARIES and len(run) > 1)):
         stems.reverse()
@@ -142,20 +142,20 @@ def _without_names(run: Sequence[str]) -> Sequence[str]:
     return plain or run
 
 
-# --- does a sentence look like an answer? ---------------------------------------------------------------------------
+# --- score of a sentence --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerTypeMatch:
-    """Something in a sentence that is of the kind that is asked for."""
+    """An entity of the requested type in a sentence."""
 
     score: float = 0.0
     spans: tuple[CharSpan, ...] = ()
-    "Where it stands in the sentence."
+    "Its range in the sentence."
 
 
 def match_answer_type(wanted: QuestionAnalysis, sentence: str, words: Sequence[TextToken]) -> AnswerTypeMatch:
-    """Say how much a sentence looks like holding the kind of thing that is asked for, and where."""
+    """Return how likely a sentence contains the requested type of entity, and where."""
     kind = wanted.answer_type
     special = {
         "many": _match_count,
@@ -190,11 +190,11 @@ _ENTITY_KINDS: Mapping[str, tuple[tuple[str, float], ...]] = {
     "weight": (("weight", 1.0),),
     "age": (("age", 1.0),),
 }
-"What will do for a kind, and how well."
+"Entities that also fit a type, and how well."
 
 
 def score_closeness(found: AnswerTypeMatch, matched: Sequence[TextToken]) -> float:
-    """Say how close the nearest such thing stands to a word of the question that is not a part of it, 0 to 1."""
+    """Return from 0 to 1 how close the nearest entity is to a word of the question outside it."""
     best = 0.0
     for start, end in found.spans:
         for word in matched:
@@ -208,14 +208,14 @@ def score_closeness(found: AnswerTypeMatch, matched: Sequence[TextToken]) -> flo
 def _drop_repeated(
     wanted: QuestionAnalysis, sentence: str, found: Sequence[CharSpan], degree: float = 1.0
 ) -> AnswerTypeMatch:
-    """Leave out what only repeats the question."""
+    """Drop entities that only repeat the question."""
     asked = wanted.text.lower()
     fresh = tuple((start, end) for start, end in found if sentence[start:end].lower() not in asked)
     return AnswerTypeMatch(degree, fresh) if fresh else AnswerTypeMatch()
 
 
 def _match_count(wanted: QuestionAnalysis, sentence: str, words: Sequence[TextToken]) -> AnswerTypeMatch:
-    """A number right before what is counted is best, one somewhere else in its sentence is less."""
+    """Score a number: best right before the counted noun, less elsewhere in its sentence."""
     found = _drop_repeated(wanted, sentence, find_numbers(sentence))
     if not found.score or not wanted.focus:
         return AnswerTypeMatch(0.6 * found.score, found.spans)
@@ -244,7 +244,7 @@ def _match_place(wanted: QuestionAnalysis, sentence: str, words: Sequence[TextTo
 
 
 def _match_person(wanted: QuestionAnalysis, sentence: str, words: Sequence[TextToken]) -> AnswerTypeMatch:
-    """A name of two words or more that the question did not say is best, then any name, then somebody's trade."""
+    """Score a person: best a name of two words or more outside the question, then any name, then a trade."""
     asked = wanted.weights.keys()
     capital = {word.start for word in select_names(sentence, words)}
     found = AnswerTypeMatch()
@@ -274,4 +274,4 @@ _STANDS_AT = compile_pattern(
     rf"\b{any_of(collect(lambda data: data.question.place_prepositions))}"
     rf"(?: {any_of(collect(lambda data: data.question.place_articles))})? $"
 )
-"A name behind these is a place more often than somebody."
+"A name behind one of these is a place more often than a person."

@@ -25,12 +25,12 @@ Template = tuple[frozenset[str], ...]
 
 @dataclass(frozen=True, slots=True)
 class QuestionForm:
-    """A plain question, taken apart."""
+    """The form of a plain question."""
 
     kind: str
     "`definition`, `material`, `purpose`, `deeds`, `effect` or `agent`."
     subject: tuple[str, ...]
-    "Words of what is asked about, without articles; of an `agent` question the verb."
+    "Words of the subject, without articles; of an `agent` question the verb."
     rest: tuple[str, ...] = ()
     "Further content words."
     strict: bool = False
@@ -38,7 +38,7 @@ class QuestionForm:
 
     @property
     def content(self) -> frozenset[str]:
-        """Return the words that a sentence should say, in lower case."""
+        """Return the words that a sentence should contain, in lower case."""
         return frozenset(word.lower() for word in (*self.subject, *self.rest))
 
 
@@ -70,7 +70,7 @@ def _load_templates(language: str) -> tuple[tuple[str, Template], ...]:
 def _match_template(
     template: Template, words: Sequence[str], at: int = 0
 ) -> dict[str, tuple[int, int]] | None:
-    """Fit a template to all words from a place on; a slot takes as few words as it can."""
+    """Match a template to all words from a place on; a slot takes as few words as it can."""
     if not template:
         return {} if at == len(words) else None
     first, rest = template[0], template[1:]
@@ -115,7 +115,7 @@ def _build_definition(
 
 
 def _is_term(lists: PlainQuestionWords, article: str, subject: Sequence[str]) -> bool:
-    """Is the subject a kind of thing? `What is the capital` and `What is Velmora` ask for something else."""
+    """Return whether the subject is a kind of thing, unlike `What is the capital` and `What is Velmora`."""
     if not lists.nouns_have_capitals and any(word[0].isupper() for word in subject):
         return False
     if article in lists.definite:
@@ -126,7 +126,7 @@ def _is_term(lists: PlainQuestionWords, article: str, subject: Sequence[str]) ->
 def _parse_agent(
     words: Sequence[str], small: Sequence[str], lists: PlainQuestionWords
 ) -> QuestionForm | None:
-    """Take `who prunes pears` apart."""
+    """Parse `who prunes pears`."""
     passive = lists.passive
     if small[0] not in passive.person:
         return None

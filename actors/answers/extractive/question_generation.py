@@ -1,6 +1,6 @@
-"""Questions made of English sentences that answer them: who, when, how much, how many, how long, what somebody expects.
+"""Generate questions from English sentences: who, when, how much, how many, how long, what a person expects.
 
-Only forms whose words can stay in their order are turned around, so that a question is always good English.
+Only forms whose words can stay in order are converted, so that a question is always good English.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ _LASTS = re.compile(
 _POINTING = frozenset(
     ["her", "his", "him", "she", "he", "it", "its", "they", "their", "them", "this", "that"]
 )
-"Words that only their own article explains."
+"Words that only their article explains."
 
 
 def generate_questions(sentence: str) -> Iterator[str]:
-    """Turn an English sentence into the questions it answers."""
+    """Return the questions that an English sentence answers."""
     for one in _generate_all(sentence):
         if one.split()[_SUBJECT_AT : _SUBJECT_AT + 1] not in (["It"], ["They"], ["This"], ["That"]):
             yield one
@@ -143,14 +143,14 @@ def _duration_questions(sentence: str) -> str:
 
 
 def _is_subject(text: str) -> bool:
-    """Is it a thing with an article or a name, and no clause with a verb of its own?"""
+    """Return whether words are a noun with an article or a name, without a verb."""
     words = text.split()
     named = words[0] in ("The", "A", "An") or sum(word[0].isupper() for word in words) > 1
     return named and not {word.lower() for word in words} & (_POINTING | _REPORTING)
 
 
 def _is_self_contained(question: str) -> bool:
-    """Would somebody who never saw the article know what is asked?"""
+    """Return whether a question is clear without the article."""
     words = question.rstrip("?").split()
     named = any(word[0].isupper() for word in words[1:])
     return (

@@ -1,10 +1,13 @@
-"""Every sentence of the passages beside a question: what of it is said there, around it, and in its title.
+"""Compare every sentence of the passages with a question: which of its words occur in it, around it, and in its title.
 
-    own        said in the sentence itself            title      of the article or the section
-    before     ... in the sentence before it          passage    anywhere in its passage
-    after      ... in the sentence after it           article    in another passage of its article
+    own           in the sentence
+    title         in the title of the article or the section
+    before ...    in the sentence before it
+    passage       anywhere in its passage
+    after ...     in the sentence after it
+    article       in another passage of its article
 
-Each is the share of the question's weight that is new there: what the sentence says itself is not counted again.
+Each is the share of the question's weight that is new there: words of the sentence are not counted again.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from actors.answers.extractive.sentences import Sentence, split_sentences
 from actors.answers.extractive.text_tokens import SimilarityCache, TextToken
 
 _MOST_CHARACTERS = 6_000
-"Of a passage; ours have about 1,000."
+"Maximal characters of a passage; passages of the archive have about 1,000."
 _REFERENCE_START = compile_pattern(rf"{any_of(collect(lambda data: data.sentences.references))}\b")
 _MENTIONED = 0.7
 _BY_LAST_NAME = 0.9
@@ -29,7 +32,7 @@ _BY_LAST_NAME = 0.9
 
 @dataclass(frozen=True, slots=True)
 class SentenceFeatures:
-    """What is known of a sentence beside a question; shares of the question's weight, 0 to 1."""
+    """Features of a sentence for a question; shares of the question's weight, 0 to 1."""
 
     in_sentence: float
     title: float
@@ -38,55 +41,55 @@ class SentenceFeatures:
     passage: float
     article: float
     special: float
-    "Said in the sentence itself, of what the title does not say."
+    "Words in the sentence that the title does not contain."
     rare: float
-    "The same as `own`, words counting less the more sentences of the article say them."
+    "As `own`; words weigh less if more sentences of the article contain them."
     pairs: float
-    "Neighbouring words of the question that are neighbours here, at most 3, as a share."
+    "Neighbouring words of the question that are neighbours in the sentence, at most 3, as a share."
     answer_type: float
     closeness: float
-    "How near what is asked for stands to a word of the question."
+    "Closeness of the requested entity to a word of the question."
     focus: float
-    "Is what is counted, picked or done said in it?"
+    "Does the sentence contain the counted, picked or done thing?"
     fresh: float
-    "Does it say anything beyond the question?"
+    "Does it contain words beyond the question?"
     has_reference: float
-    "Does it begin with a word for something said before?"
+    "Does it begin with a word that refers to the text before?"
     score: float
-    "Of the passage, as it was found."
+    "Score of the passage in the search."
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredSentence:
-    """A sentence that could be (part of) the answer."""
+    """A candidate for the answer or a part of it."""
 
     snippet: int
     sentence_number: int
-    "Of the sentence in its passage."
+    "Place of the sentence in its passage."
     sentence: Sentence
     words: tuple[TextToken, ...]
     matched: tuple[float, ...]
-    "How well each word of the question is said in it."
+    "Degree to which the sentence contains each word of the question."
     around: tuple[float, ...]
-    "How well each is said in it, around it or in its title."
+    "The same for the sentence, the text around it and its title."
     features: SentenceFeatures
 
 
 @dataclass(frozen=True, slots=True)
 class _TokenizedPassage:
-    """A passage, cut."""
+    """A passage as sentences and words."""
 
     sentences: list[Sentence]
     words: list[list[TextToken]]
     matched: list[list[float]]
     title: list[float]
     whole: list[float]
-    "How well each word of the question is said anywhere in it."
+    "Degree to which the passage contains each word of the question."
 
 
 @dataclass(frozen=True, slots=True)
 class _QuestionWeights:
-    """What the words of a question tell, over all and inside one article."""
+    """Weights of a question's words, overall and inside one article."""
 
     question: QuestionAnalysis
     weights: Sequence[float]
@@ -109,7 +112,7 @@ class _QuestionWeights:
 
 
 def score_sentences(wanted: QuestionAnalysis, snippets: Sequence[Snippet]) -> list[ScoredSentence]:
-    """Weigh all sentences of all passages, in order.
+    """Score all sentences of all passages, in order.
 
     Cost:
         3 ms for ten passages of 150 words
@@ -120,22 +123,22 @@ def score_sentences(wanted: QuestionAnalysis, snippets: Sequence[Snippet]) -> li
     weights = [wanted.weights[stem] for stem in stems]
     asked_pairs = frozenset(itertools.pairwise(word.stem for word in wanted.words))
     plain = frozenset(at for at, stem in enumerate(stems) if stem not in wanted.names)
-    found: list[ScoredSentence] = []
+    results: list[ScoredSentence] = []
     for at, (snippet, page) in enumerate(zip(snippets, pages, strict=True)):
         own = [other for other, one in enumerate(snippets) if one.product_id == snippet.product_id]
         siblings = [pages[other].whole for other in own if other != at]
         article = _column_max(siblings, len(stems))
         spread = _article_weights([row for other in own for row in pages[other].matched], page.title, weights)
         scale = _QuestionWeights(wanted, weights, spread, asked_pairs, plain, beside)
-        found += (
+        results += (
             _score_sentence(scale, at, number, snippet.score, page, article)
             for number in range(len(page.sentences))
         )
-    return found
+    return results
 
 
 def starts_with_reference(text: str) -> bool:
-    """Does a sentence begin with a word for somebody or something that was said before? Not in what is quoted."""
+    """Return whether a sentence begins with a word that refers to the text before, outside quotations."""
     return _REFERENCE_START.match(text) is not None
 
 
@@ -151,7 +154,7 @@ def _tokenize_passage(
 
 
 def _extend_name_matches(wanted: QuestionAnalysis, matched: list[float]) -> list[float]:
-    """Take the last word of a name for all of it."""
+    """Count the last word of a name as the whole name."""
     for run in wanted.name_runs:
         if matched[run[-1]] == 1.0:
             for at in run:
@@ -166,7 +169,7 @@ def _column_max(rows: Sequence[Sequence[float]], width: int) -> list[float]:
 def _article_weights(
     rows: Sequence[Sequence[float]], title: Sequence[float], weights: Sequence[float]
 ) -> list[float]:
-    """Weigh the words of the question by how few sentences of an article say them."""
+    """Weigh words of the question by their rarity among the sentences of an article."""
     spread = []
     for at, weight in enumerate(weights):
         count = sum(row[at] for row in rows) + 2 * title[at]

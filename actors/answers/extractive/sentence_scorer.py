@@ -1,9 +1,8 @@
-"""Which sentence answers best, and whether it answers at all: a few traits, weighed.
+"""Score which sentence answers best, and whether it answers at all, by weighted features.
 
-Fitted on the public question sets (odd questions, English, Spanish and German, their paragraphs also taken away) and
-on the half of the playground's questions that is for tuning; measured on the rest by `kiosk bench answers`.
-
-Scores of the search are left out but for the order they give: they change with the size of an archive and its embedder.
+The weights were fitted on the public question sets (odd questions, English, Spanish and German, also without their
+paragraphs) and on half of the playground's questions. `kiosk bench answers` measures them on the rest. The scorer
+uses only the order of search scores: their values depend on the size of an archive and its embedder.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from actors.answers.extractive.question_analysis import QuestionAnalysis
 from actors.answers.extractive.sentence_features import ScoredSentence
 
 THRESHOLD = 0.65
-"Less sure than this, and the answer is an honest no."
+"Minimal certainty of an answer; below it the answer is a refusal."
 
 _MEASURED = frozenset(
     ["age", "money", "share", "temperature", "speed", "time", "length", "long", "amount", "many", "weight"]
 )
-"Kinds whose answers are easily told by their looks."
+"Answer types that are easy to recognize in a sentence."
 _WIDEST_GAP = 4.0
 
 _RANK_WEIGHTS: Mapping[str, float] = MappingProxyType(
@@ -106,7 +105,7 @@ _CERTAINTY_WEIGHTS: Mapping[str, float] = MappingProxyType(
 
 
 def rank_features(wanted: QuestionAnalysis, one: ScoredSentence) -> dict[str, float]:
-    """Say what speaks for a sentence."""
+    """Return the features of a sentence for ranking."""
     facts = one.features
     person = float(wanted.answer_type == "person")
     measured = float(wanted.answer_type in _MEASURED)
@@ -151,7 +150,7 @@ def rank_features(wanted: QuestionAnalysis, one: ScoredSentence) -> dict[str, fl
 
 
 def certainty_features(wanted: QuestionAnalysis, one: ScoredSentence, gap: float) -> dict[str, float]:
-    """Say what speaks against, and for, a best sentence being an answer; `gap` is how far ahead it is."""
+    """Return features for and against the best sentence as an answer; `gap` is its lead in score."""
     facts = one.features
     around = dict(zip(wanted.weights, one.around, strict=True))
     missing = {
@@ -174,12 +173,12 @@ def certainty_features(wanted: QuestionAnalysis, one: ScoredSentence, gap: float
 
 
 def score_quality(found: Mapping[str, float]) -> float:
-    """Weigh traits: the higher, the better the sentence answers."""
+    """Return the weighted sum of ranking features: a higher score is a better answer."""
     return sum(weight * found.get(name, 0.0) for name, weight in _RANK_WEIGHTS.items())
 
 
 def estimate_certainty(found: Mapping[str, float]) -> float:
-    """Weigh traits and doubts of the best sentence: how sure is it that it answers, 0 to 1?"""
+    """Return the probability, 0 to 1, that the best sentence is an answer."""
     total = _CERTAINTY_WEIGHTS.get("always", 0.0) + sum(
         weight * found.get(name, 0.0) for name, weight in _CERTAINTY_WEIGHTS.items()
     )
@@ -187,7 +186,7 @@ def estimate_certainty(found: Mapping[str, float]) -> float:
 
 
 def is_unsupported(wanted: QuestionAnalysis, one: ScoredSentence, snippets: Sequence[Snippet]) -> bool:
-    """Is a year, a number or a name of the question nowhere in what the sentence was taken from?"""
+    """Return whether a year, a number or a name of the question is missing from the sentence's source."""
     if _lacks_name(wanted, one):
         return True
     snippet = snippets[one.snippet]
@@ -195,12 +194,12 @@ def is_unsupported(wanted: QuestionAnalysis, one: ScoredSentence, snippets: Sequ
     text = " ".join([snippet.title, *(f"{other.child_title} {other.text}" for other in own)])
     if any(number not in text for number in wanted.numbers - wanted.years):
         return True
-    # "in 2024" is often only said by the date of the article
+    # "in 2024" often occurs only in the date of the article
     return any(year not in text and not snippet.published.startswith(year) for year in wanted.years)
 
 
 def _lacks_name(wanted: QuestionAnalysis, one: ScoredSentence) -> bool:
-    """Is a name nowhere in the article? Where all nouns have capitals, or all words, nobody can tell."""
+    """Return whether a name is missing from the article; unknown where all nouns or words have capitals."""
     if wanted.tokenizer.language == "de" or 2 * len(wanted.names) > len(wanted.weights) + 1:
         return False
     return any(

@@ -1,4 +1,4 @@
-"""Key terms of an answer as links to a search for them: names that stand in it, each once."""
+"""Link the key terms of an answer to a search for them: names in the answer, each once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from actors.answers.extractive.language_data import FALLBACK_LANGUAGE, load_lang
 from actors.language.stopwords import STOP_WORDS
 
 PLACEHOLDER = "%s"
-"Where the template wants the term."
+"Placeholder of the term in the template."
 MAX_TERMS = 8
 
 _TERM = re.compile(r"[\w’'][\w’' .&-]*[\w’']")
@@ -27,20 +27,20 @@ class TermLinks:
         self._linked: set[str] = set()
 
     def select_terms(self, text: str) -> list[tuple[str, str]]:
-        """Choose the terms of a sentence that were not linked before, each with its address."""
-        found = []
+        """Return the terms of a sentence that are not linked yet, each with its address."""
+        results = []
         for start, end in find_name_spans(text):
             term = _normalize_name(text[start:end], at_start=start == 0)
             if len(self._linked) >= MAX_TERMS:
                 break
             if term and term.casefold() not in self._linked:
                 self._linked.add(term.casefold())
-                found.append((term, self._template.replace(PLACEHOLDER, quote(term, safe=""))))
-        return found
+                results.append((term, self._template.replace(PLACEHOLDER, quote(term, safe=""))))
+        return results
 
 
 def _normalize_name(name: str, *, at_start: bool) -> str:
-    """Take the articles off a name; empty when it may be just a word with a capital at the start of a sentence."""
+    """Remove the articles of a name; empty when it may be an ordinary word at the start of a sentence."""
     words = name.split()
     kept = words[next((at for at, word in enumerate(words) if word.lower() not in STOP_WORDS["en"]), 0) :]
     is_name = len(kept) > 1 or not at_start or len(kept) < len(words)

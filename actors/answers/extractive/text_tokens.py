@@ -1,6 +1,6 @@
-"""Texts as stems with their places, and how near two stems are in meaning.
+"""Split texts into stems with their places, and compare two stems.
 
-Made for one question and thrown away: it remembers the words it has seen, and is not for several threads at once.
+A tokenizer serves one question and caches the words of its texts. It is not safe for several threads.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from actors.language.analysis import Analyzer
 _WORD = re.compile(r"\d+(?:[.,:]\d+)*|(?:[^\W\d_]\.){2,}|[^\W\d_]+(?:['’][^\W\d_]+)?(?:\d+)?")
 _NAME_PART = re.compile(r"[^\W\d_]")
 SYNONYM_SIMILARITY = 0.8
-"What a word of the same family is worth beside the word itself."
+"Similarity of two words of one family; equal words have 1."
 _DERIVED_SIMILARITY = 0.75
 _COMPOUND_SIMILARITY = 0.6
 _LEAST_ROOT = 5
@@ -26,7 +26,7 @@ _LONGEST_ENDING = 5
 
 @dataclass(frozen=True, slots=True)
 class TextToken:
-    """A word that says something."""
+    """A content word."""
 
     text: str
     stem: str
@@ -35,17 +35,17 @@ class TextToken:
 
     @property
     def is_name(self) -> bool:
-        """Written with a capital, wherever it stands."""
+        """Return whether the word is written with a capital, wherever it occurs."""
         return self.text[:1].isupper()
 
     @property
     def is_number(self) -> bool:
-        """Written in digits."""
+        """Return whether the word is written in digits."""
         return self.text[:1].isdecimal()
 
 
 class TextTokenizer:
-    """Cuts texts of one language."""
+    """Splits texts of one language."""
 
     def __init__(self, language: str) -> None:
         self._analyzer = Analyzer(language)
@@ -54,24 +54,24 @@ class TextTokenizer:
         self._families = _load_synonyms(self._analyzer.language)
 
     def stem(self, word: str) -> str:
-        """Give the stem of a word, empty for one that says nothing."""
+        """Return the stem of a word, empty for a stop word."""
         known = self._stems.get(word)
         if known is None:
             known = self._stems[word] = "".join(self._analyzer.stems(word))
         return known
 
     def tokenize(self, text: str) -> list[TextToken]:
-        """Cut a text into the words that say something, in order."""
-        found = []
+        """Return the content words of a text, in order."""
+        results = []
         for match in _WORD.finditer(text):
             said = match[0]
             stem = said if said[0].isdecimal() else self.stem(said)
             if stem:
-                found.append(TextToken(said, stem, match.start(), match.end()))
-        return found
+                results.append(TextToken(said, stem, match.start(), match.end()))
+        return results
 
     def similarity(self, one: str, other: str) -> float:
-        """Say how near two stems are: 1 the same, 0 nothing in common."""
+        """Return the similarity of two stems: 1 the same, 0 nothing in common."""
         if one == other:
             return 1.0
         families = self._families.get(one)
@@ -80,12 +80,12 @@ class TextTokenizer:
         return _letter_similarity(one, other)
 
     def best_similarity(self, stem: str, stems: Iterable[str]) -> float:
-        """Say how near the nearest of some stems is."""
+        """Return the similarity of the most similar of some stems."""
         return max((self.similarity(stem, other) for other in stems), default=0.0)
 
 
 class SimilarityCache:
-    """Remembers how near every word of some texts is to the words of a question."""
+    """Caches the similarities of words in texts to the words of a question."""
 
     def __init__(self, wording: TextTokenizer, stems: Sequence[str]) -> None:
         self._wording = wording
@@ -93,7 +93,7 @@ class SimilarityCache:
         self._cache: dict[str, tuple[tuple[int, float], ...]] = {}
 
     def match_stems(self, said: Iterable[str]) -> list[float]:
-        """Say for every word of the question how near the nearest of these stems is."""
+        """Return for every word of the question the similarity of the most similar of these stems."""
         best = [0.0] * len(self._stems)
         for stem in said:
             for at, degree in self.similarities(stem):
@@ -102,7 +102,7 @@ class SimilarityCache:
         return best
 
     def similarities(self, stem: str) -> tuple[tuple[int, float], ...]:
-        """Say to which words of the question a stem is near, as places and degrees."""
+        """Return the words of the question that are similar to a stem, as places and degrees."""
         known = self._cache.get(stem)
         if known is None:
             known = self._cache[stem] = self._compute_similarities(stem)
@@ -149,7 +149,7 @@ def _prefix_length(one: str, other: str) -> int:
 
 
 def select_names(text: str, words: Sequence[TextToken]) -> list[TextToken]:
-    """Pick the words with a capital that does not only begin a sentence."""
+    """Return the words with a capital that do not only begin a sentence."""
     return [word for word in words if word.is_name and not _starts_sentence(text, word.start)]
 
 

@@ -1,7 +1,7 @@
-"""Does a passage hold what a sentence says? Asked of every sentence before it is shown, whoever wrote it.
+"""Check whether a passage supports a sentence, before any sentence is shown.
 
-A sentence may say less than its passage and say it in other words. It may not bring a number, a name or a month
-that is not there, say the opposite, or speak of something else.
+A sentence may contain less than its passage, in other words. It must not add a number, a name or a month, contradict
+the passage, or have another subject.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from actors.language.folding import fold
 
 
 def _list_months(data: LanguageData) -> list[str]:
-    """List the months of a language as fragments; one that is also another word needs a number behind it."""
+    """Return the months of a language as fragments; one that is also another word needs a number behind it."""
     calendar = data.calendar
     return [rf"{month}(?= \d)" if month in calendar.ambiguous_months else month for month in calendar.months]
 
 
 MIN_SUPPORT = 0.5
-"A sentence with at least this may be shown."
+"Minimal support of a sentence that is shown."
 
 _MOST = 20_000
 _CONTRADICTION_FACTOR = 0.1
-"The most a sentence gets with a number, name or month of its own, or that says the opposite."
+"Maximal support of a sentence that adds a number, name or month, or contradicts its passage."
 _MONTHS = compile_pattern(
     rf"\b{any_of((*collect(_list_months), *collect(lambda data: data.calendar.weekdays)))}\b"
 )
@@ -41,7 +41,7 @@ _NOT = compile_pattern(
 )
 _CLAUSE = compile_pattern(rf"[,;:.!?—–()]|\b{any_of(collect(lambda data: data.support.clause_words))}\b")
 _SCOPE = 3
-"How many telling words behind a `not` it is about."
+"Number of content words behind a `not` that it negates."
 _OPPOSITES = tuple(
     (frozenset(one), frozenset(other))
     for data in load_languages().values()
@@ -54,7 +54,7 @@ _SAME_NAMES = MappingProxyType(
 
 
 def score_support(sentence: str, passage: str) -> float:
-    """Say how well a passage holds a sentence: 0 not at all, 1 word by word.
+    """Return how well a passage supports a sentence: 0 not at all, 1 word by word.
 
     Cost:
         1 ms for a passage of 150 words
@@ -85,13 +85,13 @@ def _normalize(text: str) -> str:
 
 
 def _coverage(wording: TextTokenizer, own: Sequence[TextToken], other: Sequence[TextToken]) -> float:
-    """Share of the sentence's words that the passage has, in the same or other words."""
+    """Return the share of the sentence's words that the passage contains, in the same or other words."""
     stems = {word.stem for word in other}
     values = {figure.value for word in other for figure in parse_numbers(word.text)}
     total = found = 0.0
     for word in own:
         if is_number_word(word.text):
-            continue  # numbers are looked at by what they are worth
+            continue  # numbers are compared by value
         weight = 1.5 if word.is_name or word.is_number else 1.0
         degree = 1.0 if word.stem in stems else wording.best_similarity(word.stem, stems)
         if degree < 1.0 and any(figure.value in values for figure in parse_numbers(word.text)):
@@ -105,7 +105,7 @@ def _coverage(wording: TextTokenizer, own: Sequence[TextToken], other: Sequence[
 
 
 def _has_new_numbers(own: Sequence[NumberMention], other: Sequence[NumberMention]) -> bool:
-    """Is there a number the passage does not have, or has of something else?"""
+    """Return whether a number is missing from the passage, or has another unit there."""
     for figure in own:
         same = [one for one in other if one.value == figure.value]
         if not same:
@@ -118,7 +118,7 @@ def _has_new_numbers(own: Sequence[NumberMention], other: Sequence[NumberMention
 def _has_new_names(
     said: str, own: Sequence[TextToken], held: str, other: Sequence[TextToken], wording: TextTokenizer
 ) -> bool:
-    """Is there a name the passage does not have? Adjectives of names and their other forms are the name."""
+    """Return whether a name is missing from the passage; adjectives of names and other forms count as the name."""
     known = {word.stem for word in other}
     folded = fold(held)
     for word in select_names(said, own):
@@ -135,7 +135,7 @@ def _has_new_names(
 def _has_unknown_first_name(
     said: str, own: Sequence[TextToken], known: set[str], folded: str, wording: TextTokenizer
 ) -> bool:
-    """Does a sentence begin with a name of two words, one of which the passage does not have?"""
+    """Return whether a sentence begins with a name of two words, one of which is missing from the passage."""
     if len(own) < 2 or said[: own[0].start].strip(" \"'“‘("):
         return False
     first, second = own[0], own[1]
@@ -153,11 +153,11 @@ def _has_new_months(said: str, held: str) -> bool:
     }
 
 
-# --- what must not be turned round ----------------------------------------------------------------------------------
+# --- contradictions -------------------------------------------------------------------------------------------------
 
 
 def _contradicts(said: str, held: str, wording: TextTokenizer) -> bool:
-    """Does it say `not` where the passage does not, or the other way round, or a word's opposite?"""
+    """Return whether only one of both texts negates a word, or one contains a word's opposite."""
     denied, stated = _split_negated(said, wording)
     denied_there, stated_there = _split_negated(held, wording)
     if any(stem in denied_there and stem not in stated_there for stem in stated):
@@ -173,7 +173,7 @@ def _contradicts(said: str, held: str, wording: TextTokenizer) -> bool:
 
 
 def _split_negated(text: str, wording: TextTokenizer) -> tuple[set[str], set[str]]:
-    """Part the words of a text into those a `not` is about and the others."""
+    """Split the words of a text into negated ones and others."""
     denied: set[str] = set()
     stated: set[str] = set()
     begin = 0
@@ -191,7 +191,7 @@ def _split_negated(text: str, wording: TextTokenizer) -> tuple[set[str], set[str
 
 
 def _swaps_names(said: str, own: Sequence[TextToken], held: str, wording: TextTokenizer) -> bool:
-    """Do two names change places around the same deed: who beat whom?"""
+    """Return whether two names change places around the same verb: who beat whom?"""
     mine = [word.stem for word in own if word.is_name and not word.is_number]
     deeds = {word.stem for word in own if not word.is_name and not word.is_number}
     pairs = [(one, other) for at, one in enumerate(mine) for other in mine[at + 1 :] if one != other]

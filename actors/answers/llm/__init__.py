@@ -1,9 +1,9 @@
-"""A language model somewhere else: any server that speaks the OpenAI chat interface, never trusted and never needed.
+"""Call an external language model through the OpenAI chat interface; the server is not trusted and is optional.
 
-terms      where it is, and how long it may take for what
-address    which addresses may be spoken to
-breaker    while it fails nobody waits for it
-prompt     question and passages as messages; passages are data behind a fence
-stream     server-sent events to pieces of text
-writer     the `AnswerWriter` of an answer, out of all of them
+model_config   address of the server, and time limits
+address        addresses to which connections are allowed
+breaker        circuit breaker: no calls while the server fails
+prompt         question and passages as messages; passages are data behind a fence
+stream         parse server-sent events into pieces of text
+writer         the `AnswerWriter` that combines them
 """

@@ -1,6 +1,6 @@
-"""Which addresses a provider may have: a name is looked up once per connection, judged, and connected to as judged.
+"""Restrict the addresses of a provider: each connection looks the name up once, checks the result and connects to it.
 
-The second half matters: between a check and a connection that looks the name up again, a name can change its mind.
+A second look-up between check and connection could return another address.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ Resolver = Callable[[str, int], Awaitable[list[str]]]
 
 
 class InternalAddressError(Exception):
-    """The address is one of ours, not one of the world's."""
+    """The address is an internal one."""
 
 
 async def resolve_addresses(host: str, port: int) -> list[str]:
-    """Find the addresses of a name."""
+    """Return the addresses of a name."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 def is_internal(address: str) -> bool:
-    """Is this an address of this machine, of its network, or of nobody? Only global unicast ones are not."""
+    """Return whether an address is not global unicast: of this machine, its network, or reserved."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -43,7 +43,7 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _UNICAST_6 = ipaddress.IPv6Network("2000::/3")
 "Everything else is local, reserved, or writes an IPv4 address in a way that only some networks translate."
 _SPECIAL_6 = tuple(map(ipaddress.IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
-"Teredo and other protocols, documentation, 6to4: they lead where no provider is, some to an IPv4 address inside."
+"Teredo and other protocols, documentation, 6to4: no provider has them, and some lead to an internal IPv4 address."
 _SPECIAL_4 = tuple(map(ipaddress.IPv4Network, ("192.0.0.0/24", "192.88.99.0/24", "240.0.0.0/4")))
 """Special purposes that some releases of Python call global.
 
@@ -52,7 +52,7 @@ Source: the IANA registries of special-purpose addresses
 
 
 class GuardedTransport(httpx.AsyncBaseTransport):
-    """Connects to the address that was judged, under the name that was asked for."""
+    """Connects to the checked address, under the requested host name."""
 
     def __init__(
         self, *, may_be_internal: bool, look_up: Resolver = resolve_addresses, verify: bool = True
@@ -72,7 +72,7 @@ class GuardedTransport(httpx.AsyncBaseTransport):
             addresses = await self._look_up(host, port)
         except OSError as error:
             raise httpx.ConnectError("the name is unknown", request=request) from error
-        # one bad address among good ones is a trick, not an accident
+        # one internal address among public ones is an attack, not an accident
         if not addresses or (not self._may_be_internal and any(map(is_internal, addresses))):
             raise InternalAddressError
         request.extensions = {**request.extensions, "sni_hostname": host}

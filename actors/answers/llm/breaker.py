@@ -1,7 +1,8 @@
-"""While a provider fails, nobody waits for it.
+"""Stop calls to a provider while it fails.
 
-closed  --5 failures in a row-->  open  --20 s-->  half open: one may try
-half open  --it works--> closed, --it fails--> open again, twice as long, five minutes at most
+closed      --5 failures in a row-->  open
+open        --20 s-->                 half open: one call may try
+half open   --it works--> closed, --it fails--> open again, twice as long, five minutes at most
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ MAX_OPEN_S = 300.0
 
 
 class ModelBreaker:
-    """Remembers how the last calls went."""
+    """Counts failures of calls and refuses calls after several."""
 
     def __init__(self, clock: Clock, meter: Meter) -> None:
         self._clock = clock
@@ -30,13 +31,13 @@ class ModelBreaker:
 
     @property
     def state(self) -> str:
-        """`closed`, `open` or `half open`."""
+        """Return `closed`, `open` or `half open`."""
         if not self._until_s:
             return "closed"
         return "open" if self._clock.monotonic_s() < self._until_s else "half open"
 
     def can_call(self) -> bool:
-        """May somebody call? Half open, the first one who asks may, until it is known how that went."""
+        """Return whether a call is allowed. Half open, it allows one call until that call's result is known."""
         if self.state == "closed":
             return True
         if self.state == "open" or self._is_tried:
@@ -45,14 +46,14 @@ class ModelBreaker:
         return True
 
     def record_success(self) -> None:
-        """A call went well."""
+        """Record a successful call."""
         if self._until_s:
             self._log.info("model_returned")
             self._meter.gauge("kiosk_model_away", 0)
         self._failures, self._open_s, self._until_s, self._is_tried = 0, OPEN_S, 0.0, False
 
     def record_failure(self) -> None:
-        """A call failed."""
+        """Record a failed call."""
         self._failures += 1
         if self._until_s:
             self._open_s = min(MAX_OPEN_S, 2 * self._open_s) if self._is_tried else self._open_s
@@ -64,5 +65,5 @@ class ModelBreaker:
         self._until_s, self._is_tried = self._clock.monotonic_s() + self._open_s, False
 
     def record_cancelled(self) -> None:
-        """A call was given up by us; it says nothing."""
+        """Record a call that this process cancelled; it counts neither as success nor as failure."""
         self._is_tried = False

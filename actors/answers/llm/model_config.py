@@ -1,4 +1,4 @@
-"""Where a language model is, and how long it may take for what."""
+"""The address of a language model, and its time limits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cluster.origin import is_loopback
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """An administrator's word about the provider."""
+    """An administrator's settings of the provider."""
 
     url: str
     "Address of the interface, as `https://models.example.com/v1`."
@@ -27,20 +27,20 @@ class ModelConfig:
     total_s: float = 40.0
     most_tokens: int = 700
     most_bytes: int = 2 << 20
-    "Bytes of a reply that are read."
+    "Maximal bytes of a reply."
     at_once: int = 8
-    "Answers written at the same time by one process."
+    "Maximal number of answers that one process writes at the same time."
 
     @property
     def name(self) -> str:
-        """Name the model and where it is, without anything secret."""
+        """Return the name of the model and its address, without any secret."""
         return f"{self.model}@{urlsplit(self.url).hostname}"
 
     def validate(self) -> ModelConfig:
-        """Check what can be checked without asking anybody.
+        """Check the settings without a connection.
 
         Errors:
-            Invalid: no http address, a key that would travel in the clear, or no model
+            Invalid: no http address, a key that would travel in plain text, or no model
         """
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:

@@ -36,7 +36,7 @@ _CONTROL = re.compile(
 
 
 def build_answer_messages(question: str, snippets: Sequence[Snippet], fence: str) -> list[dict[str, str]]:
-    """Write the messages; `fence` is new for every call."""
+    """Return the messages of a question; `fence` is new for every call."""
     parts = []
     for number, snippet in enumerate(snippets, 1):
         head = f"{fence} source {number}"
@@ -53,7 +53,7 @@ def build_answer_messages(question: str, snippets: Sequence[Snippet], fence: str
 
 
 def build_rewrite_messages(question: str, before: Sequence[str], fence: str) -> list[dict[str, str]]:
-    """Write the messages that ask for a follow-up question as a standalone one; `before` oldest first."""
+    """Return the messages for rewriting a follow-up as a standalone question; `before` oldest first."""
     lines = [
         f"{fence} question {number}\n{_sanitize_line(text, fence)[:MAX_QUESTION_CHARS]}"
         for number, text in enumerate([*before, question], 1)
@@ -65,7 +65,7 @@ def build_rewrite_messages(question: str, before: Sequence[str], fence: str) -> 
 
 
 def _sanitize(text: str, fence: str) -> str:
-    """Take out what is invisible and what looks like our fence."""
+    """Remove invisible characters and copies of the fence."""
     return _CONTROL.sub(" ", text).replace(fence, " ")
 
 

@@ -13,16 +13,16 @@ MAX_LINE_BYTES = 256 << 10
 
 
 class InvalidModelReply(Exception):
-    """The reply is not what it should be."""
+    """The reply does not follow the protocol."""
 
 
 class ChatStreamParser:
-    """Collects bytes, gives pieces of text."""
+    """Buffers bytes and returns pieces of text."""
 
     def __init__(self) -> None:
         self._rest = b""
         self.is_done = False
-        "The provider said that this was all."
+        "The provider sent the end of the reply."
 
     def feed(self, packet: bytes) -> list[str]:
         """Take in a packet.

@@ -27,15 +27,15 @@ from cluster.clock import Clock
 from cluster.meter import Meter
 
 _MAX_REWRITE_TOKENS = 120
-"Tokens of a rewritten question."
+"Maximal tokens of a rewritten question."
 _TURN_S = 2.0
-"How long an answer waits for its turn before it is composed instead."
+"Maximal wait of an answer for a free slot; afterwards the composed answer is used."
 
 _Messages = list[dict[str, str]]
 
 
 class ModelWriter:
-    """`AnswerWriter` over any server with the OpenAI chat interface."""
+    """Implements `AnswerWriter` with any server that has the OpenAI chat interface."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class ModelWriter:
 
     @property
     def name(self) -> str:
-        """What writes."""
+        """Return the name of the model."""
         return self._terms.name
 
     async def close(self) -> None:
@@ -105,7 +105,7 @@ class ModelWriter:
             self.breaker.record_failure()
             raise LanguageModelError(_loggable_reason(error)) from None
         except (GeneratorExit, asyncio.CancelledError, LanguageModelError):
-            # the reader has enough, or we never came to ask: only the first says something about the provider
+            # the user has enough, or there was no call yet: only the first is a success of the provider
             (self.breaker.record_success if wrote else self.breaker.record_cancelled)()
             raise
         self.breaker.record_success()
@@ -164,7 +164,7 @@ class ModelWriter:
                 raise InvalidModelReply("broken off")
 
     def _headers(self) -> dict[str, str]:
-        # a few compressed bytes may become gigabytes before they can be counted
+        # a few compressed bytes may expand to gigabytes before they are counted
         headers = {"accept": "text/event-stream", "accept-encoding": "identity", "user-agent": "kiosk"}
         return {**headers, "authorization": f"Bearer {self._terms.key}"} if self._terms.key else headers
 
@@ -194,7 +194,7 @@ _Failures = (
 
 
 def _loggable_reason(error: BaseException) -> str:
-    """Say what went wrong; the words of others may hold what must not be logged."""
+    """Return a reason without text of the provider, which may contain secrets."""
     if isinstance(error, InvalidModelReply):
         return str(error)
     if isinstance(error, InternalAddressError):
