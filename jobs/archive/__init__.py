@@ -1,6 +1,6 @@
 """Archives of articles: dumps, feeds and tables into an app, and the passages they are searched by.
 
-story       one article as every reader gives it, and the product record it becomes
+story       one article as every file reader returns it, and the product record it becomes
 mediawiki   dumps of a wiki, page by page
 feeds       RSS and Atom
 tables      rows of JSON Lines, CSV and Parquet

@@ -23,7 +23,7 @@ class ArticleSection:
 
 @dataclass(frozen=True, slots=True)
 class SourceArticle:
-    """What a reader found; empty where it found nothing."""
+    """The article that a file reader extracted; a field is empty where the file has no value."""
 
     id: str
     title: str

@@ -30,11 +30,11 @@ class LogTail:
     rows: int = 0
     _pages: int = 0
     _erased: list[frozenset[str]] = field(default_factory=list)
-    "Page -> readers or ids of users whose earlier rows are gone."
+    "Page -> users or ids of users whose earlier rows are gone."
 
     @property
     def erased(self) -> frozenset[str]:
-        """Readers or ids of users whose settled rows are gone."""
+        """Users or ids of users whose settled rows are gone."""
         return frozenset().union(*self._erased)
 
     def add(self, changes: list[ChangeLogEntry]) -> None:
@@ -65,7 +65,7 @@ class LogTail:
 
 
 def remove_users(table: Any, gone: frozenset[str]) -> Any:
-    """Leave out the rows of some readers."""
+    """Leave out the rows of some users."""
     if not gone:
         return table
     return table.filter(pc.invert(pc.is_in(table["reader"], value_set=pa.array(sorted(gone), pa.string()))))

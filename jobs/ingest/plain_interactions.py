@@ -1,6 +1,6 @@
 """Interactions of the plainest form, as files of millions hold them, without asking the schema a million times.
 
-    type that needs nothing else, a reader, product ids, a moment in the stored form, and no other field
+    type that needs nothing else, a user, product ids, a moment in the stored form, and no other field
 
 Every id goes through the schema once and is remembered. Whatever is not of this form is left to
 `cluster.records.validation.upload`; what is of this form comes out exactly as it does there.

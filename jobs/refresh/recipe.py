@@ -112,11 +112,11 @@ class BlendRecipe(BaseModel):
     model_config = STRICT
 
     weights: Weights = "auto"
-    "Part -> weight for readers with a history; `auto` chooses on validation."
+    "Part -> weight for users with a history; `auto` chooses on validation."
     start: dict[str, float] = Field(default_factory=dict)
     "Where `auto` starts; a small validation stays near it."
     weights_new: Weights = "auto"
-    "Part -> weight for readers without a history; only popularity can say something about them."
+    "Part -> weight for users without a history; only popularity can say something about them."
     most_parts: int = Field(default=8, ge=1)
     "So many parts at most are taken by `auto`."
     k: int = Field(default=10, ge=1)
@@ -129,23 +129,23 @@ class ValidationRecipe(BaseModel):
     model_config = STRICT
 
     protocol: Literal["auto", "by_time", "leave_last_out", "next_in_session"] = "auto"
-    "`auto`: by time when that asks enough readers, and not in the middle of their only sitting; else leave last out."
+    "`auto`: by time when that asks enough users, and not in the middle of their only sitting; else leave last out."
     share: float = Field(default=0.1, gt=0, lt=0.5)
     "Share of the events that is held back by time."
     seen: Literal["auto", "out", "other_kinds", "allowed"] = "auto"
-    """May a reader's own items be recommended again? `auto`: when a fifth of what they take is taken again.
+    """May a user's own items be recommended again? `auto`: when a fifth of what they take is taken again.
     `other_kinds`: only those that no event of `kinds` led to, as what lies in a cart and was not bought."""
     kinds: tuple[str, ...] = ()
     """Types of events that are asked for. When empty: all that speak for an item; where the last one is left out and
-    enough readers buy after other events, purchases."""
+    enough users buy after other events, purchases."""
     readers: int = Field(default=4_000, ge=10)
-    "Readers that weights are chosen by."
+    "Users that weights are chosen by."
     folds: int = Field(default=2, ge=1, le=5)
-    "So many trials, one before the other, as long as a single one asks too few readers."
+    "So many trials, one before the other, as long as a single one asks too few users."
     tune_readers: int = Field(default=1_000, ge=10)
-    "Readers that parameters are tuned by."
+    "Users that parameters are tuned by."
     tune_events: int = Field(default=300_000, ge=100)
-    "Events that parameters are tuned with: of some readers, all of theirs."
+    "Events that parameters are tuned with: of some users, all of theirs."
     tune_items: int = Field(default=5_000, ge=10)
     "EASE is tuned in catalogs up to so many items; beyond, its first values are taken."
 
@@ -177,7 +177,7 @@ class Recipe(BaseModel):
     baskets: BasketsRecipe | None = None
     "What is bought together; none leaves `buy_together` to the live counts."
     cohorts: CohortRecipe | None = None
-    "What readers of a kind take, for those without a history."
+    "What users of a kind take, for those without a history."
     content: ContentRecipe | None = None
     "What new items are like, for items without events."
     completions: CompletionsRecipe | None = CompletionsRecipe()

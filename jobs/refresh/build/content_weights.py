@@ -1,4 +1,4 @@
-"""What products without events are worth to a reader, learned from what products with events are like."""
+"""What products without events are worth to a user, learned from what products with events are like."""
 
 from __future__ import annotations
 

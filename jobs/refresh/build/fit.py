@@ -35,7 +35,7 @@ class DataFacts:
     """Which data an engine was trained on."""
 
     fingerprint: str
-    "SHA-256 over the events and the names of readers and items; the snapshot's version covers all that was learned."
+    "SHA-256 over the events and the names of users and items; the snapshot's version covers all that was learned."
     events: int
     readers: int
     items: int
@@ -106,7 +106,7 @@ def train_engine(recipe: Recipe, data: Interactions, tell: StepCallback = ignore
 
 
 def clear_history_weights(engine: TrainedEngine, parts: Collection[str]) -> TrainedEngine:
-    """Give an engine in which some parts have no weight for readers with a history."""
+    """Give an engine in which some parts have no weight for users with a history."""
     kept = (replace(part, weight=0.0) if part.name in parts else part for part in engine.blend.parts)
     return replace(engine, blend=Blend(tuple(kept)))
 

@@ -42,7 +42,7 @@ def build_completions_index(
 
 
 def _popularity_by_product(recipe: CompletionsRecipe, data: Interactions) -> dict[str, float]:
-    """Count what readers took lately, by product."""
+    """Count what users took lately, by product."""
     worth = np.maximum(data.weight.astype(np.float64), 0.0)
     if data.clock:
         worth *= np.exp2((data.at_s - data.now_s) / (recipe.half_life_days * _DAY_S))

@@ -1,7 +1,7 @@
 """What happened, as arrays: who dealt with which item, when, and what it is worth.
 
-Everything a learner sees is here. Rows stand by reader, then time, then the order in which they came; equal input in
-any order of readers gives equal arrays. Absurd rows (no reader, no product, not a number) are left out and counted,
+Everything a learner sees is here. Rows stand by user, then time, then the order in which they came; equal input in
+any order of users gives equal arrays. Absurd rows (no user, no product, not a number) are left out and counted,
 they never stop a training; what is dated after it was written happened when it was written.
 """
 
@@ -30,7 +30,7 @@ EventWeigher = Callable[[str, float], float]
 
 @dataclass(frozen=True, slots=True)
 class Interactions:
-    """Events about one item each, by reader, then time.
+    """Events about one item each, by user, then time.
 
     Shapes:
         reader, item, basket: int64 [m]; at_s: float64 [m]; weight: float32 [m]; kind: int32 [m]
@@ -58,14 +58,14 @@ class Interactions:
     """What items are like: float32 [n, d] or CSR, rows of length 1 (zeros where nothing is known); none when no
     content is at hand."""
     profiles: Profiles | None = None
-    "What readers are like; none when nobody needs it."
+    "What users are like; none when nobody needs it."
 
     def __len__(self) -> int:
         return len(self.item)
 
     @property
     def n_readers(self) -> int:
-        """Number of readers in the vocabulary."""
+        """Number of users in the vocabulary."""
         return len(self.readers)
 
     @property
@@ -114,7 +114,7 @@ class Interactions:
         return replace(self, content=content)
 
     def starts(self) -> Rows:
-        """Say where each reader's rows begin.
+        """Say where each user's rows begin.
 
         Shapes:
             returns: int64 [readers + 1]
@@ -202,7 +202,7 @@ def interactions_from_segments(table: Any, weigh: EventWeigher = weigh_event) ->
 
 
 def number_sessions(data: Interactions, gap_minutes: float | None) -> Rows:
-    """Number the sessions of ordered events: a new one for each reader and after each long pause.
+    """Number the sessions of ordered events: a new one for each user and after each long pause.
 
     Shapes:
         returns: int64 [m], ascending from 0
@@ -244,7 +244,7 @@ def _build_interactions(
     *,
     clock: bool,
 ) -> Interactions:
-    """Drop what makes no sense, number readers and items, and put rows in order."""
+    """Drop what makes no sense, number users and items, and put rows in order."""
     named = readers.is_valid().to_numpy(zero_copy_only=False) & items.is_valid().to_numpy(
         zero_copy_only=False
     )

@@ -1,4 +1,4 @@
-"""What readers are like, as codes: the input of cohorts."""
+"""What users are like, as codes: the input of cohorts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_VALUES = 100
 
 @dataclass(frozen=True, slots=True)
 class Profiles:
-    """Profile values of readers.
+    """Profile values of users.
 
     Shapes:
         codes: int32 [readers, f], positions in the values of each field, -1 where nothing is known
@@ -35,9 +35,9 @@ class Profiles:
 
     @classmethod
     def from_users(cls, users: Iterable[bytes], readers: Vocabulary, fields: Sequence[str] = ()) -> Profiles:
-        """Read the records of users; of each field the values that most readers share.
+        """Read the records of users; of each field the values that most users share.
 
-        Fields nobody filled are left out; a value of very few readers says nothing of a kind.
+        Fields nobody filled are left out; a value of very few users says nothing of a kind.
         """
         records = [orjson.loads(user) for user in users]
         asked = tuple(dict.fromkeys(map(canonical, fields or (*FIELDS, *_select_attributes(records)))))

@@ -1,6 +1,6 @@
 """Cuts data into what may be learned and what is asked afterwards: never a glimpse of the future.
 
-    leave_last_out   the last item of every reader is asked for; for sequences without a clock
+    leave_last_out   the last item of every user is asked for; for sequences without a clock
     split_by_time          one instant for everybody: what a service really faces
     split_next_in_session  every next item of the sessions after an instant
     split_baskets   one line of a basket is given, the others are asked for
@@ -27,10 +27,10 @@ SeenItemPolicy = Literal["out", "other_kinds", "allowed"]
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What each of `q` readers really took.
+    """What each of `q` users really took.
 
     Shapes:
-        starts: int64 [q + 1]; items: int64 [m], distinct within a reader
+        starts: int64 [q + 1]; items: int64 [m], distinct within a user
     """
 
     starts: Rows
@@ -68,7 +68,7 @@ class Targets:
 
     @classmethod
     def from_pairs(cls, owner: Rows, item: Rows, count: int) -> Targets:
-        """Group pairs of reader and item; a pair counts once.
+        """Group pairs of user and item; a pair counts once.
 
         Shapes:
             owner, item: int64 [m]
@@ -91,7 +91,7 @@ class EvaluationSplit:
     kinds: tuple[str, ...] = ()
     "Event types that are asked for; all when empty."
     taken: Targets | None = None
-    "With `other_kinds`: what each reader took before by events of `kinds`; only that is hidden."
+    "With `other_kinds`: what each user took before by events of `kinds`; only that is hidden."
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -108,7 +108,7 @@ class EvaluationSplit:
         )
 
     def hidden_items(self) -> Targets:
-        """List the known items that may not be answered, by reader."""
+        """List the known items that may not be answered, by user."""
         if self.seen == "other_kinds" and self.taken is not None:
             return self.taken
         if self.seen == "allowed":
@@ -117,7 +117,7 @@ class EvaluationSplit:
         return Targets.from_pairs(self.histories.owners()[known], self.histories.items[known], len(self))
 
     def sample(self, most: int, rng: np.random.Generator) -> EvaluationSplit:
-        """Keep at most so many readers, drawn evenly."""
+        """Keep at most so many users, drawn evenly."""
         if len(self) <= most:
             return self
         return self.pick(np.sort(rng.choice(len(self), most, replace=False)))
@@ -134,9 +134,9 @@ class TrainingSplit:
 def leave_last_out(
     data: Interactions, folds: int = 1, *, kinds: tuple[str, ...] = (), seen: SeenItemPolicy = "out"
 ) -> TrainingSplit:
-    """Ask for the last item of every reader; for validation, for the one before it and so on.
+    """Ask for the last item of every user; for validation, for the one before it and so on.
 
-    With `kinds`, the last item of an event of these kinds. What follows the event is known to nobody. Readers with
+    With `kinds`, the last item of an event of these kinds. What follows the event is known to nobody. Users with
     fewer events than there are trials, and one, only train.
     """
     liked = data.pick(data.weight > 0)
@@ -196,7 +196,7 @@ def split_at(
     kinds: tuple[str, ...] = (),
     name: str = "by time",
 ) -> EvaluationSplit:
-    """Ask at one instant what readers take until another; those who came later have empty histories."""
+    """Ask at one instant what users take until another; those who came later have empty histories."""
     train = data.pick(data.at_s <= instant_s)
     after = data.pick((data.at_s > instant_s) & (data.at_s <= until_s) & (data.weight > 0)).of_kinds(kinds)
     readers = np.unique(after.reader)
@@ -215,7 +215,7 @@ def split_at(
 def split_next_in_session(
     data: Interactions, instant_s: float, *, name: str = "next in session"
 ) -> EvaluationSplit:
-    """Ask for every next item of the sessions that begin after an instant; a reader is one session.
+    """Ask for every next item of the sessions that begin after an instant; a user is one session.
 
     Items that training never saw are not asked for.
     """
@@ -308,7 +308,7 @@ def _leave_out_at(
         trial = replace(trial, taken=_items_of_users(train, readers, kinds))
     if seen == "allowed":
         return trial
-    # a reader who took the item before can't be asked for it as something new
+    # a user who took the item before can't be asked for it as something new
     hidden = trial.hidden_items()
     again = _contains_pairs(
         hidden.owners(), hidden.items, np.arange(count), trial.targets.items, data.n_items
@@ -326,7 +326,7 @@ def _kind_mask(data: Interactions, kinds: tuple[str, ...]) -> Mask:
 
 
 def _items_of_users(data: Interactions, readers: Rows, kinds: tuple[str, ...]) -> Targets:
-    """List what readers took by events of some kinds.
+    """List what users took by events of some kinds.
 
     Shapes:
         readers: int64 [q], ascending

@@ -1,6 +1,6 @@
-"""How good is it: full ranking over the whole catalog, every reader's figures, by segment, with intervals.
+"""How good is it: full ranking over the whole catalog, every user's figures, by segment, with intervals.
 
-`examine` gives figures per reader, `report` sums them up, `compare` sets two examinations of the same trial side by
+`examine` gives figures per user, `report` sums them up, `compare` sets two examinations of the same trial side by
 side: differences are paired, so far smaller ones are certain.
 """
 
@@ -20,7 +20,7 @@ from jobs.refresh.data.split import EvaluationSplit
 from jobs.refresh.evaluation import metrics
 
 LIGHT_USER_BELOW = 10
-"Readers with fewer events than this are light, with more heavy."
+"Users with fewer events than this are light, with more heavy."
 
 _BLOCK_BYTES = 64 << 20
 _RESAMPLES = 1_000
@@ -40,7 +40,7 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EvaluationResult:
-    """Figures of every reader.
+    """Figures of every user.
 
     Shapes:
         figures: name -> float64 [q]; events: int64 [q], length of the history; shown: bool [n], was the item in
@@ -63,7 +63,7 @@ class EvaluationResult:
 
 @dataclass(frozen=True, slots=True)
 class MetricEstimate:
-    """A mean over readers and its 95 % interval."""
+    """A mean over users and its 95 % interval."""
 
     mean: float
     low: float
@@ -72,7 +72,7 @@ class MetricEstimate:
 
 @dataclass(frozen=True, slots=True)
 class SegmentMetrics:
-    """Figures of a group of readers."""
+    """Figures of a group of users."""
 
     name: str
     readers: int
@@ -87,7 +87,7 @@ class EvaluationSummary:
     k: int
     coverage: float
     segments: tuple[SegmentMetrics, ...]
-    "All readers first, then new, light and heavy ones as far as there are any."
+    "All users first, then new, light and heavy ones as far as there are any."
 
     @property
     def all(self) -> SegmentMetrics:
@@ -101,7 +101,7 @@ class EvaluationSummary:
 
 @dataclass(frozen=True, slots=True)
 class MetricComparison:
-    """What changes from one scorer to another, by reader."""
+    """What changes from one scorer to another, by user."""
 
     figure: str
     readers: int
@@ -128,12 +128,12 @@ class MetricComparison:
 
 
 def evaluate(scorer: Scorer, trial: EvaluationSplit, *, k: int = 10, deep: int = 20) -> EvaluationResult:
-    """Rank the whole catalog for every reader of a trial.
+    """Rank the whole catalog for every user of a trial.
 
     Errors:
         Invalid: the trial asks nobody, or scores are not finite numbers in the shape of histories and catalog
     Cost:
-        memory stays at some hundred MB whatever the catalog; 20,000 readers x 12,000 items: 15 s on one core
+        memory stays at some hundred MB whatever the catalog; 20,000 users x 12,000 items: 15 s on one core
     """
     if not len(trial):
         raise Invalid(f"nobody can be asked in the trial {trial.name!r}; there is too little data")
@@ -185,7 +185,7 @@ def summarize_evaluation(examined: EvaluationResult, rng: np.random.Generator) -
 
 
 def segment_masks(events: Rows) -> dict[str, Mask]:
-    """Group readers by how much is known of them: everybody, then new, light and heavy ones if there are any.
+    """Group users by how much is known of them: everybody, then new, light and heavy ones if there are any.
 
     Shapes:
         events: int64 [q], length of the history
@@ -203,10 +203,10 @@ def segment_masks(events: Rows) -> dict[str, Mask]:
 def compare_evaluations(
     before: EvaluationResult, after: EvaluationResult, figure: str, rng: np.random.Generator
 ) -> MetricComparison:
-    """Set two examinations of the same readers side by side.
+    """Set two examinations of the same users side by side.
 
     Errors:
-        Invalid: they are of different readers, or have no such figure
+        Invalid: they are of different users, or have no such figure
     """
     if figure not in before.figures or figure not in after.figures:
         raise Invalid(f"no figure {figure!r}; there are {', '.join(sorted(after.figures))}")

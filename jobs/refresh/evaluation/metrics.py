@@ -1,4 +1,4 @@
-"""Figures of merit of ranked lists: plain functions from ranks to numbers, one per reader.
+"""Figures of merit of ranked lists: plain functions from ranks to numbers, one per user.
 
 A rank is a target's place in the list, 0 first; lists are complete, nothing is sampled.
 """
@@ -115,7 +115,7 @@ def novelty(lists: RankedLists, counts: Floats, k: int) -> Floats:
     """Mean surprise of a list in bits: the rarer its items were in training, the more.
 
     Shapes:
-        counts: float64 [n], readers of each item in training
+        counts: float64 [n], users of each item in training
         returns: float64 [q]
     """
     surprise = -np.log2((counts + 1.0) / (counts.sum() + len(counts)))
@@ -149,7 +149,7 @@ def significant_gain(differences: Floats, now: Floats) -> float:
     """Give the mean gain of a change when it is clearly more than its own uncertainty, else 0.
 
     Shapes:
-        differences, now: float64 [q], by reader
+        differences, now: float64 [q], by user
     """
     if len(differences) < 2:
         return 0.0

@@ -1,5 +1,5 @@
 """Reports as plain JSON and as Markdown: figures of one engine on one trial, by segment, with 95 % intervals, and
-beside them those of others on the same readers."""
+beside them those of others on the same users."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def evaluation_to_dict(examined: EvaluationResult, rng: np.random.Generator) -> 
 def comparison_to_dict(
     before: EvaluationResult, after: EvaluationResult, figure: str, rng: np.random.Generator, **about: Any
 ) -> dict[str, Any]:
-    """Write how an examination compares with another one of the same readers."""
+    """Write how an examination compares with another one of the same users."""
     found: MetricComparison = compare_evaluations(before, after, figure, rng)
     return {
         "figure": figure,
@@ -93,7 +93,7 @@ def mean_metrics(examined: EvaluationResult) -> dict[str, dict[str, float]]:
 
 
 def headline_metrics(report_: Mapping[str, Any]) -> dict[str, float]:
-    """Give the figures of all readers, as they stand in run records and histories."""
+    """Give the figures of all users, as they stand in run records and histories."""
     everybody = report_["segments"][0]["figures"]
     figures = {name: float(figure["mean"]) for name, figure in everybody.items()}
     return {**figures, f"coverage@{report_['k']}": float(report_["coverage"])}
@@ -192,7 +192,7 @@ def protocol_note(protocol: str, data: Interactions) -> str:
 
 
 def shared_last_timestamp_share(data: Interactions) -> float:
-    """Compute the share of readers whose newest instant has events of more than one item.
+    """Compute the share of users whose newest instant has events of more than one item.
 
     Units:
         0 to 1

@@ -1,4 +1,4 @@
-"""Implicit ALS: a vector for every item, such that readers' vectors explain what they took. For embeddings.
+"""Implicit ALS: a vector for every item, such that users' vectors explain what they took. For embeddings.
 
 Weighted least squares by turns; each side is solved for all rows at once by a few steps of conjugate gradients.
 

@@ -1,4 +1,4 @@
-"""What readers with equal profile values take, drawn towards what everybody takes."""
+"""What users with equal profile values take, drawn towards what everybody takes."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ class CohortRecipe(BaseModel):
     model_config = STRICT
 
     fields: tuple[str, ...] = ()
-    "Profile fields by which readers are grouped, as `country` or `custom_attributes.plan`."
+    "Profile fields by which users are grouped, as `country` or `custom_attributes.plan`."
     prior: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"
     """Votes of everybody that are added to every cohort: the smaller a cohort is, the more it follows everybody.
 
-    `auto` chooses it by validation; with too few readers for that, it is estimated for each cohort."""
+    `auto` chooses it by validation; with too few users for that, it is estimated for each cohort."""
     half_life_days: Annotated[float, Field(gt=0)] | Literal["auto"] | None = "auto"
-    "Halves a vote for every so many days of age; `auto` chooses it, and the prior, by readers who were held back."
+    "Halves a vote for every so many days of age; `auto` chooses it, and the prior, by users who were held back."
 
 
 def build_cohorts(recipe: CohortRecipe, data: Interactions, rng: np.random.Generator) -> CohortModel | None:
-    """Count what readers of a kind take; none when nothing is known of what readers are like."""
+    """Count what users of a kind take; none when nothing is known of what users are like."""
     profiles = data.profiles
     if profiles is None or not profiles.fields:
         return None
@@ -61,14 +61,14 @@ def build_cohorts(recipe: CohortRecipe, data: Interactions, rng: np.random.Gener
 
 
 def train_cohorts(recipe: CohortRecipe, data: Interactions, profiles: Codes) -> CohortModel:
-    """Count what the readers of each profile value take.
+    """Count what the users of each profile value take.
 
     An `auto` half-life stands for its first value; an `auto` prior is estimated for each profile value.
 
     Shapes:
         profiles: int32 [readers, f], codes from 0 within each field, -1 for unknown
     Errors:
-        Invalid: there are not as many profiles as readers
+        Invalid: there are not as many profiles as users
     Source:
         ranking notes, section 5: means over fields beat a product of probabilities, which overfits
     """
@@ -102,7 +102,7 @@ def train_cohorts(recipe: CohortRecipe, data: Interactions, profiles: Codes) -> 
 def _choose_parameters(
     recipe: CohortRecipe, data: Interactions, profiles: Profiles, rng: np.random.Generator
 ) -> tuple[CohortRecipe, list[int]]:
-    """Choose half-life, prior and the custom attributes that help, by readers whose events were held back."""
+    """Choose half-life, prior and the custom attributes that help, by users whose events were held back."""
     settled = recipe.model_copy(
         update={"half_life_days": _candidate_values(recipe.half_life_days, HALF_LIVES)[0]}
     )
@@ -150,7 +150,7 @@ def _choose_parameters(
 def _split_validation_users(
     data: Interactions, described: Mask, rng: np.random.Generator
 ) -> tuple[Interactions, Rows, Targets]:
-    """Hold readers back who came last, where enough of them did; else some at random.
+    """Hold users back who came last, where enough of them did; else some at random.
 
     Shapes:
         described: bool [readers]
@@ -189,7 +189,7 @@ def _count_values(codes: Codes, item: Rows, weights: Floats, size: int, n_items:
 def _estimate_priors(
     votes: Interactions, weights: Floats, profiles: Codes, first: Rows, rows: int, everybody: Floats
 ) -> Floats:
-    """Estimate the prior of each row of the shares; a reader has one vote per item, however many days it took."""
+    """Estimate the prior of each row of the shares; a user has one vote per item, however many days it took."""
     keys, pair = np.unique(votes.reader.astype(np.int64) * len(everybody) + votes.item, return_inverse=True)
     once = np.minimum(np.bincount(pair, weights, len(keys)), 1.0)
     reader, item = np.divmod(keys, len(everybody))

@@ -4,8 +4,8 @@
         print(check.kept, check.promise, check.reason)
 
 A promise is needed, or advice: a learner that breaks a needed one can't be trained, published or served rightly; one
-that breaks advice can, and the reason says what is lost. The data is a checkerboard: even readers take even items, odd
-readers odd ones, so the right answer is visible.
+that breaks advice can, and the reason says what is lost. The data is a checkerboard: even users take even items, odd
+users odd ones, so the right answer is visible.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _describe_error(error: Exception, what: str) -> str:
 
 
 def checkerboard_interactions() -> Interactions:
-    """Make 40 readers who take half of the items of their own colour, one a day; the last item has no events.
+    """Make 40 users who take half of the items of their own colour, one a day; the last item has no events.
 
     Items of one colour are like each other; the last one is like nothing.
     """

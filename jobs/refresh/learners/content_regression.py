@@ -53,7 +53,7 @@ class ContentRecipe(BaseModel):
     keep: int = Field(default=300, ge=1)
     "Weights kept per item."
     readers: int = Field(default=600, ge=1)
-    "Readers the choice is made by."
+    "Users the choice is made by."
 
     @model_validator(mode="before")
     @classmethod
@@ -166,7 +166,7 @@ def _choose_parameters(
     known: Mask,
     rng: np.random.Generator,
 ) -> tuple[float, TimeDecay]:
-    """Hold a tenth of the items back and see which values rank them best for the readers who took them."""
+    """Hold a tenth of the items back and see which values rank them best for the users who took them."""
     choices = [(value, fading) for value in recipe.regularisation for fading in recipe.fading]
     held = known & (rng.random(data.n_items) < _VALIDATION_SHARE)
     asked = data.pick(held[data.item] & (data.weight > 0))
@@ -180,7 +180,7 @@ def _choose_parameters(
     rows = np.flatnonzero(held)
     places = np.searchsorted(rows, asked.item)
     targets = Targets.from_pairs(np.searchsorted(readers, asked.reader), places, len(readers))
-    # readers before features: the other order would be a matrix of all items by all features
+    # users before features: the other order would be a matrix of all items by all features
     liked = {
         fading: _feature_contributions(
             apply_time_decay(histories, fading) @ weights, described.matrix, rest

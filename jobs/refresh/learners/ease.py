@@ -1,4 +1,4 @@
-"""EASE: the linear model that explains every reader's items by their other items, in closed form.
+"""EASE: the linear model that explains every user's items by their other items, in closed form.
 
     B = I - P / diag(P),  P = (X'X + lambda I)^-1
 

@@ -1,8 +1,8 @@
-"""GF-CF: a filter over the graph of readers and items, for catalogs above EASE's reach.
+"""GF-CF: a filter over the graph of users and items, for catalogs above EASE's reach.
 
     R~ = D_U^-1/2 R D_I^-1/2,   W = R~'R~ + alpha D_I^-1/2 V V' D_I^1/2,   V the first right singular vectors of R~
 
-The second term is kept where the first one is not zero: there it orders what readers have in common, and the rest of it
+The second term is kept where the first one is not zero: there it orders what users have in common, and the rest of it
 would be a full matrix. So scoring is what it is for other weighted pairs, however large the catalog is.
 
 Source:

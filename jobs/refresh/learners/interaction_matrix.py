@@ -1,4 +1,4 @@
-"""Readers times items: events added up into the matrix that linear models learn from."""
+"""Users times items: events added up into the matrix that linear models learn from."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from jobs.refresh.data.dataset import Interactions
 
 _BLOCK_PAIRS = 5_000_000
 MOST_EVENTS_PER_USER = 2_000
-"So many of a reader's newest events are learned from: a robot or a shared account must not fill the memory."
+"So many of a user's newest events are learned from: a robot or a shared account must not fill the memory."
 
 
 def select_newest_per_user(data: Interactions, most: int = MOST_EVENTS_PER_USER) -> Interactions:
-    """Keep the newest events of every reader."""
+    """Keep the newest events of every user."""
     from_end = data.starts()[1:][data.reader] - np.arange(len(data)) if len(data) else data.item
     return data if not len(data) or from_end.max() <= most else data.pick(from_end <= most)
 
@@ -36,7 +36,7 @@ def compute_event_weights(data: Interactions, half_life_days: float | None) -> F
 
 
 def build_user_item_matrix(data: Interactions, half_life_days: float | None = None) -> Any:
-    """Say how much each reader likes each item: the strongest event counts, what speaks against it is subtracted.
+    """Say how much each user likes each item: the strongest event counts, what speaks against it is subtracted.
 
     Shapes:
         returns: CSR float32 [readers, items], values above 0, at most 1
@@ -54,7 +54,7 @@ def build_user_item_matrix(data: Interactions, half_life_days: float | None = No
 
 
 def select_frequent_items(matrix: Any, most: int) -> Rows:
-    """Choose the items most readers have; equals by their place.
+    """Choose the items most users have; equals by their place.
 
     Shapes:
         matrix: CSR [readers, n]

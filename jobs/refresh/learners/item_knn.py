@@ -25,7 +25,7 @@ class ItemKnnRecipe(PartRecipe):
     neighbours: int = Field(default=100, ge=1)
     "Neighbours kept per item."
     shrinkage: float = Field(default=10.0, ge=0)
-    "Readers in common that stand for doubt: more for sparse data."
+    "Users in common that stand for doubt: more for sparse data."
     half_life_days: float | None = Field(default=None, gt=0)
     "Halves what an event of training is worth for every so many days of age."
     fading: TimeDecay = TimeDecay()

@@ -1,4 +1,4 @@
-"""What everybody takes: decayed counts with several half-lives, one vote per reader, item and day."""
+"""What everybody takes: decayed counts with several half-lives, one vote per user, item and day."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class PopularityLearner:
 
 
 def compute_decayed_counts(data: Interactions, half_life_days: float | None, now_s: float) -> Floats:
-    """Count what readers did with each item; a reader has one say per item and day, the strongest.
+    """Count what users did with each item; a user has one say per item and day, the strongest.
 
     Shapes:
         returns: float64 [n]
@@ -58,7 +58,7 @@ def compute_decayed_counts(data: Interactions, half_life_days: float | None, now
 
 
 def select_daily_votes(data: Interactions) -> Interactions:
-    """Keep the strongest event of each reader, item and day that speaks for the item."""
+    """Keep the strongest event of each user, item and day that speaks for the item."""
     liked = data.pick(data.weight > 0)
     days = (liked.at_s // DAY_S).astype(np.int64) if data.clock else np.zeros(len(liked), np.int64)
     order = np.lexsort((-liked.weight, days, liked.item, liked.reader))

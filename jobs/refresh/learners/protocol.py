@@ -17,7 +17,7 @@ The promises, which `jobs.refresh.learners.conformance` holds every learner to:
   because blending scales every part to spread 1.
 - `load(model.save())` scores exactly as `model` does. Arrays that were memory-mapped read-only are fine.
 
-A model may also have `quick(past)` (`actors.models.model.QuickModel`): what it says to one reader as rows and values,
+A model may also have `quick(past)` (`actors.models.model.QuickModel`): what it says to one user as rows and values,
 straight from its arrays. Serving asks it that way when it can; otherwise it asks `score` for all items. A model of
 yours that raises while it serves is silenced, told in the log as `part_silenced`, and the other parts answer.
 

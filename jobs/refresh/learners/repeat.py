@@ -1,4 +1,4 @@
-"""What a reader takes again: their own items, the more often and the later the higher."""
+"""What a user takes again: their own items, the more often and the later the higher."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class RulesRecipe(PartRecipe):
     power: float = Field(default=1.0, gt=0, le=1)
     "Counts of pairs to this power: below 1 suits dense data."
     gap_minutes: float | None = Field(default=None, gt=0)
-    "A pause of so long ends a sequence; none: all of a reader's events are one."
+    "A pause of so long ends a sequence; none: all of a user's events are one."
     keep: int = Field(default=300, ge=1)
     "Weights kept per item."
     half_life_days: float | None = Field(default=None, gt=0)
@@ -112,7 +112,7 @@ class SequentialRulesLearner:
 
 
 def _step_mask(data: Interactions) -> Mask:
-    """Leave out an event about the same item as the reader's event before it."""
+    """Leave out an event about the same item as the user's event before it."""
     steps = np.ones(len(data), np.bool_)
     steps[1:] = (data.reader[1:] != data.reader[:-1]) | (data.item[1:] != data.item[:-1])
     return steps

@@ -32,7 +32,7 @@ class SessionKnnRecipe(PartRecipe):
     longest: int = Field(default=100, ge=1)
     "Newest items of a session that are kept."
     gap_minutes: float | None = Field(default=None, gt=0)
-    "A pause of so long ends a session; none: all of a reader's events are one."
+    "A pause of so long ends a session; none: all of a user's events are one."
 
     @property
     def search_scope(self) -> SessionSearchConfig:

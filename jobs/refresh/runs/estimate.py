@@ -22,7 +22,7 @@ from jobs.refresh.tuning.plan import fit_recipe_to_catalog, is_settled
 _BYTES_PER_EVENT = 600
 "Reading them, and the pasts of a test and two validations beside the whole; measured on 100,000 to 1,000,000 events."
 _FIXED_BYTES = 350 << 20
-"Libraries, and the blocks in which readers are scored."
+"Libraries, and the blocks in which users are scored."
 _FEATURES_A_PRODUCT = 8
 "Words and attributes that a product shares with others, at most about."
 CONTENT_COST = "[content]"

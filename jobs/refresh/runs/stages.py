@@ -39,7 +39,7 @@ from jobs.refresh.tuning.plan import (
 from jobs.refresh.tuning.split_protocol import split_for_recipe
 
 EVALUATION_USERS = 4_000
-"Readers that a training is examined with; the interval says what that is worth."
+"Users that a training is examined with; the interval says what that is worth."
 PROTOCOLS = ("auto", "by_time", "leave_last_out", "next_in_session")
 
 NO_INTERACTIONS = "no interactions"

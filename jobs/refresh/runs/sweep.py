@@ -1,4 +1,4 @@
-"""Sweeps: one recipe with some fields changed in every combination, all examined on the same readers.
+"""Sweeps: one recipe with some fields changed in every combination, all examined on the same users.
 
 What was examined is kept on the shelf, so a sweep that is asked for again does only what is missing:
 

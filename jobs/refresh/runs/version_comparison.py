@@ -32,7 +32,7 @@ def compare_versions(
     serving: str,
     readers: int = EVALUATION_USERS,
 ) -> dict[str, Any]:
-    """Train the recipes of two versions on the same past, and examine them on the same readers.
+    """Train the recipes of two versions on the same past, and examine them on the same users.
 
     Errors:
         NotFound, Fault: a version is gone or damaged

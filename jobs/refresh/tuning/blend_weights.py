@@ -1,6 +1,6 @@
 """Blend weights from validation: small steps from where the recipe starts, each of which must be worth it.
 
-A step is taken only when the gain over all readers is clearly more than its own uncertainty, so a small validation
+A step is taken only when the gain over all users is clearly more than its own uncertainty, so a small validation
 leaves the weights where they were, and a large one finds the optimum.
 """
 

@@ -1,7 +1,7 @@
 """The short lists on which blend weights are chosen: whatever may come first under any weights, with its scores.
 
 Scoring the whole catalog for every trial of weights would take hours; the best of every part, put together, hold
-the first places of any blend of them, so a few hundred candidates a reader give the same figure in milliseconds.
+the first places of any blend of them, so a few hundred candidates a user give the same figure in milliseconds.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _NEVER = -1e6
 
 @dataclass(frozen=True, slots=True)
 class TuningCandidates:
-    """Scaled scores of every part for the candidates of every reader, side by side.
+    """Scaled scores of every part for the candidates of every user, side by side.
 
     Shapes:
-        scores: float32 [p, q, c], far below everything where a reader has fewer candidates;
+        scores: float32 [p, q, c], far below everything where a user has fewer candidates;
         relevant: bool [q, c], is the candidate a target?; best: float64 [q], gain of a perfect list
     """
 
@@ -55,13 +55,13 @@ class TuningCandidates:
         return blended
 
     def compute_ndcg(self, total: npt.NDArray[np.float32]) -> Floats:
-        """Give NDCG@k of every reader when candidates are ranked by `total`; a tie never flatters.
+        """Give NDCG@k of every user when candidates are ranked by `total`; a tie never flatters.
 
         Shapes:
             total: float32 [q, c]
             returns: float64 [q]
         Cost:
-            6 ms for 1,000 readers with 400 candidates
+            6 ms for 1,000 users with 400 candidates
         """
         width = total.shape[1]
         if not width:
@@ -75,7 +75,7 @@ class TuningCandidates:
 
     @classmethod
     def concatenate(cls, several: Sequence[TuningCandidates]) -> TuningCandidates:
-        """Put the readers of several trials below each other."""
+        """Put the users of several trials below each other."""
         width = max(candidates.relevant.shape[1] for candidates in several)
         count = sum(len(candidates) for candidates in several)
         scores = np.full((len(several[0].scores), count, width), _NEVER, np.float32)
@@ -93,10 +93,10 @@ class TuningCandidates:
 def collect_candidates(
     models: Sequence[Model], trial: EvaluationSplit, *, k: int = 10, depth: int = 60
 ) -> TuningCandidates:
-    """Collect the best `depth` items of every part for every reader of a trial.
+    """Collect the best `depth` items of every part for every user of a trial.
 
     Cost:
-        one scoring of the catalog per part and reader, in blocks of 64 MB per part
+        one scoring of the catalog per part and user, in blocks of 64 MB per part
     """
     block = max(1, min(_BLOCK_READERS, _BLOCK_BYTES // (4 * max(trial.histories.n_items, 1))))
     found = [
@@ -136,7 +136,7 @@ def _collect_block(
 
 
 def _select_best(every: Sequence[StandardizedScores], trial: EvaluationSplit, depth: int) -> Iterator[Rows]:
-    """Put the best of all parts together, for one reader after the other.
+    """Put the best of all parts together, for one user after the other.
 
     Shapes:
         yields: int64 [c], ascending

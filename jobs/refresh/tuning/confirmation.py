@@ -1,4 +1,4 @@
-"""Weights confirmed on readers they were not chosen by: what misleads goes.
+"""Weights confirmed on users they were not chosen by: what misleads goes.
 
 A blend can lose to a part of itself, where what validates is unlike what comes after it. So the blend is set beside
 each of its parts alone, and beside itself without each of them, on the newest events.
@@ -17,7 +17,7 @@ from jobs.refresh.data.split import EvaluationSplit
 from jobs.refresh.tuning.candidates import TuningCandidates, collect_candidates
 
 CONFIRMATION_USERS = 2_000
-"Readers that weights are confirmed by."
+"Users that weights are confirmed by."
 
 _FEWEST_READERS = 30
 _CERTAIN = 2.5
@@ -36,10 +36,10 @@ class BlendConfirmation:
 def confirm_blend(
     parts: Sequence[BlendPart], trial: EvaluationSplit, k: int, rng: np.random.Generator
 ) -> BlendConfirmation:
-    """Drop the parts without which the blend is certainly better for the readers of a trial with a history.
+    """Drop the parts without which the blend is certainly better for the users of a trial with a history.
 
     Cost:
-        one scoring of the catalog per part and reader
+        one scoring of the catalog per part and user
     """
     weighty = [part for part in parts if part.weight]
     names = tuple(part.name for part in weighty)

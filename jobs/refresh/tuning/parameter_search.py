@@ -104,7 +104,7 @@ class _ParameterSearch:
         return [learner.train(trial.train, np.random.default_rng(self._seed)) for trial in self._trials]
 
     def figures(self, part: PartRecipe, models: Sequence[Model]) -> Floats:
-        """Give the figure of every reader of every trial."""
+        """Give the figure of every user of every trial."""
         figures = self._figures(models)
         self.tried.append((part.model_dump_json(exclude={"tune"}), float(figures.mean())))
         return figures

@@ -43,11 +43,11 @@ class TuningPlan:
     recipe: Recipe
     protocol: str
     readers: int
-    "Readers that weights were chosen by."
+    "Users that weights were chosen by."
     figure: float
     "NDCG of the blend on validation."
     figure_new: float = 0.0
-    "The same for readers without a history; 0 when there were too few."
+    "The same for users without a history; 0 when there were too few."
     single: Mapping[str, float] = field(default_factory=dict)
     "Part -> NDCG of the part alone."
     outcomes: tuple[PartOutcome, ...] = ()
@@ -66,7 +66,7 @@ def plan_without_tuning(recipe: Recipe, n_items: int) -> TuningPlan:
 def make_plan(
     recipe: Recipe, trials: Sequence[EvaluationSplit], tell: StepCallback = ignore_step
 ) -> TuningPlan:
-    """Answer the open questions of a recipe on the first trial, and on older ones as long as readers are few.
+    """Answer the open questions of a recipe on the first trial, and on older ones as long as users are few.
 
     Errors:
         Invalid: no part fits the catalog, or the trials ask nobody with a history
@@ -156,7 +156,7 @@ def fit_recipe_to_catalog(recipe: Recipe, n_items: int) -> Recipe:
 
 
 def reduce_split(recipe: Recipe, trial: EvaluationSplit) -> EvaluationSplit:
-    """Cut a trial down to what tuning needs: some readers asked, and no more events than allowed."""
+    """Cut a trial down to what tuning needs: some users asked, and no more events than allowed."""
     rng = build_rng(recipe.seed, "tune")
     asked = recipe.validation
     small = trial.sample(asked.tune_readers, rng)
@@ -169,7 +169,7 @@ def reduce_split(recipe: Recipe, trial: EvaluationSplit) -> EvaluationSplit:
 
 
 def _select_splits(recipe: Recipe, trials: Sequence[EvaluationSplit]) -> list[EvaluationSplit]:
-    """Take as many trials as it needs to ask enough readers."""
+    """Take as many trials as it needs to ask enough users."""
     taken: list[EvaluationSplit] = []
     asked = 0
     for trial in trials[: recipe.validation.folds]:
@@ -188,7 +188,7 @@ def _choose_weights(
     models: Sequence[Mapping[str, Model]],
     tuned: Mapping[str, TunedPart],
 ) -> tuple[TuningPlan, dict[str, float]]:
-    """Choose weights and fadings for readers with a history, and weights for those without.
+    """Choose weights and fadings for users with a history, and weights for those without.
 
     Returns the plan, and what each part that has no weight would have added.
     """
@@ -249,7 +249,7 @@ def _serving_facts(trial: EvaluationSplit) -> dict[str, Any]:
 def _choose_new_user_weights(
     recipe: Recipe, trials: Sequence[EvaluationSplit], models: Sequence[Mapping[str, Model]]
 ) -> tuple[dict[str, float], float]:
-    """Choose weights for readers without a history, among what says the same to everybody."""
+    """Choose weights for users without a history, among what says the same to everybody."""
     given = recipe.blend.weights_new
     if given != "auto":
         return dict(given), 0.0

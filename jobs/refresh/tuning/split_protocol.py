@@ -1,4 +1,4 @@
-"""Which events validate a recipe on some data: by time, the last item of each reader, or the next of a session."""
+"""Which events validate a recipe on some data: by time, the last item of each user, or the next of a session."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from jobs.refresh.recipe import Recipe
 PURCHASE = "checkout"
 
 _ENOUGH_BUYERS = 0.1
-"Share of the active readers."
+"Share of the active users."
 _REPEATING = 0.2
 _TIED = 0.05
-"Share of a reader's events that have the time of the event before."
+"Share of a user's events that have the time of the event before."
 _PRECEDED_SHARE = 0.05
 "Share of purchases that an event of another kind led to."
 _SITTING_S = 6 * 3_600.0
@@ -71,7 +71,7 @@ def _by_time(recipe: Recipe, data: Interactions) -> TrainingSplit:
 
 
 def _leave_last_out(recipe: Recipe, data: Interactions) -> TrainingSplit:
-    """Leave the last item out, or the last purchase where enough readers buy after other events.
+    """Leave the last item out, or the last purchase where enough users buy after other events.
 
     A view or a cart often leads to the purchase, so items that only other events led to are asked for as well.
     """
@@ -84,7 +84,7 @@ def _leave_last_out(recipe: Recipe, data: Interactions) -> TrainingSplit:
 
 
 def _target_kinds(data: Interactions) -> tuple[str, ...]:
-    """Name purchases where enough readers made several, beside events of other kinds; else nothing."""
+    """Name purchases where enough users made several, beside events of other kinds; else nothing."""
     liked = data.pick(data.weight > 0)
     bought = liked.of_kinds((PURCHASE,))
     if not len(bought) or len(bought) == len(liked):
@@ -95,7 +95,7 @@ def _target_kinds(data: Interactions) -> tuple[str, ...]:
 
 
 def _choose_seen_policy(data: Interactions, kinds: tuple[str, ...]) -> SeenItemPolicy:
-    """Decide which items of a history may be answered, by what readers took after all."""
+    """Decide which items of a history may be answered, by what users took after all."""
     if not kinds:
         return "out"
     every = leave_last_out(data, kinds=kinds, seen="allowed").validation[0]
@@ -106,7 +106,7 @@ def _choose_seen_policy(data: Interactions, kinds: tuple[str, ...]) -> SeenItemP
 
 
 def cuts_single_sessions(trial: EvaluationSplit) -> bool:
-    """Does an instant cut most readers in the middle of their only sitting?
+    """Does an instant cut most users in the middle of their only sitting?
 
     Their clock orders events and says no more: all that is asked for follows within seconds of what is known, many
     items at once, while a service hears of each one before the next. So the next item is the honest question, unless
@@ -122,7 +122,7 @@ def cuts_single_sessions(trial: EvaluationSplit) -> bool:
 
 
 def is_coarse_clock(data: Interactions) -> bool:
-    """Do many events of a reader share a moment with the event before, though they are not lines of one basket?
+    """Do many events of a user share a moment with the event before, though they are not lines of one basket?
 
     Clocks of seconds or days say nothing of the order within a moment; the order of the log may.
     """
@@ -134,7 +134,7 @@ def is_coarse_clock(data: Interactions) -> bool:
 
 
 def _repeat_share(trial: EvaluationSplit) -> float:
-    """Say which share of what known readers take they had taken before."""
+    """Say which share of what known users take they had taken before."""
     known = trial.pick(np.flatnonzero(trial.histories.lengths > 0))
     seen = known.histories.seen()
     owner = known.targets.owners()
@@ -144,5 +144,5 @@ def _repeat_share(trial: EvaluationSplit) -> float:
 
 
 def select_users_with_history(trial: EvaluationSplit) -> EvaluationSplit:
-    """Keep the readers of a trial who have a history."""
+    """Keep the users of a trial who have a history."""
     return trial.pick(np.flatnonzero(trial.histories.lengths > 0))

@@ -36,7 +36,7 @@ from jobs.refresh.tuning.split_protocol import split_for_recipe
 
 
 def circles(readers: int = 300, items: int = 15, seed: int = 6) -> Interactions:
-    """Make readers who walk round a circle of items, one a day, beginning on different days; baskets of two."""
+    """Make users who walk round a circle of items, one a day, beginning on different days; baskets of two."""
     rng = np.random.default_rng(seed)
     rows = []
     for reader in range(readers):
@@ -405,7 +405,7 @@ def test_costs_grow_with_what_there_is_to_learn() -> None:
 
 
 def one_sitting(step_s: float, *, end_together: bool) -> Interactions:
-    """Make readers who go round the circle in one go, all until the same minute or each on a day of a year."""
+    """Make users who go round the circle in one go, all until the same minute or each on a day of a year."""
     rng = np.random.default_rng(3)
     rows = []
     for reader in range(400):
