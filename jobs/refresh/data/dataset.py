@@ -117,7 +117,7 @@ class Interactions:
         """Return the first row of each user, and the number of rows as last value.
 
         Shapes:
-            returns: int64 [readers + 1]
+            returns: int64 [users + 1]
         """
         found: Rows = np.searchsorted(self.reader, np.arange(self.n_readers + 1)).astype(np.int64)
         return found
