@@ -123,8 +123,8 @@ class IngestRun:
     ) -> IngestProgress:
         """Return the progress of an unfinished run over the same files, else that of a new run.
 
-        With `once`, a finished run over the same files stays finished. So a second start by accident, or after a crash at
-        the end, repeats nothing.
+        With `once`, a finished run over the same files stays finished. So a second start by accident, or after a crash
+        at the end, repeats nothing.
 
         Errors:
             Conflict: an unfinished run read other contents under the same names
