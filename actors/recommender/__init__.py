@@ -25,5 +25,5 @@ The stages read the state of one engine:
     state/engine_state        all of this for one engine
 
 `recommender` owns the overlay and the engine states of one app. `actors.serving` loads it, keeps it up to date and
-sends it queries. `rule_matching` selects the stored boost rules of a query.
+sends it queries.
 """

@@ -1,6 +1,6 @@
-"""Questions to a recommender and its answers: frozen values made for the crossing.
+"""Queries to a recommender and their results: frozen values that cross processes.
 
-Filters are parsed at the door, so a tree travels, never a text (decision D5 of the house).
+The API replica parses filters, so a query carries a tree and never a text.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One app's recommender: answers queries, learns from changes. Plain: no store, no clock, no threads."""
+"""The state of the recommender of one app: applies changes and replaces snapshots. No store, clock or threads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cluster.store.ports.changes import ChangeLogEntry
 
 
 class Recommender:
-    """Everything one app's engines know: one overlay, and for each engine its holdings. One thread at a time."""
+    """One overlay for an app, and one state for each engine. Not safe for several threads at a time."""
 
     def __init__(self, embedder: Embedder, *, blend: BlendWeights | None = None, refresh_ms: int = 0) -> None:
         self.overlay = Overlay(embedder)
@@ -31,11 +31,11 @@ class Recommender:
 
     @property
     def default_engine_state(self) -> EngineState:
-        """What the default engine knows."""
+        """Return the state of the default engine."""
         return self.get_engine_state(DEFAULT_ENGINE)
 
     def get_engine_state(self, engine_id: str) -> EngineState:
-        """Give what one engine knows; engines of an app differ in their snapshots only."""
+        """Return the state of one engine. Engines of an app differ in their snapshots only."""
         state = self._engines.get(engine_id)
         if state is None:
             state = EngineState(
@@ -49,7 +49,7 @@ class Recommender:
         return state
 
     def set_serving_model(self, engine_id: str, model: ServingModel | None, now_ms: int = 0) -> None:
-        """Let another snapshot serve an engine, or none; with a time the next answer finds everything ready."""
+        """Replace the snapshot of an engine; None removes it. With a time, the priors are computed at once."""
         if model is None and engine_id != DEFAULT_ENGINE:
             # what it knew beside the overlay goes with its snapshot
             self._engines.pop(engine_id, None)
@@ -64,7 +64,7 @@ class Recommender:
             state.get_item_priors(now_ms)
 
     def plan_rebuild(self, now_ms: int) -> tuple[FieldIndex, Callable[[], RowTextIndex]] | None:
-        """Give the work of building an index of completions again that has changed much, for another thread."""
+        """Plan the rebuild of a completion index that has changed much; the work can run in another thread."""
         return (
             self.overlay.popular_queries.plan_rebuild(now_ms)
             or self.overlay.logged_queries.popular.plan_rebuild(now_ms)
@@ -74,9 +74,9 @@ class Recommender:
         )
 
     def apply(self, *changes: ChangeLogEntry) -> None:
-        """Learn changes of the log; one that was applied before does nothing."""
+        """Apply changes of the log. A change that was applied before has no effect."""
         self.overlay.apply(*changes)
 
     def apply_in_steps(self, changes: Iterable[ChangeLogEntry]) -> Iterator[None]:
-        """Learn changes in steps of about a millisecond."""
+        """Apply changes in steps of about a millisecond."""
         return self.overlay.apply_in_steps(changes)

@@ -1,14 +1,14 @@
-"""One app's recommender, kept alive: loaded from the shelf, following the change log, loaded anew after a gap.
+"""The recommender of one app in a process: loads it, follows the change log, loads it again after a gap.
 
-    load      settled segments, then the log after their offsets           in a thread of its own
-    follow    blocking reads; changes applied in steps of a millisecond    answers go in between
-    gap       the log was trimmed past us: load beside the old one, swap   readers never wait
+    load      compacted segments, then the log after their offsets         in another thread
+    follow    blocking reads; changes applied in steps of a millisecond    answers run in between
+    gap       the log was trimmed past us: load beside the old one, swap   queries never wait
 
-What takes about a millisecond is thought on the event loop, because a thread would cost as much again; what may take
-longer is thought in a thread. One thought at a time: answers, steps of changes and swaps of snapshots take turns.
+Work of about a millisecond runs on the event loop, because a thread would cost as much again. Longer work runs in a
+thread. Answers, steps of changes and swaps of snapshots take turns.
 
-An answer that needs columns nobody built yet is given up at once, the columns are built beside, and it is asked again:
-only who asks for them waits for them.
+An answer that needs missing columns stops at once, another thread builds the columns, and the answer runs again. Only
+queries that need these columns wait for them.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _PAUSE = partial(time.sleep, 0.0002)
 
 
 class AppFollower:
-    """Holds one app's recommender and brings every change into it."""
+    """Owns the recommender of one app and applies every change to it."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class AppFollower:
         self._suggesting = asyncio.get_running_loop().create_task(self._query_log.follow())
 
     async def close(self) -> None:
-        """Stop following and let go of the memory."""
+        """Stop following and release the memory."""
         for task in (self._watching, self._following, self._indexing, self._suggesting):
             if task is not None:
                 task.cancel()
@@ -157,7 +157,7 @@ class AppFollower:
     async def answer(
         self, query: UserQuery, recent: Sequence[bytes], shown: Sequence[str]
     ) -> RecommendationResult:
-        """Answer from what is held now."""
+        """Answer from the current state."""
         if not self._model_registry.is_loaded(query.engine_id):
             await self._model_registry.ensure_loaded(query.engine_id)
         if query.snapshot:
@@ -177,21 +177,21 @@ class AppFollower:
         return await self._run_exclusive(work, here=False)
 
     def serving_version(self, engine_id: str) -> str:
-        """Name the snapshot that serves an engine; empty for the live parts alone."""
+        """Return the snapshot version that serves an engine; empty for the live components alone."""
         return self._active.get_engine_state(engine_id).serving_version
 
     async def has_version(self, engine_id: str, version: str) -> bool:
-        """Load a version of an engine, and tell whether it can answer."""
+        """Load a version of an engine, and return whether it can answer."""
         return await self._model_registry.hold_version(engine_id, version) != engine_id
 
     async def _build_columns(self, recommender: Recommender, keys: Sequence[Key]) -> None:
-        """Build columns beside what goes on; who needs the same ones waits for the same building."""
+        """Build columns in another thread. Queries that need the same columns wait for the same build."""
         async with self._preparing:
             steps = recommender.overlay.catalog.columns.build_in_steps(keys)
             await asyncio.get_running_loop().run_in_executor(None, self._run_steps, steps)
 
     def _run_steps(self, steps: Iterator[None]) -> None:
-        """Take all steps, and let others have the interpreter every so often."""
+        """Run all steps, with pauses that release the interpreter."""
         monotonic_s = self._clock.monotonic_s
         until_s = monotonic_s() + _BESIDE_S
         for _ in steps:
@@ -205,21 +205,21 @@ class AppFollower:
             raise Unavailable("the recommender is not loaded", retry_after_s=1)
         return self._recommender
 
-    async def _run_exclusive(self, thought: Callable[[], T], *, here: bool) -> T:
-        """Run here when it is short and nobody else thinks, else in the thread; one thought at a time."""
+    async def _run_exclusive(self, work: Callable[[], T], *, here: bool) -> T:
+        """Run short work here if the lock is free, all other work in the thread; one piece of work at a time."""
         if here and self._lock.acquire(blocking=False):
             try:
-                return thought()
+                return work()
             finally:
                 self._lock.release()
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run_locked, thought)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run_locked, work)
 
     async def _run_step(self, step: Callable[[], None]) -> None:
         await self._run_exclusive(step, here=True)
 
-    def _run_locked(self, thought: Callable[[], T]) -> T:
+    def _run_locked(self, work: Callable[[], T]) -> T:
         with self._lock:
-            return thought()
+            return work()
 
     def _disabled_parts(self, engine_id: str) -> dict[str, str]:
         model = self._active.get_engine_state(engine_id).serving_model
@@ -257,7 +257,7 @@ class AppFollower:
         self._recommender = recommender
 
     async def _index_texts(self, recommender: Recommender) -> None:
-        """Index the texts no snapshot knows, before anybody asks for them."""
+        """Index the texts that no snapshot knows, before the first query needs them."""
         await asyncio.get_running_loop().run_in_executor(None, recommender.overlay.texts.index_all, _PAUSE)
 
     def _build_recommender(self) -> Recommender:
@@ -293,7 +293,7 @@ class AppFollower:
         self._meter.count("kiosk_follow_failures_total")
 
     async def _report_offset(self) -> None:
-        """Say how far we are, and load anew when the log does not reach back to us or memory went to waste."""
+        """Report the offset. Load again if the log was trimmed past it, or if too many rows are unused."""
         offsets = self._read_offsets(self._active)
         for noun in NOUNS:
             if position_from_offset(
@@ -327,7 +327,7 @@ class AppFollower:
             self._meter.time("kiosk_follow_lag_ms", lag_ms, noun=change.noun)
 
     def _start_indexing(self) -> None:
-        """Have indexes of texts built again when much has changed; following goes on meanwhile."""
+        """Start the rebuild of text indexes that have changed much; following goes on meanwhile."""
         if self._indexing is None or self._indexing.done():
             self._indexing = asyncio.get_running_loop().create_task(self._rebuild_indexes(self._active))
 
@@ -354,7 +354,7 @@ class AppFollower:
             self._meter.count("kiosk_follow_failures_total")
 
     def _advance(self, steps: Iterator[None]) -> bool:
-        """Take steps for a moment; say whether that was all."""
+        """Run steps for a moment, and return whether all are done."""
         until_s = self._clock.monotonic_s() + _STEP_S
         return all(self._clock.monotonic_s() < until_s for _ in steps)
 

@@ -78,7 +78,7 @@ def answer_and_build_columns(
 
 
 def is_light(recommender: Recommender, query: UserQuery) -> bool:
-    """Tell whether answering takes about a millisecond at most, so that no thread is worth its hop."""
+    """Tell whether an answer takes about a millisecond at most, so that a thread would cost more."""
     catalog = recommender.overlay.catalog
     if (
         query.kind in _SHOWING
@@ -106,7 +106,7 @@ def is_light(recommender: Recommender, query: UserQuery) -> bool:
 
 
 def list_columns(query: UserQuery) -> list[Key]:
-    """Name the columns that a query asks by its filters, boosts, circles and grouping."""
+    """List the columns that the filters, boosts, circles and groups of a query read."""
     nodes = [rule.filter for rule in (*query.boosts, *query.removed)]
     nodes += [query.filter] if query.filter is not None else []
     keys = [key for node in nodes for key in column_keys_of_filter(node)]

@@ -1,4 +1,4 @@
-"""The shell around recommenders: engines on demand, recent history, memory budget. Lives in a door or by itself."""
+"""The host of recommenders: engines on demand, recent lists, memory budget. Embedded in an API replica or dedicated."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from cluster.store.ports.stores import Stores
 
 _ENGINE_CHECK_S = 2.0
 _LOG_EVERY = 500
-"One answer in so many is told."
+"One answer in so many is logged."
 
 _LABELS = LoadedAppLabels("the engine is still loading", "recommender_left", "kiosk_recommender_memory_bytes")
 
 
 class EngineHost:
-    """Answers for every app and engine; what an app needs loads when it is first asked for."""
+    """Answers the queries of every app and engine. The first query of an app loads it."""
 
     def __init__(
         self,
@@ -54,14 +54,14 @@ class EngineHost:
         )
 
     async def start(self) -> None:
-        """Get ready. Nothing is loaded yet: an app nobody asks for costs nothing."""
+        """Start without loading anything: an app without queries costs nothing."""
 
     async def close(self) -> None:
-        """Stop following and let go of everything."""
+        """Stop following and release the memory."""
         await self._followers.close()
 
     async def answer(self, query: UserQuery) -> RecommendationResult | Refusal:
-        """Answer one query; an expected "no" comes back as a refusal."""
+        """Answer one query; an expected error is returned as a refusal."""
         try:
             await self._check_engine(query.app_id, query.engine_id)
             follower = await self._followers.get(query.app_id)
@@ -76,7 +76,7 @@ class EngineHost:
             return Refusal.of(error)
 
     def _record_answer(self, query: UserQuery, result: RecommendationResult, follower: AppFollower) -> None:
-        """Count what served; every so often tell it."""
+        """Count the answer, and log one of many."""
         self._meter.count("kiosk_answers_total", kind=query.kind, served_by=result.served_by)
         self._answered += 1
         if self._answered % _LOG_EVERY == 1:
@@ -94,7 +94,7 @@ class EngineHost:
     async def _answer_page(
         self, query: UserQuery, follower: AppFollower, recent: list[bytes]
     ) -> RecommendationResult:
-        """Answer one page and remember what it showed; without a store it is simply an answer."""
+        """Answer one page and store its products; while the store is away, answer without earlier pages."""
         page = (query.app_id, query.reader_ids[0] if query.reader_ids else "", query.pagination_id)
         try:
             shown = await self._stores.pages.shown(*page)
@@ -108,7 +108,7 @@ class EngineHost:
             return await follower.answer(query, recent, ())
 
     async def _read_recent(self, query: UserQuery) -> list[bytes]:
-        """Read what the reader did lately; an answer without the last clicks is better than none."""
+        """Read the recent list of the user; while the store is away, answer without it."""
         if not query.reader_ids:
             return []
         try:
@@ -118,7 +118,11 @@ class EngineHost:
             return []
 
     async def _check_engine(self, app_id: str, engine_id: str) -> None:
-        """Refuse engines that do not exist; what was true a moment ago still is while the store is away."""
+        """Refuse engines that do not exist; while the store is away, the last good answer counts.
+
+        Errors:
+            NotFound: there is no such engine, or no product
+        """
         known_s, now_s = self._engines.get((app_id, engine_id)), self._clock.monotonic_s()
         if known_s is not None and now_s - known_s < _ENGINE_CHECK_S:
             return

@@ -1,12 +1,12 @@
-"""Which snapshot serves each engine of an app: the engine's record says, this brings it about.
+"""Loads and replaces the snapshot that each engine of an app serves, as the record of the engine names it.
 
-    look      the records, about once a second, never in a request
-    fetch     from the shelf to this machine, every byte checked, every array looked at        in a thread
-    warm up   laid over the catalog, pages touched                                             in a thread
-    swap      one reference; whoever is being answered still has the old one
+    refresh   reads the records, about once a second, never in a request
+    load      artifact store to this machine, every byte and every array checked               in a thread
+    bind      to the rows of the catalog, pages touched                                        in a thread
+    swap      one reference; running queries keep the old one
 
-What can't be trusted is refused, told, and changes nothing: the snapshot that serves goes on serving. A few that
-served before stay mapped, so that going back takes no loading.
+A snapshot that fails its checks is refused and logged, and the serving snapshot stays. A few earlier snapshots stay
+mapped, so a rollback needs no load.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from cluster.records.engine import Engine
 from cluster.store.ports.engines import EngineStore
 
 LOOK_S = 0.75
-"Pause between looks at the records."
+"Pause between reads of the records."
 
 _PIN = "\x1f"
 
@@ -40,28 +40,28 @@ _AGAIN_S = 30.0
 "A snapshot that was refused is tried again after so long."
 _KEPT = 2
 _PINNED_FOR_S = 600.0
-"A version that nobody asked for so long is let go."
+"A version without a query for so long is released."
 
 SetServingModel = Callable[[str, ServingModel | None], Awaitable[None]]
-"Lets a champion serve an engine; none: the live parts alone."
+"Replaces the snapshot of an engine; None: the live components alone."
 
 
 class SnapshotLoader:
-    """Snapshots on the shelf, and where they are kept on this machine."""
+    """Snapshots in the artifact store, and their cache on this machine."""
 
     def __init__(self, snapshots: SnapshotStore, cache: Path) -> None:
         self._snapshots = snapshots
         self._cache = cache
 
     def load(self, app_id: str, engine_id: str, version: str) -> LoadedSnapshot:
-        """Bring a version here and make it score. Blocks; call it from a thread.
+        """Fetch a version to this machine and load its models. Blocks; call it from a thread.
 
         Errors:
             NotFound: there is no such version
             Fault: it is damaged
             Invalid: it needs a learner that is not installed here
         Cost:
-            0.6 s per GB where the shelf is on this machine
+            0.6 s per GB where the artifact store is on this machine
         """
         folder, manifest = self._snapshots.fetch(app_id, engine_id, version, self._cache)
         try:
@@ -74,7 +74,7 @@ class SnapshotLoader:
 
 
 class ModelRegistry:
-    """Follows the engines of one app that were asked for."""
+    """Follows the engines of one app that queries have named."""
 
     def __init__(
         self,
@@ -108,13 +108,13 @@ class ModelRegistry:
         self._log = structlog.get_logger().bind(app=app_id)
 
     def is_loaded(self, engine_id: str) -> bool:
-        """Is this engine looked after?"""
+        """Tell whether the registry follows this engine."""
         return engine_id in self._engine_ids
 
     async def hold_version(self, engine_id: str, version: str) -> str:
         """Hold a version beside the one that serves; return the name under which it answers.
 
-        That is the engine's own name when the version can't be trusted: readers get what everybody gets.
+        That is the name of the engine when the version is refused: users then get the serving snapshot.
         """
         pinned = f"{engine_id}{_PIN}{version}"
         self._pinned[pinned] = self._clock.monotonic_s()
@@ -123,7 +123,7 @@ class ModelRegistry:
         return pinned if self.serving_version(pinned) == version else engine_id
 
     async def ensure_loaded(self, engine_id: str) -> None:
-        """Look after an engine from now on; returns when its snapshot serves, or was refused."""
+        """Follow an engine from now on; returns when its snapshot serves or was refused."""
         load = self._loads.get(engine_id)
         if load is None:
             load = self._loads[engine_id] = asyncio.get_running_loop().create_task(
@@ -132,7 +132,7 @@ class ModelRegistry:
         await asyncio.shield(load)
 
     def bind_to_catalog(self, product_ids: list[str]) -> list[tuple[str, ServingModel]]:
-        """Lay the snapshots that serve over another catalog: the app was loaded anew. In a thread."""
+        """Bind the serving snapshots to a catalog that was loaded again. Runs in a thread."""
         found = []
         for engine_id in list(self._engine_ids):
             learned = self._loaded.get((engine_id, self.serving_version(engine_id)))
@@ -155,7 +155,7 @@ class ModelRegistry:
                 self._report_disabled_parts(engine.engine_id)
 
     async def run(self) -> None:
-        """Follow the records for ever."""
+        """Follow the records until cancelled."""
         while True:
             await asyncio.sleep(LOOK_S)
             try:
@@ -190,7 +190,7 @@ class ModelRegistry:
             await self._load_version(engine.engine_id, version)
 
     async def _release_versions(self) -> None:
-        """Forget pinned versions whose experiments are over: each holds arrays as long as the catalog."""
+        """Release held versions whose experiments are over: each has arrays as long as the catalog."""
         oldest_s = self._clock.monotonic_s() - _PINNED_FOR_S
         for pinned in [name for name, asked_s in self._pinned.items() if asked_s < oldest_s]:
             del self._pinned[pinned]
@@ -200,7 +200,7 @@ class ModelRegistry:
             await self._set_serving_model(pinned, None)
 
     async def _load_version(self, engine_id: str, version: str) -> None:
-        """Let a version serve, if it can be trusted."""
+        """Load a version and let it serve, unless its checks fail."""
         started_s = self._clock.monotonic_s()
         model: ServingModel | None = None
         if version:
@@ -209,7 +209,7 @@ class ModelRegistry:
                     None, partial(self._prepare_model, engine_id, version, self._product_ids())
                 )
             except Exception as error:  # noqa: BLE001
-                # models may be anybody's: whatever they raise, what serves goes on serving
+                # custom models may raise anything; the serving snapshot stays
                 self._refuse(engine_id, version, error)
                 return
         await self._set_serving_model(engine_id, model)
@@ -220,7 +220,7 @@ class ModelRegistry:
         self._meter.gauge("kiosk_snapshot_refused", 0, app=self._app_id, engine=engine_id)
 
     def _prepare_model(self, engine_id: str, version: str, product_ids: list[str]) -> ServingModel:
-        """Load, check and lay over the catalog. In a thread."""
+        """Load, check and bind to the catalog. Runs in a thread."""
         if self._loader is None:
             raise Fault("there is no shelf to load snapshots from")
         learned = self._loaded.get((engine_id, version))
@@ -233,7 +233,7 @@ class ModelRegistry:
         return ServingModel(learned, product_ids)
 
     def _report_disabled_parts(self, engine_id: str) -> None:
-        """Tell once which parts of what serves failed when they were asked."""
+        """Log once which models of the serving snapshot failed."""
         for part, error in self._disabled_parts(engine_id).items():
             if (engine_id, self.serving_version(engine_id), part) not in self._reported:
                 self._reported.add((engine_id, self.serving_version(engine_id), part))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from actors.recommender.messages import UserQuery
-from actors.recommender.rule_matching import apply_rules
+from actors.serving.rule_matching import apply_rules
 from cluster.clock import Clock
 from cluster.errors import Invalid, Unavailable
 from cluster.query.language.boost_rules import CompiledRule, compile_rules

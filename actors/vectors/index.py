@@ -1,6 +1,6 @@
 """Vectors by row: put, remove, score all, search within a mask.
 
-A flat index is exact under any filter, and up to about a million rows fast enough (decision S7).
+A flat index is exact under any filter, and up to about a million rows fast enough.
 """
 
 from __future__ import annotations

@@ -43,6 +43,41 @@ class ArchiveImportOptions:
         return IngestOrder(address=self.address, noun="product", app_id=self.app_id, chunk=self.chunk)
 
 
+AppIdOption = Annotated[str, typer.Option("--app", help="The app's id, for example development.")]
+AddressOption = Annotated[
+    str,
+    typer.Argument(
+        help="A file, a directory or a URI: MediaWiki dumps (.xml, .xml.bz2), RSS and Atom, JSON Lines, CSV, "
+        "Parquet. If it is left out, only the passages are built."
+    ),
+]
+KindOption = Annotated[
+    Literal["mediawiki", "feed", "jsonl", "csv", "tsv", "parquet"] | None,
+    typer.Option(help="The kind of the files, if names and beginnings do not tell it."),
+]
+LicenceOption = Annotated[str, typer.Option(help="The licence of articles that do not name one.")]
+TopicOption = Annotated[
+    str, typer.Option(help="The topic of articles that do not name one, for example Science.")
+]
+LanguageOption = Annotated[
+    str, typer.Option(help="The language of articles that do not name one, for example en.")
+]
+ChunkOption = Annotated[int, typer.Option(min=1, max=_MOST, help="Articles written together.")]
+StateOption = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="The folder of progress and refused articles.")
+]
+RestartOption = Annotated[bool, typer.Option("--restart", help="Forget an interrupted run.")]
+EmbedderOption = Annotated[
+    Literal["built-in", "imported"] | None,
+    typer.Option(
+        help="What makes the vectors: trained on the articles, or the encoder imported last (if there is one)."
+    ),
+]
+NoPassagesOption = Annotated[
+    bool, typer.Option("--no-passages", help="Leave the building of passages to a later run.")
+]
+
+
 def add_archive_command(
     app: typer.Typer, name: str | None, execute: Callable[[ArchiveImportOptions, Sequence[str]], int]
 ) -> None:
@@ -51,41 +86,17 @@ def add_archive_command(
     @app.command(name)
     def archive(
         context: typer.Context,
-        app_id: Annotated[str, typer.Option("--app", help="The app's id, for example development.")],
-        address: Annotated[
-            str,
-            typer.Argument(
-                help="A file, a directory or a URI: MediaWiki dumps (.xml, .xml.bz2), RSS and Atom, JSON Lines, CSV, "
-                "Parquet. If it is left out, only the passages are built."
-            ),
-        ] = "",
-        kind: Annotated[
-            Literal["mediawiki", "feed", "jsonl", "csv", "tsv", "parquet"] | None,
-            typer.Option(help="The kind of the files, if names and beginnings do not tell it."),
-        ] = None,
-        licence: Annotated[
-            str, typer.Option(help="The licence of articles that do not name one.")
-        ] = DEFAULT_LICENCE,
-        topic: Annotated[
-            str, typer.Option(help="The topic of articles that do not name one, for example Science.")
-        ] = "",
-        language: Annotated[
-            str, typer.Option(help="The language of articles that do not name one, for example en.")
-        ] = "",
-        chunk: Annotated[int, typer.Option(min=1, max=_MOST, help="Articles written together.")] = 200,
-        state: Annotated[
-            Path | None, typer.Option(metavar="DIR", help="The folder of progress and refused articles.")
-        ] = None,
-        restart: Annotated[bool, typer.Option("--restart", help="Forget an interrupted run.")] = False,
-        embedder: Annotated[
-            Literal["built-in", "imported"] | None,
-            typer.Option(
-                help="What makes the vectors: trained on the articles, or the encoder imported last (if there is one)."
-            ),
-        ] = None,
-        no_passages: Annotated[
-            bool, typer.Option("--no-passages", help="Leave the building of passages to a later run.")
-        ] = False,
+        app_id: AppIdOption,
+        address: AddressOption = "",
+        kind: KindOption = None,
+        licence: LicenceOption = DEFAULT_LICENCE,
+        topic: TopicOption = "",
+        language: LanguageOption = "",
+        chunk: ChunkOption = 200,
+        state: StateOption = None,
+        restart: RestartOption = False,
+        embedder: EmbedderOption = None,
+        no_passages: NoPassagesOption = False,
         as_json: AsJson = False,
     ) -> None:
         """Import an archive of articles into an app and build the passages that search and answers use."""

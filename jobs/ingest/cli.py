@@ -90,6 +90,62 @@ class IngestOptions:
         )
 
 
+AddressOption = Annotated[
+    str,
+    typer.Argument(help="A file, a directory (all files below it), or an s3:// or gs:// URI of either."),
+]
+NounOption = Annotated[Noun, typer.Option(help="What every row is.")]
+AppIdOption = Annotated[str, typer.Option("--app", help="The app's id, for example development.")]
+MappingOption = Annotated[
+    list[str] | None,
+    typer.Option("--map", metavar="FIELD=COLUMN", help="A rule of the mapping; as many as needed."),
+]
+MapFileOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="A file of rules, one a line; lines that begin with # are remarks."),
+]
+FormatOption = Annotated[
+    Literal["jsonl", "csv", "tsv", "parquet"] | None,
+    typer.Option(help="The format, if the name of a file does not tell it."),
+]
+DelimiterOption = Annotated[
+    str, typer.Option(metavar="SIGN", help="The sign between cells; found in the header if left out.")
+]
+EncodingOption = Annotated[
+    str, typer.Option(metavar="NAME", help="The encoding of CSV and TSV, for example cp1252.")
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Show what the first 1,000 rows become, and write nothing.")
+]
+LimitOption = Annotated[int | None, typer.Option(min=1, max=_MOST, help="Read so many rows at most.")]
+KeepGoingOption = Annotated[
+    bool,
+    typer.Option("--keep-going", help="Read on although none of the first 1,000 rows was accepted."),
+]
+ChunkOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1, max=_MOST, help="Rows written together; if left out 2,000 interactions or 500 records."
+    ),
+]
+AtOnceOption = Annotated[
+    int, typer.Option(min=1, max=_MOST, help="How many files at once, each as a task on Ray.")
+]
+StateOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="The folder of progress and refused rows; `ingest` in the data directory if left out.",
+    ),
+]
+RestartOption = Annotated[
+    bool, typer.Option("--restart", help="Forget an earlier run and take every row again.")
+]
+AsJsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on standard output at the end.")]
+FieldsNounOption = Annotated[Noun, typer.Argument(help="The noun.")]
+FieldsAsJsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+
+
 def build_ingest_app(execute: Callable[[IngestOptions, Sequence[str]], int]) -> typer.Typer:
     """Build the commands; `execute` takes the options and the typed words, ingests and returns the exit code."""
     app = build_app("Ingest files of records.", group=DefaultGroup)
@@ -97,66 +153,22 @@ def build_ingest_app(execute: Callable[[IngestOptions, Sequence[str]], int]) -> 
     @app.command("ADDRESS", epilog=EPILOG)
     def ingest_files(
         context: typer.Context,
-        address: Annotated[
-            str,
-            typer.Argument(
-                help="A file, a directory (all files below it), or an s3:// or gs:// URI of either."
-            ),
-        ],
-        noun: Annotated[Noun, typer.Option(help="What every row is.")],
-        app_id: Annotated[str, typer.Option("--app", help="The app's id, for example development.")],
-        mapping: Annotated[
-            list[str] | None,
-            typer.Option("--map", metavar="FIELD=COLUMN", help="A rule of the mapping; as many as needed."),
-        ] = None,
-        map_file: Annotated[
-            Path | None,
-            typer.Option(
-                metavar="FILE", help="A file of rules, one a line; lines that begin with # are remarks."
-            ),
-        ] = None,
-        format: Annotated[
-            Literal["jsonl", "csv", "tsv", "parquet"] | None,
-            typer.Option(help="The format, if the name of a file does not tell it."),
-        ] = None,
-        delimiter: Annotated[
-            str, typer.Option(metavar="SIGN", help="The sign between cells; found in the header if left out.")
-        ] = "",
-        encoding: Annotated[
-            str, typer.Option(metavar="NAME", help="The encoding of CSV and TSV, for example cp1252.")
-        ] = "",
-        dry_run: Annotated[
-            bool, typer.Option("--dry-run", help="Show what the first 1,000 rows become, and write nothing.")
-        ] = False,
-        limit: Annotated[
-            int | None, typer.Option(min=1, max=_MOST, help="Read so many rows at most.")
-        ] = None,
-        keep_going: Annotated[
-            bool,
-            typer.Option("--keep-going", help="Read on although none of the first 1,000 rows was accepted."),
-        ] = False,
-        chunk: Annotated[
-            int | None,
-            typer.Option(
-                min=1, max=_MOST, help="Rows written together; if left out 2,000 interactions or 500 records."
-            ),
-        ] = None,
-        at_once: Annotated[
-            int, typer.Option(min=1, max=_MOST, help="How many files at once, each as a task on Ray.")
-        ] = 1,
-        state: Annotated[
-            Path | None,
-            typer.Option(
-                metavar="DIR",
-                help="The folder of progress and refused rows; `ingest` in the data directory if left out.",
-            ),
-        ] = None,
-        restart: Annotated[
-            bool, typer.Option("--restart", help="Forget an earlier run and take every row again.")
-        ] = False,
-        as_json: Annotated[
-            bool, typer.Option("--json", help="One JSON object on standard output at the end.")
-        ] = False,
+        address: AddressOption,
+        noun: NounOption,
+        app_id: AppIdOption,
+        mapping: MappingOption = None,
+        map_file: MapFileOption = None,
+        format: FormatOption = None,
+        delimiter: DelimiterOption = "",
+        encoding: EncodingOption = "",
+        dry_run: DryRunOption = False,
+        limit: LimitOption = None,
+        keep_going: KeepGoingOption = False,
+        chunk: ChunkOption = None,
+        at_once: AtOnceOption = 1,
+        state: StateOption = None,
+        restart: RestartOption = False,
+        as_json: AsJsonOption = False,
     ) -> None:
         """Ingest users, products or interactions from files of any size: JSON Lines, CSV, TSV or Parquet.
 
@@ -171,8 +183,8 @@ def build_ingest_app(execute: Callable[[IngestOptions, Sequence[str]], int]) -> 
 
     @app.command("fields")
     def list_fields(
-        noun: Annotated[Noun, typer.Argument(help="The noun.")],
-        as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+        noun: FieldsNounOption,
+        as_json: FieldsAsJsonOption = False,
     ) -> None:
         """List the fields of a noun, what each takes and which are required."""
         from jobs.ingest.fields import show_fields

@@ -40,6 +40,23 @@ class LocalInstallation:
     scratch: Path
 
 
+AppIdOption = Annotated[str, typer.Argument(metavar="APP", help="The app's id, for example development.")]
+EngineOption = Annotated[str, typer.Option(help="The engine.")]
+RecipeOption = Annotated[str, typer.Option(help="A recipe that comes along, or a .toml or .json file.")]
+ChangesOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="FIELD=VALUE", help="Change one field of the recipe, by its path."),
+]
+PromoteOption = Annotated[bool, typer.Option("--promote", help="Let it serve if the gate allows.")]
+LocalOption = Annotated[bool, typer.Option("--local", help="Train in this process, without Ray.")]
+ByOption = Annotated[str, typer.Option(help="Who asks, for the record.")]
+WorkAppIdOption = Annotated[str, typer.Argument(metavar="APP", help="The app's id.")]
+RunIdOption = Annotated[str, typer.Argument(metavar="RUN", help="The run.")]
+OwnerOption = Annotated[str, typer.Option(help="A name for this worker.")]
+LearnerOption = Annotated[str, typer.Argument(metavar="PACKAGE.MODULE:CLASS", help="The class.")]
+ConfigOption = Annotated[str, typer.Option(help="The arguments of its constructor, as JSON.")]
+
+
 def build_refresh_app(
     open_installation: Callable[[], LocalInstallation], train_on_ray: Callable[..., Run]
 ) -> typer.Typer:
@@ -50,18 +67,13 @@ def build_refresh_app(
 
     @app.command()
     def train(
-        app_id: Annotated[str, typer.Argument(metavar="APP", help="The app's id, for example development.")],
-        engine: Annotated[str, typer.Option(help="The engine.")] = "default",
-        recipe: Annotated[
-            str, typer.Option(help="A recipe that comes along, or a .toml or .json file.")
-        ] = "default",
-        changes: Annotated[
-            list[str] | None,
-            typer.Option("--set", metavar="FIELD=VALUE", help="Change one field of the recipe, by its path."),
-        ] = None,
-        promote: Annotated[bool, typer.Option("--promote", help="Let it serve if the gate allows.")] = False,
-        local: Annotated[bool, typer.Option("--local", help="Train in this process, without Ray.")] = False,
-        by: Annotated[str, typer.Option(help="Who asks, for the record.")] = _PROGRAM,
+        app_id: AppIdOption,
+        engine: EngineOption = "default",
+        recipe: RecipeOption = "default",
+        changes: ChangesOption = None,
+        promote: PromoteOption = False,
+        local: LocalOption = False,
+        by: ByOption = _PROGRAM,
     ) -> None:
         """Train an engine as a Ray task (`--local`: in this process) and wait."""
         installation = open_installation()
@@ -75,9 +87,9 @@ def build_refresh_app(
 
     @app.command()
     def work(
-        app_id: Annotated[str, typer.Argument(metavar="APP", help="The app's id.")],
-        run_id: Annotated[str, typer.Argument(metavar="RUN", help="The run.")],
-        owner: Annotated[str, typer.Option(help="A name for this worker.")] = "",
+        app_id: WorkAppIdOption,
+        run_id: RunIdOption,
+        owner: OwnerOption = "",
     ) -> None:
         """Do what is left of an ordered run, in this process."""
         worker = _run_worker(open_installation(), app_id, run_id, owner or new_worker_id(_PROGRAM))
@@ -85,8 +97,8 @@ def build_refresh_app(
 
     @app.command()
     def conform(
-        learner: Annotated[str, typer.Argument(metavar="PACKAGE.MODULE:CLASS", help="The class.")],
-        config: Annotated[str, typer.Option(help="The arguments of its constructor, as JSON.")] = "{}",
+        learner: LearnerOption,
+        config: ConfigOption = "{}",
     ) -> None:
         """Check whether a learner of yours keeps the protocol."""
         raise typer.Exit(_run_conformance(learner, config))

@@ -1,6 +1,6 @@
-"""Which products come into question: all of them are scored, so this is picking the best and saying who may.
+"""The rows that a list may hold, and the best of them.
 
-Exact before approximate (decision S7): with every product scored, any filter has recall 1.
+Every product is scored, so any filter has recall 1 (docs/concepts/scoring.md, equation 23).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from actors.vectors.types import Mask, Rows
 from cluster.records.validation.recent_events import GROUP
 
 BLOCK_SIZE = 1000
-"So many neighbours of the ranking may change places: as many as the longest page has rows."
+"So many neighbours in a ranking may change places: as many as the longest page has rows."
 
 _GROUP_BLOCK_SIZE = 200
 _ALL = 1 << 40
@@ -30,9 +30,9 @@ _FEW = 1_000
 
 
 def filter_rows(query: UserQuery, catalog: Catalog) -> Mask | None:
-    """Mark the rows that pass type, filter, distance and stored rules; None when nothing is asked.
+    """Mark the rows that pass type, filter, distance and stored rules; None without a condition.
 
-    Stock and the reader's own list of exclusions are not in it.
+    Stock and the `exclude` of the query are not considered.
 
     Shapes:
         returns: bool [n], not to be changed
@@ -184,7 +184,7 @@ def select_distinct(
 
 
 def required_depth(query: UserQuery, wanted: int) -> int:
-    """Say how many of the best must be known to find the first `wanted`: whole lots, where products may move."""
+    """Compute how many of the best rows the first `wanted` places need: whole blocks where products may move."""
     if query.explain_missing:
         return _ALL
     if query.boosts or query.boost_circles or query.spacing or query.dithering > 1:
@@ -193,7 +193,7 @@ def required_depth(query: UserQuery, wanted: int) -> int:
 
 
 def expected_depth(known: int) -> int:
-    """Say how many ranked rows usually hold so many different products."""
+    """Estimate how many ranked rows hold so many different products."""
     return known + min(known, BLOCK_SIZE) + 14
 
 
@@ -215,9 +215,9 @@ def deduplicate_groups(rows: Sequence[int], catalog: Catalog) -> list[int]:
 
 
 def boost_depth(query: UserQuery) -> int:
-    """Say from how many of the best boosts choose: whole lots, up to the last position that is asked for.
+    """Compute from how many of the best rows boosts choose: whole blocks, up to the last position of a rule.
 
-    The products of a category or a value have no later pages, and so few are shown that a smaller lot will do.
+    The products of a category or a value have no later pages, and so few are shown that a smaller block is enough.
     """
     wanted = [boost.positions for boost in query.boosts] + [
         circle.positions for circle in query.boost_circles

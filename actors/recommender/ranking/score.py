@@ -41,11 +41,11 @@ _SOFTNESS = 4.0
 _DAMPING = 0.25
 _HARDLY = 0.02
 _MOSTLY = 0.5
-"From here likeness is worked out for all products, not only for those that many deal with."
+"From this share on, similarity is computed for all products, not only for established ones."
 _ENOUGH = 50
 _OLD = 1e-3
 _SIMILARITY_SHARE = 0.2
-"Share of likeness where products are known by what people did with them."
+"Weight of similarity where products have interactions."
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,11 @@ def select_prior(
 
 
 def personal_scores(profile: UserProfile, state: EngineState, priors: ItemPriors) -> PersonalScores:
-    """Add up what is said to a reader: what a score adds to its start.
+    """Compute the personal score of all rows, which is added to the prior.
+
+    Source:
+        docs/concepts/scoring.md, equation 13
+
 
     Cost:
         100,000 products, 40 events: 0.15 ms with a snapshot, 2 ms without
@@ -92,7 +96,7 @@ def personal_scores(profile: UserProfile, state: EngineState, priors: ItemPriors
 def combine_components(
     parts: Sequence[ScoreComponent], state: EngineState, priors: ItemPriors
 ) -> PersonalScores:
-    """Add parts up, and let new products inherit unless a part speaks of them; the parts are not to be used again."""
+    """Sum components, and let cold-start items inherit unless a component scores them. Consumes the components."""
     own = sum_components(parts, get_slot_map(state, priors))
     new = priors.cold_start
     if len(new) and own.values is not None and not _has_cold_start_scores(parts):
@@ -101,7 +105,7 @@ def combine_components(
 
 
 def get_slot_map(state: EngineState, priors: ItemPriors) -> SlotMap:
-    """Say where products stand in what is said."""
+    """Return the map of rows to the slots of personal scores."""
     return SlotMap(len(priors)) if state.serving_model is None else state.serving_model.slot_map
 
 
@@ -114,9 +118,9 @@ def explain_rows(
     cohort: CohortScores | None = None,
     is_new: bool = False,
 ) -> list[dict[str, float]]:
-    """Take the scores of some rows apart: name of a part -> what it adds. Parts that add nothing are left out.
+    """Split the scores of some rows: name of a component -> its addend. Addends of 0 are left out.
 
-    `is_new` says that the user has no history, whatever the session adds to the taste.
+    `is_new` means a user without history, even if session variables add to the profile.
 
     Names: `live:trend`, `live:popular`, `live:newest`, `live:together`, `live:content`, `learned:<part of the
     recipe>`, `live:cohort`, `learned:cohort`, `new:content`. The values of a row sum to its score, as a `Ranking`
@@ -145,9 +149,9 @@ def explain_rows(
 
 
 def list_sources(explained: Mapping[str, float], least: float = 0.05) -> list[str]:
-    """Name the parts that brought a product into the list, the strongest first.
+    """Name the components that brought a product into the list, the strongest first.
 
-    A part counts when it speaks for the product with at least a share of all that does.
+    A component counts if it has at least a share of the positive addends.
     """
     total = sum(value for value in explained.values() if value > 0)
     speaking = [(value, name) for name, value in explained.items() if value > 0 and value >= least * total]
@@ -155,7 +159,11 @@ def list_sources(explained: Mapping[str, float], least: float = 0.05) -> list[st
 
 
 def score_user(profile: UserProfile, state: EngineState, priors: ItemPriors) -> list[ScoreComponent]:
-    """List what every part says to a reader, whoever is popular."""
+    """List the components of the personal score of a user.
+
+    Source:
+        docs/concepts/scoring.md, equations 8 to 12
+    """
     model, overlay, blend = state.serving_model, state.overlay, state.weights
     parts: list[ScoreComponent] = []
     unknown = 1.0
@@ -177,7 +185,11 @@ def score_user(profile: UserProfile, state: EngineState, priors: ItemPriors) -> 
 def score_similar_items(
     like: UserProfile, state: EngineState, priors: ItemPriors, steps: WeightedInteractions | None = None
 ) -> list[ScoreComponent]:
-    """List what every part says of products that go with given ones; `steps` is the session they came up in."""
+    """List the components of products that go with given ones; `steps` is the session before them.
+
+    Source:
+        docs/concepts/scoring.md, equation 25
+    """
     model, overlay, blend = state.serving_model, state.overlay, state.weights
     parts: list[ScoreComponent] = []
     unknown = 1.0
@@ -201,7 +213,7 @@ def score_similar_items(
 def score_related_items(
     anchors: Sequence[int], state: EngineState, priors: ItemPriors
 ) -> list[ScoreComponent]:
-    """List what the `related_ids` of given products say; nothing when they name no product."""
+    """List the component of the `related_ids` of given products; nothing when they name no product."""
     catalog, count = state.catalog, len(priors)
     named = {
         row for anchor in anchors[:_MOST_TOGETHER] for row in catalog.related_rows(anchor) if row < count
@@ -215,7 +227,11 @@ def score_related_items(
 
 
 def score_bought_together(like: UserProfile, state: EngineState, priors: ItemPriors) -> list[ScoreComponent]:
-    """List what every part says of products that are bought with given ones; nothing when no basket held them."""
+    """List the components of products bought with given ones; nothing when no basket had them.
+
+    Source:
+        docs/concepts/scoring.md, equation 25
+    """
     model, overlay = state.serving_model, state.overlay
     parts: list[ScoreComponent] = []
     if model is not None:
@@ -235,7 +251,11 @@ def score_bought_together(like: UserProfile, state: EngineState, priors: ItemPri
 
 
 def normalize_score(score: float) -> float:
-    """Bring a score between 0 and 1 for `_personalization_score`, keeping far apart ones in order too."""
+    """Map a score to 0..1 for `_personalization_score`; the order stays.
+
+    Source:
+        docs/concepts/scoring.md, equation 14
+    """
     return round(0.5 + 0.5 * score / (_SOFTNESS + abs(score)), 6)
 
 
@@ -249,12 +269,12 @@ def _score_cooccurrence(
     *,
     damped: bool = False,
 ) -> SparseScores:
-    """Say what goes with the liked rows: up to 40 neighbourhoods.
+    """Score the products that co-occur with the liked rows, up to 40 neighbourhoods.
 
-    Beside a snapshot a pair counts as far as one of its products is news: the rest was learned already.
+    Beside a snapshot a pair counts as far as one of its products has new votes. The snapshot learned the rest.
 
     Source:
-        ranking notes, section 3: damping by frequency ** 0.25 keeps baskets from being all best sellers
+        docs/concepts/scoring.md, equation 10; damping by frequency ** 0.25 keeps best sellers from filling baskets
     """
     model, count = state.serving_model, len(priors)
     liked = profile.rows[:_MOST_TOGETHER]
@@ -277,7 +297,7 @@ def _score_cooccurrence(
 
 
 def _has_news(model: ServingModel, pairs: CooccurrenceTable, liked: Rows) -> bool:
-    """Tell quickly whether anything about some rows or what goes with them is news to a snapshot; perhaps is yes."""
+    """Tell quickly whether some rows or their neighbours may have votes that are new to the snapshot."""
     fresh = model.fresh
     return bool(
         fresh.take(liked, mode="clip").max(initial=0) > _OLD
@@ -288,7 +308,7 @@ def _has_news(model: ServingModel, pairs: CooccurrenceTable, liked: Rows) -> boo
 def _score_similarity(
     vector: Vector, state: EngineState, priors: ItemPriors, weight: float, quick: bool
 ) -> ScoreComponent:
-    """Say how like a vector products are; the quick way says it only of those that many deal with."""
+    """Score the similarity of products to a vector; `quick` scores established products only (equation 11)."""
     mean, spread = priors.estimate_spread(vector)
     known = priors.cold_start
     if quick and len(known.established_rows):
@@ -301,7 +321,7 @@ def _score_similarity(
 def _inherit_scores(
     rows: Rows, parts: Sequence[ScoreComponent], slot_map: SlotMap, priors: ItemPriors
 ) -> Scores:
-    """Say what some rows inherit of all parts; 0 for those that are not new."""
+    """Compute what some rows inherit of all components; 0 for rows that are no cold-start items."""
     found, values, new = (
         np.zeros(len(rows), np.float32),
         sum_components(parts, slot_map).values,
@@ -314,7 +334,7 @@ def _inherit_scores(
 
 
 def _score_cold_start(model: ServingModel, past: UserHistory, priors: ItemPriors) -> Iterator[SparseScores]:
-    """Say what the snapshot's features tell of new products; nothing when it has none."""
+    """Score cold-start items by their features; nothing when the snapshot knows no features (equation 12)."""
     new = priors.cold_start
     if len(new):
         values = model.cold_start_contributions(past, new.features)
@@ -327,12 +347,12 @@ def _has_cold_start_scores(parts: Iterable[ScoreComponent]) -> bool:
 
 
 def _has_enough_scores(parts: Sequence[ScoreComponent]) -> bool:
-    """Do the parts so far speak of enough products to fill a page?"""
+    """Tell whether the components so far score enough products to fill a page."""
     return sum(part.count for part in parts if not isinstance(part, VectorScores)) >= _ENOUGH
 
 
 def _uncovered_share(profile: UserProfile, items: Codes) -> float:
-    """Tell how much of a taste the snapshot can't speak of: products it does not know, and what the session says."""
+    """Compute the share of a profile that the snapshot can't score: unknown products, session variables."""
     if not len(profile.rows):
         return 1.0
     rows = np.minimum(profile.rows, len(items) - 1)

@@ -1,9 +1,8 @@
-"""What the session says: a variable of `custom_context` that is named as a product field speaks for the products that
-carry its value.
+"""Session variables: a variable of `custom_context` with the name of a product field raises products with its value.
 
-`{"brand": "Alder", "custom_attributes.grip": ["green", "red"]}` counts as if the reader had looked, all in all once,
-at the most popular products that match. It weighs little beside a history and is all there is for a new reader. Other
-variables say nothing here; stored boost rules read them.
+`{"brand": "Alder", "custom_attributes.grip": ["green", "red"]}` counts like 0.3 of one view, shared
+by the most popular products that match. It weighs little beside a history, and it is the whole profile of a new user.
+Other variables count in stored boost rules only.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def apply_session_context(
     index: VectorIndex,
     priors: ItemPriors,
 ) -> UserProfile:
-    """Add to a taste what the session says.
+    """Add the session variables to a profile.
 
     Cost:
         nothing without a variable named as a product field; else 0.1 ms for 100,000 products

@@ -1,6 +1,6 @@
-"""What a reader likes right now: rows with weights and one vector, from what they did lately.
+"""The profile of a user: liked rows with weights and one vector, from the recent interactions.
 
-A taste is never stored. It is made from the events of the moment, so a click of a second ago, an anonymous visitor
+A profile is never stored. It is built from the events of the moment, so a click of a second ago, an anonymous visitor
 and simulated events need nothing special.
 """
 
@@ -23,7 +23,7 @@ from actors.vectors.types import Floats, Rows, Vector
 from cluster.records.recent_event import RecentEvent
 
 MOST_HIDDEN = 50
-"So many of a reader's most recent products are not recommended again."
+"So many of a user's most recent products are not recommended again."
 
 _HALF_LIFE_ITEMS = 15.0
 _MOST_ROWS = 80
@@ -37,7 +37,7 @@ def _no_vector() -> None:
 
 @dataclass(frozen=True)
 class UserProfile:
-    """A reader's interests."""
+    """The interests of one user."""
 
     rows: Rows
     "Liked rows."
@@ -45,21 +45,21 @@ class UserProfile:
     "float64 [m], above 0."
     compute_vector: Callable[[], Vector | None] = _no_vector
     interactions: WeightedInteractions = field(default_factory=WeightedInteractions)
-    "The events it was made of: what was learned is asked with them."
+    "The events of the profile. Models of the snapshot score them."
     context_count: int = 0
-    "So many of the last rows were not done but said by the session: nothing that was learned speaks of them."
+    "So many of the last rows come from session variables. No model of the snapshot scores them."
 
     @cached_property
     def vector(self) -> Vector | None:
-        """Direction in which everything the reader likes lies, dislikes subtracted; None when nothing is known.
+        """Return the unit vector of the liked products minus the disliked ones; None when nothing is known.
 
-        Worked out when somebody asks: where a snapshot knows all of a history, nobody does.
+        It is computed on first use. A snapshot that knows the whole history needs no vector.
         """
         return self.compute_vector()
 
     @property
     def has_signal(self) -> bool:
-        """Is there anything to go by?"""
+        """Tell whether the profile has a liked product or a vector."""
         return len(self.rows) > 0 or self.vector is not None
 
 
@@ -89,7 +89,7 @@ def parse_recent_events(
 
 
 def find_interaction_rows(did: Sequence[RecentEventTuple], catalog: Catalog) -> InteractionRows:
-    """Find the rows of what was done; events that only showed something or whose products are unknown are left out.
+    """Find the rows of events. Exposures and unknown products are left out.
 
     Cost:
         20 us for 50 events
@@ -121,7 +121,7 @@ def list_recent_rows(
     since_ms: int | None = None,
     kinds: Collection[str] = (),
 ) -> list[int]:
-    """Find the reader's most recent distinct products, newest first, whatever was done with them; None: all.
+    """List the most recent distinct products of a history, newest first, of any event type; `most` None: all.
 
     With `since_ms` only those of later events, and those of earlier events of `kinds`.
     """
@@ -133,20 +133,20 @@ def list_recent_rows(
 
 
 def select_history(did: Iterable[RecentEventTuple], history_type: str) -> Iterator[RecentEventTuple]:
-    """Pick the events of a history: `last_checkout`, `last_view`, `last_read` and so on; all when it is empty."""
+    """Select the events of a history: `last_checkout`, `last_view`, `last_read` and so on; all when it is empty."""
     kind = history_type.removeprefix("last_")
     kind = _SHORT_NAMES.get(kind, kind)
     return (event for event in did if not kind or event[0] == kind)
 
 
 def build_user_profile(history: InteractionRows, index: VectorIndex) -> UserProfile:
-    """Make a taste: event weights, halved for every dozen products further back.
+    """Build the profile of a history: event weights, halved for every fifteen products further back.
 
     Cost:
         20 us for 50 events
 
     Source:
-        ranking notes, section 2: recency inside the history doubles the quality of item-to-item scores
+        docs/concepts/scoring.md, equations 2 and 7
     """
     weights: dict[int, float] = {}
     amounts: list[float] = []
@@ -169,7 +169,7 @@ def build_user_profile(history: InteractionRows, index: VectorIndex) -> UserProf
 def profile_from_weights(
     weights: dict[int, float], index: VectorIndex, steps: WeightedInteractions | None = None
 ) -> UserProfile:
-    """Make a taste of weighted rows."""
+    """Build a profile of weighted rows; rows with a weight below 0 count in the vector only."""
     if not weights:
         return EMPTY_PROFILE
     rows = np.fromiter(weights, np.int64, len(weights))
@@ -186,7 +186,7 @@ def _profile_vector(rows: Rows, amounts: Floats, index: VectorIndex) -> Vector |
 
 
 def _drop_weightless(steps: WeightedInteractions) -> WeightedInteractions:
-    """Leave out what says nothing."""
+    """Leave out interactions of weight 0."""
     entries = zip(steps.rows, steps.at_ms, steps.weights, steps.kinds, strict=True)
     kept = [entry for entry in entries if entry[2]]
     return WeightedInteractions(*zip(*kept, strict=True)) if kept else WeightedInteractions()

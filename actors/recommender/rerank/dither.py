@@ -1,4 +1,4 @@
-"""Controlled shuffling: the same reader on the same pages gets the same noise, others get their own.
+"""Controlled shuffling: a user gets the same noise on all pages of a list, other users get other noise.
 
 The noise belongs to the product, not to its place, so it stays put while pages are turned.
 """
@@ -42,7 +42,7 @@ def dither(rows: list[int], dithering: float, seed: int, first: int = 0) -> list
     starts differently most of the time.
 
     Source:
-        reference 6.6; the scale after the figures of the ranking notes
+        docs/concepts/scoring.md, equation 29
     """
     spread = math.sqrt(math.log1p((dithering - 1) * _STEP))
     places = np.log(np.arange(1 + first, 1 + first + len(rows)))

@@ -1,7 +1,6 @@
 """Products that nobody dealt with yet: they inherit what is said of products like them, until they have a record.
 
-Source:
-    ranking notes, section 5: content neighbours, a small share of attention until about twenty events
+Source: docs/concepts/scoring.md, equations 6 and 12
 
 Where a snapshot learned which features lead to what readers take (`actors.models.content`), that speaks to a reader
 instead of what products like them inherit.

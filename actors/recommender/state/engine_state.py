@@ -1,4 +1,4 @@
-"""What the pipeline reads for one engine: the app's overlay and crowd, the engine's snapshot, and how they stand."""
+"""The state of one engine: the overlay and global signals of the app, the engine's snapshot, and the item priors."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ from actors.retrieval.paragraphs.page_cache import PageCache
 from actors.vectors.types import Floats, Mask, Matrix, Scores, Vector
 
 LEARNED_COHORT, LIVE_COHORT = "learned:cohort", "live:cohort"
-"Names of the part of a score that tells of a cohort: with a snapshot that knows it, and without."
+"Names of the cohort component: with a snapshot that learned the cohort, and without."
 
 _PROFILES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class BlendWeights:
-    """Weights of the parts of a score, each part scaled to spread 1.
+    """Weights of the components of a score. Every component has spread 1 (docs/concepts/scoring.md, defaults).
 
     Source:
         chosen on online-retail-y1 (global time split) and amazon-toys (leave last out), overlay alone
     """
 
     together: float = 1.0
-    "Products seen together with those of the reader's history."
+    "Products of the same sessions as those of the user's history."
     content: float = 0.8
-    "Likeness to the reader's vector."
+    "Similarity to the vector of the profile."
     trend: float = 0.6
     "Decayed counts of a week."
     popular: float = 0.1
     "Logarithm of the counts of a month: gives the long tail an order."
     profile_in_trending: float = 0.3
-    "How much the reader's own score moves near-equals of the trending list."
+    "Weight of the personal score in stretches of the trending list."
     prior_in_similar: float = 0.1
-    "How much trend and popularity say about what is similar."
+    "Weight of the prior in `product_to_products`."
     related: float = 1.0
-    "What an anchor's own `related_ids` say of products."
+    "Products in the `related_ids` of an anchor."
     long_tail: float = 0.02
-    "What popularity counts beside a snapshot: it orders what nothing else speaks of."
+    "Popularity beside a snapshot: it orders products that no other component scores."
 
 
 @dataclass(frozen=True, slots=True)
 class PriorComponent:
-    """What one part says to everybody.
+    """One component of the prior.
 
     Shapes:
         values: float32 [n], of spread 1 among what is offered
@@ -64,15 +64,15 @@ class PriorComponent:
 
     name: str
     weight: float
-    "For readers with a history."
+    "For users with a history."
     weight_new: float
-    "For readers without one."
+    "For users without one."
     values: Scores
 
 
 @dataclass(frozen=True, slots=True)
 class ItemPriors:
-    """How products stand before a reader is known.
+    """The user-independent part of the scores of an engine.
 
     Shapes:
         offered: bool [n]; trend: float32 [n]; popular: float64 [n]; mean: float32 [d]; covariance: [d, d]
@@ -81,24 +81,24 @@ class ItemPriors:
     global_signals: GlobalSignals
     components: tuple[PriorComponent, ...]
     prior: PriorScores
-    "For readers with a history."
+    "For users with a history."
     prior_new: PriorScores
-    "For readers without one."
+    "For users without one."
     cold_start: ColdStartItems
-    "Products nobody knows much of yet, and what they are like."
+    "Products with few interactions, and the products similar to them."
 
     def __len__(self) -> int:
-        """Count rows that are judged; rows added since are not."""
+        """Count the rows with scores; rows added later have none."""
         return len(self.global_signals)
 
     @property
     def versions(self) -> tuple[int, int, int]:
-        """What it was made of: of the catalog, of the events, and the number of rows."""
+        """Return the versions of the catalog and of the events, and the number of rows."""
         return self.global_signals.versions
 
     @property
     def offered(self) -> Mask:
-        """Rows that may be recommended."""
+        """Return which rows may be recommended."""
         return self.global_signals.offered
 
     @property
@@ -118,18 +118,18 @@ class ItemPriors:
 
     @property
     def has_interactions(self) -> bool:
-        """Did anybody do anything yet, now or before the snapshot was made?"""
+        """Tell whether there is any vote, live or in the snapshot."""
         return self.global_signals.has_interactions or any(
             part.name.startswith("learned:") for part in self.components
         )
 
     @property
     def prior_values(self) -> Scores:
-        """What the score of a reader with a history starts from."""
+        """Return the prior of users with a history."""
         return self.prior.scores
 
     def estimate_spread(self, vector: Vector) -> tuple[float, float]:
-        """Tell mean and spread of all content scores for a vector, without computing them."""
+        """Estimate mean and deviation of the similarity of all products to a vector, without a scan."""
         mean: Vector = self.global_signals.mean
         covariance: Matrix = self.global_signals.covariance
         variance = float(vector @ covariance @ vector)
@@ -138,7 +138,7 @@ class ItemPriors:
 
 @dataclass(frozen=True, slots=True)
 class CohortScores:
-    """What the scores of a user without history start from, where their cohort is known.
+    """The prior of users without history in one cohort.
 
     Shapes:
         popular: float64 [n], shares of the cohort's votes, 0 where the product is not offered
@@ -147,12 +147,12 @@ class CohortScores:
     name: str
     prior: PriorScores
     trend: PriorScores
-    "What trends among everybody, moved by what the cohort takes."
+    "The trend of all users, moved by the votes of the cohort."
     vote_shares: Floats
 
 
 class EngineState:
-    """What one engine knows: the app's overlay, which it shares, and its own snapshot."""
+    """The overlay that all engines of an app share, and the snapshot of one engine."""
 
     def __init__(
         self,
@@ -169,9 +169,9 @@ class EngineState:
         self.texts = overlay.texts
         self.weights = BlendWeights() if blend is None else blend
         self.serving_model: ServingModel | None = None
-        "The snapshot that ranks; none when it was made of products alone."
+        "The snapshot that ranks; None if it was built of products alone."
         self.serving_version = ""
-        "Version of the snapshot that was adopted, also of one that only searches and completes."
+        "Version of the snapshot, also of one for search and completions only."
         self.completions = FieldIndexes() if completions is None else completions
         self.filtered_groups = FilteredGroupsCache()
         self.pages = PageCache()
@@ -184,7 +184,7 @@ class EngineState:
         )
 
     def set_serving_model(self, model: ServingModel | None) -> None:
-        """Let another snapshot serve, or none; the next question is answered by it."""
+        """Replace the serving snapshot; None leaves the live components alone. The next query uses it."""
         self.serving_version = "" if model is None else model.version
         if model is not None and not model.learned.blend.parts:
             model = (
@@ -200,7 +200,7 @@ class EngineState:
         self._item_priors = None
 
     def get_item_priors(self, now_ms: int) -> ItemPriors:
-        """Give the standing, at most the refresh interval old.
+        """Return the item priors, at most the refresh interval old.
 
         Cost:
             with a snapshot 2 ms more for 100,000 products when something changed; else nothing
@@ -215,7 +215,7 @@ class EngineState:
     def get_cohort_scores(
         self, profile: Mapping[str, Any], priors: ItemPriors, now_ms: int
     ) -> CohortScores | None:
-        """Give the scores that users with such a profile start from; None when nothing is known of their cohort.
+        """Return the prior of users with such attributes; None when their cohort is unknown.
 
         Cost:
             3 ms for 100,000 products the first time, then nothing until the standing changes
@@ -242,12 +242,12 @@ class EngineState:
         return found[1]
 
     def list_unknown_cohort_keys(self, profile: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """Name the keys of a profile that form no cohort, with the reason."""
+        """List the attributes that form no cohort, with the reason."""
         learned = None if self.serving_model is None else self.serving_model.learned.cohorts
         return list(self._cohorts.list_unknown_values(profile, learned))
 
     def prior_components(self, priors: ItemPriors, known: bool) -> Iterator[tuple[str, Scores]]:
-        """Take the start of a reader's scores apart: name of each part and what it adds by row."""
+        """Split the prior: name of each component and its addend by row."""
         for part in priors.components:
             weight = part.weight if known else part.weight_new
             if weight:
@@ -255,7 +255,7 @@ class EngineState:
         yield "live:newest", _score_newness(len(priors))
 
     def sum_group_popularity(self, groups: Groups[Any], priors: ItemPriors) -> Floats:
-        """Add up the popularity of every group's products, once per standing.
+        """Sum the popularity of every group's products, once for each version of the priors.
 
         Shapes:
             returns: float64 [groups]
@@ -299,7 +299,7 @@ class EngineState:
             yield PriorComponent("live:trend", 0.0, blend.trend, trend)
 
     def _build_cohort_scores(self, shares: Floats, priors: ItemPriors, name: str) -> CohortScores:
-        """Put the cohort's favourites before the crowd's, which still tells what changed since."""
+        """Weigh the votes of the cohort above the prior of all users, which has the newest changes (equation 17)."""
         weight = max(1.0, sum(part.weight_new for part in priors.components))
         signals = [(part.weight_new / 2, part.values) for part in priors.components]
         own = zscores(shares, priors.offered)
@@ -313,14 +313,14 @@ class EngineState:
 
 
 def _inherit_prior(newcomers: ColdStartItems, parts: Sequence[PriorComponent]) -> PriorComponent:
-    """Let new products start from what the crowd says of those they are like."""
+    """Let cold-start items inherit the prior of similar products (equation 6)."""
     values = np.zeros(len(parts[0].values), np.float32)
     for part in parts:
         values[newcomers.rows] += newcomers.inherit_by_row(part.values) * np.float32(
             max(part.weight, part.weight_new)
         )
     np.maximum(values, 0.0, out=values)
-    # where features speak to readers with a history, the crowd's word would only drown theirs
+    # with a history, scores from features replace the inherited prior
     return PriorComponent("new:content", 1.0 if newcomers.features is None else 0.0, 1.0, values)
 
 
@@ -334,6 +334,6 @@ def _sum_prior(parts: list[tuple[float, Scores]], offered: Mask) -> PriorScores:
 
 
 def _score_newness(count: int) -> Scores:
-    """Let later rows, which are newer products, go first among equals."""
+    """Score newness: later rows are newer products and come first among equals."""
     ages: Scores = np.linspace(0, 1e-3, count, dtype=np.float32)
     return ages

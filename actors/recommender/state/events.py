@@ -112,7 +112,7 @@ def weigh_event(event_type: str, value: float = 0.0) -> float:
     Units:
         value: seconds for views and consumption (0 = not sent), 0 to 5 for ratings, else ignored
     Source:
-        starting weights of the ranking notes: explicit over implicit, purchase over click
+        docs/concepts/scoring.md, equation 2
     """
     weight = EVENT_WEIGHTS.get(event_type, 0.0)
     if value and event_type == "product_detail_page_view":

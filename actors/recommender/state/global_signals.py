@@ -1,7 +1,7 @@
-"""How products stand for whoever asks, whichever engine: what is offered, what trends, how vectors lie.
+"""The user-independent signals that all engines of an app share: availability, trend, popularity, vector moments.
 
-Worked out again when something changed, but not more often than the refresh interval, so that a stream of clicks does
-not cost every request. All engines of an app share it.
+The cache computes them again after a change, but not more often than the refresh interval. So a stream of clicks does
+not slow every request down.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LEADERS = 250
 
 @dataclass(frozen=True, slots=True)
 class GlobalSignals:
-    """What everybody does.
+    """The signals of one version of the catalog and the events (docs/concepts/scoring.md, equations 3 and 4).
 
     Shapes:
         offered: bool [n]; trend, popularity: float32 [n]; popular: float64 [n]; mean: float32 [d]; covariance: [d, d]
@@ -45,17 +45,17 @@ class GlobalSignals:
     leaders: tuple[int, ...]
     "Rows with the best trend, best first."
     has_interactions: bool
-    "Did anybody do anything yet?"
+    "True if there is any vote."
     mean: Vector
     covariance: Matrix
 
     def __len__(self) -> int:
-        """Count rows that are judged; rows added since are not."""
+        """Count the rows with signals; rows added later have none."""
         return len(self.offered)
 
 
 class GlobalSignalsCache:
-    """The crowd of now, and of each group of products."""
+    """Caches the current signals, and the popularity of each group of products."""
 
     def __init__(self, overlay: Overlay, refresh_ms: int = 0) -> None:
         self._overlay = overlay
@@ -64,7 +64,7 @@ class GlobalSignalsCache:
         self._signals = self._build(0)
 
     def get(self, now_ms: int) -> GlobalSignals:
-        """Give the crowd, at most the refresh interval old.
+        """Return the signals, at most the refresh interval old.
 
         Cost:
             0.4 ms for 10,000 products, 4 ms for 100,000, when something changed; else nothing
@@ -75,7 +75,7 @@ class GlobalSignalsCache:
         return now
 
     def sum_by_group(self, groups: Groups[Any], offered: Mask, popular: Floats) -> Floats:
-        """Add up the popularity of every group's products, once per crowd.
+        """Sum the popularity of every group's products, once for each version.
 
         Shapes:
             returns: float64 [groups]

@@ -13,24 +13,24 @@ RecentEventTuple = tuple[str, Sequence[str], int, float]
 
 @dataclass(frozen=True, slots=True)
 class InteractionRows:
-    """The same by row, an entry for every product of an event, newest first."""
+    """Recent interactions by row, an entry for every product of an event, newest first."""
 
     kinds: Sequence[str] = ()
     rows: Sequence[int] = ()
     values: Sequence[float] = ()
     at_ms: Sequence[int] = ()
     events: Sequence[int] = ()
-    "Numbers of the events: the lines of a basket share one."
+    "Numbers of the events. The lines of a basket share one."
 
     @classmethod
     def of(cls, entries: Sequence[tuple[str, int, float, int, int]]) -> InteractionRows:
-        """Make them of entries in the order of the fields."""
+        """Build the rows of entries in the order of the fields."""
         return cls(*zip(*entries, strict=True)) if entries else cls()
 
 
 @dataclass(frozen=True, slots=True)
 class WeightedInteractions:
-    """What a reader did, one row an entry, newest first; what speaks against a product weighs less than 0."""
+    """Interactions of a user with weights, one row an entry, newest first; dislikes weigh less than 0."""
 
     rows: Sequence[int] = ()
     at_ms: Sequence[int] = ()
@@ -39,12 +39,12 @@ class WeightedInteractions:
 
 
 def interactions_from_anchors(rows: Sequence[int], now_ms: int) -> WeightedInteractions:
-    """Make steps of products that were named, all of the same moment."""
+    """Build interactions of anchors, all of the same moment and of weight 1."""
     return WeightedInteractions(list(rows), [now_ms] * len(rows), [1.0] * len(rows), [""] * len(rows))
 
 
 def select_session(steps: WeightedInteractions, now_ms: int) -> WeightedInteractions:
-    """Take what a reader did without a pause of half an hour until now."""
+    """Select the running session: interactions without a pause of half an hour until now."""
     count, until_ms = 0, now_ms
     for at_ms in steps.at_ms:
         if until_ms - at_ms > SESSION_GAP_MS:
@@ -57,7 +57,7 @@ def select_session(steps: WeightedInteractions, now_ms: int) -> WeightedInteract
 
 
 def join_interactions(newer: WeightedInteractions, older: WeightedInteractions) -> WeightedInteractions:
-    """Put older steps behind newer ones."""
+    """Append older interactions to newer ones."""
     return WeightedInteractions(
         [*newer.rows, *older.rows],
         [*newer.at_ms, *older.at_ms],

@@ -6,8 +6,8 @@ import pytest
 
 from actors.recommender.messages import Boost, UserQuery
 from actors.recommender.recommender import Recommender
-from actors.recommender.rule_matching import apply_rules
 from actors.serving import dispatch
+from actors.serving.rule_matching import apply_rules
 from cluster.errors import Invalid
 from cluster.query.columnar.compile import matches
 from cluster.query.language.boost_rules import compile_rule, compile_rules

@@ -3,8 +3,6 @@
 A rule applies when all of its conditions hold, or when the query names one of its tags or the rule itself. Conditions
 on search texts hold in searches only. A rule that has tags and no condition waits for its tag. A search may switch all
 of them off; it is told which ones applied, and gets what they hand to its page.
-
-Source: reference 6.4
 """
 
 from __future__ import annotations
