@@ -142,7 +142,7 @@ class _Lines:
 def _first_line(lines: _Lines, name: str) -> str:
     """Peek at the header line; refuse UTF-16, which shows as NUL characters between the letters.
 
-    The csv module of Python 3.10 stops at NUL with an error of its own, later ones read it as part of a name.
+    The csv module of Python 3.10 raises an error at NUL; later versions read it as part of a name.
 
     Errors:
         Invalid: the line holds NUL characters

@@ -123,9 +123,9 @@ def row_from_message(message: str, rows: Sequence[int]) -> int | None:
 
 
 def reason_from_message(message: str) -> str:
-    """Take a record's place in its batch off a message in the upload grammar.
+    """Return a message of the upload validation without the record's position in its batch.
 
-    A row has a number of its own, and the place would make equal reasons differ.
+    The position would make equal reasons differ; the row number is reported separately.
     """
     found = _BAD_INDEX.match(message)
     return message if found is None else message[found.end() :]

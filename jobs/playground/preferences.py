@@ -32,7 +32,7 @@ class SampleItem:
     rating: float
     url: str
     popularity: float
-    "How much everybody looks at it, 1 being usual."
+    "Popularity among all users; 1 is average."
     article: bool = False
 
 
