@@ -1,4 +1,4 @@
-"""What a user did in one session, written down as interactions in the upload format."""
+"""Recording of one user's session as interactions in the upload format."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _LOAD_LIMIT_S = 120
 _SETTLE_S = 35
 "Interactions settle after half a minute at the latest."
 _GROWING_S = 45
-"Doors grow after ten seconds of load, and a new one reads the whole catalog before it serves."
+"API replicas are added after ten seconds of load, and a new one loads the whole catalog before it serves."
 
 ENDPOINTS: dict[str, tuple[str, dict[str, Any]]] = {
     "user_to_products, 10 rows": ("user_to_products", {"rows": 10, "fl": []}),
@@ -185,7 +185,7 @@ def _kiosk(stack: Stack, *arguments: str) -> None:
 
 
 def _dedicated_lines(stack: Stack, door: dict[str, Figures]) -> Iterator[Line]:
-    """Give the engine a deployment of its own and ask the same."""
+    """Make the engine dedicated and repeat the requests."""
     _kiosk(stack, "engines", "place", "development", "default", "own", "--json")
     name = "user_to_products, 10 rows"
     path, body = ENDPOINTS[name]

@@ -124,7 +124,7 @@ def _baskets() -> list[MoreLine]:
 
 
 def _new_readers() -> list[MoreLine]:
-    """Users whose first purchase is in the last tenth: everybody's list against that of their country."""
+    """Compare global popularity with popularity by country for users whose first purchase is in the last tenth."""
     data = sets.online_retail()
     trial = split_by_time(data, seen="out").test
     owners = np.unique(data.pick(data.at_s > float(np.quantile(data.at_s, 0.9))).reader)

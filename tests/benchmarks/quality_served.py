@@ -171,7 +171,7 @@ class adopt_snapshot:
 
 
 def served_figure(recommender: Recommender, trial: EvaluationSplit, figure: str) -> float:
-    """Ask for every user of a trial as the door does, and measure the lists."""
+    """Query the recommender for each user of a split as an API replica does; return the metrics of the lists."""
     lists = np.array([_list(recommender, trial, at, 20) for at in range(len(trial))], np.int64)
     hits = metrics.mark_hits(lists, trial.targets, trial.histories.n_items)
     measures: dict[str, Callable[[], Floats]] = {

@@ -68,7 +68,7 @@ class Popular:
 
 
 class Similar:
-    """Sum of item-to-item weights over a history, whatever its order."""
+    """Sum of item-to-item weights over a history, independent of its order."""
 
     def __init__(self, weights: Any) -> None:
         self._weights = weights

@@ -207,7 +207,7 @@ def test_equal_recipe_data_and_seed_give_equal_bytes(tmp_path: Path, engine: Tra
 
 
 class BuiltMeanwhile(dict[str, ModelState]):
-    """Extras during whose writing somebody else finishes the same snapshot."""
+    """Extras during whose writing another process completes the same snapshot."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__({"extra-mine": ModelState({})})
@@ -295,7 +295,7 @@ def test_a_snapshot_is_never_written_over_another(tmp_path: Path, engine: Traine
 
 
 class Careless:
-    """A learner of one's own whose model can't be kept."""
+    """A custom learner whose model can't be saved."""
 
     def train(self, data: Interactions, rng: np.random.Generator) -> Careless:
         return self
@@ -420,7 +420,7 @@ def one_sitting(step_s: float, *, end_together: bool) -> Interactions:
 
 
 def test_an_instant_in_everybodys_only_sitting_does_not_validate() -> None:
-    """All clocks stop in the same minute: by time, everybody would be asked for several items at once."""
+    """All histories end in the same minute: a split by time would have several targets per user."""
     split = split_for_recipe(recipe_of(), one_sitting(1.0, end_together=True))
     assert split.validation[0].name == "leave last out, validation"
 

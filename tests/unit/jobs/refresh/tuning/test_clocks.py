@@ -94,7 +94,7 @@ def without_clock() -> float:
     "clock", ["same minute", "one sitting a year", "five events a second", "one instant", "shuffled"]
 )
 def test_a_coarse_clock_costs_nothing(clock: str, without_clock: float) -> None:
-    """With ties taken for equally recent, nobody knew the last step of a walk."""
+    """If ties count as equally recent, the last step of a walk is unknown."""
     assert figure_of(log(clock)) >= 0.97 * without_clock
 
 
