@@ -1,6 +1,6 @@
-"""Files of an archive as rows for the ingest: which file is which, and one record an article.
+"""Files of an archive as rows for the ingest: detection of file kinds, and one record per article.
 
-Going on after an interruption reads a file again up to where it was, but makes nothing of what is done already.
+After an interruption, a file is read again from its beginning, but no records are made of the finished part.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ _SNIFF_BYTES = 4_096
 _KEPT = 500
 
 RowFactory = Callable[[], Row]
-"Makes the record of an article when it is wanted."
+"Returns the record of an article; called only if the record is needed."
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveReading:
-    """How the files of one archive are read."""
+    """The reading options of one archive."""
 
     kind: Kind | None = None
-    "Of all files; None: by their names and beginnings."
+    "Kind of all files; None: detected from the name and the beginning of each file."
     licence: str = DEFAULT_LICENCE
     topic: str = ""
     language: str = ""
 
     def find(self, address: str) -> list[SourceFile]:
-        """Find the files behind an address.
+        """Return the files of an address.
 
         Errors:
-            Invalid: there is nothing, or nothing of a known kind
+            Invalid: the address has no file, or none of a known kind
         """
         every = sources.find_files(address, "jsonl")
         # records come out of every kind of file, so to the ingest all of them are JSON Lines
@@ -54,7 +54,7 @@ class ArchiveReading:
         return known
 
     def chunks(self, source: SourceFile, size: int, skip: int = 0) -> Iterator[tuple[int, list[Row]]]:
-        """Read a file in lists of `size` records after the first `skip`, each with the number of its first."""
+        """Yield lists of `size` records after the first `skip`, each with the number of its first record."""
         waiting: list[Row] = []
         first = skip
         for number, make in enumerate(self._row_factories(source)):
@@ -68,11 +68,11 @@ class ArchiveReading:
             yield first, waiting
 
     def _row_factories(self, source: SourceFile) -> Iterator[RowFactory]:
-        """Say how to make the record of every article of a file.
+        """Yield a record factory for each article of a file.
 
         Errors:
             Invalid: the file is damaged, or not of its kind
-            Unavailable: an object store does not give it
+            Unavailable: an object store does not answer
         """
         try:
             yield from self._articles(source)
@@ -108,7 +108,7 @@ class ArchiveReading:
         except NotAnArticle as error:
             return UnreadableRow(str(error), page[:_KEPT].decode("utf-8", "replace"))
         except (ValueError, RecursionError, MemoryError) as error:
-            # wiki text is a language of its own; whatever one page does to its parser, the next ones go on
+            # the parser of wiki text may fail on one page; the next pages are still read
             return UnreadableRow(
                 f"page can't be read: {type(error).__name__}", page[:_KEPT].decode("utf-8", "replace")
             )
@@ -134,10 +134,10 @@ class ArchiveReading:
 
 
 def detect_kind(source: SourceFile) -> Kind | None:
-    """Tell what a file is by its name; XML by its beginning.
+    """Return the kind of a file by its name, or by its beginning for XML.
 
     Errors:
-        Invalid, Unavailable: its beginning can't be read
+        Invalid, Unavailable: the beginning of the file can't be read
     """
     name = source.path.lower()
     for suffix in sources.PACKED:
@@ -156,7 +156,7 @@ def detect_kind(source: SourceFile) -> Kind | None:
 
 
 def _read_error(source: SourceFile, error: Exception) -> HouseError:
-    """Say that a file can't be read: nothing helps where it is on a disk, elsewhere the next attempt may."""
+    """Return the error for an unreadable file: permanent for a local file, temporary for an object store."""
     kind = Invalid if source.is_local else Unavailable
     return kind(f"{source.name} can't be read to its end: {error}")
 

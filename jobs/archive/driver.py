@@ -1,4 +1,4 @@
-"""An archive into a running installation, from the files to the passages."""
+"""Import of an archive into a running installation, including the passage snapshot."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from jobs.ingest.pipeline import IngestReport, ingest
 
 
 async def import_archive(options: ArchiveImportOptions, settings: Settings) -> IngestReport | None:
-    """Ingest and build; None when nothing was to be ingested.
+    """Ingest an archive, build the passage snapshot and return the report; None without an address.
 
     Errors:
-        Unavailable: Redis is away
-        Invalid: no Redis is known, there is no archive at the address, or no article with text in the app
+        Unavailable: Redis does not answer
+        Invalid: no Redis is configured, the address has no archive, or the app has no article with text
     """
     if settings.redis_url is None:
         raise Invalid("no Redis is known: start the system first, or set KIOSK_REDIS_URL")

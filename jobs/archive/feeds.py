@@ -1,4 +1,4 @@
-"""RSS and Atom files as stories. Entities of a document's own are never expanded, nothing outside is fetched."""
+"""Articles of RSS and Atom files. Entities that a document declares are not expanded; nothing is fetched."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from cluster.errors import Invalid
 from jobs.archive.source_article import SourceArticle
 
 LARGEST_FEED = 64 << 20
-"Bytes; a feed is read whole."
+"Maximum bytes of a feed, which is held in memory."
 MOST_TAGS = 2_000_000
-"Of one feed: each takes 130 bytes of memory and more, however short it is."
+"Maximum tags of a feed; each one needs at least 130 bytes of memory."
 
 _ATOM = "{http://www.w3.org/2005/Atom}"
 _CONTENT = "{http://purl.org/rss/1.0/modules/content/}encoded"
@@ -24,10 +24,10 @@ _RSS_1 = "{http://purl.org/rss/1.0/}"
 
 
 def read_articles(data: bytes) -> Iterator[SourceArticle]:
-    """Read every entry of a feed.
+    """Yield the entries of a feed.
 
     Errors:
-        Invalid: it is no feed
+        Invalid: the data is no feed
     """
     if len(data) > LARGEST_FEED:
         raise Invalid(f"feed is larger than {LARGEST_FEED} bytes")
@@ -51,13 +51,13 @@ def read_articles(data: bytes) -> Iterator[SourceArticle]:
 
 
 def _parse_feed(data: bytes) -> Any:
-    """Parse a feed without expanding or fetching anything.
+    """Return the parsed feed, without expansion of entities or network access.
 
     The parser itself says whether entities are declared, so no encoding and no padding hides them. A document
     type that only names an address, as RSS 0.91 has one, is ignored.
 
     Errors:
-        Invalid: it is no XML, or it declares entities
+        Invalid: the data is no XML, or declares entities
     """
     parser = etree.XMLParser(
         resolve_entities=False,

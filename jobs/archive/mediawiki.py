@@ -1,4 +1,4 @@
-"""Dumps of a wiki (`pages-articles.xml`, packed or not) as stories: a stream, one page in memory.
+"""Articles of wiki dumps (`pages-articles.xml`, compressed or not), streamed with one page in memory.
 
 The stream is cut at `<page>` and `</page>` before anything is parsed: text inside a dump has its angle brackets
 escaped, so the marks can't stand in an article. A page that is broken, too large or in the wrong encoding costs
@@ -21,9 +21,9 @@ from jobs.archive.source_article import ArticleSection, NotAnArticle, SourceArti
 from jobs.ingest.row import UnreadableRow
 
 LARGEST_PAGE = 16 << 20
-"Bytes of XML."
+"Maximum bytes of the XML of a page."
 _LARGEST_TEXT = 2 << 20
-"Characters of wiki text; more is no article and takes minutes to parse."
+"Maximum characters of wiki text; longer text is no article and takes minutes to parse."
 _BLOCK = 1 << 20
 _HEAD = 1 << 20
 _KEPT = 500
@@ -52,7 +52,7 @@ _DAY_FORMS = ("%B %d, %Y", "%d %B %Y", "%Y-%m-%d", "%b %d, %Y")
 
 @dataclass(slots=True)
 class WikiInfo:
-    """What the head of a dump says of all its pages."""
+    """Facts of all pages, from the header of a dump."""
 
     site_url: str = ""
     "Address of the main page; pages stand beside it."
@@ -68,7 +68,7 @@ class WikiInfo:
 
 
 def read_pages(stream: Any, wiki: WikiInfo) -> Iterator[bytes | UnreadableRow]:
-    """Cut a stream into pages; `wiki` is filled before the first one comes."""
+    """Yield the pages of a stream; `wiki` is filled before the first page."""
     rest, begun, skipping = b"", False, False
     while block := stream.read(_BLOCK):
         rest += block
@@ -102,16 +102,16 @@ def read_pages(stream: Any, wiki: WikiInfo) -> Iterator[bytes | UnreadableRow]:
 
 
 def is_article_page(page: bytes) -> bool:
-    """Is a page neither a redirect nor talk, template or file? Seen without parsing it."""
+    """Return true if a page is no redirect, talk page, template or file; the page is not parsed."""
     space = _SPACE.search(page)
     return (space is None or space[1] == b"0") and b"<redirect " not in page
 
 
 def article_from_page(page: bytes, wiki: WikiInfo) -> SourceArticle:
-    """Read one page.
+    """Return the article of one page.
 
     Errors:
-        NotAnArticle: the page is broken or holds nothing readable
+        NotAnArticle: the page is malformed or has no readable text
     """
     root = _parse_page(page)
     title = (root.findtext("title") or "").strip()
@@ -179,7 +179,7 @@ def _remove_node(code: Any, node: Any) -> None:
 
 
 def _strip_markup(text: str) -> str:
-    """Take out HTML and the marks of bold and italic: the parser behind takes minutes over tags that never end."""
+    """Remove HTML, bold and italic marks, because the parser needs minutes for unclosed tags."""
     pieces: list[str] = []
     at = 0
     endless: set[str] = set()
@@ -202,7 +202,7 @@ def _strip_markup(text: str) -> str:
 
 
 def _find_date(code: Any) -> str:
-    """Day of publication, where a page says it in a `date` template."""
+    """Return the publication date from the `date` template of a page, empty without one."""
     for template in code.filter_templates(recursive=False):
         name = str(template.name).strip().lower()
         said = str(template.params[0].value).strip() if template.params else ""

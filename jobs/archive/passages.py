@@ -1,4 +1,4 @@
-"""The passage snapshot of an app: everything settled, completed by the log up to its end."""
+"""The passage snapshot of an app, built from the compacted segments and the change log after them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _READ = 200
 
 @dataclass(slots=True)
 class _LogChanges:
-    """What the log holds behind the segments."""
+    """Changes in the log after the segments."""
 
     offset: str
     records: dict[str, bytes] = field(default_factory=dict)
@@ -48,13 +48,15 @@ async def build_passages(
     meaning: WeightedEmbedder | None = None,
     watch: ProgressCallback | None = None,
 ) -> Manifest:
-    """Build the snapshot and put it on the shelf; it counts for every replica that starts from then on.
+    """Build the passage snapshot, write it into the artifact store and return its manifest.
+
+    Replicas that start afterwards load it.
 
     Errors:
         Invalid: the app has no article with text
-        Conflict: somebody else built one meanwhile
+        Conflict: another process built a snapshot at the same time
     """
-    # the offset is read first: what settles in between comes twice, which is harmless, rather than never
+    # read the offset first: a record that is compacted in between is read twice, which is harmless
     settled = (await asyncio.to_thread(segments.offsets, app_id)).get("product", "0")
     later = await _read_log_changes(app_id, stores, settled)
     records = await asyncio.to_thread(segments.records, app_id, "product", salvage=True)
@@ -85,7 +87,7 @@ async def _read_log_changes(app_id: str, stores: Stores, offset: str) -> _LogCha
 
 
 def _read_documents(records: list[bytes], later: _LogChanges) -> Iterator[Document]:
-    """Read every record once, the later one where there are two; one that can't be read is told of and left out."""
+    """Yield each record in its latest version; an unreadable record is logged and skipped."""
     log = structlog.get_logger()
     for data in (*records, *later.records.values()):
         try:

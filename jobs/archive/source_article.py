@@ -1,4 +1,4 @@
-"""One article, however it came, and the product record it becomes."""
+"""An article from any file format, and its conversion to a product record."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 DEFAULT_LICENCE = "CC BY 2.5"
 _LONGEST_ID = 512
 _MOST_TEXT = 8 << 20
-"Characters of one article."
+"Maximum characters of one article."
 
 
 @dataclass(frozen=True, slots=True)
 class ArticleSection:
-    """A section."""
+    """A section of an article."""
 
     title: str
     text: str
@@ -23,7 +23,7 @@ class ArticleSection:
 
 @dataclass(frozen=True, slots=True)
 class SourceArticle:
-    """What a reader found; empty where it found nothing."""
+    """The article that a file reader extracted; a field is empty where the file has no value."""
 
     id: str
     title: str
@@ -42,16 +42,16 @@ class SourceArticle:
 
 
 class NotAnArticle(ValueError):
-    """There is something, but no article; the message says why."""
+    """The input is no article; the message has the reason."""
 
 
 def record_from_article(
     story: SourceArticle, *, licence: str, topic: str = "", language: str = ""
 ) -> dict[str, Any]:
-    """Make a product record of type `article`.
+    """Return a product record of type `article`.
 
     Errors:
-        NotAnArticle: neither a title nor an id, or no text at all, or too much of it
+        NotAnArticle: the article has neither a title nor an id, has no text, or is too long
     """
     size = len(story.html) + sum(len(part.text) for part in story.parts)
     if not story.id or not story.title:

@@ -1,4 +1,4 @@
-"""Rows of JSON Lines, CSV and Parquet as stories: the names such columns usually have are known."""
+"""Articles from rows of JSON Lines, CSV and Parquet, with the usual names of columns."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _RECORD_MARKS = ("children", "paragraphs", "custom_attributes")
 
 
 def is_record(row: Mapping[str, Any]) -> bool:
-    """Is it a product record already, as `POST /v1/products` takes it?"""
+    """Return true if a row is a product record in the form of `POST /v1/products`."""
     return "product_id" in row and (
         row.get("type") == "article" or any(mark in row for mark in _RECORD_MARKS)
     )
 
 
 def article_from_row(row: Mapping[str, Any]) -> SourceArticle:
-    """Read a row; sections may come as a list of objects with `title` and `text`."""
+    """Return the article of a row; sections may be a list of objects with `title` and `text`."""
     found = {field: _first_value(row, names) for field, names in _NAMES.items()}
     url, title = _parse_text(found["url"]), _parse_text(found["title"])
     sections = row.get("sections")

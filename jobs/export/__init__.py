@@ -1,8 +1,8 @@
-"""Data out: users, products, interactions and the query log of an app as files and frames.
+"""Exports of users, products, interactions and the query log of an app as files and frames.
 
 columns     the columns of each noun, and stored records to tables
-tail        the change log behind the settled segments
-reading     segments, tail and query log as one stream of tables, nothing twice
-exporting   `export`: the stream into one file, checked against erasures
-driver      the same from Python, as a polars frame
+log_tail    the change log after the compacted segments
+export_source  segments, log tail and query log as one stream of tables without duplicates
+file_export    writes the stream into one file and checks for erasures
+driver      exports for Python programs, as a file or a polars frame
 """

@@ -1,4 +1,4 @@
-"""The columns of an export, and stored records to tables: pure.
+"""The columns of an export, and the conversion of stored records to tables.
 
 Columns have the names of the record's fields. What has no fixed form (`custom_attributes`, `children`, `images`,
 `location`, translations, the context of an interaction) is JSON text.
@@ -31,7 +31,7 @@ _ORIGIN_LENGTH: Final = len(_ORIGIN) + 16 + len(b'"}')
 
 
 def _build_schema(names: str, **others: Any) -> Any:
-    """Make a schema; columns are texts unless they are among `others`."""
+    """Return a schema; columns are texts unless `others` has their type."""
     return pa.schema([(name, others.get(name, _TEXT)) for name in names.split()])
 
 
@@ -75,7 +75,7 @@ SCHEMAS: Final[Mapping[str, Any]] = {
         timestamp=_TIME,
         written_at=_TIME,
     ),
-    # `origin` is a digest of an address, so it stays inside.
+    # `origin` is a digest of an address, so it is not exported.
     "queries": pa.schema(
         [pa.field("at", _TIME), *[field for field in COLUMNS if field.name not in ("at", "origin")]]
     ),
@@ -83,16 +83,16 @@ SCHEMAS: Final[Mapping[str, Any]] = {
 
 
 def ingest_record_from_stored(stored: bytes) -> bytes:
-    """Write a stored record as `kiosk ingest` takes it."""
+    """Return a stored record in the form that `kiosk ingest` accepts."""
     begins = len(stored) - _ORIGIN_LENGTH
     return stored[:begins] + b"}" if stored.startswith(_ORIGIN, max(begins, 0)) else stored
 
 
 def table_from_records(subject: Subject, jsons: Sequence[bytes], offsets: Sequence[str]) -> Any:
-    """Turn stored records into a table with the columns of their subject.
+    """Return a table of stored records with the columns of their subject.
 
     Shapes:
-        offsets: of the change log, one a record; their milliseconds become `written_at`
+        offsets: change-log offset of each record; its milliseconds become `written_at`
     """
     schema = SCHEMAS[subject]
     records = [_prepare_record(orjson.loads(record)) for record in jsons]
@@ -111,7 +111,7 @@ def table_from_records(subject: Subject, jsons: Sequence[bytes], offsets: Sequen
 
 
 def table_from_queries(table: Any) -> Any:
-    """Give settled queries the columns of an export."""
+    """Return compacted queries with the columns of an export."""
     return table.set_column(0, "at", table["at"].cast(_TIME)).select(SCHEMAS["queries"].names)
 
 
@@ -135,7 +135,7 @@ def _column_converter(kind: Any) -> Callable[[Any], Any]:
 
 
 def _parse_numbers(value: Any) -> list[float]:
-    """Read quantities: one number stands for every product."""
+    """Return the quantities; a single number applies to all products."""
     return [float(one) for one in value] if isinstance(value, list) else [float(value)]
 
 

@@ -1,9 +1,9 @@
-"""Exports from Python: into a polars frame or a file, wherever the installation's data directory is at hand.
+"""Exports for Python programs with access to the data directory: into a polars frame or a file.
 
     from jobs.export.driver import export_frame
     frame = export_frame("bookshop", "interactions", since="2026-03-01")
 
-The installation is found by `KIOSK_DATA_DIR`, or by `KIOSK_REDIS_URL` where Redis is your own. It must run.
+`KIOSK_DATA_DIR` names the installation, or `KIOSK_REDIS_URL` with an external Redis. The installation must run.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ def export_frame(
     *,
     settings: Settings | None = None,
 ) -> pl.DataFrame:
-    """Read users, products, interactions or queries of an app as a polars frame.
+    """Return users, products, interactions or queries of an app as a polars frame.
 
     Errors:
-        NotFound: no such app
-        Invalid: no such subject, or `since` is no day or moment
-        Unavailable: no installation runs in the data directory, or its store is away
+        NotFound: the app does not exist
+        Invalid: the subject does not exist, or `since` is no date or time
+        Unavailable: no installation runs in the data directory, or its store does not answer
     """
     chosen, since_ms = check_subject(subject), ms_from_time(since)
 
@@ -82,7 +82,9 @@ def export_file(
     form: str = "",
     settings: Settings | None = None,
 ) -> ExportSummary:
-    """Write the same into a file: Parquet, JSON Lines or CSV, by its ending or by `form`.
+    """Write an export into a Parquet, JSON Lines or CSV file and return the summary.
+
+    The file format follows the suffix, or `form`.
 
     Errors:
         as `export_frame`; Invalid also: the file can't be written
@@ -98,10 +100,10 @@ def export_file(
 
 
 def ms_from_time(since: str | datetime | None) -> int:
-    """Read a day, a moment or a datetime as milliseconds since 1970; 0 for None.
+    """Return a date, a time or a datetime as milliseconds since 1970; 0 for None.
 
     Errors:
-        Invalid: it is none of them
+        Invalid: the text is neither a date nor a time
     """
     if since is None or since == "":
         return 0

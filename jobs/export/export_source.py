@@ -1,7 +1,7 @@
-"""What an app holds at one moment as a stream of tables: settled segments, then what is not settled yet.
+"""The data of an app at one moment as a stream of tables: compacted segments, then the rest of the change log.
 
-Records and interactions come as stored JSON with their offsets, queries with the columns of the query log. No row
-comes twice. Deletions and erasures of the change log are applied to the settled rows before them.
+Records and interactions are stored JSON with their offsets; queries have the columns of the query log. The stream
+has no duplicates. Deletions and erasures in the change log are applied to earlier rows.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ class ExportSource(Protocol):
 
     @property
     def rows(self) -> int:
-        """How many rows there are at most."""
+        """Return an upper bound of the number of rows."""
         ...
 
     def tables(self) -> Iterator[Any]:
-        """Read them in batches.
+        """Yield the rows in batches.
 
         Errors:
-            NotFound: a file was replaced meanwhile
+            NotFound: a file was replaced during the export
             Fault: a file is damaged
         """
         ...
 
     def is_current(self) -> bool:
-        """Check that no row was erased since it was opened."""
+        """Return true if no row was erased since the source was opened."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RecordSource:
-    """Users, products or interactions."""
+    """The source of users, products or interactions."""
 
     app_id: str
     subject: Subject
@@ -89,7 +89,7 @@ class RecordSource:
                 yield chosen.slice(first, _BATCH)
 
     def _filter_since(self, table: Any) -> Any:
-        """Keep interactions that happened, or records that were written, from a moment on."""
+        """Return interactions with a time, or records with a write time, from `since` on."""
         if "at_ms" in table.column_names:
             times = table["at_ms"]
         else:
@@ -99,7 +99,7 @@ class RecordSource:
 
 @dataclass(frozen=True, slots=True)
 class QuerySource:
-    """The query log."""
+    """The source of the query log."""
 
     app_id: str
     shelf: QueryLogStore
@@ -125,10 +125,10 @@ class QuerySource:
 async def open_source(
     stores: Stores, shelf: ArtifactStore, app_id: str, subject: Subject, since_ms: int, folder: Path
 ) -> ExportSource:
-    """Open everything that was written of a subject until now; `folder` takes what is not settled yet.
+    """Return the source of a subject as of now; rows before compaction are written into `folder`.
 
     Errors:
-        Unavailable: the store is away, or the segments keep being replaced
+        Unavailable: the store does not answer, or the segments are replaced again and again
         Fault: a manifest is damaged
     """
     if subject == "queries":
@@ -151,7 +151,7 @@ async def open_source(
 
 
 async def _read_uncompacted_queries(queries: QueryStore, app_id: str, after: str) -> tuple[LoggedQuery, ...]:
-    """Read the queries that are not settled yet."""
+    """Return the queries before compaction."""
     found: list[LoggedQuery] = []
     while lots := await queries.read(app_id, after, count=200):
         found += (query for lot in lots for query in lot.queries)

@@ -1,7 +1,7 @@
-"""An export from the stores to one file: opened, written batch by batch, checked, put in its place.
+"""Exports into one file: written in batches into a temporary file, checked and renamed.
 
-When rows were erased while the file was written, it is written again, so that no file holds a person who was erased
-before the export ended.
+If users are erased during the export, the file is written again. So no file contains a user who was erased before the
+end of the export.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _TRIES = 5
 _POLL_S = 0.1
 
 ExportProgress = Callable[[int, int], None]
-"Called with the rows written and the most there can be."
+"Called with the number of written rows and an upper bound of all rows."
 
 
 @dataclass(frozen=True, slots=True)
 class ExportOrder:
-    """What to export, and where to."""
+    """The parameters of an export."""
 
     app_id: str
     subject: Subject
@@ -46,26 +46,26 @@ class ExportOrder:
     "A path, or `-` for standard output."
     form: Format
     since_ms: int = 0
-    "Interactions and queries from this moment on; records written from this moment on. 0: all."
+    "Earliest time of interactions and queries, earliest write time of records. 0: all."
     keep_formulas: bool = False
     wait_s: float = 0.0
-    "How long uploads that were accepted and not applied are waited for."
+    "Seconds to wait for accepted uploads that are not applied yet."
 
 
 @dataclass(frozen=True, slots=True)
 class ExportSummary:
-    """What an export came to."""
+    """The result of an export."""
 
     order: ExportOrder
     rows: int
     until_ms: int
-    "Everything accepted up to here is in the file."
+    "The file contains all data accepted up to this time, except `waiting`."
     sha256: str
     waiting: int
-    "Uploads accepted before that are not applied, so not in the file."
+    "Number of earlier uploads that are not applied yet, so not in the file."
 
     def to_dict(self) -> dict[str, Any]:
-        """Write it as JSON."""
+        """Return the summary as JSON."""
         order = self.order
         return {
             "app_id": order.app_id,
@@ -88,12 +88,12 @@ async def export_to_file(
     watch: ExportProgress | None = None,
     clock: Clock | None = None,
 ) -> ExportSummary:
-    """Write everything an app holds of a subject at this moment into one file.
+    """Write all present data of a subject into one file and return the summary.
 
     Errors:
-        NotFound: there is no such app
+        NotFound: the app does not exist
         Invalid: the file can't be written
-        Unavailable: the store is away, there is no room, or people are erased all the time
+        Unavailable: the store does not answer, the disk is full, or users are erased during every attempt
         Fault: a segment is damaged
     Cost:
         memory for one segment and one batch, and for the ids of records
@@ -119,7 +119,7 @@ async def check_app(stores: Stores, app_id: str) -> None:
     """Check that an app exists.
 
     Errors:
-        NotFound: it does not
+        NotFound: the app does not exist
     """
     book = await stores.access.read_all()
     if app_id not in book.apps:
@@ -128,10 +128,10 @@ async def check_app(stores: Stores, app_id: str) -> None:
 
 
 def check_subject(subject: str) -> Subject:
-    """Check that something is exported.
+    """Check that a subject can be exported and return it.
 
     Errors:
-        Invalid: it is not
+        Invalid: the subject does not exist
     """
     for known in SUBJECTS:
         if subject == known:
@@ -140,7 +140,7 @@ def check_subject(subject: str) -> Subject:
 
 
 def read_tables(subject: Subject, source: ExportSource) -> list[Any] | None:
-    """Read a source into memory, with the columns of an export; None when what was read is out of date."""
+    """Return the rows of a source with the columns of an export; None if they are outdated."""
     try:
         tables = [_table_from_batch(subject, batch) for batch in source.tables()]
     except NotFound:
@@ -149,14 +149,14 @@ def read_tables(subject: Subject, source: ExportSource) -> list[Any] | None:
 
 
 def _table_from_batch(subject: Subject, batch: Any) -> Any:
-    """Give a batch of a source the columns of an export."""
+    """Return a batch of a source with the columns of an export."""
     if subject == "queries":
         return table_from_queries(batch)
     return table_from_records(subject, batch["json"].to_pylist(), batch["offset"].to_pylist())
 
 
 async def _wait_for_uploads(order: ExportOrder, stores: Stores) -> int:
-    """Wait until accepted uploads are applied; return how many are not."""
+    """Wait until accepted uploads are applied; return the number of those that are not."""
     if NOUN_OF.get(order.subject) not in ("user", "product"):
         return 0
     for _ in range(int(order.wait_s / _POLL_S)):
@@ -167,7 +167,7 @@ async def _wait_for_uploads(order: ExportOrder, stores: Stores) -> int:
 
 
 def _write_file(order: ExportOrder, source: ExportSource, watch: ExportProgress | None) -> TableFile | None:
-    """Write the file; None, and no file, when what was read is out of date."""
+    """Write the file; return None, and write no file, if the rows are outdated."""
     file = TableFile(order.out, order.form, SCHEMAS[order.subject], keep_formulas=order.keep_formulas)
     try:
         with file:
@@ -188,11 +188,11 @@ def _write_file(order: ExportOrder, source: ExportSource, watch: ExportProgress 
 
 
 class _SourceOutdated(Exception):
-    """Rows were erased, or files replaced, since they were read."""
+    """Rows were erased, or files were replaced, after the source was read."""
 
 
 def _make_scratch_folder(out: str) -> tempfile.TemporaryDirectory[str]:
-    """Make the folder that takes what is not settled yet: beside the file."""
+    """Create the folder for rows before compaction, next to the file."""
     if out == STANDARD_OUTPUT:
         return tempfile.TemporaryDirectory(prefix="kiosk-export-")
     path = Path(out)

@@ -1,4 +1,4 @@
-"""The change log behind the settled segments: read once, kept in a file, so that memory stays bounded."""
+"""The change log after the compacted segments: read once into files, so that memory stays bounded."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _RECORD = ("id", "gone", "offset", "json")
 
 @dataclass(slots=True)
 class LogTail:
-    """Changes of one noun behind an offset, as tables in a folder."""
+    """Changes of one noun after an offset, as tables in a folder."""
 
     noun: Noun
     folder: Path
     rows: int = 0
     _pages: int = 0
     _erased: list[frozenset[str]] = field(default_factory=list)
-    "Page -> readers or ids of users whose earlier rows are gone."
+    "Page -> ids whose earlier rows were deleted or erased."
 
     @property
     def erased(self) -> frozenset[str]:
-        """Readers or ids of users whose settled rows are gone."""
+        """Return the ids whose compacted rows were deleted or erased."""
         return frozenset().union(*self._erased)
 
     def add(self, changes: list[ChangeLogEntry]) -> None:
@@ -47,13 +47,13 @@ class LogTail:
         self.rows += table.num_rows
 
     def interactions(self) -> Iterator[Any]:
-        """Read the rows that were not erased, oldest first."""
+        """Yield the rows that were not erased, oldest first."""
         for page in range(self._pages):
             gone = frozenset[str]().union(*self._erased[page + 1 :])
             yield remove_users(pq.read_table(self._path(page)), gone)
 
     def records_newest_first(self) -> Iterator[Any]:
-        """Read the rows, newest page first; an erased user stands as a removal before what came later."""
+        """Yield the rows, newest page first; an erasure is a removal before later rows of the user."""
         for page in range(self._pages - 1, -1, -1):
             table = pq.read_table(self._path(page))
             gone = sorted(self._erased[page])
@@ -65,7 +65,7 @@ class LogTail:
 
 
 def remove_users(table: Any, gone: frozenset[str]) -> Any:
-    """Leave out the rows of some readers."""
+    """Return a table without the rows of some users."""
     if not gone:
         return table
     return table.filter(pc.invert(pc.is_in(table["reader"], value_set=pa.array(sorted(gone), pa.string()))))
@@ -74,10 +74,10 @@ def remove_users(table: Any, gone: frozenset[str]) -> Any:
 async def read_tail(
     changes: ChangeLog, app_id: str, noun: Noun, after: str, until: str, folder: Path
 ) -> LogTail | None:
-    """Read what was written behind one offset and up to another; None when the log was trimmed meanwhile.
+    """Return the changes between two offsets; None if the log was trimmed during the read.
 
     Errors:
-        Unavailable: the store is away
+        Unavailable: the store does not answer
     """
     tail = LogTail(noun, folder)
     reached = after

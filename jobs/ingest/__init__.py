@@ -1,17 +1,17 @@
-"""Bulk ingest: files of millions through the same validation and the same steps the doors and the intake use.
+"""Bulk ingest: large files, with the same validation and intake as the API replicas.
 
 sources     files, directories and buckets as rows (JSON Lines, CSV, Parquet)
 row         one row, or why there is none
-delimited   CSV and TSV to rows
-columns     columns of Parquet to rows, for whoever needs rows
+delimited_files  CSV and TSV to rows
+columns     columns of Parquet to rows
 mapping     columns to fields
-plain       the commonest form of interactions, checked in a tenth of the time
-plain_columns  the same straight from columns, without rows
-chunks      rows checked as the door checks them; a bad row costs only itself
-writing     checked chunks into the stores, repeating nothing that counts
-progress    how far it is, on disk; refused rows with their reasons
-pipeline    `ingest`: all of it in one process
+plain_interactions  the most frequent form of interactions, validated in a tenth of the time
+plain_interaction_columns  the same from columns, without rows
+validation  validation of rows, as in the API; an invalid row affects no other row
+writing     validated chunks into the stores, each interaction exactly once
+progress    progress on disk; rejected rows with their reasons
+pipeline    the whole ingest in one process
 driver      many files at once on Ray
-display     for the eye
-arguments   what the command understands
+display     progress display and summary
+cli         arguments of the command
 """

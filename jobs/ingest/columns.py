@@ -15,7 +15,7 @@ _ZULU, _NOTHING = pa.scalar("Z"), pa.scalar("")
 
 
 class ColumnRows(Sequence[Row]):
-    """Rows that are still columns, for whoever can do without the rows; they are made when somebody looks."""
+    """Rows in columnar form; the rows are created on first access."""
 
     def __init__(self, table: Any) -> None:
         self.table = table
@@ -49,7 +49,7 @@ class ColumnRows(Sequence[Row]):
 
 
 def read_batch_rows(names: Sequence[str], batch: Any) -> Iterator[dict[str, Any] | str]:
-    """Give the rows of a batch; instead of one that Python can't hold (text that is no UTF-8, the year 300,000) why."""
+    """Yield the rows of a batch, or the reason if a row can't be converted (invalid UTF-8, the year 300,000)."""
     try:
         columns = [_column_values(column) for column in batch.columns]
     except (ValueError, OverflowError) as error:
@@ -68,7 +68,7 @@ def read_batch_rows(names: Sequence[str], batch: Any) -> Iterator[dict[str, Any]
 
 
 def split_batches(batches: Iterator[Any], size: int, skip: int) -> Iterator[Any]:
-    """Put batches together to tables of exactly `size` rows (the last one may be smaller) behind `skip` rows."""
+    """Yield tables of exactly `size` rows (the last one may be smaller), after the first `skip` rows."""
     waiting: list[Any] = []
     wanted = size
     for batch in batches:
@@ -86,7 +86,7 @@ def split_batches(batches: Iterator[Any], size: int, skip: int) -> Iterator[Any]
 
 
 def format_timestamps(column: Any) -> Any | None:
-    """Write a column of moments as text in UTC with milliseconds; None when a year has not four digits."""
+    """Return a timestamp column as text in UTC with milliseconds; None if a year does not have four digits."""
     at = column.cast(pa.timestamp("ms", "UTC"), safe=False)
     bounds = pc.min_max(at.cast(pa.int64())).as_py()
     if bounds["min"] is None or (bounds["min"] >= _YEAR_1_MS and bounds["max"] < _YEAR_10000_MS):
@@ -97,7 +97,7 @@ def format_timestamps(column: Any) -> Any | None:
 
 
 def _column_values(column: Any) -> list[Any]:
-    """Read a column; moments as text in UTC, which is what they become anyway."""
+    """Return the values of a column, with timestamps as text in UTC."""
     if pa.types.is_timestamp(column.type):
         texts = format_timestamps(column)
         if texts is not None:

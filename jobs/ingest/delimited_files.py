@@ -1,4 +1,4 @@
-"""CSV and TSV to rows: a header, then a row a line; cells may be quoted and hold newlines.
+"""Rows of CSV and TSV files: a header, then one row per line; cells may be quoted and contain newlines.
 
 Names of columns lose the blanks around them, and a column without a name (the numbers that tables are exported with)
 is left out.
@@ -17,7 +17,7 @@ from cluster.errors import Invalid
 from jobs.ingest.row import Row, UnreadableRow, shorten_row
 
 LONGEST_CELL = 1 << 20
-"Characters; a quote that is left open takes no more than this from the rows behind it."
+"Maximum characters of a cell; limits the damage of an unclosed quote."
 
 _BLOCK = 1 << 20
 _NEWLINES = ("\n", "\r")
@@ -26,7 +26,7 @@ _QUOTED = re.compile(r'"[^"]*"')
 
 @dataclass(frozen=True, slots=True)
 class DelimitedFormat:
-    """How a delimited file is written."""
+    """Delimiter and encoding of a file."""
 
     delimiter: str = ""
     "One character; empty: a comma, or what the header line is parted by."
@@ -63,14 +63,14 @@ class ByteStream(io.RawIOBase):
 
 
 def open_text(stream: ByteStream, layout: DelimitedFormat) -> io.TextIOWrapper:
-    """Decode a stream as `read_delimited_rows` reads it; bytes that are no characters become surrogates."""
+    """Return a text stream for `read_delimited_rows`; invalid bytes become surrogates."""
     encoding = layout.encoding or "utf-8-sig"
     buffered = io.BufferedReader(stream, _BLOCK)
     return io.TextIOWrapper(buffered, encoding=encoding, errors="surrogateescape", newline="")
 
 
 def read_delimited_rows(text: TextIO, separator: str, name: str, longest: int) -> Iterator[Row]:
-    """Read the rows behind the header; `name` is what the file is called in messages.
+    """Yield the rows after the header; `name` is the name of the file in messages.
 
     Without a separator the header line shows it: a comma, or the one of `;`, tab and `|` that parts a line without.
 
@@ -100,7 +100,7 @@ def read_delimited_rows(text: TextIO, separator: str, name: str, longest: int) -
 
 
 def read_header_names(text: TextIO, separator: str, name: str, longest: int) -> list[str]:
-    """Read the names of the columns.
+    """Return the names of the columns.
 
     Errors:
         Invalid: there is no header, it is not in the file's encoding, or names two columns alike
@@ -111,7 +111,7 @@ def read_header_names(text: TextIO, separator: str, name: str, longest: int) -> 
 
 
 class _Lines:
-    """Lines of bearable length; one that is longer is passed over and told as an error of the format."""
+    """Lines up to a maximum length; a longer line is skipped and reported as a format error."""
 
     def __init__(self, text: TextIO, longest: int) -> None:
         self._text = text
@@ -119,7 +119,7 @@ class _Lines:
         self._peeked: str | None = None
 
     def peek(self) -> str:
-        """Return the beginning of the first line, which is still to come."""
+        """Return the beginning of the first line without consuming it."""
         self._peeked = self._text.readline(self._longest)
         return self._peeked
 
@@ -142,7 +142,7 @@ class _Lines:
 def _first_line(lines: _Lines, name: str) -> str:
     """Peek at the header line; refuse UTF-16, which shows as NUL characters between the letters.
 
-    The csv module of Python 3.10 stops at NUL with an error of its own, later ones read it as part of a name.
+    The csv module of Python 3.10 raises an error at NUL; later versions read it as part of a name.
 
     Errors:
         Invalid: the line holds NUL characters
@@ -154,7 +154,7 @@ def _first_line(lines: _Lines, name: str) -> str:
 
 
 def _detect_separator(header: str) -> str:
-    """Tell from a header line what parts its cells; a comma when nothing else does."""
+    """Return the separator of a header line, by default a comma."""
     bare = _QUOTED.sub("", header)
     if "," in bare:
         return ","
@@ -191,7 +191,7 @@ def _row_from_cells(names: Sequence[str], cells: Sequence[str], separator: str) 
 
 
 def _is_utf8(cell: str) -> bool:
-    """Was every byte of it a part of a character? Others came as surrogates."""
+    """Return true if the cell has no surrogates, which stand for invalid bytes."""
     if cell.isascii():
         return True
     try:

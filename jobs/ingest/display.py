@@ -1,4 +1,4 @@
-"""An ingest for the eye: how much is in, how fast, how much was refused."""
+"""The progress display and the summary of an ingest: accepted rows, rate and rejected rows."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class IngestDisplay:
         self._bars.stop()
 
     def show(self, standing: Standing) -> None:
-        """Draw where the ingest stands."""
+        """Update the display with the progress of the ingest."""
         if self._first is None:
             self._first = standing.rows
         elapsed_s = self._bars.tasks[self._task].elapsed or 0.0
@@ -65,7 +65,7 @@ class IngestDisplay:
         )
 
     def show_file_report(self, address: str, report: IngestReport) -> None:
-        """Say what one of many files came to."""
+        """Print the result of one of several files."""
         self._summary.print(
             f"{report.accepted:,} accepted, {report.refused:,} refused, {report.failed:,} failed: {address}",
             markup=False,
@@ -73,7 +73,7 @@ class IngestDisplay:
         )
 
     def show_report(self, report: IngestReport) -> None:
-        """Say what it came to."""
+        """Print the result of the ingest."""
         self._summary.print(
             f"{report.accepted:,} accepted, {report.refused:,} refused, {report.failed:,} failed; "
             f"{report.rows:,} rows in {report.seconds:.1f} s ({report.rows_per_s:,.0f}/s)",
@@ -92,7 +92,7 @@ class IngestDisplay:
 
 
 def print_rejections(console: Console, reasons: Sequence[RejectionReason], warnings: Sequence[str]) -> None:
-    """Print the commonest reasons with an example each, and what looks wrong."""
+    """Print the most frequent reasons with an example each, and the warnings."""
     for reason in reasons:
         example = f" For example row {reason.row:,}: {reason.example[:160]}" if reason.example else ""
         console.print(
@@ -103,7 +103,7 @@ def print_rejections(console: Console, reasons: Sequence[RejectionReason], warni
 
 
 def show_preview(order: IngestOrder, found: IngestPreview, *, as_json: bool) -> None:
-    """Print what a dry run found, on standard output."""
+    """Print the result of a dry run on standard output."""
     if as_json:
         told = {
             "app_id": order.app_id, "noun": order.noun, "address": order.address, "dry_run": True,
@@ -133,7 +133,7 @@ def _reasons_json(reasons: Sequence[RejectionReason]) -> list[dict[str, object]]
 
 
 def print_report_json(order: IngestOrder, report: IngestReport) -> None:
-    """Say on standard output, as one JSON object, what an ingest came to."""
+    """Print the result of an ingest as one JSON object on standard output."""
     told = {
         "app_id": order.app_id,
         "noun": order.noun,
@@ -153,7 +153,7 @@ def print_report_json(order: IngestOrder, report: IngestReport) -> None:
 
 
 def print_stop(error: HouseError, as_json: bool) -> int:
-    """Say why nothing more came in; return the exit code."""
+    """Print the error that stopped the ingest; return the exit code."""
     if as_json:
         sys.stdout.write(json.dumps({"error": {"code": error.code, "message": error.message}}) + "\n")
     sys.stderr.write(f"ingest stopped: {error.message}\n")

@@ -1,14 +1,13 @@
-"""Many files at once: every file is one Ray task that reads, checks and hands over; the intake actor applies.
+"""Parallel ingest of files: a Ray task reads, validates and uploads each file; the intake actor applies the records.
 
     ray job submit -- python -m jobs.ingest s3://bucket/events --noun interaction --app bookshop --at-once 8
 
     from jobs.ingest.driver import ingest_files            # the same from Python, on a machine of the cluster
     print(ingest_files(Order("s3://bucket/events", "interaction", "bookshop"), at_once=8))
 
-Files are independent of each other; when the same record stands in two of them, either may win. A task that
-dies is started again by Ray and goes on where its progress stands, so the state directory must be shared by
-the machines that run the tasks. Every file is a run of its own: what was begun file by file is gone on with file
-by file.
+Files are independent of each other; if two files contain the same record, either one may win. Ray restarts a task
+that dies, and the task continues from its progress file. So all machines that run tasks must share the state
+directory. Each file is a separate run; a run that was started per file must be continued per file.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ Connect = Callable[[], OpenStores]
 OpenShelf = Callable[[], ArtifactStore]
 
 FileCallback = Callable[[str, IngestReport], None]
-"Hears of every file as it ends: its address, and what it came to."
+"Called with the address and the report of each file that ends."
 
 CPUS = 0.5
-"Share of a processor Ray keeps for a task: it also waits, for the store and for the intake."
+"CPUs that Ray reserves for a task, which also waits for the store and the intake."
 
 
 def ingest_files(
@@ -55,7 +54,7 @@ def ingest_files(
     at_once: int = 4,
     told: FileCallback | None = None,
 ) -> IngestReport:
-    """Ingest all files behind an address on the Ray of this installation, or on one that is started for it.
+    """Ingest all files of an address on the Ray cluster of this installation, or on a new local one.
 
     `told` is called with every file as it ends.
 

@@ -36,7 +36,7 @@ def show_fields(noun: Noun, *, as_json: bool) -> None:
 
 
 def _list_fields(schema: dict[str, Any]) -> dict[str, dict[str, str]]:
-    """List fields; of a union of types those of all, with the types that require one."""
+    """Return the fields of a schema; for a union, those of all types, with the types that require each."""
     members = schema.get("oneOf") or schema.get("anyOf") or [schema]
     fields: dict[str, dict[str, str]] = {}
     needs: dict[str, list[str]] = {}
@@ -54,7 +54,7 @@ def _list_fields(schema: dict[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def _list_types(schema: dict[str, Any]) -> list[str]:
-    """List the values that `type` has in a schema or in the members of a union."""
+    """Return the values of `type` in a schema or in the members of a union."""
     found: list[str] = []
     for member in schema.get("oneOf") or schema.get("anyOf") or [schema]:
         field = member.get("properties", {}).get("type", {})
@@ -63,7 +63,7 @@ def _list_types(schema: dict[str, Any]) -> list[str]:
 
 
 def _describe_values(field: dict[str, Any]) -> str:
-    """Say in few words what a field takes."""
+    """Return a short description of the values of a field."""
     if "enum" in field:
         values = field["enum"]
         more = ", ..." if len(values) > _MOST_VALUES else ""

@@ -1,4 +1,4 @@
-"""What can be told of files before their rows are taken: columns that are missing, values that look wrong."""
+"""Checks of files before the ingest: missing columns and suspicious values."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _SAMPLED_ROWS = 200
 
 
 def check_source_columns(mapping: FieldMap, found: Sequence[SourceFile]) -> None:
-    """See that files have the columns that a mapping names.
+    """Check that files have the columns that a mapping names.
 
     Errors:
-        Invalid: one lacks a column
+        Invalid: a file lacks a column
     """
     if not mapping.rules:
         return
@@ -26,7 +26,7 @@ def check_source_columns(mapping: FieldMap, found: Sequence[SourceFile]) -> None
 
 
 def find_warnings(rows: Sequence[Row], read: RowReader, mapping: FieldMap) -> list[str]:
-    """Say what looks wrong with the first rows of an ingest although they may be accepted."""
+    """Return warnings about suspicious values in the first rows of an ingest."""
     records = [read(row) for row in rows[:_SAMPLED_ROWS] if not isinstance(row, UnreadableRow)]
     name = mapping.find_float_ids(records)
     if not name:

@@ -1,4 +1,4 @@
-"""From the columns of a file to the fields of a record.
+"""Mapping of the columns of a file to the fields of a record.
 
     product_id=sku                           a column under another name
     custom_attributes.weight=grams:number    a field inside; the column may be a path too; what it becomes
@@ -10,8 +10,8 @@
 
 Without a mapping every column is the field of its name; a dotted name goes inside. What a field needs is known
 (`price` is a number, `tags` is a list, times may be seconds or milliseconds since 1970), so CSV works as well.
-JSON Lines without a mapping are taken exactly as they are. A value that does not fit is left as it is: the
-validation that follows says it better.
+Without a mapping, JSON Lines are not changed. A value that can't be converted is not changed either, so that the
+validation reports it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _TABLED = re.compile(r"(?P<column>[^{]+)\{(?P<table>.*)\}", re.DOTALL)
 _FLOAT_ID = re.compile(r"\d+\.0")
 _SPLIT = ("list", "numbers", "paths")
 KINDS = tuple(sorted({*_KINDS.values()}))
-"What a value can be made into."
+"Target types of a conversion."
 _SECONDS_BELOW = 100_000_000_000
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
@@ -61,14 +61,14 @@ RowReader = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class MappingRule:
-    """One target field, where its value comes from and what it becomes."""
+    """A rule: the target field, its source column and the conversion."""
 
     target: tuple[str, ...]
     column: str = ""
     constant: str | None = None
     kind: str = ""
     option: str = ""
-    "Of a time its form, of a number its decimal sign."
+    "Format of a time, or decimal sign of a number."
     table: Mapping[str, str] = field(default_factory=dict)
     "Value in the file -> value of the field."
     item_separator: str = "|"
@@ -77,28 +77,28 @@ class MappingRule:
 
 @dataclass(frozen=True, slots=True)
 class FieldMap:
-    """All rules; without any, columns are fields."""
+    """All rules of an ingest; without rules, columns are fields."""
 
     rules: tuple[MappingRule, ...] = ()
 
     @classmethod
     def parse(cls, texts: Sequence[str]) -> FieldMap:
-        """Read rules as they are written above.
+        """Return the rules of texts in the form above.
 
         Errors:
-            Invalid: a rule makes no sense
+            Invalid: a rule is invalid
         """
         return cls(tuple(_parse_rule(text) for text in texts))
 
     def build_reader(self, format: str) -> RowReader:
-        """Give the function that makes a record of a row of such a file."""
+        """Return the function that makes a record from a row of a file format."""
         if self.rules:
             return self._map_row
         if format == "jsonl":
             return dict
         known: dict[str, MappingRule] = {}
         as_it_is: dict[str, bool] = {}
-        "Column -> is a text in it taken over without a look?"
+        "Column -> true if its texts are copied without conversion."
 
         def by_name(row: Mapping[str, Any]) -> dict[str, Any]:
             record: dict[str, Any] = {}
@@ -116,7 +116,7 @@ class FieldMap:
         return by_name
 
     def map_columns(self, table: Any) -> Any | None:
-        """Give whole columns their fields, as `reader` does it row by row; None where that takes a look at values."""
+        """Return a table with mapped columns, equal to the mapped rows; None if the mapping depends on values."""
         if not self.rules:
             return table
         names, found = frozenset(table.schema.names), dict[str, Any]()
@@ -133,10 +133,10 @@ class FieldMap:
         return pa.table(found)
 
     def check_columns(self, names: Sequence[str]) -> None:
-        """See that a file has the columns that the rules name.
+        """Check that a file has the columns that the rules name.
 
         Errors:
-            Invalid: it lacks one; the message lists those there are
+            Invalid: a column is missing; the message lists the existing ones
         """
         for rule in self.rules:
             column = rule.column
@@ -146,7 +146,7 @@ class FieldMap:
                 raise Invalid(f"there is no column {column!r}; there are {_join_names(names)}{hint}")
 
     def find_float_ids(self, records: Sequence[Mapping[str, Any]]) -> str:
-        """Name an id field all of whose values end in `.0`, as tables write whole numbers; empty when there is none."""
+        """Return an id field whose values all end in `.0`, as some tables write whole numbers; empty if none does."""
         for name in ("user_id", "anonymous_id", "product_id"):
             values = [record[name] for record in records if name in record]
             if values and all(isinstance(value, str) and _FLOAT_ID.fullmatch(value) for value in values):
@@ -199,7 +199,7 @@ def _parse_rule(text: str) -> MappingRule:
 
 
 def _parse_value_table(text: str, rule: str) -> dict[str, str]:
-    """Read a table of values, `ja:IN_STOCK,nein:OUT_OF_STOCK`."""
+    """Return the value table of a text such as `ja:IN_STOCK,nein:OUT_OF_STOCK`."""
     table: dict[str, str] = {}
     for pair in text.split(","):
         value, colon, becomes = pair.strip().partition(":")
@@ -241,7 +241,7 @@ def _target_kind(target: str) -> str:
 
 
 def _read_value(row: Mapping[str, Any], column: str) -> Any:
-    """A column of exactly that name, else a path into objects."""
+    """Return the value of a column, or of a path into objects."""
     if column in row:
         return row[column]
     value: Any = row
@@ -265,7 +265,7 @@ def _set_value(record: dict[str, Any], rule: MappingRule, value: Any) -> None:
 
 
 def _to_json_value(value: Any) -> Any:
-    """Turn what Parquet gives into what JSON has."""
+    """Convert a Parquet value to a JSON value."""
     if isinstance(value, (str, int)) or value is None:
         return value
     if value.__class__ is list:
@@ -317,7 +317,7 @@ def _convert_value(rule: MappingRule, value: Any) -> Any:
 
 
 def _convert_id(rule: MappingRule, value: Any) -> Any:
-    """Write whole numbers as text where ids belong: many tables number their users and products."""
+    """Convert whole numbers to text in id fields, because many tables have numeric ids."""
     if rule.target[0] == "custom_attributes":
         return value
     if type(value) is int:
@@ -352,7 +352,7 @@ def _parse_time_format(value: Any, form: str) -> Any:
 
 
 def _decimal_point(text: str) -> str:
-    """Write a number with a decimal comma as one with a point; points and blanks part its thousands."""
+    """Convert a decimal comma to a point and remove thousands separators (points and blanks)."""
     return re.sub(r"[.\s']", "", text).replace(",", ".", 1)
 
 

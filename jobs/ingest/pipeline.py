@@ -1,7 +1,7 @@
-"""An ingest from its files to the stores: read, map, check, write, note how far; in this process, without Ray.
+"""The ingest of files in this process, without Ray: read, map, validate, write, and record the progress.
 
-The next chunk is read and checked in a thread while the one before is written. Users and products go through
-the intake and are applied by whoever holds its lease; when nobody does, this process applies them itself.
+A thread reads and validates the next chunk while the previous one is written. Users and products go through the
+intake. The holder of the intake lease applies them; if there is none, this process does.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from jobs.ingest.writing import InteractionWriter, RecordWriter, StoreRetry, Sub
 IngestCallback = Callable[[IngestProgress], None]
 
 MOST_REJECTED_FIRST_ROWS = 1_000
-"After so many rows an ingest stops when none of them was accepted."
+"Number of rows after which an ingest stops if none was accepted."
 
 
 @dataclass(frozen=True, slots=True)
 class IngestOrder:
-    """What to ingest."""
+    """The parameters of an ingest."""
 
     address: str
     "A file, a directory, or a URI of either."
@@ -61,34 +61,34 @@ class IngestOrder:
     mapping: tuple[str, ...] = ()
     format: reading.Format | None = None
     chunk: int = 500
-    "Rows checked and written together."
+    "Rows that are validated and written together."
     window: int = 8
-    "Chunks the intake may have at a time."
+    "Maximum number of chunks in the intake."
     patience_s: float = 600.0
-    "How long a store that is away is waited for."
+    "Seconds to wait for a store that does not answer."
     layout: DelimitedFormat = field(default_factory=DelimitedFormat)
     limit: int = 0
-    "Rows to read at most; 0: all."
+    "Maximum number of rows; 0: all."
     keep_going: bool = False
-    "Read on although none of the first rows was accepted."
+    "Continue even if none of the first rows was accepted."
 
 
 @dataclass(frozen=True, slots=True)
 class IngestReport:
-    """What an ingest came to."""
+    """The result of an ingest."""
 
     rows: int
     accepted: int
     refused: int
     failed: int
     seconds: float
-    "Of this run; an ingest that was continued took longer."
+    "Duration of this run, without earlier interrupted runs."
     quarantine: Path | None
-    "Where the refused rows stand, None when there are none."
+    "File of the rejected rows, None if there are none."
     already: bool = False
-    "Everything was in before; nothing was done."
+    "True if an earlier run had ingested everything."
     reasons: tuple[RejectionReason, ...] = ()
-    "The commonest reasons of this run, the most frequent first."
+    "The most frequent reasons of this run, in descending order."
     warnings: tuple[str, ...] = ()
 
     @property
@@ -109,10 +109,10 @@ async def ingest(
     watch: IngestCallback | None = None,
     files: reading.RowFiles | None = None,
 ) -> IngestReport:
-    """Ingest files of any size; run again after an interruption, it goes on where it was.
+    """Ingest files of any size and return the report; after an interruption, continue from the last progress.
 
-    Interactions of files that are in already and did not change are not taken a second time, unless `restart` says
-    so; users and products replace themselves. An interrupted run goes on in the lots it began with.
+    Unchanged files whose interactions are ingested already are skipped, unless `restart` is set. Users and products
+    replace earlier records. An interrupted run continues with its original chunk size.
 
     `segments` lets a continued ingest of interactions find what was settled meanwhile. `watch` is called after
     every chunk.
@@ -176,7 +176,7 @@ async def ingest(
 
 
 def run_from_order(order: IngestOrder, state_dir: Path) -> IngestRun:
-    """Name the run of an order: the same files read alike are the same run, however their address is written."""
+    """Return the run of an order; the same files and reading options give the same run for any form of the address."""
     address = order.address
     if "://" not in address:
         address = str(Path(address).expanduser().resolve())
@@ -188,7 +188,7 @@ def run_from_order(order: IngestOrder, state_dir: Path) -> IngestRun:
 
 
 async def _apply_in_process(loop: IntakeLoop, writing: Coroutine[Any, Any, None]) -> None:
-    """Apply what is handed over in this process, unless somebody else does, for as long as it is being written."""
+    """Apply the intake in this process while chunks are written, unless another process holds the lease."""
     applying = asyncio.create_task(loop.run())
     try:
         await writing
@@ -213,7 +213,7 @@ def _build_report(
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """A checked chunk and where the ingest stands after it."""
+    """A validated chunk, and the progress after it."""
 
     checked: CheckedChunk[Any]
     file: int
@@ -222,7 +222,7 @@ class _Chunk:
 
 
 class _IngestTask:
-    """One run from its progress to its end."""
+    """The execution of one run."""
 
     def __init__(
         self,
@@ -246,11 +246,11 @@ class _IngestTask:
         self.reasons = ReasonCounter()
         self.warnings: list[str] = []
         self._last = ""
-        "Offset of the interactions that were appended last, where it is known."
+        "Offset of the last appended interactions, empty if unknown."
         self._log = structlog.get_logger()
 
     async def records(self, writer: RecordWriter) -> None:
-        """Ingest users or products: several chunks with the intake, noted in order as they end."""
+        """Ingest users or products: several chunks are in the intake, their progress is recorded in order."""
         waiting: deque[tuple[_Chunk, list[SubmittedChunk], list[RejectedRow]]] = deque()
 
         async def hand(chunk: _Chunk) -> None:
@@ -269,10 +269,10 @@ class _IngestTask:
             await self._finish_chunk(writer, *waiting.popleft())
 
     async def interactions(self, writer: InteractionWriter) -> None:
-        """Ingest interactions: one chunk after the other, each certainly once.
+        """Ingest interactions one chunk after the other, each exactly once.
 
-        A chunk that is in is noted on disk together with the next one that is about to be appended: whoever is
-        killed in between finds it where it was announced.
+        One write to disk records the appended chunk and announces the next one. After a crash, the next run looks for
+        the announced chunk in the change log.
         """
 
         async def append(chunk: _Chunk) -> None:
@@ -289,7 +289,7 @@ class _IngestTask:
             raise
 
     def finish(self) -> IngestProgress:
-        """Note that everything is in."""
+        """Record the end of the ingest and return the progress."""
         self._progress = replace(self._progress, finished=True)
         self._run.save(self._progress)
         self._watch(self._progress)
@@ -301,7 +301,7 @@ class _IngestTask:
         place = [chunk.file, chunk.first, number]
         pending = self._progress.pending
         if pending and pending["place"] > place:
-            return  # in before the interruption
+            return  # ingested before the interruption
         if pending and pending["place"] == place:
             after = pending["after"]
             if await writer.is_appended(part.accepted, after):
@@ -343,7 +343,7 @@ class _IngestTask:
         *,
         later: bool = False,
     ) -> None:
-        """Note that a chunk is in, on disk too unless that comes `later`."""
+        """Record the end of a chunk, on disk unless `later` is set."""
         name = self._found[chunk.file].path
         self.reasons.add((*refused, *lost))
         progress = self._run.quarantine_rows(self._progress, name, refused, lost)
@@ -361,7 +361,7 @@ class _IngestTask:
         self._check_first_rows()
 
     def _check_first_rows(self) -> None:
-        """Stop when none of the first rows was accepted: the mapping or the format is wrong, not the rows."""
+        """Stop if none of the first rows was accepted, because then the mapping or the format is wrong."""
         done = self._progress
         if done.rows < MOST_REJECTED_FIRST_ROWS or done.accepted or self._order.keep_going:
             return
@@ -374,7 +374,7 @@ class _IngestTask:
         )
 
     async def _process_chunks(self, act: Callable[[_Chunk], Awaitable[None]]) -> None:
-        """Do something with every chunk; the next one is read and checked in a thread meanwhile."""
+        """Call `act` with each chunk, while a thread reads and validates the next one."""
         chunks = self._read_checked_chunks()
         coming = asyncio.create_task(asyncio.to_thread(next, chunks, None))
         try:
@@ -385,7 +385,7 @@ class _IngestTask:
             await asyncio.gather(coming, return_exceptions=True)
 
     def _read_checked_chunks(self) -> Iterator[_Chunk]:
-        """Read and check from where the progress stands."""
+        """Yield validated chunks after the recorded progress."""
         start, skip = self._progress.file, self._progress.row
         now_ms = self._progress.started_ms
         plain, plain_columns = PlainInteractions(), PlainColumns()

@@ -39,7 +39,7 @@ class PlainColumns:
         self._known: set[str] = set()
 
     def accept(self, table: Any, now_ms: int) -> AcceptedInteractions | None:
-        """Accept a chunk; None when anything in it is not plain, or not good.
+        """Return the accepted chunk; None if a row is not plain, or not valid.
 
         Cost:
             1 to 2 microseconds an interaction, half of it outside the interpreter's lock
@@ -91,7 +91,7 @@ class PlainColumns:
         return AcceptedInteractions(payload, in_order, (), len(kinds))
 
     def _check_ids(self, *many: Iterable[str]) -> None:
-        """See that all ids are good, and stand in JSON as they are."""
+        """Check that all ids are valid and need no JSON escapes."""
         unknown = set().union(*many) - self._known
         unknown.discard("")
         if not unknown:
@@ -152,7 +152,7 @@ def _is_name_type(kind: Any) -> bool:
 
 
 def _id_lists(column: Any) -> Any:
-    """Read lists of ids: none absent, none empty, none too long."""
+    """Return lists of ids; none may be missing, empty or too long."""
     kind = column.type
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not _is_name_type(kind.value_type):
         raise TypeError("no lists of names")
@@ -167,7 +167,7 @@ def _id_lists(column: Any) -> Any:
 
 
 def _actor_column(column: Any) -> tuple[list[str], Any]:
-    """Give who acted (an empty text for nobody), and which of them are somebody."""
+    """Return the id of each row's user (empty without one), and the mask of rows with a user."""
     filled = pc.fill_null(column, _NOTHING)
     known = pc.binary_length(filled).to_numpy() > 0
     return filled.to_numpy(zero_copy_only=False).tolist(), known

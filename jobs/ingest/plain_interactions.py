@@ -1,6 +1,6 @@
 """Interactions of the plainest form, as files of millions hold them, without asking the schema a million times.
 
-    type that needs nothing else, a reader, product ids, a moment in the stored form, and no other field
+    type that needs nothing else, a user, product ids, a moment in the stored form, and no other field
 
 Every id goes through the schema once and is remembered. Whatever is not of this form is left to
 `cluster.records.validation.upload`; what is of this form comes out exactly as it does there.
@@ -26,7 +26,7 @@ PLAIN_TYPES: Final = frozenset(
         "product_detail_page_view", "promo_page_view", "read", "watch", "listen", "add_to_cart", "checkout",
     )
 )  # fmt: skip
-"Types that say something about products and need no field of their own."
+"Types that refer to products and require no other field."
 
 MOST_IDS = 100
 MOST_CACHED_IDS = 1_000_000
@@ -35,13 +35,13 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  everything in this file is UTC wi
 
 
 class PlainInteractions:
-    """Accepts chunks of plain interactions; remembers which ids were good."""
+    """Accepts chunks of plain interactions and caches valid ids."""
 
     def __init__(self) -> None:
         self._known: set[str] = set()
 
     def accept(self, records: list[dict[str, Any]], now_ms: int) -> AcceptedInteractions | None:
-        """Accept a chunk; None when anything in it is not plain, or not good.
+        """Return the accepted chunk; None if a row is not plain, or not valid.
 
         Cost:
             3 microseconds an interaction
@@ -85,7 +85,7 @@ class PlainInteractions:
 
 
 def _parse_timestamp(text: Any) -> int:
-    """Read a moment in the stored form.
+    """Return the milliseconds of a timestamp in the stored form.
 
     Errors:
         ValueError, TypeError: anything else

@@ -1,12 +1,11 @@
-"""How far an ingest is, on disk, so that it goes on where it was killed; and the rows it set aside.
+"""The progress of an ingest on disk, from which an interrupted run continues, and its rejected rows.
 
-    <state>/<run>/progress.json       replaced whole with every chunk: what is certainly in, and what is about to be
+    <state>/<run>/progress.json       replaced with each chunk: the written rows, and the chunk that follows
     <state>/<run>/quarantine.jsonl    one line a refused row: file, row, reason, the beginning of the row
-    <state>/<run>/about.json          app, noun and beginning of the ingest, for whoever reads the rows
-    <state>/<run>/lock                held by the process that is at work on it
+    <state>/<run>/about.json          app, noun and start of the ingest, for readers of the quarantine
+    <state>/<run>/lock                held by the process that executes the run
 
-The run is named by what is read, into which app, as what, and with which mapping. A source that changed since
-is not continued.
+The id of the run depends on the files, the app, the noun and the mapping. A run over changed files is not continued.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ from jobs.ingest.validation import RejectedRow
 
 @dataclass(frozen=True, slots=True)
 class IngestProgress:
-    """Everything up to here is in."""
+    """The position up to which all rows are written."""
 
     sources: tuple[tuple[str, int, int], ...]
     "(path, size, changed) of every file, in order."
     started_ms: int
     chunk: int = 0
-    "Rows read together; whoever goes on must read the same lots."
+    "Rows per chunk; a continued run must use the same chunks."
     file: int = 0
     row: int = 0
-    "Rows of that file that are done."
+    "Number of written rows of that file."
     rows: int = 0
-    "Rows read, of all files."
+    "Number of rows read from all files."
     accepted: int = 0
     refused: int = 0
     failed: int = 0
@@ -53,7 +52,7 @@ class IngestProgress:
 
 
 class IngestRun:
-    """One ingest's place on disk.
+    """The folder of one ingest run.
 
     Errors (all methods):
         Unavailable: the folder can't be written, or the disk is full
@@ -66,13 +65,13 @@ class IngestRun:
 
     @classmethod
     def of(cls, state_dir: Path, *what: str) -> IngestRun:
-        """Name the run by what it does."""
+        """Return the run whose id is derived from its parameters."""
         name = hashlib.sha256("\0".join(what).encode()).hexdigest()[:16]
         return cls(state_dir / name)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep others from working on the same run; whoever dies lets go of it.
+        """Lock the run against other processes; the operating system releases the lock of a dead process.
 
         Errors:
             Conflict: another process is at work on it
@@ -93,14 +92,14 @@ class IngestRun:
             yield
 
     def describe(self, app_id: str, noun: str, now_ms: int) -> None:
-        """Note what the refused rows beside it were meant for."""
+        """Record the app, the noun and the start of the ingest next to the quarantine."""
         with self._explain_disk_errors():
             self.folder.mkdir(parents=True, exist_ok=True)
             about = {"app_id": app_id, "noun": noun, "at": now_ms}
             (self.folder / ABOUT).write_bytes(orjson.dumps(about))
 
     def reset(self) -> None:
-        """Let the next ingest begin at the first row, whatever stands here.
+        """Delete the progress, so that the next ingest begins at the first row.
 
         Errors:
             Conflict: another process is at work on it
@@ -122,10 +121,10 @@ class IngestRun:
         once: bool = False,
         chunk: int = 0,
     ) -> IngestProgress:
-        """Go on with an unfinished run over the same files, else start over.
+        """Return the progress of an unfinished run over the same files, else that of a new run.
 
-        With `once`, a finished run over the same files stays finished: whoever was killed between its end and its
-        exit, or is started a second time by accident, repeats nothing.
+        With `once`, a finished run over the same files stays finished. So a second start by accident, or after a crash
+        at the end, repeats nothing.
 
         Errors:
             Conflict: an unfinished run read other contents under the same names
@@ -148,7 +147,7 @@ class IngestRun:
         return fresh
 
     def save(self, progress: IngestProgress) -> None:
-        """Replace what is on disk, whole."""
+        """Replace the progress on disk atomically."""
         part = self._progress.with_suffix(".part")
         with self._explain_disk_errors():
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -162,9 +161,9 @@ class IngestRun:
         refused: Sequence[RejectedRow],
         also: Sequence[RejectedRow] = (),
     ) -> IngestProgress:
-        """Write refused rows to the quarantine; return the progress that knows about them.
+        """Write rejected rows to the quarantine; return the progress that counts them.
 
-        `also` is written and not counted: what was accepted and could not be applied.
+        `also` is written and not counted: accepted records that could not be applied.
         """
         lines = [
             orjson.dumps({"file": file, "row": bad.row, "reason": bad.reason, "text": bad.text}) + b"\n"
@@ -194,7 +193,7 @@ class IngestRun:
             raise Fault(f"progress in {self._progress} can't be read; restart the ingest") from error
 
     def _cut_quarantine(self, size: int) -> None:
-        """Forget lines of a chunk that is read again."""
+        """Remove the lines of a chunk that is read again."""
         with self._explain_disk_errors():
             if self.quarantine.exists():
                 os.truncate(self.quarantine, size)

@@ -1,4 +1,4 @@
-"""Why rows were refused: counted by reason, with an example each."""
+"""Counts of rejected rows by reason, with an example for each."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ReasonCounter:
             self._examples.setdefault(text, one)
 
     def most_frequent(self, most: int = SHOWN) -> tuple[RejectionReason, ...]:
-        """Return the commonest reasons, the most frequent first."""
+        """Return the most frequent reasons in descending order."""
         ranked = sorted(self._counts.items(), key=lambda entry: -entry[1])[:most]
         return tuple(
             RejectionReason(text, count, self._examples[text].row, self._examples[text].text)

@@ -1,4 +1,4 @@
-"""One row of a file, or why there is none."""
+"""One row of a file, or the reason why it could not be read."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class UnreadableRow:
 
     reason: str
     text: str
-    "The beginning of what stood there."
+    "The beginning of the text of the row."
 
 
 Row = dict[str, Any] | UnreadableRow
 
 
 def shorten_row(text: bytes | str) -> str:
-    """Keep enough of a row to find it again."""
+    """Return the beginning of a row, long enough to find it."""
     start = text[:_KEPT]
     return start if isinstance(start, str) else start.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Files of millions as rows: JSON Lines, CSV, TSV and Parquet; alone, in directories, or in an object store.
+"""Rows of large files: JSON Lines, CSV, TSV and Parquet; single, in directories, or in an object store.
 
 Reading is a stream: memory holds one block of a file, whatever its size. `.gz`, `.bz2`, `.zst` and `.lz4` are
 unpacked on the way. A row that can't be read comes as `UnreadableRow` with its reason and the rest goes on. An object
@@ -56,14 +56,14 @@ _PARQUET_ROWS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class ReadRetry:
-    """How an object store is asked again."""
+    """Attempts and pauses of requests to an object store."""
 
     policy: RetryPolicy = field(default_factory=RetryPolicy)
     sleep: Callable[[float], None] = time.sleep
     rng: random.Random = field(default_factory=random.Random)
 
     def pause(self, tried: int) -> None:
-        """Wait before the next attempt, longer every time."""
+        """Wait before the next attempt; the pause increases with each attempt."""
         pause_s = min(self.policy.longest_s, self.policy.pause_s * 2**tried)
         self.sleep(pause_s * self.rng.uniform(0.5, 1.5))
 
@@ -88,7 +88,7 @@ class SourceFile:
 
     @property
     def is_local(self) -> bool:
-        """Is it on a disk of this machine, where asking again changes nothing?"""
+        """Return true if the file is on a local disk, where a retry is useless."""
         return isinstance(self.files, fs.LocalFileSystem)
 
 
@@ -122,7 +122,7 @@ class PlainFiles:
 def find_files(
     address: str, format: Format | None = None, *, asking: ReadRetry | None = None
 ) -> list[SourceFile]:
-    """Find the files behind a path, a directory (all files below it of a known kind, by name) or a URI.
+    """Return the files of a path, a directory (recursively, those of a known format) or a URI.
 
     Errors:
         Invalid: there is nothing, or nothing of a known kind
@@ -165,7 +165,7 @@ def find_files_in(
 
 
 def detect_format(path: str) -> Format | None:
-    """Tell the format from a name, looking behind a packing suffix."""
+    """Return the format of a file name, without its compression suffix."""
     name = path.lower()
     for suffix in PACKED:
         name = name.removesuffix(suffix)
@@ -173,7 +173,7 @@ def detect_format(path: str) -> Format | None:
 
 
 def read_column_names(source: SourceFile) -> Sequence[str] | None:
-    """Read the names of a file's columns; None for formats without any.
+    """Return the column names of a file; None for formats without columns.
 
     Errors:
         Invalid: the file as a whole is not of its format
@@ -193,7 +193,7 @@ def _read_column_names(source: SourceFile) -> Sequence[str]:
 
 
 def read_rows(source: SourceFile) -> Iterator[Row]:
-    """Read a file row by row; what an object store breaks off is gone on with.
+    """Yield the rows of a file; continue after an interrupted read of an object store.
 
     Errors:
         Invalid: the file as a whole is not of its format, or damaged
@@ -211,9 +211,9 @@ def _read_rows(source: SourceFile) -> Iterator[Row]:
 
 
 def read_chunks(source: SourceFile, size: int, skip: int = 0) -> Iterator[tuple[int, Sequence[Row]]]:
-    """Read a file in lots of `size` rows after the first `skip`; each with the number of its first row.
+    """Yield chunks of `size` rows after the first `skip`, each with the number of its first row.
 
-    Rows of Parquet stay columns until somebody looks at them.
+    Rows of Parquet stay in columnar form until they are accessed.
     """
     lots = (
         _read_parquet_chunks(source, size, skip)

@@ -1,4 +1,4 @@
-"""A chunk of rows to what the stores accept, and the rows refused with their reasons: pure."""
+"""Validation of a chunk: the records that the stores accept, and the rejected rows with their reasons."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TEXT_KEPT = 4_000
 
 @dataclass(frozen=True, slots=True)
 class RejectedRow:
-    """One row that was set aside."""
+    """One rejected row."""
 
     row: int
     "0-based number in its file."
@@ -45,7 +45,7 @@ class AcceptedPart(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class CheckedChunk(Generic[T]):
-    """What a chunk came to."""
+    """The result of the validation of a chunk."""
 
     parts: tuple[AcceptedPart[T], ...]
     "Usually one; none when no row was good, several when all together are too much for one body."
@@ -55,7 +55,7 @@ class CheckedChunk(Generic[T]):
 def check_records(
     noun: Any, rows: Sequence[Row], first: int, read: RowReader, now_ms: int
 ) -> CheckedChunk[AcceptedRecords]:
-    """Validate users or products as the door would, except that a bad row only costs itself."""
+    """Validate users or products as the API does, except that an invalid row rejects no other row."""
     return _check_rows(
         rows, first, read, lambda body: parse_upload(noun, body, now_ms=now_ms, is_detailed=True)
     )
@@ -64,7 +64,7 @@ def check_records(
 def check_interactions(
     rows: Sequence[Row], first: int, read: RowReader, now_ms: int, plain: PlainInteractions | None = None
 ) -> CheckedChunk[AcceptedInteractions]:
-    """Validate interactions likewise; one without any id is refused, there is no visitor to guess from.
+    """Validate interactions as the API does; an interaction without any user id is rejected.
 
     Cost:
         6 microseconds a row as long as all of a chunk are plain (`jobs.ingest.plain_interactions`), 12 as long
@@ -116,16 +116,16 @@ def _missing_actor_reason(record: dict[str, Any]) -> str:
 
 
 def row_from_message(message: str, rows: Sequence[int]) -> int | None:
-    """Find the row a message in the upload grammar speaks of."""
+    """Return the row that a message of the upload validation names, None without one."""
     found = _BAD_INDEX.match(message)
     at = int(found.group(1)) if found else len(rows)
     return rows[at] if at < len(rows) else None
 
 
 def reason_from_message(message: str) -> str:
-    """Take a record's place in its batch off a message in the upload grammar.
+    """Return a message of the upload validation without the record's position in its batch.
 
-    A row has a number of its own, and the place would make equal reasons differ.
+    The position would make equal reasons differ; the row number is reported separately.
     """
     found = _BAD_INDEX.match(message)
     return message if found is None else message[found.end() :]

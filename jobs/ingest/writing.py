@@ -1,4 +1,4 @@
-"""Putting checked chunks into the stores, so that going on after a crash repeats nothing that counts.
+"""Writing of validated chunks into the stores; a continued run after a crash writes no interaction twice.
 
 Users and products replace themselves, so a chunk that was accepted twice is harmless; it counts as done when
 its task ended. Interactions are written once: the log's end before a chunk (or the place of the chunk before it,
@@ -45,7 +45,7 @@ class SubmittedChunk:
 
 
 class StoreRetry:
-    """Waits out a store that is away or full; everything called through it may be called again."""
+    """Retries operations while a store does not answer or is full; the operations must be idempotent."""
 
     def __init__(self, within_s: float, clock: Clock, rng: random.Random) -> None:
         self._within_s = within_s
@@ -73,7 +73,7 @@ class StoreRetry:
 
 
 class RecordWriter:
-    """Hands users or products to the intake."""
+    """Uploads users or products to the intake."""
 
     def __init__(self, stores: Stores, app_id: str, noun: Noun, clock: Clock, patience: StoreRetry) -> None:
         self._stores = stores
@@ -159,7 +159,7 @@ class InteractionWriter:
         self._log = structlog.get_logger()
 
     async def read_log_end(self) -> str:
-        """Say where the log ends now."""
+        """Return the offset of the end of the log."""
         return await self._patience.call(lambda: self._stores.changes.last(self._app_id, "interaction"))
 
     async def append(self, accepted: AcceptedInteractions, after: str) -> str:
@@ -182,7 +182,7 @@ class InteractionWriter:
         return await self._patience.call(once)
 
     async def is_appended(self, accepted: AcceptedInteractions, after: str) -> bool:
-        """Was this very chunk appended behind `after`?"""
+        """Return true if the chunk is in the log after the offset `after`."""
         return await self._patience.call(lambda: self._is_appended(accepted, after))
 
     async def _is_appended(self, accepted: AcceptedInteractions, after: str) -> bool:

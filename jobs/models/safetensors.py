@@ -19,12 +19,12 @@ _KINDS: Mapping[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "F16": np.dtype("
 
 
 def read_safetensors(data: bytes) -> Tensors:
-    """Read all floating-point tensors as float32; whole numbers are left out.
+    """Return all floating-point tensors as float32; integer tensors are skipped.
 
     Shapes:
         returns: float32, by name, each in the shape of the file
     Errors:
-        Invalid: it is no safetensors file, or cut off
+        Invalid: the data is no safetensors file, or is truncated
     """
     try:
         (length,) = struct.unpack_from("<Q", data)

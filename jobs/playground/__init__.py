@@ -1,16 +1,16 @@
-"""Sample data for the read-only environment: a small shop, a small newspaper, and the people who use them.
+"""Sample data of the read-only environment: a small shop, a small newspaper and their users.
 
-Everything here was written by us; nothing names a real person, company or event. The same `read_clock_ms` gives the
-same bytes on every machine.
+All texts were written for Kiosk and name no real person, company or event. The same time gives the same bytes on
+every machine.
 
-    data/       the texts, as JSON: product lines, articles, stories of readers, questions with their answers
-    sources     reads data/ into typed values
-    dice        seeded draws that do not depend on the Python version
-    shop        product lines to product records, one a variant
+    data/       the texts, as JSON: product lines, articles, stories of users, questions with their answers
+    data_files  reads data/ into typed values
+    seeded_random  seeded draws that do not depend on the Python version
+    shop        product lines to product records, one per variant
     archive     articles to product records of type `article`
-    readers     stories to user records
-    diary       what a reader did in one session, written down as interactions
-    visits      all sessions of all readers, in the order they happened
-    load        writes it all, by the road every upload takes, once
+    users     stories to user records
+    session_recorder  the interactions of one user in one session
+    sessions    all sessions of all users, in order of time
+    loader      loads the records through the intake
     driver      opens the stores of an installation for `python -m jobs.playground`
 """

@@ -84,7 +84,7 @@ class NewsQuestion(_TextData):
 
 
 class UserStory(_TextData):
-    """A kind of reader."""
+    """A kind of user."""
 
     name: str
     readers: int
@@ -108,7 +108,7 @@ class UserStory(_TextData):
 
 
 class HomeTown(_TextData):
-    """Where a reader lives."""
+    """Where a user lives."""
 
     city: str
     country: str
@@ -132,7 +132,7 @@ class ShopLocation(_TextData):
 
 
 class PeopleData(_TextData):
-    """What readers are made of, and the towns with a shop."""
+    """What users are made of, and the towns with a shop."""
 
     places: tuple[HomeTown, ...]
     names: dict[str, PersonNames]
@@ -163,7 +163,7 @@ def read_articles() -> list[NewsArticle]:
 
 
 def read_user_stories() -> list[UserStory]:
-    """Read the stories of the readers."""
+    """Read the stories of the users."""
     return _read_models("stories.json", UserStory)
 
 

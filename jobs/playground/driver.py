@@ -35,7 +35,7 @@ def load_into_app(redis_url: str, app_id: str) -> LoadResult:
 
 async def _load_async(redis_url: str, app_id: str) -> LoadResult:
     clock = SystemClock()
-    # the machine may be busy starting everything else, and nobody waits for a reply of ours
+    # other processes may be starting, and no client waits for this job
     async with open_stores(redis_url, hot_s=5.0, slow_s=10.0) as stores:
         return await load_playground(
             stores, now_ms=clock.now_ms(), embedder=HashingEmbedder(), app_id=app_id, clock=clock

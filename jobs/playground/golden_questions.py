@@ -1,8 +1,8 @@
-"""Questions asked of the newspaper with the sentences that answer them, a third of them without an answer.
+"""Questions about the newspaper with the sentences that answer them; a third have no answer.
 
-Written by hand from the articles, before anything answered them, and never changed to suit what answers. Half is
-for choosing thresholds (`tune`), weights were never fitted on the other (`held`), whose figures were in view while
-it was chosen among settings: they are a little kind.
+They were written by hand from the articles, before the answer engine, and never adapted to it. One half is for
+the choice of thresholds (`tune`). No weights were fitted on the other half (`held`), but its metrics were visible
+during the choice of settings, so they are slightly optimistic.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NAME = "golden.json"
 
 
 class GoldenQuestion(BaseModel):
-    """A question and what a good answer to it says."""
+    """A question and its expected answer."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -27,12 +27,12 @@ class GoldenQuestion(BaseModel):
     "Why the newspaper has no answer: it knows the subject and not this, not the subject, not that year."
     articles: tuple[str, ...]
     sentences: tuple[str, ...]
-    "Those that hold the answer."
+    "Sentences that contain the answer."
     answer: str | None
-    "The words of it."
+    "Text of the answer."
 
 
 def read_golden_questions() -> list[GoldenQuestion]:
-    """Read the questions."""
+    """Return the questions."""
     rows = orjson.loads((files("jobs.playground") / "data" / _NAME).read_bytes())
     return [GoldenQuestion.model_validate(row) for row in rows]

@@ -1,8 +1,8 @@
-"""Writing the playground into the stores, by the road every upload takes, once.
+"""Loading of the playground into the stores, through the same intake as every upload.
 
-The door of the playground is read-only, so this job stands behind it: it validates as the door does, queues as
-the door does, and applies with the steps of the intake (or lets a running intake actor apply). A keeper's user
-record is written last and says which edition is there; a load that was interrupted is begun again.
+The API of the playground is read-only, so this job writes directly: it validates and queues as the API does, and
+applies with the steps of the intake (or a running intake actor applies). A user record with the edition is written
+last; an interrupted load starts again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """What a load came to."""
+    """The result of a load."""
 
     edition: str
     fresh: bool
@@ -62,13 +62,13 @@ async def load_playground(
     meter: Meter | None = None,
     whole: SampleData | None = None,
 ) -> LoadResult:
-    """Fill an app with the playground unless this edition of it is there already.
+    """Load the playground into an app, unless the app has this edition already; return the result.
 
     `embedder` must be the one the app's recommenders read; `whole` is what to load, if not everything.
 
     Errors:
-        Unavailable: the store is away, or nobody applied what was queued within a minute
-        Fault: a record was refused
+        Unavailable: the store does not answer, or the queue was not applied within a minute
+        Fault: a record was rejected
     Cost:
         about 2 s with Redis on the same machine
     """
@@ -98,7 +98,7 @@ async def load_playground(
 
 
 async def read_edition(stores: Stores, app_id: str = "playground") -> str:
-    """Read which edition an app holds; empty when none was loaded completely."""
+    """Return the edition of an app; empty if none was loaded completely."""
     record = await stores.records.get(app_id, "user", EDITION_RECORD_ID)
     if record is None:
         return ""

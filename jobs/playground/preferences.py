@@ -1,4 +1,4 @@
-"""What attracts whom: how strongly each line of the shop and each article pulls a reader."""
+"""What attracts whom: how strongly each line of the shop and each article pulls a user."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SampleItem:
     rating: float
     url: str
     popularity: float
-    "How much everybody looks at it, 1 being usual."
+    "Popularity among all users; 1 is average."
     article: bool = False
 
 
@@ -58,7 +58,7 @@ def build_catalog() -> SampleCatalog:
 
 @dataclass(frozen=True, slots=True)
 class UserPreferences:
-    """How strongly everything pulls one reader."""
+    """How strongly everything pulls one user."""
 
     shop: Weights
     lately: Weights
@@ -67,7 +67,7 @@ class UserPreferences:
 
 
 def build_preferences(story: UserStory, user_id: str, place: SampleCatalog) -> UserPreferences:
-    """Weigh everything for one reader: the story says what kind, the reader's own dice which of them."""
+    """Weigh everything for one user: the story says what kind, the user's own dice which of them."""
     wanted = frozenset(story.tags)
     shop = _item_weights(place.shop, story.likes, wanted, SeededRandom("taste", user_id, "shop"))
     news = _item_weights(place.news, story.news, wanted, SeededRandom("taste", user_id, "news"))

@@ -29,7 +29,7 @@ class SampleData:
 
 
 def build_sample(now_ms: int) -> SampleData:
-    """Make the playground as of a moment; the same moment gives the same bytes.
+    """Return the sample data as of a time; the same time gives the same bytes.
 
     Cost:
         0.6 s
@@ -42,7 +42,7 @@ def build_sample(now_ms: int) -> SampleData:
 
 
 def compute_edition() -> str:
-    """Name the state of the data, so that an installation knows whether it holds it already."""
+    """Return a digest of the data files, by which an installation detects whether it has loaded them."""
     digest = hashlib.sha256()
     for name in list_data_files():
         digest.update(files("jobs.playground").joinpath("data", *name.split("/")).read_bytes())

@@ -1,4 +1,4 @@
-"""What a reader did in one session, written down as interactions in the upload format."""
+"""Recording of one user's session as interactions in the upload format."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SessionRecorder:
         self._dice = dice
 
     def choose_variant(self, thing: SampleItem) -> tuple[str, float]:
-        """Choose the variant this reader always chooses; return its id and price."""
+        """Choose the variant this user always chooses; return its id and price."""
         at = SeededRandom("variant", self._reader.user_id, len(thing.product_ids)).randint(
             0, len(thing.product_ids) - 1
         )
@@ -48,7 +48,7 @@ class SessionRecorder:
         self._write("click", 2, product_ids=[self.choose_variant(thing)[0]])
 
     def view(self, thing: SampleItem, *, bored: bool = False) -> None:
-        """Look at a product; a bored reader leaves within five seconds."""
+        """Look at a product; a bored user leaves within five seconds."""
         duration = self._draw_duration(1, 4) if bored else self._draw_duration(8, 150)
         context = {"page": {"url": thing.url}, "locale": self._reader.place.locale}
         self._write(

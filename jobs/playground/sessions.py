@@ -1,4 +1,4 @@
-"""All sessions of all readers, in the order they happened."""
+"""All sessions of all users, in the order they happened."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def build_interactions(now_ms: int) -> list[dict[str, Any]]:
 
 
 def _user_sessions(reader: SampleUser, place: SampleCatalog, now_ms: int) -> list[tuple[int, dict[str, Any]]]:
-    """All sessions of one reader, oldest first: anonymous ones, the one of signing in, and the rest."""
+    """All sessions of one user, oldest first: anonymous ones, the one of signing in, and the rest."""
     dice = SeededRandom("life", reader.user_id)
     count = dice.randint(*reader.story.sessions)
     starts = sorted(_draw_start(dice, reader.story.days, now_ms) for _ in range(count))

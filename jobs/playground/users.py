@@ -1,4 +1,4 @@
-"""Stories to readers: who they are, as user records."""
+"""Stories to users: who they are, as user records."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _PLANS = ("free", "registered", "subscriber")
 
 @dataclass(frozen=True, slots=True)
 class SampleUser:
-    """One reader and the story behind the clicks."""
+    """One user and the story behind the clicks."""
 
     user_id: str
     visitor_id: str
-    "The anonymous id before signing in; empty when the reader always signed in."
+    "The anonymous id before signing in; empty when the user always signed in."
     story: UserStory
     place: HomeTown
     record: dict[str, Any]
@@ -28,7 +28,7 @@ class SampleUser:
 
 
 def build_users(now_ms: int) -> list[SampleUser]:
-    """Make all readers; ids are unique and sorted by story."""
+    """Make all users; ids are unique and sorted by story."""
     everyone = read_people()
     made: list[SampleUser] = []
     for story in read_user_stories():

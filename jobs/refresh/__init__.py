@@ -1,18 +1,16 @@
-"""Learning what to recommend: `kiosk train`, `evaluate`, `promote` and `rollback`, and what they rest on.
+"""Training of recommendation models: `kiosk train`, `evaluate`, `promote` and `rollback`.
 
-Models, histories and the reading of snapshots are in `actors.models`, where recommenders may enter. Read here, from
-plain functions over arrays (no Ray, no Redis, no clock) outwards:
+Models, histories and the reading of snapshots are in `actors.models`, which recommenders may import. The modules,
+from pure functions over arrays (no Ray, no Redis, no clock) outwards:
 
-    recipe         what to learn and how: parts, parameters, presets (recipes/*.toml)
-    learner        the protocol of everything that learns, also of your own models
-    events/        what happened, as arrays, and what of it may be learned
-    learners/      everything that learns
-    figures/       how good it is, and whether it may serve
-    tuning/        which parameters and weights are best
-    building/      a settled recipe trained, and written as a snapshot
+    recipe         components, parameters and validation; presets in recipes/*.toml
+    data/          interactions and user profiles as arrays; splits into training data and targets
+    learners/      the protocol of learners, and all learners
+    evaluation/    metrics, reports and the promotion gate
+    tuning/        choice of parameters and blend weights on validation
+    build/         training of a settled recipe, and writing of the snapshot
 
-    running/       trainings as runs: stages, workers that may die, what serves and the way back
-    comparisons/   recipes beside each other
-    driver         all of it on Ray
-    words          the words of the command line
+    runs/          runs: stages, workers, scheduler, promotion and rollback, sweeps
+    driver         the scheduler and the workers on Ray
+    cli            the command line
 """

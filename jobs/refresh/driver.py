@@ -1,4 +1,4 @@
-"""Trainings on Ray: the named actor that looks after runs, workers as Ray tasks, sweeps fanned out.
+"""Trainings on Ray: the scheduler as a named actor, workers as Ray tasks, parallel sweeps.
 
 From Python, where the installation's data directory is (`KIOSK_DATA_DIR`), or with `ray job submit`:
 
@@ -6,10 +6,8 @@ From Python, where the installation's data directory is (`KIOSK_DATA_DIR`), or w
     run = train("bookshop", recipe="shop", promote=True)
     print(run.status, run.version, run.figures)
 
-The run's record in Redis is the truth, the state of a Ray task only a hint. A worker that Ray believes dead can't write
-any more once another worker has claimed the run, and a worker that Ray forgot still ends its run.
-
-Source: `docs/decisions/0012-a-training-is-its-record.md`
+The run record is the source of truth; the task states of Ray are only hints. After another worker has claimed a run,
+the first worker can't write any more. A worker that Ray lost track of still completes its run.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ Connect = Callable[[], OpenStores]
 OpenShelf = Callable[[], ArtifactStore]
 
 CPUS = 0.5
-"Share of a processor Ray keeps for a worker; it runs with low priority, so a busy door takes the rest."
+"CPUs that Ray reserves for a worker; workers run at low priority, so busy API replicas go first."
 POLL_S = 1.0
 WATCH_INTERVAL_S = 0.5
 
@@ -74,7 +72,7 @@ class Trainer:
         self._thread.start()
 
     async def health(self) -> dict[str, Any]:
-        """Say how it is."""
+        """Return the state of the actor."""
         return {
             "alive": self._thread.is_alive(),
             "pid": os.getpid(),
@@ -83,7 +81,7 @@ class Trainer:
         }
 
     async def stop(self) -> None:
-        """End after the round at hand."""
+        """Stop after the present iteration."""
         self._stopping.set()
         await asyncio.to_thread(self._thread.join)
 
@@ -91,7 +89,7 @@ class Trainer:
         try:
             asyncio.run(self._work())
         except BaseException as error:  # noqa: BLE001
-            # an actor without its thread would look alive: the process ends, and Ray starts another one
+            # without its thread the actor would look healthy: exit the process, so that Ray restarts it
             self._log.exception("trainer_died", kind=type(error).__name__)
             os._exit(1)
 
@@ -113,29 +111,31 @@ class Trainer:
 
 
 class RayWorkerPool:
-    """Workers as Ray tasks, each in a process of its own that ends with it."""
+    """Workers as Ray tasks, each in a separate process that ends with the task."""
 
     def __init__(self, connect: Connect, open_shelf: OpenShelf, scratch: str) -> None:
         self._given = connect, open_shelf, scratch
-        # a process of its own: its memory goes back, and its low priority is nobody else's
+        # a separate process per task returns its memory and does not pass on its low priority
         self._task = ray.remote(num_cpus=CPUS, max_retries=0, max_calls=1)(_work)
         self._at_work: dict[Any, RunAssignment] = {}
 
     @property
     def capacity(self) -> int:
-        """How many may work at once: one for every two processors."""
+        """Return the maximum number of parallel workers: one for every two processors."""
         return max(1, int(ray.cluster_resources().get("CPU", 1)) // 2)
 
     def start(self, assignment: RunAssignment) -> None:
-        """Start a worker."""
+        """Start a worker for a run as a Ray task."""
         package = None
-        if assignment.code:  # goes along: the node that works may have another data directory
-            with contextlib.suppress(HouseError, OSError):  # the worker says in the run that it is missing
+        if assignment.code:  # ship the package: the node of the worker may have another data directory
+            with contextlib.suppress(
+                HouseError, OSError
+            ):  # the worker reports the missing package in the run
                 package = read_package(code_path(Path(self._given[2]).parent), assignment.code)
         self._at_work[self._task.remote(assignment, *self._given, package)] = assignment
 
     def collect_finished(self) -> list[RunAssignment]:
-        """Say which workers have ended since the last time."""
+        """Return the workers that have ended since the last call."""
         if not self._at_work:
             return []
         done, _ = ray.wait(list(self._at_work), num_returns=len(self._at_work), timeout=0)
@@ -197,17 +197,17 @@ def train(
     settings: Settings | None = None,
     working_dir: str | Path | None = None,
 ) -> Run:
-    """Train an engine as a Ray task and wait for the end; `recipe` is a name, a file, or a `Recipe`.
+    """Train an engine as a Ray task and return the ended run; `recipe` is a name, a file, or a `Recipe`.
 
-    When this process dies the training goes on: the trainer finds it. `working_dir` is a folder whose code the
-    training may import; what it publishes can't be promoted, since processes that serve do not see the folder.
+    If this process is killed, the scheduler continues the training. `working_dir` is a folder whose code the training
+    may import. A version trained with it can't be promoted, because serving processes can't import the code.
 
     Errors:
-        NotFound: no such app, engine or recipe
-        Invalid: the recipe makes no sense, or `working_dir` can't be shipped
-        Unavailable: the store is away, or no installation runs in the data directory
+        NotFound: the app, engine or recipe does not exist
+        Invalid: the recipe is invalid, or `working_dir` can't be shipped
+        Unavailable: the store does not answer, or no installation runs in the data directory
     """
-    from jobs.refresh.recipe import Recipe, load_recipe_file  # numpy and all learners: not for the actor
+    from jobs.refresh.recipe import Recipe, load_recipe_file  # imports numpy and all learners
 
     chosen = recipe if isinstance(recipe, Recipe) else load_recipe_file(recipe)
     settings = Settings() if settings is None else settings
@@ -250,9 +250,9 @@ def run_sweep_on_ray(
     sweep: str,
     on_variant: Callable[[SweepVariant, dict[str, Any]], None],
 ) -> None:
-    """Examine the variants of a sweep as Ray tasks; the function calls `on_variant` with each as it ends.
+    """Evaluate the variants of a sweep as Ray tasks; call `on_variant` with each one that ends.
 
-    A task that dies is started again by Ray; what was examined before is not examined again.
+    Ray restarts a failed task. Variants with a stored result are not evaluated again.
     """
     task = ray.remote(num_cpus=CPUS, max_retries=3, max_calls=4)(_evaluate_variant)
     coming = list(found)

@@ -1,14 +1,14 @@
-"""Recipes: what to learn and how, as a file a data scientist can copy and change.
+"""Recipes: files that list the learners, their parameters and the validation of a training.
 
     name = "shop"
-    [parts.rules]                    a part of the blend: name, learner, parameters
+    [parts.rules]                    one component of the blend: name, learner, parameters
     learner = "rules"
     half_life_days = 14
-    tune = { window = [10, 30] }     tried on validation
+    tune = { window = [10, 30] }     values that the tuning compares on validation
     [blend]
     weights = "auto"                 or { rules = 1.0, trend = 0.3 }
 
-`load("shop")` reads one that comes along, `load("./mine.toml")` one of yours (`.toml` or `.json`).
+`load_recipe_file("shop")` reads a preset; `load_recipe_file("./mine.toml")` reads a file (`.toml` or `.json`).
 """
 
 from __future__ import annotations
@@ -76,14 +76,14 @@ AnyPart = Annotated[
 
 
 class CompletionsRecipe(BaseModel):
-    """Parameters of completions."""
+    """Parameters of the autocomplete index."""
 
     model_config = STRICT
 
     fields: tuple[str, ...] = Field(default=("title",), min_length=1, max_length=16)
-    "Fields that are indexed; others are indexed by every recommender when they are asked for."
+    "Fields that the training indexes; a recommender indexes any other field when a request first names it."
     half_life_days: float = Field(default=30.0, gt=0)
-    "Halves what an event counts for the popularity of a title, for every so many days of age."
+    "Half-life in days of an event's contribution to the popularity of a title."
 
 
 class SearchRecipe(BaseModel):
@@ -92,98 +92,99 @@ class SearchRecipe(BaseModel):
     model_config = STRICT
 
     learn_from: int = Field(default=5_000, ge=0, le=50_000)
-    "Products that meaning is learned from; 0 leaves meaning to the vectors recommendations are made with."
+    "Number of products for the training of text vectors; with 0, the search uses the recommendation vectors."
 
 
 class EventsRecipe(BaseModel):
-    """Which events are learned from."""
+    """Selection and weights of the training events."""
 
     model_config = STRICT
 
     weights: dict[str, Annotated[float, Field(ge=-1, le=1)]] = Field(default_factory=dict)
-    "Type of event -> weight, -1 to 1, where it should differ from the platform's own."
+    "Type of event -> weight, -1 to 1; overrides the default weight."
     newest: int | None = Field(default=None, ge=1)
-    "Learn from so many of the newest events only."
+    "Maximum number of training events; the newest are kept."
 
 
 class BlendRecipe(BaseModel):
-    """How parts become one score."""
+    """Weights with which the component scores are summed."""
 
     model_config = STRICT
 
     weights: Weights = "auto"
-    "Part -> weight for readers with a history; `auto` chooses on validation."
+    "Component -> weight for users with a history; `auto` chooses the weights on validation."
     start: dict[str, float] = Field(default_factory=dict)
-    "Where `auto` starts; a small validation stays near it."
+    "Initial weights for `auto`; with little validation data the result stays near them."
     weights_new: Weights = "auto"
-    "Part -> weight for readers without a history; only popularity can say something about them."
+    "Component -> weight for users without a history; only popularity components can score for them."
     most_parts: int = Field(default=8, ge=1)
-    "So many parts at most are taken by `auto`."
+    "Maximum number of components with a weight that `auto` chooses."
     k: int = Field(default=10, ge=1)
-    "Length of the lists by whose NDCG is chosen."
+    "Length of the lists whose NDCG decides the choice."
 
 
 class ValidationRecipe(BaseModel):
-    """What choices are made by. The newest events are held back, then learned from as well."""
+    """Validation of weights and parameters on the newest events; the final model is trained on all events."""
 
     model_config = STRICT
 
     protocol: Literal["auto", "by_time", "leave_last_out", "next_in_session"] = "auto"
-    "`auto`: by time when that asks enough readers, and not in the middle of their only sitting; else leave last out."
+    """`auto`: by time if the split has enough users with targets and does not cut their only session; otherwise
+    leave last out."""
     share: float = Field(default=0.1, gt=0, lt=0.5)
-    "Share of the events that is held back by time."
+    "Share of the events that the split by time holds out."
     seen: Literal["auto", "out", "other_kinds", "allowed"] = "auto"
-    """May a reader's own items be recommended again? `auto`: when a fifth of what they take is taken again.
-    `other_kinds`: only those that no event of `kinds` led to, as what lies in a cart and was not bought."""
+    """Which items of the history may be recommended. `auto`: all, if a fifth of the interactions are repeats.
+    `other_kinds`: only items without an event of `kinds`, for example an item in the cart that was not bought."""
     kinds: tuple[str, ...] = ()
-    """Types of events that are asked for. When empty: all that speak for an item; where the last one is left out and
-    enough readers buy after other events, purchases."""
+    """Event types of the targets. When empty: all types with a positive weight. With leave last out: purchases, if
+    enough users buy after other events."""
     readers: int = Field(default=4_000, ge=10)
-    "Readers that weights are chosen by."
+    "Maximum number of users on which weights are chosen."
     folds: int = Field(default=2, ge=1, le=5)
-    "So many trials, one before the other, as long as a single one asks too few readers."
+    "Maximum number of consecutive splits; older ones are added while a split has too few users."
     tune_readers: int = Field(default=1_000, ge=10)
-    "Readers that parameters are tuned by."
+    "Maximum number of users on which parameters are tuned."
     tune_events: int = Field(default=300_000, ge=100)
-    "Events that parameters are tuned with: of some readers, all of theirs."
+    "Maximum number of events for tuning; users are sampled with all their events."
     tune_items: int = Field(default=5_000, ge=10)
-    "EASE is tuned in catalogs up to so many items; beyond, its first values are taken."
+    "Largest catalog in which EASE is tuned; in a larger one, the first value of each parameter is used."
 
 
 class LimitsRecipe(BaseModel):
-    """What a training may use."""
+    """Resource limits of a training."""
 
     model_config = STRICT
 
     memory_mb: int = Field(default=4_096, ge=64)
-    "A training that is estimated to need more is refused before it starts."
+    "A training with a larger memory estimate is refused before it starts."
 
 
 class Recipe(BaseModel):
-    """Everything that decides what is learned, beside the data."""
+    """Complete configuration of a training; with the data and the seed it determines the snapshot."""
 
     model_config = STRICT
 
     name: str = Field(default="own", pattern=r"^[\w.-]{1,64}$")
-    "For people."
+    "Name in displays and reports."
     seed: int = Field(default=1, ge=0)
-    "Same recipe, data and seed: same bytes."
+    "Equal recipe, data and seed give a byte-equal snapshot."
     events: EventsRecipe = EventsRecipe()
     parts: dict[str, AnyPart]
-    "Name -> part of the blend."
+    "Name -> component of the blend."
     blend: BlendRecipe = BlendRecipe()
     validation: ValidationRecipe = ValidationRecipe()
     limits: LimitsRecipe = LimitsRecipe()
     baskets: BasketsRecipe | None = None
-    "What is bought together; none leaves `buy_together` to the live counts."
+    "Learner for `buy_together`; without it, the engine uses its live co-occurrence counts."
     cohorts: CohortRecipe | None = None
-    "What readers of a kind take, for those without a history."
+    "Learner of popularity by cohort, for users without a history."
     content: ContentRecipe | None = None
-    "What new items are like, for items without events."
+    "Learner of content weights, for items without events."
     completions: CompletionsRecipe | None = CompletionsRecipe()
-    "Titles, indexed for the search bar; none leaves that to every recommender."
+    "Autocomplete index of the titles; without it, each recommender builds the index."
     search: SearchRecipe | None = SearchRecipe()
-    "All texts of products, indexed for searches; none leaves that to every recommender."
+    "Search index of the product texts; without it, each recommender builds the index."
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:
@@ -204,10 +205,10 @@ class Recipe(BaseModel):
         return self
 
     def with_changes(self, changes: Mapping[str, Any]) -> Recipe:
-        """Give this recipe with some fields changed, named by dotted path as in `parts.rules.window`.
+        """Return this recipe with changed fields, named by dotted paths such as `parts.rules.window`.
 
         Errors:
-            Invalid: there is no such field, or the value does not fit; says which
+            Invalid: a field does not exist or a value is not allowed; the message names the field
         """
         fields = self.model_dump(mode="json")
         for path, value in changes.items():
@@ -224,10 +225,10 @@ class Recipe(BaseModel):
 
 
 def parse_recipe(fields: Mapping[str, Any]) -> Recipe:
-    """Check fields and make a recipe of them.
+    """Validate fields and return the recipe.
 
     Errors:
-        Invalid: says every field that does not fit, by its path
+        Invalid: fields are not allowed; the message names each one by its path
     """
     try:
         return Recipe.model_validate(fields)
@@ -236,11 +237,11 @@ def parse_recipe(fields: Mapping[str, Any]) -> Recipe:
 
 
 def load_recipe_file(name: str | Path) -> Recipe:
-    """Read a recipe: a preset by its name, or a file.
+    """Read and validate a recipe: a preset by its name, or a file.
 
     Errors:
-        NotFound: neither a preset nor a file
-        Invalid: not TOML or JSON, or fields that do not fit
+        NotFound: the name is neither a preset nor a file
+        Invalid: the file is not TOML or JSON, or a field is not allowed
     """
     if str(name) in PRESETS:
         text = (resources.files("jobs.refresh") / "recipes" / f"{name}.toml").read_text("utf-8")
@@ -272,7 +273,7 @@ def _parse_toml(text: str, name: str) -> dict[str, Any]:
 
 
 def _check_tuning(name: str, part: PartRecipe) -> None:
-    """See that every value to try is one the part could have."""
+    """Check that each value of `tune` is valid for the component."""
     for field, values in part.tune.items():
         if field not in type(part).model_fields or field in ("learner", "tune"):
             raise ValueError(f"parts.{name}.tune: {part!r:.20} has no parameter {field!r}")
@@ -283,7 +284,7 @@ def _check_tuning(name: str, part: PartRecipe) -> None:
 
 
 def _validation_messages(error: ValidationError, fields: Mapping[str, Any]) -> list[str]:
-    """Say what is wrong where, without the tags that tell parts apart."""
+    """Return one message for each invalid field, without the discriminator tags in its path."""
     messages = []
     for fault in error.errors():
         place = [str(step) for step in fault["loc"]]
@@ -300,7 +301,7 @@ def _validation_messages(error: ValidationError, fields: Mapping[str, Any]) -> l
 
 
 def _field_suggestion(place: list[str], fields: Mapping[str, Any]) -> str:
-    """Say which fields there are where one was not known."""
+    """Return the names of the allowed fields next to an unknown one."""
     model: type[BaseModel] | None = None
     if len(place) == 1:
         model = Recipe

@@ -1,11 +1,11 @@
-"""Batch scoring on Ray: workers beside serving, at the lowest priority, each with the recommender of the app.
+"""Batch scoring on Ray: workers at the lowest priority, each with the recommender of the app.
 
 From Python, where the installation's data directory is (`KIOSK_DATA_DIR`):
 
     from jobs.scoring.driver import recommend
     frame = recommend("bookshop", ["ada", "ben"], rows=20)
 
-A chunk of users is scored by one worker. When a worker dies, Ray starts it again and the chunk is scored again.
+One worker scores a chunk of users. If a worker dies, Ray restarts it and the chunk is scored again.
 """
 
 from __future__ import annotations
@@ -45,31 +45,31 @@ Connect = Callable[[], OpenStores]
 OpenShelf = Callable[[], ArtifactStore]
 Users = str | Path | pl.DataFrame | Sequence[str]
 ScoringProgress = Callable[[int, int], None]
-"Called with the users scored and how many there are; 0 where that is not known."
+"Called with the number of scored users and the number of all users, 0 if unknown."
 
 CPUS = 0.25
-"Share of a processor Ray keeps for a worker; it runs when nobody else wants to."
+"CPUs that Ray reserves for a worker; it runs at idle priority."
 _IN_FLIGHT = 2
-"Chunks each worker has at a time."
+"Maximum number of chunks in flight per worker."
 _TRIES, _PAUSE_S = 30, 2.0
-"How often, and after which pause, a worker asks a store again that is away."
+"Number of attempts and the pause between them when a store does not answer."
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
 
 
 @dataclass(slots=True)
 class ScoringSummary:
-    """What a batch came to."""
+    """Totals of a batch."""
 
     order: ScoringOrder
     users: int = 0
     rows: int = 0
     snapshots: set[str] = field(default_factory=set)
-    "Versions that answered; more than one when another was promoted meanwhile."
+    "Snapshot versions that were used; several if a promotion happened during the batch."
     began_ms: int = 0
     ended_ms: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Write it as JSON."""
+        """Return the summary as JSON."""
         return {
             "app_id": self.order.app_id,
             "engine_id": self.order.engine_id,
@@ -83,14 +83,14 @@ class ScoringSummary:
 
 @dataclass(frozen=True, slots=True)
 class ScoredChunk:
-    """What a worker hands back."""
+    """The result of a worker for one chunk."""
 
     lists: list[UserList]
     serving: str
 
 
 class ScoringWorker:
-    """One worker: an actor that loads the app once and scores chunk after chunk."""
+    """A worker: an actor that loads the app once and scores many chunks."""
 
     def __init__(self, order: ScoringOrder, connect: Connect, open_shelf: OpenShelf, data_dir: str) -> None:
         use_idle_priority()
@@ -102,7 +102,7 @@ class ScoringWorker:
         self._opening = asyncio.Lock()
 
     async def score(self, users: list[UserKey]) -> ScoredChunk | Refusal:
-        """Score some users, and wait for a store that is away; an expected "no" comes back as a refusal."""
+        """Return the results of some users, or a refusal; retry while a store does not answer."""
         for left in range(_TRIES, -1, -1):
             try:
                 scorer = await self._get_scorer()
@@ -116,10 +116,10 @@ class ScoringWorker:
         raise AssertionError("the last try returns")
 
     async def _get_scorer(self) -> UserScorer:
-        """Give the scorer; several chunks come at once, and the first one loads it."""
+        """Return the scorer; the first of several concurrent calls loads it."""
         async with self._opening:
             if self._scorer is None:
-                use_idle_priority()  # niceness belongs to threads, and this may be another one
+                use_idle_priority()  # niceness is per thread, and this thread may be new
                 self._scorer = await self._open()
         return self._scorer
 
@@ -147,14 +147,14 @@ def recommend(
     settings: Settings | None = None,
     connect: Connect = connect_actor,
 ) -> pl.DataFrame:
-    """Recommend products to users as a polars frame, with the answers of `user_to_products`.
+    """Return the recommendations of `user_to_products` for users as a polars frame.
 
     `users` is a file, a frame with a column `user_id` or `anonymous_id`, or a list of user ids. `filters` are `fq`.
 
     Errors:
-        NotFound: no such app, engine or snapshot
-        Invalid: the users or a filter make no sense
-        Unavailable: no installation runs in the data directory, or its store is away
+        NotFound: the app, engine or snapshot does not exist
+        Invalid: the list of users or a filter is invalid
+        Unavailable: no installation runs in the data directory, or its store does not answer
     """
     order = ScoringOrder(app_id, engine_id, rows, snapshot, tuple(filters))
     tables = [(NESTED if nested else LONG).empty_table()]
@@ -179,7 +179,7 @@ def recommend_file(
     settings: Settings | None = None,
     connect: Connect = connect_actor,
 ) -> dict[str, Any]:
-    """Write the same into a file; it stands there when it is whole. Returns the summary.
+    """Write recommendations atomically into a file and return the summary.
 
     Errors:
         as `recommend`; Invalid also: the file can't be written
@@ -206,7 +206,7 @@ async def recommend_in_process(
     keep_formulas: bool = False,
     watch: ScoringProgress | None = None,
 ) -> dict[str, Any]:
-    """Write the same into a file without Ray, in this process.
+    """Write recommendations into a file without Ray, in this process, and return the summary.
 
     Errors:
         as `recommend_file`
@@ -234,7 +234,7 @@ def score_on_ray(
     settings: Settings | None = None,
     connect: Connect = connect_actor,
 ) -> Iterator[list[UserList]]:
-    """Score users on the Ray of this installation, chunk by chunk in their order.
+    """Yield the results of users in their order, scored on the Ray cluster of this installation.
 
     Errors:
         as `recommend`
@@ -271,7 +271,7 @@ def _start_workers(count: int, *given: Any) -> Iterator[list[Any]]:
 
 
 def _score_in_order(crew: Sequence[Any], chunks: Iterator[list[UserKey]]) -> Iterator[ScoredChunk]:
-    """Give the chunks to the workers and their results in the order of the chunks; memory stays bounded."""
+    """Distribute chunks to the workers and yield their results in order, with bounded memory."""
     under_way: dict[Any, tuple[int, Any]] = {}
     ready: dict[int, ScoredChunk] = {}
     given = taken = 0

@@ -1,4 +1,4 @@
-"""Answers as tables: one row for each product (long), or one for each user (nested)."""
+"""Recommendations as tables: one row for each product (long), or one for each user (nested)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NESTED: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class UserList:
-    """What one user is recommended, best first."""
+    """The recommendations of one user, best first."""
 
     user: UserKey
     served_by: str
@@ -43,7 +43,7 @@ class UserList:
 
 
 def table_from_lists(lists: Sequence[UserList], *, nested: bool) -> Any:
-    """Write the lists of some users as a table."""
+    """Return the recommendations of users as a table."""
     rows: list[dict[str, Any]]
     if nested:
         rows = [

@@ -1,10 +1,10 @@
-"""The recommender of one app in this process, asked for one user after the other: no HTTP, the same arithmetic.
+"""The recommender of one app in this process, without HTTP and with the results of the API.
 
-    settled segments + change log -> recommender      as every API replica loads it
-    newest actions of a user, from Redis              as every API replica reads them
+    segments + change log -> recommender              as every API replica loads it
+    recent list of a user, from Redis                 as every API replica reads it
     filter, stored boost rules, snapshot              as `user_to_products` applies them
 
-Experiments are left out: a user gets what the engine answers without a variant.
+Experiments are ignored: a user gets the results of the engine without a variant.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ _READS_AT_ONCE = 50
 
 @dataclass(frozen=True, slots=True)
 class ScoringOrder:
-    """What every user is asked for."""
+    """The query for all users of a batch."""
 
     app_id: str
     engine_id: str = DEFAULT_ENGINE
     rows: int = 10
     snapshot: str = ""
-    "A version to answer from; else what serves."
+    "Snapshot version to use; empty for the serving one."
     filters: tuple[str, ...] = ()
-    "Filters (`fq`) that all hold."
+    "Filters (`fq`), combined with AND."
 
     def build_query(self) -> UserQuery:
-        """Make the query, without its user.
+        """Return the query without a user.
 
         Errors:
             FilterSyntax: a filter does not parse
@@ -89,7 +89,7 @@ class UserScorer:
         clock = SystemClock() if clock is None else clock
         self._order = order
         self._query = order.build_query()
-        # it lives for minutes and must hold back neither the log nor an erasure
+        # the scorer runs for minutes and must not delay trimming of the log or an erasure
         self._stores = _without_follower_notes(stores)
         self._rules = StoredRules(stores.boost_rules, clock)
         self._follower = AppFollower(
@@ -104,12 +104,12 @@ class UserScorer:
         )
 
     async def start(self) -> None:
-        """Load the app, and go on following its change log.
+        """Load the app and start to follow its change log.
 
         Errors:
-            NotFound: there is no such engine
-            Fault: the snapshot is damaged, or the segments are
-            Unavailable: the store is away
+            NotFound: the engine does not exist
+            Fault: the snapshot or a segment is damaged
+            Unavailable: the store does not answer
         """
         order = self._order
         await check_engine(self._stores, order)
@@ -118,16 +118,16 @@ class UserScorer:
             raise Fault(f"snapshot {order.snapshot} can't be used; `kiosk doctor` says why")
 
     async def close(self) -> None:
-        """Stop following and let go of the memory."""
+        """Stop following the change log and free the memory."""
         await self._follower.close()
 
     @property
     def serving(self) -> str:
-        """The version that answers; empty for the live parts alone."""
+        """Return the version in use; empty if the engine has no snapshot."""
         return self._order.snapshot or self._follower.serving_version(self._order.engine_id)
 
     async def score(self, users: Sequence[UserKey]) -> list[UserList]:
-        """Recommend to some users, in their order.
+        """Return the recommendations of users, in their order.
 
         Errors:
             Unavailable: the store is away
@@ -171,7 +171,7 @@ async def check_engine(stores: Stores, order: ScoringOrder) -> None:
 
 
 def check_snapshot(shelf: ArtifactStore, order: ScoringOrder) -> None:
-    """Check that the version exists.
+    """Check that the snapshot version exists.
 
     Errors:
         NotFound: it does not
@@ -187,14 +187,14 @@ def check_snapshot(shelf: ArtifactStore, order: ScoringOrder) -> None:
 
 
 def _without_follower_notes(stores: Stores) -> Stores:
-    """Give the same stores with a change log that knows nothing of its follower."""
+    """Return the stores with a change log that does not record its follower."""
     return replace(stores, changes=cast(ChangeLog, UntrackedChangeLog(stores.changes)))
 
 
 class UntrackedChangeLog:
-    """A `ChangeLog` for a reader that is gone in a moment: trimming does not wait for it.
+    """A `ChangeLog` for a short-lived follower, for which trimming does not wait.
 
-    When the log is trimmed past it, the recommender loads the segments again.
+    If the log is trimmed past its offset, the recommender reloads the segments.
     """
 
     def __init__(self, changes: ChangeLog) -> None:

@@ -1,7 +1,7 @@
 """Lists of users to score: files and frames with a column `user_id`, `anonymous_id` or both, in chunks.
 
-.parquet  .csv  .jsonl    columns or fields of these names; others are left alone
-.txt                      one user id a line
+.parquet  .csv  .jsonl    columns or fields of these names; others are ignored
+.txt                      one user id per line
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ import pyarrow.parquet as pq
 from cluster.errors import Invalid
 
 CHUNK: Final = 200
-"Users scored together: a worker that is lost repeats so many."
+"Number of users in a chunk, which is repeated as a whole if its worker is lost."
 _COLUMNS: Final = ("user_id", "anonymous_id")
 _LONGEST: Final = {"user_id": 512, "anonymous_id": 1024}
 
 
 @dataclass(frozen=True, slots=True)
 class UserKey:
-    """Who is recommended to: a user, a visitor, or a user with a visitor's newest actions."""
+    """The recipient: a user, an anonymous user, or a user with recent actions under an anonymous id."""
 
     user_id: str = ""
     anonymous_id: str = ""
 
 
 def read_users(users: str | Path | pl.DataFrame | Sequence[str]) -> Iterator[list[UserKey]]:
-    """Read a list of users in chunks, in its order: a file, a frame, or user ids.
+    """Yield a list of users (a file, a frame, or user ids) in chunks, in its order.
 
     Errors:
-        Invalid: there is no such file or no such column, or a row names nobody
+        Invalid: the file or the columns do not exist, or a row has no id
     """
     rows = _read_rows(users)
     at = 0
@@ -49,7 +49,7 @@ def read_users(users: str | Path | pl.DataFrame | Sequence[str]) -> Iterator[lis
 
 
 def count_users(users: str | Path | pl.DataFrame | Sequence[str]) -> int:
-    """Count a list of users where that is quick; 0 where it is not."""
+    """Return the number of users if it is cheap to count, else 0."""
     if isinstance(users, str | Path):
         path = Path(users)
         if path.suffix.lower() != ".parquet" or not path.is_file():

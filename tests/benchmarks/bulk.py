@@ -1,6 +1,6 @@
 """Files of millions for a run, `kiosk ingest` on them, and counting what came of it.
 
-Products stand in clusters and have few popular ones among them; readers keep to some clusters. Made with a fixed
+Products stand in clusters and have few popular ones among them; users keep to some clusters. Made with a fixed
 seed, in columns, so that a million rows take seconds.
 
 `python -m tests.benchmarks.bulk APP` (in the environment of an installation) counts an app's interactions.

@@ -58,7 +58,7 @@ def titles_of(count: int) -> Titles:
 
 
 def in_process(titles: Titles) -> Iterator[Line]:
-    """Measure the index alone: one thread, no door, no product."""
+    """Measure only the index: one thread, no API replica, no products."""
     count = len(titles.texts)
     began = time.perf_counter()
     index = CompletionIndex.of(titles.texts, np.array(titles.popularity))

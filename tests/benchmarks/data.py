@@ -54,7 +54,7 @@ def users(count: int, prefix: str = "u") -> list[dict[str, Any]]:
 
 
 def interactions(count: int, readers: int, catalog: int, seed: int = 11) -> list[dict[str, Any]]:
-    """Make interactions of readers who keep to a corner of the catalog."""
+    """Make interactions of users who keep to a corner of the catalog."""
     rng = random.Random(seed)
     kinds = ["product_detail_page_view", "click", "add_to_cart", "checkout"]
     made = []

@@ -1,7 +1,7 @@
 """`kiosk bench engine`: recommendations over a large catalog, through HAProxy, keys checked, beside the bare echo.
 
-A generated shop of 100,000 products with vectors of 128 numbers and 1,000,000 interactions of 50,000 readers, brought
-in by `kiosk ingest`. Every request is another reader's.
+A generated shop of 100,000 products with vectors of 128 numbers and 1,000,000 interactions of 50,000 users, brought
+in by `kiosk ingest`. Every request is another user's.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LOAD_LIMIT_S = 120
 _SETTLE_S = 35
 "Interactions settle after half a minute at the latest."
 _GROWING_S = 45
-"Doors grow after ten seconds of load, and a new one reads the whole catalog before it serves."
+"API replicas are added after ten seconds of load, and a new one loads the whole catalog before it serves."
 
 ENDPOINTS: dict[str, tuple[str, dict[str, Any]]] = {
     "user_to_products, 10 rows": ("user_to_products", {"rows": 10, "fl": []}),
@@ -44,7 +44,7 @@ ENDPOINTS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
 }
-"What is asked: path, and the body beside the reader."
+"What is asked: path, and the body beside the user."
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ _SHARE = {"user_to_products": 0.15, "user_to_trending": 0.25}
 
 
 def requests(stack: Stack, path: str, body: dict[str, Any]) -> list[bytes]:
-    """Make one request a reader."""
+    """Make one request a user."""
     return [
         http_request(
             "POST",
@@ -120,7 +120,7 @@ def _fill(stack: Stack, products: int, interactions: int) -> Iterator[Line]:
 
 
 def _knows(stack: Stack, products: int) -> bool:
-    """Is the last product there, and the last events' readers' histories?"""
+    """Is the last product there, and the last events' users' histories?"""
     asked = {"fq": f'product_id:"p{products - 1}"', "rows": 1, "fl": []}
     try:
         found = stack.call("POST", "/v1/recommendation/user_to_trending", asked)
@@ -185,7 +185,7 @@ def _kiosk(stack: Stack, *arguments: str) -> None:
 
 
 def _dedicated_lines(stack: Stack, door: dict[str, Figures]) -> Iterator[Line]:
-    """Give the engine a deployment of its own and ask the same."""
+    """Make the engine dedicated and repeat the requests."""
     _kiosk(stack, "engines", "place", "development", "default", "own", "--json")
     name = "user_to_products, 10 rows"
     path, body = ENDPOINTS[name]

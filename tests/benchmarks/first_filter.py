@@ -1,7 +1,7 @@
 """How long the first filter on a field takes, and how long others of the same app wait meanwhile.
 
 `python -m tests.benchmarks.first_filter [sizes...]`: a generated shop whose columns nobody built yet, in one process.
-One reader asks for trending products every few milliseconds; another asks for the first time with each filter.
+One user asks for trending products every few milliseconds; another asks for the first time with each filter.
 """
 
 from __future__ import annotations

@@ -235,7 +235,7 @@ def _figures(latencies: list[float], seconds: float, statuses: dict[str, int], e
 def drive(
     requests: Sequence[bytes], *, port: int, connections: int = 32, seconds: float = 4.0, rate: float = 0.0
 ) -> Figures:
-    """Run the driver in a process of its own, so that its work never shares an interpreter with the caller's."""
+    """Run the driver in a separate process, so that it does not share an interpreter with the caller."""
     plan = {
         "requests": [request.decode("latin-1") for request in requests],
         "port": port,

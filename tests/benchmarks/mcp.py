@@ -52,7 +52,7 @@ WARM_UP_S = 0.5
 
 
 class Ready:
-    """An archive that gives what it found first, whatever is asked."""
+    """An archive that returns its first result for any query."""
 
     def __init__(self, archive: LocalArchiveClient) -> None:
         self._archive = archive

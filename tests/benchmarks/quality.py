@@ -4,9 +4,9 @@ Every scorer learns from the same events and ranks the whole catalog. Choices (o
 made on validation trials that end before the test begins. Our line is kept when it reaches the figure of the ranking
 notes, where there is one, and is above every peer of the same run.
 
-    leave last out     the last item of every reader
-    by time            one instant for everybody, as a service meets it; readers nobody knew before are told apart.
-                       Where few readers are known at any instant, several instants are put together.
+    leave last out     the last item of every user
+    by time            one instant for everybody, as a service meets it; users nobody knew before are told apart.
+                       Where few users are known at any instant, several instants are put together.
     sessions           every next item of the sessions of the last day
 """
 
@@ -74,7 +74,7 @@ class Line:
     kept: bool | None = None
     new_readers: int = 0
     new_ndcg: float | None = None
-    "NDCG@10 of readers without a history."
+    "NDCG@10 of users without a history."
     note: str = ""
 
 
@@ -125,7 +125,7 @@ def measure(
 
 @dataclass
 class _Sum:
-    """Figures of the readers of all rounds."""
+    """Figures of the users of all rounds."""
 
     known: list[dict[str, Floats]] = field(default_factory=list)
     new: list[Floats] = field(default_factory=list)
@@ -148,7 +148,7 @@ class _Sum:
             self.new.append(evaluate(scorer, new).figures["ndcg@10"])
 
     def line(self, task: Task, name: str) -> Line:
-        """Give the means over all readers."""
+        """Give the means over all users."""
         figures = {name: np.concatenate([part[name] for part in self.known]) for name in self.known[0]}
         new = np.concatenate(self.new) if self.new else np.zeros(0)
         return Line(
@@ -204,7 +204,7 @@ def _judged(task: Task, line: Line, best_peer: float) -> Line:
 
 
 def _query_ms(scorer: Scorer, trial: EvaluationSplit, count: int = 60) -> float:
-    """Time single readers; the median."""
+    """Time single users; the median."""
     took = []
     for at in np.linspace(0, len(trial) - 1, count).astype(int).tolist():
         one = trial.histories.select_block(at, at + 1)

@@ -1,6 +1,6 @@
-"""Products without events, ranked among themselves for readers with a history, as a recommender serves them.
+"""Products without events, ranked among themselves for users with a history, as a recommender serves them.
 
-A tenth of the items is taken out of training; the recommender has all products. Readers who took some of the tenth are
+A tenth of the items is taken out of training; the recommender has all products. Users who took some of the tenth are
 asked, with a filter on it. Beside it stand references: what the history is like, a ridge regression to learned vectors,
 and the same snapshot without its content.
 """

@@ -56,7 +56,7 @@ def taobao(*, carts: bool) -> tuple[Interactions, EvaluationSplit]:
 
 
 class _WithoutBought:
-    """Hides what a reader bought: it weighs 1, carts weigh less."""
+    """Hides what a user bought: it weighs 1, carts weigh less."""
 
     def __init__(self, scorer: Scorer) -> None:
         self._scorer = scorer
@@ -104,7 +104,7 @@ def quality(*, plans: bool) -> Iterator[str]:
 
 
 def costs(items: int) -> str:
-    """Train on generated events, five a reader and ten an item, and ask for single readers."""
+    """Train on generated events, five a user and ten an item, and ask for single users."""
     rng = np.random.default_rng(2)
     count = 10 * items
     frame = pl.DataFrame(

@@ -1,4 +1,4 @@
-"""Measure the quality of trending, baskets, cold-start users and cold-start items beside reference figures."""
+"""Trending, baskets, users and items nobody knows: quality beside the figures of the ranking notes."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _baskets() -> list[MoreLine]:
 
 
 def _new_readers() -> list[MoreLine]:
-    """Readers whose first purchase is in the last tenth: everybody's list against that of their country."""
+    """Compare global popularity with popularity by country for users whose first purchase is in the last tenth."""
     data = sets.online_retail()
     trial = split_by_time(data, seen="out").test
     owners = np.unique(data.pick(data.at_s > float(np.quantile(data.at_s, 0.9))).reader)
@@ -152,7 +152,7 @@ def _new_readers() -> list[MoreLine]:
 
 
 class _Given:
-    """Scores that were worked out before, in the order of the readers of a trial of one block."""
+    """Scores that were worked out before, in the order of the users of a trial of one block."""
 
     def __init__(self, scores: npt.NDArray[np.float32]) -> None:
         self._scores = scores

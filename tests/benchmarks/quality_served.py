@@ -1,7 +1,7 @@
 """Quality as it is served: the same train part through the live recommender, with and without a snapshot.
 
 What the trained blend gives offline is the yardstick: the recommender, which adds live counts, live pairs and content
-and leaves out what the reader dealt with, must not lose against it.
+and leaves out what the user dealt with, must not lose against it.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _compared(
 
 
 def new_query_split(trial: EvaluationSplit) -> EvaluationSplit:
-    """Keep those who are asked for something they had not seen: what a reader deals with just now is never served."""
+    """Keep those who are asked for something they had not seen: what a user deals with just now is never served."""
     if trial.seen == "out":
         return trial
     seen = trial.histories.seen()
@@ -171,7 +171,7 @@ class adopt_snapshot:
 
 
 def served_figure(recommender: Recommender, trial: EvaluationSplit, figure: str) -> float:
-    """Ask for every reader of a trial as the door does, and measure the lists."""
+    """Query the recommender for each user of a split as an API replica does; return the metrics of the lists."""
     lists = np.array([_list(recommender, trial, at, 20) for at in range(len(trial))], np.int64)
     hits = metrics.mark_hits(lists, trial.targets, trial.histories.n_items)
     measures: dict[str, Callable[[], Floats]] = {
@@ -183,7 +183,7 @@ def served_figure(recommender: Recommender, trial: EvaluationSplit, figure: str)
 
 
 def _list(recommender: Recommender, trial: EvaluationSplit, at: int, rows: int) -> list[int]:
-    """Get the items of one reader's list, -1 behind its end."""
+    """Get the items of one user's list, -1 behind its end."""
     recents = recents_of(recommender, trial.histories, at, trial.train.clock)
     now_ms = int(times_of(trial.histories.now_s[at : at + 1], trial.train.clock)[0])
     query = UserQuery(kind="user_to_products", app_id="a", engine_id=DEFAULT_ENGINE, user_id="u", rows=rows)

@@ -43,7 +43,7 @@ def amazon_toys() -> Interactions:
 
 
 def online_retail(*, guests: bool = False) -> Interactions:
-    """One year of a gift shop; returns and cancelled invoices left out, a guest's invoice is a reader of its own."""
+    """One year of a gift shop; returns and cancelled invoices left out, a guest's invoice is a user of its own."""
     path = data_folder() / "online-retail-y1" / "transactions.parquet"
     lines = pl.read_parquet(path).filter(~pl.col("invoice").str.starts_with("C") & (pl.col("quantity") > 0))
     titles = (

@@ -27,7 +27,7 @@ from tests.benchmarks.quality_served import adopt_snapshot, recents_of, train_se
 QUERY = UserQuery(kind="user_to_products", app_id="a", engine_id=DEFAULT_ENGINE, rows=20)
 _BASKETS_ASKED = 3_000
 _GENRES_ASKED = 20
-"Films of a reader's future whose genres are asked for."
+"Films of a user's future whose genres are asked for."
 
 
 def view_lines(folders: set[str], tell: Tell) -> list[MoreLine]:
@@ -133,7 +133,7 @@ def _baskets_line(
 
 
 def _categories(data: Interactions, genres: dict[str, list[str]]) -> list[MoreLine]:
-    """Ask for a reader's categories; a genre is worth as many of their next films as are in it."""
+    """Ask for a user's categories; a genre is worth as many of their next films as are in it."""
     names = data.items.names.to_pylist()
     from_end = data.starts()[1:][data.reader] - np.arange(len(data))
     train = data.pick(from_end > _GENRES_ASKED)

@@ -1,6 +1,6 @@
 """What one answer costs without door, hop and store: `python -m tests.benchmarks.recommender_inprocess [sizes...]`.
 
-A generated shop (vectors in clusters, Zipf popularity), readers with 30 recent events, one core. Prints a table of
+A generated shop (vectors in clusters, Zipf popularity), users with 30 recent events, one core. Prints a table of
 median and 95th percentile per query, with the live parts alone and with a snapshot trained on the same events, and
 what loading, learning and training cost.
 """
@@ -57,7 +57,7 @@ REPEATS = 400
 
 
 class Shop:
-    """Generated products, events and readers."""
+    """Generated products, events and users."""
 
     def __init__(self, size: int, count: int = 0) -> None:
         self.size = size
@@ -96,7 +96,7 @@ class Shop:
         return time.perf_counter() - started
 
     def learn(self) -> float:
-        """Let readers do things over a month; return the seconds it took."""
+        """Let users do things over a month; return the seconds it took."""
         count = self.count
         overlay = self.recommender.overlay
         readers = np.sort(self.rng.integers(0, max(count // 20, 1), count))

@@ -1,6 +1,7 @@
-"""From a settled recipe to a snapshot.
+"""Training and writing of a snapshot from a settled recipe.
 
-fit                      trains every part
-completions searching    products, indexed beside what was learned
-build                    writes the folder, all or nothing, and reads it back
+fit              trains each component
+content_weights  trains the weights of products without events
+product_indexes  indexes the products for search and autocomplete
+build            writes the snapshot folder atomically and validates it
 """

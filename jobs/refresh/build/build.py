@@ -1,4 +1,4 @@
-"""From a trained engine to a snapshot folder and back. Writing is all or nothing: beside its place, then renamed."""
+"""Writing and loading of snapshot folders. A write is atomic: into a temporary folder, which is then renamed."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from jobs.refresh.recipe import parse_recipe
 
 @dataclass(frozen=True, slots=True)
 class SnapshotOrigin:
-    """What a snapshot should remember beside what was learned."""
+    """Facts about the origin of a snapshot, stored in its manifest."""
 
     offsets: Mapping[str, str] = field(default_factory=dict)
-    "Noun -> change-log offset up to which events were learned from; the log after it completes the snapshot."
+    "Noun -> change-log offset of the newest training event; an engine applies the log after it."
     embedder: str = ""
     release: str = ""
     erasures: int = 0
-    "How often people were erased before the events were read."
+    "Number of erasures of users before the events were read."
     code: str = ""
-    "Digest of code that was shipped with the run: processes that serve can't import it."
+    "Digest of the code that was shipped with the run; serving processes can't import it."
 
 
 def build_snapshot(
@@ -46,16 +46,16 @@ def build_snapshot(
     origin: SnapshotOrigin | None = None,
     extras: Mapping[str, ModelState] | None = None,
 ) -> Manifest:
-    """Write an engine as a snapshot into a folder that must not exist yet; `extras` are kept beside what was learned.
+    """Write an engine and `extras` as a snapshot into a new folder, and return the manifest.
 
     Errors:
         Conflict: the folder exists
-        Fault: a learner of yours saves arrays with objects in them, or arrays no snapshot can hold
+        Fault: a custom learner saves arrays of objects or of unsupported types
     """
     if folder.exists():
         raise Conflict(f"there is a snapshot already: {folder.name}", path=str(folder))
     origin, extras = origin or SnapshotOrigin(), extras or {}
-    # by process: a worker that lost its run may still be writing beside the one that has it now
+    # one name per process: a worker that lost its run may still write while the new worker does
     part_folder = folder.parent / f".{folder.name}.{os.getpid()}.part"
     shutil.rmtree(part_folder, ignore_errors=True)
     part_folder.mkdir(parents=True)
@@ -67,7 +67,7 @@ def build_snapshot(
         _write(part_folder / MANIFEST, manifest.dump())
         os.rename(part_folder, folder)
     except OSError as error:
-        if folder.exists():  # somebody was a moment earlier
+        if folder.exists():  # another process created the folder first
             raise Conflict(f"there is a snapshot already: {folder.name}", path=str(folder)) from error
         raise
     finally:
@@ -76,10 +76,10 @@ def build_snapshot(
 
 
 def load_engine(snapshot: Snapshot) -> TrainedEngine:
-    """Make an opened snapshot score; arrays stay where they are mapped.
+    """Return the engine of an opened snapshot; arrays stay memory-mapped.
 
     Errors:
-        Invalid: it was trained with a learner of yours that is not installed here
+        Invalid: a custom learner of the snapshot is not installed
     """
     facts = snapshot.manifest.facts
     learned = load_snapshot_models(snapshot)
@@ -150,10 +150,10 @@ def _write_files(
 
 
 def _contiguous_array(array: Array, name: str) -> Array:
-    """Bring an array into the one form that is written.
+    """Return an array in the contiguous form that snapshots store.
 
     Errors:
-        Fault: it holds objects
+        Fault: the array holds objects
     """
     if array.dtype.hasobject:
         raise Fault(f"array {name} holds objects; a snapshot keeps numbers and fixed texts only")

@@ -1,4 +1,4 @@
-"""What products without events are worth to a reader, learned from what products with events are like."""
+"""Content weights, which score products without events; trained on the content of products with events."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from jobs.refresh.learners.item_knn import ItemKnnLearner, ItemKnnRecipe
 from jobs.refresh.learners.registry import build_rng
 
 EASE_ITEMS = 6_000
-"EASE is trained for this alone in catalogs up to so many items."
+"Largest catalog for which EASE is trained only for the content weights."
 USABLE = ("ease", "graph_filter", "item_knn")
-"Parts of a blend whose weights are explained, the best first."
+"Components whose item weights are regression targets, the best first."
 
 
 def build_content_weights(
@@ -36,9 +36,9 @@ def build_content_weights(
     blend: Blend,
     seed: int = 1,
 ) -> Mapping[str, ModelState]:
-    """Explain what was learned of items by what their products are like; nothing when there is too little.
+    """Train content weights on the learned item weights; return an empty mapping if there is too little data.
 
-    `parts` names the learner of each part of the blend.
+    `parts` maps each component of the blend to its learner.
     """
     rows = {name: row for row, name in enumerate(data.items.names.to_pylist())}
     lists: list[list[int]] = [[] for _ in rows]
@@ -57,7 +57,7 @@ def build_content_weights(
 
 
 def _item_weights(data: Interactions, parts: Mapping[str, str], blend: Blend, seed: int) -> NeighbourModel:
-    """Take the weights between items from the blend, or learn them."""
+    """Return the item-to-item weights of the blend, or train them."""
     for learner in USABLE:
         for part in blend.parts:
             if parts[part.name] == learner and isinstance(part.model, NeighbourModel):

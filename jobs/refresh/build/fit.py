@@ -1,4 +1,4 @@
-"""A settled recipe and data in, a trained engine out."""
+"""Training of an engine from a settled recipe and data."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from jobs.refresh.tuning.plan import (
 
 @dataclass(frozen=True, slots=True)
 class DataFacts:
-    """Which data an engine was trained on."""
+    """Size and fingerprint of the training data."""
 
     fingerprint: str
-    "SHA-256 over the events and the names of readers and items; the snapshot's version covers all that was learned."
+    "SHA-256 of the events and the ids of users and items; the version of the snapshot covers the models."
     events: int
     readers: int
     items: int
@@ -44,7 +44,7 @@ class DataFacts:
 
     @classmethod
     def from_interactions(cls, data: Interactions) -> DataFacts:
-        """Describe data."""
+        """Return the facts of interactions."""
         digest = hashlib.sha256()
         for array in (data.reader, data.item, data.at_s, data.weight, data.basket, data.kind):
             digest.update(np.ascontiguousarray(array).tobytes())
@@ -55,10 +55,10 @@ class DataFacts:
 
 @dataclass(frozen=True, slots=True)
 class TrainedEngine:
-    """Everything that was learned."""
+    """A settled recipe with its trained models."""
 
     recipe: Recipe
-    "Settled: every weight and parameter is in it."
+    "Settled: it has all weights and parameters."
     blend: Blend
     items: Vocabulary
     facts: DataFacts
@@ -66,7 +66,7 @@ class TrainedEngine:
     cohorts: CohortModel | None = None
 
     def score(self, histories: UserHistories) -> Batch:
-        """Score every item for every history.
+        """Return the blended score of each item for each history.
 
         Shapes:
             returns: float32 [q, n]
@@ -75,10 +75,10 @@ class TrainedEngine:
 
 
 def train_engine(recipe: Recipe, data: Interactions, tell: StepCallback = ignore_step) -> TrainedEngine:
-    """Train every part of a settled recipe on all of the data.
+    """Train each component of a settled recipe on all data and return the engine.
 
     Errors:
-        Invalid: the recipe has open questions; make a plan first
+        Invalid: the recipe has open parameters or weights
     """
     blend = recipe.blend
     if not is_settled(recipe) or blend.weights == "auto" or blend.weights_new == "auto":
@@ -106,7 +106,7 @@ def train_engine(recipe: Recipe, data: Interactions, tell: StepCallback = ignore
 
 
 def clear_history_weights(engine: TrainedEngine, parts: Collection[str]) -> TrainedEngine:
-    """Give an engine in which some parts have no weight for readers with a history."""
+    """Return an engine in which some components have no weight for users with a history."""
     kept = (replace(part, weight=0.0) if part.name in parts else part for part in engine.blend.parts)
     return replace(engine, blend=Blend(tuple(kept)))
 
@@ -114,14 +114,14 @@ def clear_history_weights(engine: TrainedEngine, parts: Collection[str]) -> Trai
 def plan_and_train_engine(
     recipe: Recipe, data: Interactions, tell: StepCallback = ignore_step
 ) -> tuple[TrainedEngine, TuningPlan]:
-    """Plan on the newest part of the data, then train on all of it."""
+    """Tune on the newest part of the data, then train on all data; return the engine and the plan."""
     data = select_newest_events(data, recipe.events.newest)
     plan = plan_on_newest(recipe, data, tell)
     return train_engine(plan.recipe, data, tell), plan
 
 
 def select_newest_events(data: Interactions, most: int | None) -> Interactions:
-    """Keep so many of the newest events."""
+    """Return at most `most` of the newest events."""
     if most is None or len(data) <= most:
         return data
     newest = np.argsort(-data.at_s, kind="stable")[:most]

@@ -1,6 +1,6 @@
-"""What happened, and what of it may be learned.
+"""Training data as arrays, and its splits.
 
-dataset     events as arrays: who dealt with which item, when, and what it is worth
-profiles    what readers are like
-split       trials: what may be learned, what is asked afterwards
+dataset     interactions: user, item, time, weight
+profiles    profile fields of users
+split       splits into training data, histories and targets
 """

@@ -1,8 +1,8 @@
-"""What happened, as arrays: who dealt with which item, when, and what it is worth.
+"""Interactions as arrays: user, item, time and weight.
 
-Everything a learner sees is here. Rows stand by reader, then time, then the order in which they came; equal input in
-any order of readers gives equal arrays. Absurd rows (no reader, no product, not a number) are left out and counted,
-they never stop a training; what is dated after it was written happened when it was written.
+A learner gets no other data. Rows are sorted by user, then time, then input order, so the order of users in the input
+has no effect. Invalid rows (no user, no product, not a number) are dropped and counted; they never stop a training.
+An event with a time after its write gets the time of the write.
 """
 
 from __future__ import annotations
@@ -25,61 +25,61 @@ from jobs.refresh.data.profiles import Profiles
 _LARGEST_WEIGHT = 1_000.0
 
 EventWeigher = Callable[[str, float], float]
-"Says what one event of a type with a value is worth, -1 to 1; 0 leaves it out."
+"Returns the weight of an event from its type and value, -1 to 1; an event with weight 0 is dropped."
 
 
 @dataclass(frozen=True, slots=True)
 class Interactions:
-    """Events about one item each, by reader, then time.
+    """Events of one item each, sorted by user, then time.
 
     Shapes:
         reader, item, basket: int64 [m]; at_s: float64 [m]; weight: float32 [m]; kind: int32 [m]
     Units:
-        at_s: seconds since 1970, or the place in the sequence when there is no clock
+        at_s: seconds since 1970, or the position in the user's sequence if `clock` is false
     """
 
     reader: Rows
     item: Rows
     at_s: Floats
     weight: Scores
-    "Below zero speaks against the item."
+    "A negative weight is evidence against the item."
     basket: Rows
-    "Equal for lines that belong together, as those of one purchase."
+    "Equal for the lines of one purchase."
     kind: Codes
     "Position in `kinds`."
     readers: Vocabulary
     items: Vocabulary
     kinds: tuple[str, ...] = ("",)
     clock: bool = True
-    "Are the times real? Without a clock nothing fades by days."
+    "True if `at_s` are times; otherwise no decay by days applies."
     dropped: int = 0
-    "Rows that made no sense."
+    "Number of invalid rows."
     content: Any = None
-    """What items are like: float32 [n, d] or CSR, rows of length 1 (zeros where nothing is known); none when no
-    content is at hand."""
+    """Content vectors of the items: float32 [n, d] or CSR, rows of length 1, or zeros for items without content. None
+    without content."""
     profiles: Profiles | None = None
-    "What readers are like; none when nobody needs it."
+    "Profiles of the users; None if the recipe has no cohorts."
 
     def __len__(self) -> int:
         return len(self.item)
 
     @property
     def n_readers(self) -> int:
-        """Number of readers in the vocabulary."""
+        """Return the number of users in the vocabulary."""
         return len(self.readers)
 
     @property
     def n_items(self) -> int:
-        """Number of items in the vocabulary."""
+        """Return the number of items in the vocabulary."""
         return len(self.items)
 
     @property
     def now_s(self) -> float:
-        """The newest moment."""
+        """Return the time of the newest event in seconds, 0 without events."""
         return float(self.at_s.max(initial=0.0))
 
     def pick(self, which: Mask | Rows) -> Interactions:
-        """Return the events of some rows; vocabularies stay whole.
+        """Return the events of some rows, with unchanged vocabularies.
 
         Shapes:
             which: bool [e], or int64 [m], ascending positions of events
@@ -95,29 +95,29 @@ class Interactions:
         )
 
     def of_kinds(self, kinds: tuple[str, ...]) -> Interactions:
-        """Take the rows of some kinds; all when none is named."""
+        """Return the events of some types; all events if `kinds` is empty."""
         if not kinds:
             return self
         wanted = [code for code, kind in enumerate(self.kinds) if kind in kinds]
         return self.pick(np.isin(self.kind, wanted))
 
     def with_content(self, content: Any) -> Interactions:
-        """Give the same events with what the items are like.
+        """Return the same events with content vectors of the items.
 
         Shapes:
             content: float32 [n, d] or scipy CSR, rows of length 1 or zeros
         Errors:
-            Invalid: it is about another number of items
+            Invalid: the number of rows is not the number of items
         """
         if content.shape[0] != self.n_items:
             raise Invalid(f"there are contents of {content.shape[0]} items, the data has {self.n_items}")
         return replace(self, content=content)
 
     def starts(self) -> Rows:
-        """Say where each reader's rows begin.
+        """Return the first row of each user, and the number of rows as last value.
 
         Shapes:
-            returns: int64 [readers + 1]
+            returns: int64 [users + 1]
         """
         found: Rows = np.searchsorted(self.reader, np.arange(self.n_readers + 1)).astype(np.int64)
         return found
@@ -125,22 +125,22 @@ class Interactions:
 
 @dataclass(frozen=True, slots=True)
 class FrameColumns:
-    """Which columns of a frame hold what; only `reader` and `item` must be there."""
+    """Column names of a frame; only `reader` (the user) and `item` are required."""
 
     reader: str = "reader"
     item: str = "item"
     at: str | None = "at"
-    "A datetime, or a number of seconds."
+    "A datetime, or a number of seconds; None if rows are in the order of the events."
     weight: str | None = None
     basket: str | None = None
     kind: str | None = None
 
 
 def interactions_from_frame(frame: pl.DataFrame, columns: FrameColumns | None = None) -> Interactions:
-    """Read interactions from a polars frame; without a time the order of the rows is the order of things.
+    """Return the interactions of a polars frame; without a time column, rows are in the order of the events.
 
     Errors:
-        Invalid: a column is missing, or a time is neither a date nor a number
+        Invalid: a column is missing, or the time is neither a date nor a number
     """
     columns = columns or FrameColumns()
     named = [columns.reader, columns.item, columns.at, columns.weight, columns.basket, columns.kind]
@@ -172,9 +172,9 @@ def interactions_from_frame(frame: pl.DataFrame, columns: FrameColumns | None = 
 
 
 def interactions_from_segments(table: Any, weigh: EventWeigher = weigh_event) -> Interactions:
-    """Read settled interactions (columns of `cluster.artifacts.tables.LOADED_INTERACTIONS`).
+    """Return the interactions of compacted segments (columns of `cluster.artifacts.tables.LOADED_INTERACTIONS`).
 
-    Nothing can have happened later than it was written, whatever the sender's clock says.
+    The time of an event is limited to the time of its write, because the clock of a client may be wrong.
 
     Cost:
         1.1 s for 1,000,000 interactions on one core
@@ -202,7 +202,7 @@ def interactions_from_segments(table: Any, weigh: EventWeigher = weigh_event) ->
 
 
 def number_sessions(data: Interactions, gap_minutes: float | None) -> Rows:
-    """Number the sessions of ordered events: a new one for each reader and after each long pause.
+    """Return the session number of each event; a session ends with its user's events or before a long pause.
 
     Shapes:
         returns: int64 [m], ascending from 0
@@ -216,10 +216,10 @@ def number_sessions(data: Interactions, gap_minutes: float | None) -> Rows:
 
 
 def event_weigher(changed: Mapping[str, float]) -> EventWeigher:
-    """Weigh events as the platform does, with other weights for some types.
+    """Return a function with the default event weights, scaled to the given weights for some types.
 
     Errors:
-        Invalid: there is no such type of event
+        Invalid: an event type does not exist
     """
     unknown = sorted(set(changed) - set(EVENT_WEIGHTS))
     if unknown:
@@ -244,7 +244,7 @@ def _build_interactions(
     *,
     clock: bool,
 ) -> Interactions:
-    """Drop what makes no sense, number readers and items, and put rows in order."""
+    """Drop invalid rows, number users and items, and sort the rows."""
     named = readers.is_valid().to_numpy(zero_copy_only=False) & items.is_valid().to_numpy(
         zero_copy_only=False
     )
@@ -277,7 +277,7 @@ def _build_interactions(
 
 
 def _event_weights(names: tuple[str, ...], kind: Codes, values: Floats, weigh: EventWeigher) -> Floats:
-    """Weigh every event; a type with a value is asked once for each value to the tenth."""
+    """Return the weight of each event; `weigh` is called once per type and value, rounded to one decimal."""
     weights = np.zeros(len(kind))
     for code, name in enumerate(names):
         those = kind == code
@@ -301,7 +301,7 @@ def _texts_from_series(series: pl.Series) -> Any:
 
 
 def _numbers_from_series(series: pl.Series) -> Floats:
-    """Read numbers; what is none becomes NaN, and the row is left out later."""
+    """Return numbers; other values become NaN, so that their rows are dropped later."""
     return series.cast(pl.Float64, strict=False).fill_null(float("nan")).to_numpy()
 
 

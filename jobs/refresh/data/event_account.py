@@ -1,4 +1,4 @@
-"""From accepted interactions to the events of a training: what was left out, and why."""
+"""Counts of accepted interactions, of training events, and of the interactions left out, by reason."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from jobs.refresh.data.dataset import Interactions
 
 @dataclass(frozen=True, slots=True)
 class EventAccount:
-    """How many interactions became how many events.
+    """Numbers of interactions and of the training events made from them.
 
-    `lines` is `events` and what was left out of them: `unweighted`, and rows that made no sense.
+    `lines` is the sum of `events`, `unweighted` and the invalid rows.
     """
 
     settled: int
     "Interactions in segments."
     without_products: int
-    "Of them: those that name no product."
+    "Number of them without a product."
     lines: int
-    "One for each product of each interaction."
+    "Number of pairs of interaction and product."
     unweighted: Mapping[str, int] = field(default_factory=dict)
-    "Lines of types that say nothing for or against a product, by type."
+    "Lines of types with weight 0, by type."
     repeats: int = 0
-    "Events of the same user, product, type and instant as another one; all of them count."
+    "Events with the same user, product, type and time as another; the training uses all of them."
     waiting: int = 0
-    "Interactions in the change log that have not settled; a training waits for them, `--dry-run` does not."
+    "Interactions in the change log before compaction; a training waits for them, `--dry-run` does not."
 
     def to_dict(self) -> dict[str, Any]:
-        """Write it as JSON."""
+        """Return the account as JSON."""
         return asdict(self)
 
     def explain(self) -> list[str]:
-        """Say in sentences where accepted interactions are."""
+        """Return sentences that explain the difference between accepted interactions and training events."""
         more = f"; {self.waiting:,} accepted ones are not settled yet, and a training waits for them"
         sentences = [f"{self.settled:,} interactions have settled{more if self.waiting else ''}"]
         if self.lines != self.settled:
@@ -57,7 +57,7 @@ class EventAccount:
 
 
 def build_event_account(table: Any, data: Interactions) -> EventAccount:
-    """Compare settled interactions with the events that were made of them.
+    """Return the account of compacted interactions and the training events made from them.
 
     Shapes:
         table: columns of `cluster.artifacts.tables.LOADED_INTERACTIONS`

@@ -1,4 +1,4 @@
-"""What readers are like, as codes: the input of cohorts."""
+"""Profile fields of users as codes: the input of cohorts."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _MOST_VALUES = 100
 
 @dataclass(frozen=True, slots=True)
 class Profiles:
-    """Profile values of readers.
+    """Profile values of users.
 
     Shapes:
-        codes: int32 [readers, f], positions in the values of each field, -1 where nothing is known
+        codes: int32 [users, f], positions in the values of each field, -1 for unknown
     """
 
     fields: tuple[str, ...]
@@ -35,9 +35,9 @@ class Profiles:
 
     @classmethod
     def from_users(cls, users: Iterable[bytes], readers: Vocabulary, fields: Sequence[str] = ()) -> Profiles:
-        """Read the records of users; of each field the values that most readers share.
+        """Return profiles from user records, with the most frequent values of each field.
 
-        Fields nobody filled are left out; a value of very few readers says nothing of a kind.
+        Fields without values are dropped, and so are values of very few users.
         """
         records = [orjson.loads(user) for user in users]
         asked = tuple(dict.fromkeys(map(canonical, fields or (*FIELDS, *_select_attributes(records)))))
@@ -66,7 +66,7 @@ class Profiles:
 
 
 def _select_attributes(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Name the attributes of their own that many users have and that take few values."""
+    """Return the custom attributes that many users have and that take few values."""
     counts: dict[str, Counter[str]] = {}
     for record in records:
         for name, value in (record.get("custom_attributes") or {}).items():

@@ -1,11 +1,11 @@
-"""Cuts data into what may be learned and what is asked afterwards: never a glimpse of the future.
+"""Splits of interactions into training data, histories and later targets.
 
-    leave_last_out   the last item of every reader is asked for; for sequences without a clock
-    split_by_time          one instant for everybody: what a service really faces
-    split_next_in_session  every next item of the sessions after an instant
-    split_baskets   one line of a basket is given, the others are asked for
+    leave_last_out         the target is the last item of each user; for sequences without a clock
+    split_by_time          the targets are all later items, with one instant for all users, as in production
+    split_next_in_session  the target is each next item of the sessions after an instant
+    split_baskets          one line of a basket is the history, the other lines are the targets
 
-A `EvaluationSplit` is complete in itself: train on `train`, score `histories`, compare with `targets`.
+An `EvaluationSplit` holds all three: train on `train`, score `histories`, compare with `targets`.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from cluster.errors import Invalid
 from jobs.refresh.data.dataset import Interactions
 
 SeenItemPolicy = Literal["out", "other_kinds", "allowed"]
-"""Which items of a history may be answered: none, those that events of other kinds than the target's led to, or all."""
+"""Items of a history that may be recommended: none, those without an event of the target types, or all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What each of `q` readers really took.
+    """Target items of `q` users.
 
     Shapes:
-        starts: int64 [q + 1]; items: int64 [m], distinct within a reader
+        starts: int64 [q + 1]; items: int64 [m], distinct within a user
     """
 
     starts: Rows
@@ -49,7 +49,7 @@ class Targets:
         return np.diff(self.starts)
 
     def owners(self) -> Rows:
-        """Say whose target each one is.
+        """Return the user of each target.
 
         Shapes:
             returns: int64 [m]
@@ -68,7 +68,7 @@ class Targets:
 
     @classmethod
     def from_pairs(cls, owner: Rows, item: Rows, count: int) -> Targets:
-        """Group pairs of reader and item; a pair counts once.
+        """Return the targets from pairs of user and item, without duplicates.
 
         Shapes:
             owner, item: int64 [m]
@@ -80,18 +80,18 @@ class Targets:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationSplit:
-    """One examination."""
+    """Training data, and the histories and targets of the evaluated users."""
 
     name: str
     train: Interactions
     histories: UserHistories
     targets: Targets
     seen: SeenItemPolicy
-    "May items of the history be answered? `out` hides them and does not ask for them."
+    "Policy for items of the history; `out` excludes them from the lists and from the targets."
     kinds: tuple[str, ...] = ()
-    "Event types that are asked for; all when empty."
+    "Event types of the targets; all if empty."
     taken: Targets | None = None
-    "With `other_kinds`: what each reader took before by events of `kinds`; only that is hidden."
+    "With `other_kinds`: items of each user's earlier events of `kinds`; only these are excluded."
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -108,7 +108,7 @@ class EvaluationSplit:
         )
 
     def hidden_items(self) -> Targets:
-        """List the known items that may not be answered, by reader."""
+        """Return the items of each user that lists must not contain."""
         if self.seen == "other_kinds" and self.taken is not None:
             return self.taken
         if self.seen == "allowed":
@@ -117,7 +117,7 @@ class EvaluationSplit:
         return Targets.from_pairs(self.histories.owners()[known], self.histories.items[known], len(self))
 
     def sample(self, most: int, rng: np.random.Generator) -> EvaluationSplit:
-        """Keep at most so many readers, drawn evenly."""
+        """Return a uniform sample of at most `most` users."""
         if len(self) <= most:
             return self
         return self.pick(np.sort(rng.choice(len(self), most, replace=False)))
@@ -125,7 +125,7 @@ class EvaluationSplit:
 
 @dataclass(frozen=True, slots=True)
 class TrainingSplit:
-    """Trials to choose by, the newest first, and one to report, which is newer than all of them."""
+    """Validation splits, the newest first, and a test split that is newer than all of them."""
 
     validation: tuple[EvaluationSplit, ...]
     test: EvaluationSplit
@@ -134,10 +134,10 @@ class TrainingSplit:
 def leave_last_out(
     data: Interactions, folds: int = 1, *, kinds: tuple[str, ...] = (), seen: SeenItemPolicy = "out"
 ) -> TrainingSplit:
-    """Ask for the last item of every reader; for validation, for the one before it and so on.
+    """Return splits whose target is the last item of each user; validation splits take earlier items.
 
-    With `kinds`, the last item of an event of these kinds. What follows the event is known to nobody. Readers with
-    fewer events than there are trials, and one, only train.
+    With `kinds`, the target is the item of the last event of these types. Later events are dropped. The events of
+    users without enough events for a target are training data.
     """
     liked = data.pick(data.weight > 0)
     return TrainingSplit(
@@ -158,12 +158,12 @@ def split_by_time(
     at_s: float | None = None,
     folds: int = 1,
 ) -> TrainingSplit:
-    """Split everybody at one instant: the newest `share` of the events is asked for, the shares before validate.
+    """Return splits at one instant for all users: the newest `share` is the test, earlier shares validate.
 
-    `kinds` limits what is asked for, never what is learned from. `at_s` sets the instant of the test instead.
+    `kinds` limits the targets, not the training data. `at_s` sets the instant of the test explicitly.
 
     Errors:
-        Invalid: without a clock there is no common instant, or one side of it is empty
+        Invalid: the data has no times, `share` is out of range, or one side of the instant is empty
     """
     if not data.clock:
         raise Invalid("a split by time needs times; this data has none, use leave-last-out")
@@ -196,7 +196,7 @@ def split_at(
     kinds: tuple[str, ...] = (),
     name: str = "by time",
 ) -> EvaluationSplit:
-    """Ask at one instant what readers take until another; those who came later have empty histories."""
+    """Return a split with the items between two instants as targets; new users have empty histories."""
     train = data.pick(data.at_s <= instant_s)
     after = data.pick((data.at_s > instant_s) & (data.at_s <= until_s) & (data.weight > 0)).of_kinds(kinds)
     readers = np.unique(after.reader)
@@ -215,9 +215,9 @@ def split_at(
 def split_next_in_session(
     data: Interactions, instant_s: float, *, name: str = "next in session"
 ) -> EvaluationSplit:
-    """Ask for every next item of the sessions that begin after an instant; a reader is one session.
+    """Return a split whose target is each next item of the sessions after an instant; a user is one session.
 
-    Items that training never saw are not asked for.
+    Items that are not in the training data are no targets.
     """
     bounds = data.starts()
     begins = np.where(np.diff(bounds) > 0, data.at_s[np.minimum(bounds[:-1], len(data) - 1)], np.inf)
@@ -246,10 +246,10 @@ def split_next_in_session(
 
 
 def split_last_sessions(data: Interactions, share: float = 0.1) -> TrainingSplit:
-    """Ask for every next item of the newest sessions; for validation, of those before them.
+    """Return splits whose targets are the next items of the newest sessions; the sessions before them validate.
 
     Errors:
-        Invalid: without a clock no session is the newest
+        Invalid: the data has no times, or no events
     """
     if not data.clock or not len(data):
         raise Invalid("sessions are split by time; this data has none")
@@ -261,7 +261,7 @@ def split_last_sessions(data: Interactions, share: float = 0.1) -> TrainingSplit
 
 
 def split_baskets(data: Interactions, instant_s: float, rng: np.random.Generator) -> EvaluationSplit:
-    """Give one line of every later basket and ask for its other lines."""
+    """Return a split of the baskets after an instant: one random line is the history, the others are the targets."""
     train = data.pick(data.at_s <= instant_s)
     after = data.pick(data.at_s > instant_s)
     known = np.zeros(data.n_items, np.bool_)
@@ -286,11 +286,11 @@ def split_baskets(data: Interactions, instant_s: float, rng: np.random.Generator
 def _leave_out_at(
     name: str, data: Interactions, place: int, least_before: int, kinds: tuple[str, ...], seen: SeenItemPolicy
 ) -> EvaluationSplit:
-    """Ask for the item at a place from the end; what comes after it is known to nobody."""
+    """Return the split whose target is the item at a position from the end; later events are dropped."""
     is_target = _kind_mask(data, kinds)
     bounds = data.starts()
     counted = np.concatenate(([0], np.cumsum(is_target)))
-    # events of `kinds` from this one on, itself included
+    # number of events of `kinds` from this event on, including it
     from_end = counted[bounds[1:]][data.reader] - counted[:-1]
     before = np.arange(len(data)) - bounds[data.reader]
     targets = np.flatnonzero(is_target & (from_end == place) & (before >= least_before))
@@ -308,7 +308,7 @@ def _leave_out_at(
         trial = replace(trial, taken=_items_of_users(train, readers, kinds))
     if seen == "allowed":
         return trial
-    # a reader who took the item before can't be asked for it as something new
+    # an item of the history is no valid target, because lists exclude it
     hidden = trial.hidden_items()
     again = _contains_pairs(
         hidden.owners(), hidden.items, np.arange(count), trial.targets.items, data.n_items
@@ -317,7 +317,7 @@ def _leave_out_at(
 
 
 def _kind_mask(data: Interactions, kinds: tuple[str, ...]) -> Mask:
-    """Mark the events of some kinds; all when none is named."""
+    """Mark the events of some types; all events if `kinds` is empty."""
     if not kinds:
         return np.ones(len(data), np.bool_)
     wanted = [code for code, kind in enumerate(data.kinds) if kind in kinds]
@@ -326,7 +326,7 @@ def _kind_mask(data: Interactions, kinds: tuple[str, ...]) -> Mask:
 
 
 def _items_of_users(data: Interactions, readers: Rows, kinds: tuple[str, ...]) -> Targets:
-    """List what readers took by events of some kinds.
+    """Return the items of the users' events of some types.
 
     Shapes:
         readers: int64 [q], ascending
@@ -338,7 +338,7 @@ def _items_of_users(data: Interactions, readers: Rows, kinds: tuple[str, ...]) -
 
 
 def _contains_pairs(owners: Rows, items: Rows, owner: Rows, item: Rows, n_items: int) -> Mask:
-    """Say which pairs of owner and item occur among others."""
+    """Mark the pairs of `owner` and `item` that occur in `owners` and `items`."""
     width = n_items + 1
     found: Mask = np.isin(owner * width + item, np.unique(owners * width + items))
     return found

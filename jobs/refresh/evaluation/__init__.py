@@ -1,7 +1,7 @@
-"""How good is it: figures of ranked lists, and what they decide.
+"""Evaluation of ranked lists, and the promotion gate.
 
-metrics     from ranks to numbers, one per reader
-evaluate    full ranking over the whole catalog, by segment, with intervals
-verdict     the report, as JSON and as text; `plots` as pictures
-gate        may this one serve instead of that one?
+metrics     metrics of ranked lists, one value per user
+evaluate    full ranking of the whole catalog, by segment, with confidence intervals
+reports     reports as JSON and Markdown; `plots` draws them
+gate        decides whether a version may replace the serving one
 """

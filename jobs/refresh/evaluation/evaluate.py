@@ -1,7 +1,7 @@
-"""How good is it: full ranking over the whole catalog, every reader's figures, by segment, with intervals.
+"""Evaluation of scorers: full ranking of the whole catalog, metrics by user and segment, confidence intervals.
 
-`examine` gives figures per reader, `report` sums them up, `compare` sets two examinations of the same trial side by
-side: differences are paired, so far smaller ones are certain.
+`evaluate` computes the metrics of each user, `summarize_evaluation` their means. `compare_evaluations` pairs two
+evaluations of the same users, so that smaller differences become significant.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from jobs.refresh.data.split import EvaluationSplit
 from jobs.refresh.evaluation import metrics
 
 LIGHT_USER_BELOW = 10
-"Readers with fewer events than this are light, with more heavy."
+"Users with fewer events are light, the others heavy."
 
 _BLOCK_BYTES = 64 << 20
 _RESAMPLES = 1_000
 
 
 class Scorer(Protocol):
-    """Whatever scores items for histories: a model, a blend, an engine, a peer."""
+    """An object that scores items for histories: a model, a blend, an engine, or another library."""
 
     def score(self, histories: UserHistories) -> Batch:
-        """Score every item for every history.
+        """Return the score of each item for each history.
 
         Shapes:
             returns: float32 [q, n], larger is better
@@ -40,11 +40,11 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EvaluationResult:
-    """Figures of every reader.
+    """Metrics of each evaluated user.
 
     Shapes:
-        figures: name -> float64 [q]; events: int64 [q], length of the history; shown: bool [n], was the item in
-        anybody's first k?
+        figures: name -> float64 [q]; events: int64 [q], length of the history; shown: bool [n], true if the item is in
+        the first k places of any list
     """
 
     trial: str
@@ -53,17 +53,17 @@ class EvaluationResult:
     events: Rows
     shown: Mask
     trained_items: int
-    "Items that training saw."
+    "Number of items in the training data."
 
     @property
     def coverage(self) -> float:
-        """Share of the known items that stand in somebody's first k."""
+        """Return the share of the trained items that occur in the first k places of any list."""
         return float(np.count_nonzero(self.shown)) / max(self.trained_items, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class MetricEstimate:
-    """A mean over readers and its 95 % interval."""
+    """A mean over users with its 95 % confidence interval."""
 
     mean: float
     low: float
@@ -72,7 +72,7 @@ class MetricEstimate:
 
 @dataclass(frozen=True, slots=True)
 class SegmentMetrics:
-    """Figures of a group of readers."""
+    """Metrics of a group of users."""
 
     name: str
     readers: int
@@ -81,59 +81,59 @@ class SegmentMetrics:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationSummary:
-    """The examination of one engine on one trial."""
+    """Metrics of one engine on one split, by segment."""
 
     trial: str
     k: int
     coverage: float
     segments: tuple[SegmentMetrics, ...]
-    "All readers first, then new, light and heavy ones as far as there are any."
+    "All users first, then the non-empty groups of new, light and heavy users."
 
     @property
     def all(self) -> SegmentMetrics:
-        """Everybody."""
+        """Return the metrics of all users."""
         return self.segments[0]
 
     def segment(self, name: str) -> SegmentMetrics | None:
-        """Find a segment."""
+        """Return a segment by its name, None if it has no users."""
         return next((segment for segment in self.segments if segment.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
 class MetricComparison:
-    """What changes from one scorer to another, by reader."""
+    """Paired difference of one metric between two scorers."""
 
     figure: str
     readers: int
     before: float
     after: float
     low: float
-    "Lower end of the 95 % interval of the difference."
+    "Lower bound of the 95 % interval of the difference."
     high: float
 
     @property
     def difference(self) -> float:
-        """How much the figure changes."""
+        """Return the difference of the means."""
         return self.after - self.before
 
     @property
     def is_better(self) -> bool:
-        """Is the gain certain?"""
+        """Return true if the whole interval is above 0."""
         return self.low > 0
 
     @property
     def is_worse(self) -> bool:
-        """Is the loss certain?"""
+        """Return true if the whole interval is below 0."""
         return self.high < 0
 
 
 def evaluate(scorer: Scorer, trial: EvaluationSplit, *, k: int = 10, deep: int = 20) -> EvaluationResult:
-    """Rank the whole catalog for every reader of a trial.
+    """Rank the whole catalog for each user of a split and return the metrics.
 
     Errors:
-        Invalid: the trial asks nobody, or scores are not finite numbers in the shape of histories and catalog
+        Invalid: the split has no users, or scores have a wrong shape or are not finite
     Cost:
-        memory stays at some hundred MB whatever the catalog; 20,000 readers x 12,000 items: 15 s on one core
+        some hundred MB of memory for any catalog; 20,000 users x 12,000 items: 15 s on one core
     """
     if not len(trial):
         raise Invalid(f"nobody can be asked in the trial {trial.name!r}; there is too little data")
@@ -176,7 +176,7 @@ def rank_items(scorer: Scorer, trial: EvaluationSplit, k: int) -> metrics.Ranked
 
 
 def summarize_evaluation(examined: EvaluationResult, rng: np.random.Generator) -> EvaluationSummary:
-    """Sum an examination up."""
+    """Return the means of an evaluation and their intervals, by segment."""
     segments = tuple(
         SegmentMetrics(name, int(members.sum()), _metric_estimates(examined, members, rng))
         for name, members in segment_masks(examined.events).items()
@@ -185,7 +185,7 @@ def summarize_evaluation(examined: EvaluationResult, rng: np.random.Generator) -
 
 
 def segment_masks(events: Rows) -> dict[str, Mask]:
-    """Group readers by how much is known of them: everybody, then new, light and heavy ones if there are any.
+    """Group users by the length of their history: all users, then the non-empty groups new, light and heavy.
 
     Shapes:
         events: int64 [q], length of the history
@@ -203,10 +203,10 @@ def segment_masks(events: Rows) -> dict[str, Mask]:
 def compare_evaluations(
     before: EvaluationResult, after: EvaluationResult, figure: str, rng: np.random.Generator
 ) -> MetricComparison:
-    """Set two examinations of the same readers side by side.
+    """Return the paired difference of one metric between two evaluations of the same users.
 
     Errors:
-        Invalid: they are of different readers, or have no such figure
+        Invalid: the evaluations have different users, or lack the metric
     """
     if figure not in before.figures or figure not in after.figures:
         raise Invalid(f"no figure {figure!r}; there are {', '.join(sorted(after.figures))}")
@@ -218,7 +218,7 @@ def compare_evaluations(
 
 
 def bootstrap_interval(values: Floats, rng: np.random.Generator) -> tuple[float, float]:
-    """Give the 95 % bootstrap interval of a mean.
+    """Return the 95 % bootstrap interval of a mean.
 
     Shapes:
         values: float64 [q]

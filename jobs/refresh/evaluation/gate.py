@@ -1,5 +1,7 @@
-"""The gate: may this one serve instead of that one? It reads a report (`verdict`) and nothing else, so what it says
-can be said again at any time."""
+"""The promotion gate: decides from an evaluation report whether a version may replace the serving one.
+
+The report is its only input, so the decision can be repeated at any time.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +15,17 @@ POPULARITY = "popularity"
 
 @dataclass(frozen=True, slots=True)
 class GateDecision:
-    """What the gate says."""
+    """The decision of the gate and its reason."""
 
     allowed: bool
     sentence: str
 
 
 def check_gate(report_: Mapping[str, Any]) -> GateDecision:
-    """Decide whether what was examined may serve.
+    """Decide whether the evaluated version may serve.
 
-    It may unless it is certainly worse than what serves: the whole interval of the paired difference lies below
-    zero. Where nothing that was learned serves yet, it must not be certainly worse than popularity.
+    The gate refuses a version if the whole interval of the paired difference to the serving version is below zero.
+    Without a serving version, the gate compares with popularity.
     """
     for name, against in ((SERVING, "what serves"), (POPULARITY, "plain popularity")):
         found = report_.get("beside", {}).get(name)

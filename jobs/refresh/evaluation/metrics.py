@@ -1,6 +1,6 @@
-"""Figures of merit of ranked lists: plain functions from ranks to numbers, one per reader.
+"""Metrics of ranked lists: pure functions that return one number per user.
 
-A rank is a target's place in the list, 0 first; lists are complete, nothing is sampled.
+A rank is a target's place in the list, 0 first. Lists rank the complete catalog; no candidates are sampled.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from actors.vectors.types import Floats, Rows
 from jobs.refresh.data.split import Targets
 
 _DOUBT = 0.5
-"A gain is clear from so many standard errors of the paired difference."
+"Minimum gain in standard errors of the paired difference."
 _LEAST_GAIN = 0.001
-"And from this share of the present figure."
+"Minimum gain as a share of the present value."
 
 RankedLists = npt.NDArray[np.int64]
-"""int64 [q, k], rows of the catalog, best first."""
+"""int64 [q, k], rows of the catalog in descending order of score."""
 
 HitMask = npt.NDArray[np.bool_]
-"""bool [q, k], is the place filled by a target?"""
+"""bool [q, k], true if the item at the place is a target."""
 
 
 def rank_top_items(scores: Batch, k: int) -> RankedLists:
-    """Rank every item and keep the first k; of equals those with the smaller row.
+    """Rank all items and return the first k; ties are broken by the smaller row.
 
     Shapes:
-        scores: float32 [q, n], -inf for what may not be answered
-        returns: int64 [q, min(k, n)], -1 where nothing may be answered
+        scores: float32 [q, n], -inf for excluded items
+        returns: int64 [q, min(k, n)], -1 for places without an item
     """
     count = scores.shape[1]
     k = min(k, count)
@@ -37,7 +37,7 @@ def rank_top_items(scores: Batch, k: int) -> RankedLists:
         cut = np.partition(scores, count - k, axis=1)[:, count - k]
         found = np.empty((len(scores), k), np.int64)
         for row, limit in enumerate(cut):
-            # a partition alone would leave equals at the border to chance
+            # a partition alone would break ties at the border arbitrarily
             above = np.flatnonzero(scores[row] > limit)
             found[row] = np.concatenate((above, np.flatnonzero(scores[row] == limit)[: k - len(above)]))
         found.sort(axis=1)
@@ -63,7 +63,7 @@ def mark_hits(lists: RankedLists, targets: Targets, n_items: int) -> HitMask:
 
 
 def ndcg(hits: HitMask, lengths: Rows, k: int) -> Floats:
-    """Discounted gain against the best possible list.
+    """Compute the discounted cumulative gain divided by that of the ideal list.
 
     Shapes:
         hits: bool [q, >= k]; lengths: int64 [q], number of targets, above 0
@@ -112,10 +112,10 @@ def reciprocal_rank(hits: HitMask, k: int) -> Floats:
 
 
 def novelty(lists: RankedLists, counts: Floats, k: int) -> Floats:
-    """Mean surprise of a list in bits: the rarer its items were in training, the more.
+    """Compute the mean self-information of the first k items, in bits; rare items have more.
 
     Shapes:
-        counts: float64 [n], readers of each item in training
+        counts: float64 [n], training users of each item
         returns: float64 [q]
     """
     surprise = -np.log2((counts + 1.0) / (counts.sum() + len(counts)))
@@ -127,7 +127,7 @@ def novelty(lists: RankedLists, counts: Floats, k: int) -> Floats:
 
 
 def rank_discounts(k: int) -> Floats:
-    """What a target at each of the first k places is worth.
+    """Return the gain of a target at each of the first k places.
 
     Shapes:
         returns: float64 [k]
@@ -146,10 +146,10 @@ def mean_figure(figures: Floats) -> float:
 
 
 def significant_gain(differences: Floats, now: Floats) -> float:
-    """Give the mean gain of a change when it is clearly more than its own uncertainty, else 0.
+    """Return the mean gain of a change if it is significant, else 0.
 
     Shapes:
-        differences, now: float64 [q], by reader
+        differences, now: float64 [q], by user
     """
     if len(differences) < 2:
         return 0.0

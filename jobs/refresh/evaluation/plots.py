@@ -1,6 +1,6 @@
-"""Figures as pictures: bars with their intervals, one drawing written as SVG or as PNG.
+"""Bar charts of metrics with their intervals, as SVG or PNG.
 
-A drawing is a list of rectangles, lines and texts, so both forms show the same thing.
+A chart is a list of rectangles, lines and texts, from which both formats are rendered.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _AXIS = "mean over users (0 to 1); lines: 95 % intervals"
 
 @dataclass(frozen=True, slots=True)
 class PlotBar:
-    """One bar; `low` and `high` are its interval where it has one."""
+    """One bar; `low` and `high` are its interval, if it has one."""
 
     value: float
     low: float | None = None
@@ -29,7 +29,7 @@ class PlotBar:
 
 @dataclass(frozen=True, slots=True)
 class PlotBox:
-    """A filled rectangle; `hint` is shown where a pointer rests on it."""
+    """A filled rectangle; `hint` is its tooltip."""
 
     x: float
     y: float
@@ -64,22 +64,22 @@ class PlotLabel:
 
 @dataclass(slots=True)
 class BarChart:
-    """A drawing. Units: pixels at scale 1."""
+    """A chart, in pixels at scale 1."""
 
     height: int
     shapes: list[PlotBox | PlotLine | PlotLabel] = field(default_factory=list)
     width: int = _WIDTH
     title: str = ""
-    "What a screen reader reads."
+    "Text for screen readers."
 
 
 def render_bars_svg(title: str, groups: Mapping[str, Mapping[str, PlotBar]], axis: str = _AXIS) -> str:
-    """Draw groups of bars side by side as SVG; bars of the same name have the same colour in every group."""
+    """Return groups of bars as SVG; bars of the same name have the same colour in each group."""
     return render_svg(draw_bars(title, groups, axis))
 
 
 def draw_bars(title: str, groups: Mapping[str, Mapping[str, PlotBar]], axis: str = _AXIS) -> BarChart:
-    """Draw groups of bars side by side above an axis with round ticks and a label."""
+    """Return a chart with groups of bars above an axis with round ticks and a label."""
     names = list(dict.fromkeys(name for group in groups.values() for name in group))
     most = max((bar.high or bar.value for group in groups.values() for bar in group.values()), default=0.0)
     marks = choose_ticks(most)
@@ -109,7 +109,7 @@ def draw_bars(title: str, groups: Mapping[str, Mapping[str, PlotBar]], axis: str
 
 
 def choose_ticks(most: float) -> list[float]:
-    """Choose round marks (steps of 1, 2 or 5 and zeros) from 0 to at least a value, four to eight of them."""
+    """Return four to eight round ticks (steps of 1, 2 or 5 times a power of ten) from 0 to at least a value."""
     if most <= 0:
         return [0.0, 0.5, 1.0]
     power = 10.0 ** math.floor(math.log10(most / 4))
@@ -119,7 +119,7 @@ def choose_ticks(most: float) -> list[float]:
 
 
 def render_svg(chart: BarChart) -> str:
-    """Write a drawing as SVG: text stays text, and strangers' words are escaped."""
+    """Return a chart as SVG; all texts are escaped."""
     named = (
         f'viewBox="0 0 {chart.width} {chart.height}" role="img" aria-label="{escape(chart.title)}" '
         if chart.title
@@ -151,8 +151,8 @@ def render_svg(chart: BarChart) -> str:
 
 
 def render_png(chart: BarChart, scale: int = 2) -> bytes:
-    """Write a drawing as PNG, at twice the size so that it stays sharp on good screens."""
-    # Imported here: trainings need no pictures.
+    """Return a chart as PNG, by default at twice the size for high-resolution screens."""
+    # Imported here, because trainings render no charts.
     from PIL import Image, ImageDraw, ImageFont
 
     image = Image.new("RGB", (chart.width * scale, chart.height * scale), _PAPER)
@@ -175,12 +175,12 @@ def render_png(chart: BarChart, scale: int = 2) -> bytes:
 
 
 def render_reports_svg(reports: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Draw reports: file name -> SVG, two a report: figures of everybody, and NDCG by segment."""
+    """Return two charts per report by file name: metrics of all users, and NDCG by segment."""
     return {f"{name}.svg": render_svg(chart) for name, chart in draw_reports(reports).items()}
 
 
 def draw_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, BarChart]:
-    """Draw reports: name -> drawing, two a report: figures of everybody, and NDCG by segment."""
+    """Return two charts per report by name: metrics of all users, and NDCG by segment."""
     drawn = {}
     for report in reports:
         if "segments" not in report:

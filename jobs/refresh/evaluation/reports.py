@@ -1,5 +1,8 @@
-"""Reports as plain JSON and as Markdown: figures of one engine on one trial, by segment, with 95 % intervals, and
-beside them those of others on the same readers."""
+"""Evaluation reports as JSON and as Markdown.
+
+A report has the metrics of one engine on one split, by segment, with 95 % intervals. It may contain the metrics of
+other scorers on the same users.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,11 @@ from jobs.refresh.evaluation.evaluate import (
 from jobs.refresh.evaluation.gate import check_gate
 
 _SEED = 95
-"Intervals of others draw from a sequence of their own, so that they change nobody else's."
+"Seed of the intervals of other scorers; it leaves the intervals of the engine unchanged."
 
 
 def evaluation_to_dict(examined: EvaluationResult, rng: np.random.Generator) -> dict[str, Any]:
-    """Write an examination as JSON."""
+    """Return an evaluation as JSON."""
     summed = summarize_evaluation(examined, rng)
     return {
         "trial": summed.trial,
@@ -55,7 +58,7 @@ def evaluation_to_dict(examined: EvaluationResult, rng: np.random.Generator) -> 
 def comparison_to_dict(
     before: EvaluationResult, after: EvaluationResult, figure: str, rng: np.random.Generator, **about: Any
 ) -> dict[str, Any]:
-    """Write how an examination compares with another one of the same readers."""
+    """Return the comparison of two evaluations of the same users as JSON."""
     found: MetricComparison = compare_evaluations(before, after, figure, rng)
     return {
         "figure": figure,
@@ -72,7 +75,7 @@ def comparison_to_dict(
 
 
 def metric_intervals(examined: EvaluationResult, figure: str) -> dict[str, dict[str, list[float]]]:
-    """Give the 95 % intervals of all figures of everybody, and of one figure of every segment."""
+    """Return the 95 % intervals of all metrics over all users, and of one metric in each segment."""
     rng = np.random.default_rng(_SEED)
     return {
         segment: {
@@ -85,7 +88,7 @@ def metric_intervals(examined: EvaluationResult, figure: str) -> dict[str, dict[
 
 
 def mean_metrics(examined: EvaluationResult) -> dict[str, dict[str, float]]:
-    """Give the mean figures of every segment, without intervals."""
+    """Return the mean metrics of each segment, without intervals."""
     return {
         name: {figure: _rounded(values[members].mean()) for figure, values in examined.figures.items()}
         for name, members in segment_masks(examined.events).items()
@@ -93,14 +96,14 @@ def mean_metrics(examined: EvaluationResult) -> dict[str, dict[str, float]]:
 
 
 def headline_metrics(report_: Mapping[str, Any]) -> dict[str, float]:
-    """Give the figures of all readers, as they stand in run records and histories."""
+    """Return the metrics of all users in the form of run records."""
     everybody = report_["segments"][0]["figures"]
     figures = {name: float(figure["mean"]) for name, figure in everybody.items()}
     return {**figures, f"coverage@{report_['k']}": float(report_["coverage"])}
 
 
 def markdown_from_reports(reports: Sequence[Mapping[str, Any]], title: str) -> str:
-    """Write reports as Markdown tables."""
+    """Return reports as Markdown tables."""
     lines = [f"# {title}", ""]
     for found in reports:
         if "error" in found:
@@ -136,20 +139,20 @@ FOLDER = "reports"
 
 
 class ReportStore:
-    """Reports of every engine."""
+    """Evaluation reports of engine versions in the artifact store."""
 
     def __init__(self, shelf: ArtifactStore) -> None:
         self._shelf = shelf
 
     def put(self, app_id: str, engine_id: str, version: str, report: dict[str, Any]) -> None:
-        """Keep a version's report."""
+        """Write the report of a version."""
         self._shelf.write(_path(app_id, engine_id, version), json.dumps(report, indent=2).encode())
 
     def get(self, app_id: str, engine_id: str, version: str) -> dict[str, Any] | None:
-        """Read a version's report, None when there is none.
+        """Return the report of a version, None if there is none.
 
         Errors:
-            Fault: it is damaged
+            Fault: the stored report is damaged
         """
         path = _path(app_id, engine_id, version)
         try:
@@ -161,7 +164,7 @@ class ReportStore:
         return found
 
     def delete(self, app_id: str, engine_id: str, version: str) -> bool:
-        """Remove a version's report; False when there was none."""
+        """Delete the report of a version; return False if there was none."""
         return self._shelf.remove(_path(app_id, engine_id, version))
 
 
@@ -174,11 +177,11 @@ SEGMENT_NOTE = (
     f"heavy: {LIGHT_USER_BELOW} or more"
 )
 _MANY = 0.2
-"From this share on, last items that share their instant with others are worth a note."
+"Share of users with a shared last timestamp from which the report has a note."
 
 
 def protocol_note(protocol: str, data: Interactions) -> str:
-    """Explain figures of `leave_last_out` on data whose baskets have one time for all products; else empty."""
+    """Return a note on `leave_last_out` for data whose baskets have one time for all products, else an empty text."""
     if protocol != "leave_last_out":
         return ""
     share = shared_last_timestamp_share(data)
@@ -192,7 +195,7 @@ def protocol_note(protocol: str, data: Interactions) -> str:
 
 
 def shared_last_timestamp_share(data: Interactions) -> float:
-    """Compute the share of readers whose newest instant has events of more than one item.
+    """Return the share of users with events of several items at their newest timestamp.
 
     Units:
         0 to 1

@@ -1,9 +1,9 @@
-"""Everything that learns. Each keeps the protocol of `jobs.refresh.learners.protocol`.
+"""Learners; each implements the protocol of `jobs.refresh.learners.protocol`.
 
-ease graph_filter rules item_knn content_knn session_knn popularity repeats als    parts of the blend
-matrix neighbours                                                     what several of them share
-baskets cold content                                                  learners of other questions
+ease graph_filter sequential_rules item_knn content_knn session_knn popularity repeat als    components of the blend
+interaction_matrix sparse_weights                                     shared by several learners
+baskets cohorts content_regression                                    learners outside the blend
 
-registry       from a part of a recipe to its learner; yours are imported by name
-conformance    does a learner of yours keep the protocol?
+registry       returns the learner of a component of a recipe; imports custom learners by name
+conformance    checks a custom learner against the protocol
 """

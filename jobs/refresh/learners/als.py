@@ -1,6 +1,6 @@
-"""Implicit ALS: a vector for every item, such that readers' vectors explain what they took. For embeddings.
+"""Implicit ALS: item and user vectors whose inner products approximate the interactions.
 
-Weighted least squares by turns; each side is solved for all rows at once by a few steps of conjugate gradients.
+Alternating weighted least squares; a few conjugate gradient steps solve all rows of one side at once.
 
 Source:
     Y. Hu, Y. Koren, C. Volinsky, Collaborative Filtering for Implicit Feedback Datasets, ICDM 2008
@@ -29,34 +29,34 @@ class AlsRecipe(PartRecipe):
 
     learner: Literal["als"] = "als"
     factors: int = Field(default=64, ge=1, le=1_024)
-    "Length of an item's vector."
+    "Length of an item vector."
     rounds: int = Field(default=12, ge=1)
-    "Both sides are solved so many times."
+    "Number of alternations; each one solves both sides."
     regularisation: float = Field(default=0.05, gt=0)
-    "Lambda; keeps vectors short."
+    "Lambda, the L2 penalty of the vectors."
     confidence: float = Field(default=20.0, gt=0)
-    "What an event of weight 1 adds to the confidence of 1 that everything has."
+    "Confidence that an event of weight 1 adds to the base confidence of 1."
     steps: int = Field(default=3, ge=1)
-    "Conjugate gradient steps a solve."
+    "Conjugate gradient steps per solve."
     half_life_days: float | None = Field(default=None, gt=0)
-    "Halves what an event of training is worth for every so many days of age."
+    "Half-life in days of an event's weight in training."
     fading: TimeDecay = TimeDecay()
-    "How the history fades when scoring."
+    "Time decay of the history when scoring."
 
     @property
     def solving(self) -> SolverConfig:
-        """How vectors are solved for."""
+        """Return the parameters of the solver."""
         return SolverConfig(self.regularisation, self.confidence, self.steps)
 
 
 @dataclass(frozen=True, slots=True)
 class AlsLearner:
-    """The learner."""
+    """Learner of implicit ALS."""
 
     recipe: AlsRecipe = field(default_factory=AlsRecipe)
 
     def train(self, data: Interactions, rng: np.random.Generator) -> FactorModel:
-        """Learn item vectors.
+        """Train item vectors and return the model.
 
         Cost:
             1,000,000 events, 64 factors, 12 rounds: 40 s on one core
@@ -74,5 +74,5 @@ class AlsLearner:
         return FactorModel(items, (items.T @ items).astype(np.float32), recipe.solving, recipe.fading)
 
     def load(self, parts: ModelState) -> FactorModel:
-        """Bring the vectors back."""
+        """Return the model of a saved state."""
         return FactorModel.load(parts)

@@ -1,4 +1,4 @@
-"""What is bought together: baskets that hold both items, divided by frequency so that best sellers leave room."""
+"""Items bought together: the number of common baskets, damped by item frequency."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ _BLOCK_PAIRS = 8_000_000
 
 
 class BasketsRecipe(PartRecipe):
-    """Parameters of baskets."""
+    """Parameters of basket co-occurrence."""
 
     learner: Literal["baskets"] = "baskets"
     kinds: tuple[str, ...] = ("checkout",)
-    "Types of events that make a basket; all when none of them occurs."
+    "Event types that form a basket; all types if none of these occurs."
     damping: float = Field(default=0.25, ge=0, le=1)
-    "Divides by the frequency of the other item to this power."
+    "Exponent of the frequency of the other item, by which counts are divided."
     longest: int = Field(default=200, ge=2)
-    "Lines of a basket beyond so many are left out: a wholesale order says little about what goes together."
+    "Baskets with more items are ignored: a wholesale order is no evidence of related items."
     half_life_days: float | None = Field(default=None, gt=0)
-    "Halves what a basket counts for every so many days of age."
+    "Half-life in days of a basket's weight."
     keep: int = Field(default=200, ge=1)
     "Weights kept per item."
     fading: TimeDecay = TimeDecay(half_life_items=None)
-    "How the given items fade."
+    "Time decay of the given items."
 
 
 @dataclass(frozen=True, slots=True)
 class BasketsLearner:
-    """The learner."""
+    """Learner of basket co-occurrence."""
 
     recipe: BasketsRecipe = field(default_factory=BasketsRecipe)
 
     def train(self, data: Interactions, rng: np.random.Generator) -> NeighbourModel:
-        """Count pairs of items in one basket."""
+        """Count pairs of items in common baskets and return the model."""
         bought = data.of_kinds(self.recipe.kinds)
         bought = bought if len(bought) else data
         bought = bought.pick(bought.weight > 0)
@@ -71,13 +71,13 @@ class BasketsLearner:
         return NeighbourModel(normalize_matrix(whole), self.recipe.fading)
 
     def load(self, parts: ModelState) -> NeighbourModel:
-        """Bring back what was learned."""
+        """Return the model of a saved state."""
         return NeighbourModel.load(parts)
 
     def _count_pairs(
         self, by_item: sp.csr_matrix, weighted: sp.csr_matrix, frequency: Floats
     ) -> sp.csr_matrix:
-        """Multiply block by block, damp, and keep the strongest."""
+        """Count pairs in blocks of items, damp the counts and keep the strongest of each row."""
         sizes = np.diff(weighted.indptr).astype(np.float64)
         made = np.cumsum(by_item @ sizes)
         cuts = np.flatnonzero(np.diff((made / _BLOCK_PAIRS).astype(np.int64))) + 1

@@ -1,4 +1,4 @@
-"""What readers with equal profile values take, drawn towards what everybody takes."""
+"""Popularity by cohort (users with an equal profile value), smoothed towards the popularity among all users."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from jobs.refresh.learners.protocol import STRICT
 
 PRIORS: tuple[float | None, ...] = (2_000.0, 300.0, 50.0, 10.0)
 HALF_LIVES: tuple[float | None, ...] = (7.0, 30.0, 90.0, None)
-"What `auto` tries, the default first."
+"Candidate half-lives of `auto` in days, the default first."
 
 _VALIDATION_SHARE = 0.1
 _ENOUGH_READERS = 30
@@ -30,22 +30,22 @@ _MOST_READERS = 2_000
 
 
 class CohortRecipe(BaseModel):
-    """Parameters of cohorts."""
+    """Parameters of popularity by cohort."""
 
     model_config = STRICT
 
     fields: tuple[str, ...] = ()
-    "Profile fields by which readers are grouped, as `country` or `custom_attributes.plan`."
+    "Profile fields that group users, for example `country` or `custom_attributes.plan`."
     prior: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"
-    """Votes of everybody that are added to every cohort: the smaller a cohort is, the more it follows everybody.
+    """Pseudo-votes with the distribution of all users, added to each cohort; small cohorts are smoothed more.
 
-    `auto` chooses it by validation; with too few readers for that, it is estimated for each cohort."""
+    `auto` chooses the prior on validation, or estimates it for each cohort if there are too few users."""
     half_life_days: Annotated[float, Field(gt=0)] | Literal["auto"] | None = "auto"
-    "Halves a vote for every so many days of age; `auto` chooses it, and the prior, by readers who were held back."
+    "Half-life of a vote in days; `auto` chooses half-life and prior on held-out users."
 
 
 def build_cohorts(recipe: CohortRecipe, data: Interactions, rng: np.random.Generator) -> CohortModel | None:
-    """Count what readers of a kind take; none when nothing is known of what readers are like."""
+    """Train popularity by cohort; return None if the users have no profiles."""
     profiles = data.profiles
     if profiles is None or not profiles.fields:
         return None
@@ -61,16 +61,16 @@ def build_cohorts(recipe: CohortRecipe, data: Interactions, rng: np.random.Gener
 
 
 def train_cohorts(recipe: CohortRecipe, data: Interactions, profiles: Codes) -> CohortModel:
-    """Count what the readers of each profile value take.
+    """Return the popularity of items among the users of each profile value.
 
-    An `auto` half-life stands for its first value; an `auto` prior is estimated for each profile value.
+    With `auto`, the half-life is the first candidate, and the prior is estimated for each profile value.
 
     Shapes:
-        profiles: int32 [readers, f], codes from 0 within each field, -1 for unknown
+        profiles: int32 [users, f], codes from 0 within each field, -1 for unknown
     Errors:
-        Invalid: there are not as many profiles as readers
+        Invalid: the number of profiles is not the number of users
     Source:
-        `docs/concepts/scoring.md`, equations 15 and 16; a product of probabilities over the fields overfits
+        Kiosk's benchmarks: means over fields have a higher NDCG than a product of probabilities, which overfits
     """
     if len(profiles) != data.n_readers:
         raise Invalid(f"there are {len(profiles)} profiles for {data.n_readers} readers")
@@ -102,7 +102,7 @@ def train_cohorts(recipe: CohortRecipe, data: Interactions, profiles: Codes) -> 
 def _choose_parameters(
     recipe: CohortRecipe, data: Interactions, profiles: Profiles, rng: np.random.Generator
 ) -> tuple[CohortRecipe, list[int]]:
-    """Choose half-life, prior and the custom attributes that help, by readers whose events were held back."""
+    """Choose half-life, prior and useful custom attributes on held-out users."""
     settled = recipe.model_copy(
         update={"half_life_days": _candidate_values(recipe.half_life_days, HALF_LIVES)[0]}
     )
@@ -113,7 +113,7 @@ def _choose_parameters(
     described: Mask = profiles.codes.max(axis=1) >= 0
     train, readers, targets = _split_validation_users(data, described, rng)
     if len(readers) < _ENOUGH_READERS:
-        # nobody can say which prior is best, but the votes themselves say how much cohorts differ
+        # too few users for validation: the prior is estimated from the votes instead
         return settled, fields
     settled = settled.model_copy(update={"prior": _candidate_values(recipe.prior, PRIORS)[0]})
 
@@ -140,7 +140,7 @@ def _choose_parameters(
     for prior in _candidate_values(recipe.prior, PRIORS)[1:]:
         changed = settled.model_copy(update={"prior": prior})
         settled = changed if tried(changed, fields) else settled
-    # a small prior may bring out what a large one hid
+    # with a smaller prior, fields may help that did not help before
     for at in offered:
         if at not in fields:
             fields = [*fields, at] if tried(settled, [*fields, at]) else fields
@@ -150,10 +150,10 @@ def _choose_parameters(
 def _split_validation_users(
     data: Interactions, described: Mask, rng: np.random.Generator
 ) -> tuple[Interactions, Rows, Targets]:
-    """Hold readers back who came last, where enough of them did; else some at random.
+    """Hold out the newest users if there are enough, else a random sample.
 
     Shapes:
-        described: bool [readers]
+        described: bool [users]
     """
     liked = data.pick(data.weight > 0)
     first_s = np.full(data.n_readers, np.inf)
@@ -189,7 +189,7 @@ def _count_values(codes: Codes, item: Rows, weights: Floats, size: int, n_items:
 def _estimate_priors(
     votes: Interactions, weights: Floats, profiles: Codes, first: Rows, rows: int, everybody: Floats
 ) -> Floats:
-    """Estimate the prior of each row of the shares; a reader has one vote per item, however many days it took."""
+    """Estimate the prior of each row of the shares; a user has one vote per item over all days."""
     keys, pair = np.unique(votes.reader.astype(np.int64) * len(everybody) + votes.item, return_inverse=True)
     once = np.minimum(np.bincount(pair, weights, len(keys)), 1.0)
     reader, item = np.divmod(keys, len(everybody))

@@ -1,11 +1,11 @@
-"""Does a learner of yours keep the protocol of `learner`? One check a promise; `python -m jobs.refresh conform`.
+"""Checks of a custom learner against the learner protocol; `python -m jobs.refresh conform` runs them.
 
     for check in conform("shop.markov:Markov", {"order": 2}):
         print(check.kept, check.promise, check.reason)
 
-A promise is needed, or advice: a learner that breaks a needed one can't be trained, published or served rightly; one
-that breaks advice can, and the reason says what is lost. The data is a checkerboard: even readers take even items, odd
-readers odd ones, so the right answer is visible.
+A promise is a requirement or advice. A learner that breaks a requirement can't be trained, published or served
+correctly. If a learner does not follow advice, the reason names the disadvantage. In the test data, even users take
+even items and odd users odd items, so the expected ranking is known.
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ _ARRAYS = ("reader", "item", "at_s", "weight", "basket", "kind")
 
 @dataclass(frozen=True, slots=True)
 class ConformanceCheck:
-    """One promise, and whether it is kept."""
+    """The result of one check."""
 
     promise: str
     kept: bool
     reason: str = ""
     is_advice: bool = False
-    "Can a learner that breaks it be used all the same?"
+    "True if a learner that breaks the promise remains usable."
 
     @property
     def forbids_use(self) -> bool:
-        """Is a promise broken that is needed?"""
+        """Return true if the learner breaks a requirement."""
         return not self.kept and not self.is_advice
 
 
 class AdviceNotFollowed(AssertionError):
-    """A promise is broken that a learner can be used without."""
+    """The learner breaks a promise that is only advice."""
 
 
 def check_conformance(learner: str, config: Mapping[str, Any] | None = None) -> list[ConformanceCheck]:
-    """Hold a class, named as in a recipe, to every promise; whoever calls this lets it be imported.
+    """Import a class, named as in a recipe, and return the result of each check.
 
     Errors:
-        Invalid: it can't be imported, does not take its `config`, or lacks a method
+        Invalid: the class can't be imported, does not accept its `config`, or lacks a method
     """
     try:
         part = CustomLearnerRecipe(learner=learner, config=dict(config or {}))
@@ -71,20 +71,20 @@ def check_conformance(learner: str, config: Mapping[str, Any] | None = None) -> 
 
 
 def run_check(promise: str, check: Callable[[Learner], None], learner: Learner) -> ConformanceCheck:
-    """Look at one promise; whatever is raised breaks it."""
+    """Run one check and return its result; any exception means that the promise is broken."""
     try:
         check(learner)
     except AdviceNotFollowed as error:
         return ConformanceCheck(promise, False, str(error), is_advice=True)
     except AssertionError as error:
         return ConformanceCheck(promise, False, str(error) or "it is not so", is_advice=promise in ADVICE)
-    except Exception as error:  # noqa: BLE001 - a learner of yours may raise anything
+    except Exception as error:  # noqa: BLE001 - a custom learner may raise any exception
         return ConformanceCheck(promise, False, _describe_error(error, "it"), is_advice=promise in ADVICE)
     return ConformanceCheck(promise, True, is_advice=promise in ADVICE)
 
 
 def _describe_error(error: Exception, what: str) -> str:
-    """Say what was raised, where, and what often is behind it."""
+    """Return a message with the exception, its place and its frequent cause."""
     places = [one for one in traceback.extract_tb(error.__traceback__) if one.filename != __file__]
     own = [one for one in places if "site-packages" not in one.filename] or places
     where = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
@@ -98,9 +98,9 @@ def _describe_error(error: Exception, what: str) -> str:
 
 
 def checkerboard_interactions() -> Interactions:
-    """Make 40 readers who take half of the items of their own colour, one a day; the last item has no events.
+    """Return interactions of 40 users with half of the items of their colour, one a day; the last item has no events.
 
-    Items of one colour are like each other; the last one is like nothing.
+    Items of one colour have similar content; the last item has no content.
     """
     rng = np.random.default_rng(5)
     rows = []
@@ -118,7 +118,7 @@ def checkerboard_interactions() -> Interactions:
 
 
 def read_only_interactions(data: Interactions) -> Interactions:
-    """Make every array of the data read-only, as they come out of shared memory."""
+    """Return the data with read-only arrays, as shared memory returns them."""
     fields = {}
     for name in _ARRAYS:
         array = getattr(data, name).copy()
@@ -128,12 +128,12 @@ def read_only_interactions(data: Interactions) -> Interactions:
 
 
 def bytes_from_parts(parts: ModelState) -> dict[str, bytes]:
-    """Give arrays as bytes, with their types."""
+    """Return the arrays as bytes, with their types."""
     return {name: array.dtype.str.encode() + array.tobytes() for name, array in parts.arrays.items()}
 
 
 def _train_model(learner: Learner, data: Interactions | None = None) -> Model:
-    """Train, and see that what comes back is a model."""
+    """Train, and check that the result is a model."""
     try:
         model = learner.train(checkerboard_interactions() if data is None else data, np.random.default_rng(1))
     except Exception as error:
@@ -152,7 +152,7 @@ def _check_model(found: Any, method: str) -> Model:
 
 
 def _save_model(model: Model) -> ModelState:
-    """Save, and see that plain parts come back."""
+    """Save, and check that the state consists of plain arrays and JSON."""
     try:
         parts = model.save()
     except Exception as error:
@@ -169,7 +169,7 @@ def _save_model(model: Model) -> ModelState:
 
 
 def _load_model(learner: Learner, parts: ModelState) -> Model:
-    """Load, and see that what comes back is a model."""
+    """Load, and check that the result is a model."""
     try:
         model = learner.load(parts)
     except Exception as error:
@@ -178,7 +178,7 @@ def _load_model(learner: Learner, parts: ModelState) -> Model:
 
 
 def _score_histories(model: Model, histories: UserHistories) -> Batch:
-    """Score, and see that an array with a row for each history comes back."""
+    """Score, and check that the result is an array with one row per history."""
     try:
         scores: Any = model.score(histories)
     except Exception as error:
@@ -350,7 +350,7 @@ PROMISES: Mapping[str, Callable[[Learner], None]] = MappingProxyType(
         "readers get what readers like them took": _check_personalization,
     }
 )
-"Promise -> the check that holds a learner to it."
+"Promise -> its check."
 
 ADVICE = frozenset(
     ("nothing to learn from is not an error", "readers get what readers like them took"),

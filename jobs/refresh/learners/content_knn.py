@@ -1,4 +1,4 @@
-"""Items like those of the history, by their content: the part that also knows items nobody took yet."""
+"""Item neighbours by content similarity; they include items without events."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class ContentKnnRecipe(PartRecipe):
     neighbours: int = Field(default=200, ge=1)
     "Neighbours kept per item."
     power: float = Field(default=3.0, gt=0, le=10)
-    "Likeness to this power: above 1 only what is very alike counts."
+    "Exponent of the similarity; a value above 1 favours very similar items."
     fading: TimeDecay = TimeDecay(half_life_items=2.0)
-    "How the history fades when scoring."
+    "Time decay of the history when scoring."
 
 
 @dataclass(frozen=True, slots=True)
 class ContentKnnLearner:
-    """The learner. Without content it learns nothing."""
+    """Learner of content neighbours; without content, its model scores all items 0."""
 
     recipe: ContentKnnRecipe = field(default_factory=ContentKnnRecipe)
 
     def train(self, data: Interactions, rng: np.random.Generator) -> NeighbourModel:
-        """Find the most alike items of every item.
+        """Find the most similar items of each item and return the model.
 
         Cost:
             n = 10,000, d = 128: 1.5 s on one core; grows with the square of n
@@ -57,11 +57,11 @@ class ContentKnnLearner:
         return NeighbourModel(normalize_matrix(sp.vstack(blocks, format="csr")), self.recipe.fading)
 
     def load(self, parts: ModelState) -> NeighbourModel:
-        """Bring back what was found."""
+        """Return the model of a saved state."""
         return NeighbourModel.load(parts)
 
     def _similarities(self, some: Any, content: Any) -> npt.NDArray[np.float32]:
-        """Compare some items with all.
+        """Compute the similarity of some items to all items.
 
         Shapes:
             some: [b, d]; content: [n, d]

@@ -1,9 +1,9 @@
-"""Ridge regression from what items are like to what was learned of them, for items without events.
+"""Ridge regression from item features to learned item weights, for items without events.
 
     A = W X,  M = A (X'X + lambda I)^-1
 
-W holds the learned weights from items to items, X the features of the items with events. A row of M leads from an item
-of a history to features, so `h M x` is the score of a product with features x for a history h.
+W holds the learned item-to-item weights, X the features of the items with events. A row of M maps an item of the
+history to features. `h M x` is the score of a product with features x for a history h.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from jobs.refresh.learners.sparse_weights import normalize_matrix, select_strong
 
 _BLOCK = 1_000
 _RETIRED = ("power", "likeness")
-"Parameters of an earlier release that no training ever used."
+"Parameters of an earlier release; no training used them."
 _SAMPLE = 512
 _VALIDATION_SHARE = 0.1
 _ENOUGH_READERS = 30
 _LEAST_PRODUCTS = 2
-"A feature of a single product explains nothing about others."
+"A feature of only one product can't generalize to others."
 
 
 class ContentRecipe(BaseModel):
@@ -41,24 +41,27 @@ class ContentRecipe(BaseModel):
     model_config = STRICT
 
     regularisation: tuple[float, ...] = Field(default=(50.0, 10.0, 200.0), min_length=1, max_length=16)
-    "Lambda; of several values the one that ranks held-back items best is taken."
+    "Candidate values of lambda; the one that ranks held-out items best is used."
     fading: tuple[TimeDecay, ...] = Field(
         default=(TimeDecay(half_life_items=None), TimeDecay(half_life_items=20.0)),
         min_length=1,
         max_length=16,
     )
-    "How the history fades; of several values the best is taken likewise."
+    "Candidate time decays of the history; chosen in the same way."
     features: int = Field(default=2_000, ge=1, le=10_000)
-    "So many of the most frequent features take part; cost grows with the square."
+    "Maximum number of features, the most frequent first; cost grows with its square."
     keep: int = Field(default=300, ge=1)
     "Weights kept per item."
     readers: int = Field(default=600, ge=1)
-    "Readers the choice is made by."
+    "Maximum number of users on which the values are chosen."
 
     @model_validator(mode="before")
     @classmethod
     def _read_earlier_form(cls, given: Any) -> Any:
-        """Take a recipe of an earlier release, which runs and schedules may hold: one value each, and two unused."""
+        """Convert a recipe of an earlier release: single values become tuples, two unused parameters are dropped.
+
+        Stored runs and schedules may still contain this form.
+        """
         if not isinstance(given, dict):
             return given
         fields = {name: value for name, value in given.items() if name not in _RETIRED}
@@ -70,7 +73,7 @@ class ContentRecipe(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ItemFeatures:
-    """Items and their features.
+    """Items and their binary features.
 
     Shapes:
         matrix: CSR float32 [n, d] of ones; features: int64 [d], ascending
@@ -81,7 +84,7 @@ class ItemFeatures:
 
 
 def select_frequent_features(products: list[list[int]], most: int) -> Rows:
-    """Choose the features that most products share, at least two; equals by their number.
+    """Return the most frequent features that at least two products share; ties are broken by feature number.
 
     Shapes:
         returns: int64 [d], ascending
@@ -96,7 +99,9 @@ def select_frequent_features(products: list[list[int]], most: int) -> Rows:
 def train_content_regression(
     recipe: ContentRecipe, described: ItemFeatures, weights: Any, data: Interactions, rng: np.random.Generator
 ) -> ContentWeights | None:
-    """Regress learned weights on features, over the items with events; None when no such item has features.
+    """Regress learned weights on the features of items with events.
+
+    Returns None if fewer than two items have both events and features.
 
     Shapes:
         weights: CSR float32 [n, n]; row = item of the history, column = item to recommend
@@ -131,12 +136,12 @@ def train_content_regression(
 
 
 def estimate_memory_bytes(items: int, features: int, keep: int) -> int:
-    """Estimate the bytes training needs at its peak."""
+    """Return the estimated peak memory of the training in bytes."""
     return 24 * features * features + 12 * _BLOCK * features + 16 * items * keep + (100 << 20)
 
 
 def estimate_seconds(items: int, features: int, recipe: ContentRecipe) -> float:
-    """Estimate how long training takes on one modest core."""
+    """Return the estimated training time on one core in seconds."""
     tried = len(recipe.regularisation)
     inverted = (tried + 1) * float(features) ** 3
     multiplied = (1 + _VALIDATION_SHARE * tried) * items * float(features) ** 2
@@ -144,7 +149,7 @@ def estimate_seconds(items: int, features: int, recipe: ContentRecipe) -> float:
 
 
 def _feature_contributions(weights: Any, matrix: Any, known: Mask) -> Any:
-    """Add up, for some items of a history, what each says for the features of the known items.
+    """Sum the weights of some items of a history over the features of the known items.
 
     Shapes:
         weights: CSR [b, n]; returns: CSR [b, d]
@@ -166,7 +171,7 @@ def _choose_parameters(
     known: Mask,
     rng: np.random.Generator,
 ) -> tuple[float, TimeDecay]:
-    """Hold a tenth of the items back and see which values rank them best for the readers who took them."""
+    """Hold out a tenth of the items; return the values that rank them best for the users who took them."""
     choices = [(value, fading) for value in recipe.regularisation for fading in recipe.fading]
     held = known & (rng.random(data.n_items) < _VALIDATION_SHARE)
     asked = data.pick(held[data.item] & (data.weight > 0))
@@ -180,7 +185,7 @@ def _choose_parameters(
     rows = np.flatnonzero(held)
     places = np.searchsorted(rows, asked.item)
     targets = Targets.from_pairs(np.searchsorted(readers, asked.reader), places, len(readers))
-    # readers before features: the other order would be a matrix of all items by all features
+    # Multiply users by weights first; the other order creates a matrix of all items by all features.
     liked = {
         fading: _feature_contributions(
             apply_time_decay(histories, fading) @ weights, described.matrix, rest

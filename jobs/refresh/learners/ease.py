@@ -1,4 +1,4 @@
-"""EASE: the linear model that explains every reader's items by their other items, in closed form.
+"""EASE: a linear model that predicts each item of a user from the user's other items, in closed form.
 
     B = I - P / diag(P),  P = (X'X + lambda I)^-1
 
@@ -29,7 +29,7 @@ from jobs.refresh.learners.sparse_weights import expand_to_catalog, normalize_ma
 
 _BLOCK = 512
 _FLOPS_PER_S = 5e10
-"One modest core."
+"Throughput of one core in a small machine."
 
 
 class EaseRecipe(PartRecipe):
@@ -37,28 +37,28 @@ class EaseRecipe(PartRecipe):
 
     learner: Literal["ease"] = "ease"
     regularisation: float = Field(default=300.0, gt=0)
-    "Lambda: more for sparse or noisy data; 100 to 500 is the usual range."
+    "Lambda, the L2 penalty: 100 to 500 is usual; sparse or noisy data need more."
     keep: int = Field(default=300, ge=1)
     "Weights kept per item."
     items: int = Field(default=12_000, ge=1)
-    "Only so many of the most frequent items take part; cost grows with the cube, memory with the square."
+    "Maximum number of items, the most frequent first; time grows with its cube, memory with its square."
     half_life_days: float | None = Field(default=None, gt=0)
-    "Halves what an event of training is worth for every so many days of age."
+    "Half-life in days of an event's weight in training."
     fading: TimeDecay = TimeDecay()
-    "How the history fades when scoring."
+    "Time decay of the history when scoring."
 
 
 @dataclass(frozen=True, slots=True)
 class EaseLearner:
-    """The learner."""
+    """Learner of EASE."""
 
     recipe: EaseRecipe = field(default_factory=EaseRecipe)
 
     def train(self, data: Interactions, rng: np.random.Generator) -> NeighbourModel:
-        """Learn item weights.
+        """Train item-to-item weights and return the model.
 
         Errors:
-            Invalid: the numbers do not allow it; says which parameter to change
+            Invalid: the Gram matrix can't be inverted; the message names the parameter to change
         Cost:
             n = 12,000: 25 s on one core and 1.2 GB; n = 4,000: 1.2 s
         """
@@ -72,17 +72,17 @@ class EaseLearner:
         return NeighbourModel(weights, self.recipe.fading)
 
     def load(self, parts: ModelState) -> NeighbourModel:
-        """Bring back what was learned."""
+        """Return the model of a saved state."""
         return NeighbourModel.load(parts)
 
 
 def estimate_memory_bytes(items: int, keep: int) -> int:
-    """Estimate the bytes training needs at its peak."""
+    """Return the estimated peak memory of the training in bytes."""
     return 3 * 4 * items * items // 2 + 16 * items * keep
 
 
 def estimate_seconds(items: int) -> float:
-    """Estimate how long training takes on one modest core."""
+    """Return the estimated training time on one core in seconds."""
     return items**3 / _FLOPS_PER_S
 
 
@@ -90,7 +90,7 @@ def _gram_inverse(matrix: Any, regularisation: float) -> npt.NDArray[np.float32]
     """Invert the regularised Gram matrix in place.
 
     Shapes:
-        returns: float32 [n, n], only the lower triangle counts
+        returns: float32 [n, n], only the lower triangle is valid
     """
     gram = np.asfortranarray((matrix.T @ matrix).astype(np.float32).toarray(order="F"))
     gram[np.diag_indices_from(gram)] += np.float32(regularisation)
@@ -104,7 +104,7 @@ def _gram_inverse(matrix: Any, regularisation: float) -> npt.NDArray[np.float32]
 
 
 def _prune_weights(lower: npt.NDArray[np.float32], chosen: Rows, n_items: int, keep: int) -> Any:
-    """Turn the inverse into weights, keep the strongest of every row, give rows and columns their catalog places."""
+    """Compute weights from the inverse, keep the strongest of each row, and map rows and columns to the catalog."""
     count = len(chosen)
     diagonal = np.diag(lower).copy()
     blocks = []
@@ -113,9 +113,9 @@ def _prune_weights(lower: npt.NDArray[np.float32], chosen: Rows, n_items: int, k
         block = np.empty((last - first, count), np.float32)
         block[:, :last] = lower[first:last, :last]
         for row in range(first, last):
-            # the other half of the symmetric matrix stands below
+            # the upper triangle is not filled; read its mirror image
             block[row - first, row:] = lower[row:, row]
-        with np.errstate(over="ignore", invalid="ignore"):  # a matrix near singular overflows
+        with np.errstate(over="ignore", invalid="ignore"):  # a nearly singular matrix overflows
             block /= -diagonal
         block[np.arange(last - first), np.arange(first, last)] = 0.0
         blocks.append(select_strongest(block, keep, chosen, n_items))

@@ -1,9 +1,9 @@
-"""GF-CF: a filter over the graph of readers and items, for catalogs above EASE's reach.
+"""GF-CF: a low-pass filter on the graph of users and items, for catalogs that are too large for EASE.
 
     R~ = D_U^-1/2 R D_I^-1/2,   W = R~'R~ + alpha D_I^-1/2 V V' D_I^1/2,   V the first right singular vectors of R~
 
-The second term is kept where the first one is not zero: there it orders what readers have in common, and the rest of it
-would be a full matrix. So scoring is what it is for other weighted pairs, however large the catalog is.
+The second term is computed only where the first one is not zero, because its full matrix is dense. So the model is
+a sparse item-to-item matrix for any catalog size.
 
 Source:
     Y. Shen et al., How Powerful is Graph Convolution for Recommendation?, CIKM 2021
@@ -37,27 +37,27 @@ class GraphFilterRecipe(PartRecipe):
 
     learner: Literal["graph_filter"] = "graph_filter"
     factors: int = Field(default=128, ge=1, le=1_024)
-    "Singular vectors of the ideal low-pass filter."
+    "Number of singular vectors of the ideal low-pass filter."
     alpha: float = Field(default=0.3, ge=0, le=10)
-    "Weight of the ideal low-pass filter; 0 leaves it out."
+    "Weight of the ideal low-pass filter; 0 disables it."
     rounds: int = Field(default=2, ge=0, le=20)
-    "Power iterations of the randomised decomposition."
+    "Number of power iterations of the randomised decomposition."
     keep: int = Field(default=300, ge=1)
     "Weights kept per item."
     half_life_days: float | None = Field(default=None, gt=0)
-    "Halves what an event of training is worth for every so many days of age."
+    "Half-life in days of an event's weight in training."
     fading: TimeDecay = TimeDecay(half_life_items=None)
-    "How the history fades when scoring."
+    "Time decay of the history when scoring."
 
 
 @dataclass(frozen=True, slots=True)
 class GraphFilterLearner:
-    """The learner."""
+    """Learner of the graph filter."""
 
     recipe: GraphFilterRecipe = field(default_factory=GraphFilterRecipe)
 
     def train(self, data: Interactions, rng: np.random.Generator) -> NeighbourModel:
-        """Learn item weights.
+        """Train item-to-item weights and return the model.
 
         Cost:
             400,000 events, 40,000 items: 10 s on one core; memory is bounded by blocks of items and the factors
@@ -78,7 +78,7 @@ class GraphFilterLearner:
         return NeighbourModel(normalize_matrix(whole), self.recipe.fading)
 
     def load(self, parts: ModelState) -> NeighbourModel:
-        """Bring back what was learned."""
+        """Return the model of a saved state."""
         return NeighbourModel.load(parts)
 
     def _vectors(self, scaled: Any, rng: np.random.Generator) -> Matrix:
@@ -88,10 +88,10 @@ class GraphFilterLearner:
         return compute_right_singular_vectors(scaled, factors, self.recipe.rounds, rng)
 
     def _block(self, some: Any, scaled: Any, vectors: Matrix, roots: Matrix, first: int) -> Any:
-        """Filter some items.
+        """Return the filtered weights of some items.
 
         Shapes:
-            some: CSR [b, readers]; scaled: CSR [readers, n]; vectors: float32 [n, f]; roots: float32 [n]
+            some: CSR [b, users]; scaled: CSR [users, n]; vectors: float32 [n, f]; roots: float32 [n]
             returns: CSR float32 [b, n]
         """
         pairs = prune_rows((some @ scaled).tocsr(), 4 * self.recipe.keep)
@@ -110,7 +110,7 @@ class GraphFilterLearner:
 def compute_right_singular_vectors(
     matrix: Any, factors: int, rounds: int, rng: np.random.Generator
 ) -> Matrix:
-    """Find the first right singular vectors of a sparse matrix by random projection.
+    """Return the first right singular vectors of a sparse matrix, computed by random projection.
 
     Shapes:
         matrix: CSR float32 [m, n]
@@ -124,7 +124,7 @@ def compute_right_singular_vectors(
     basis = np.linalg.qr(flipped @ start)[0]
     for _ in range(rounds):
         basis = np.linalg.qr(flipped @ (matrix @ basis))[0]
-    # the basis spans what matters of the items: its small problem is solved exactly
+    # the small problem within the basis is solved exactly
     image = (matrix @ basis).astype(np.float64)
     values, turns = np.linalg.eigh(image.T @ image)
     largest = np.argsort(-values, kind="stable")[:factors]
@@ -133,13 +133,13 @@ def compute_right_singular_vectors(
 
 
 def estimate_memory_bytes(items: int, readers: int, events: int, recipe: GraphFilterRecipe) -> int:
-    """Estimate the bytes training needs at its peak."""
+    """Return the estimated peak memory of the training in bytes."""
     width = recipe.factors + _OVERSAMPLING
     return 4 * width * (4 * items + 2 * readers) + 40 * events + 8 * items * recipe.keep * 2 + (300 << 20)
 
 
 def estimate_seconds(items: int, readers: int, events: int, recipe: GraphFilterRecipe) -> float:
-    """Estimate how long training takes on one modest core."""
+    """Return the estimated training time on one core in seconds."""
     width = recipe.factors + _OVERSAMPLING
     each = 4e-9 * events * width + 1e-10 * items * width * width
     return 2 * (recipe.rounds + 1) * each + 2e-7 * events * max(events / max(readers, 1), 1.0)

@@ -1,4 +1,4 @@
-"""Readers times items: events added up into the matrix that linear models learn from."""
+"""The user-item matrix, from which linear models are trained."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from jobs.refresh.data.dataset import Interactions
 
 _BLOCK_PAIRS = 5_000_000
 MOST_EVENTS_PER_USER = 2_000
-"So many of a reader's newest events are learned from: a robot or a shared account must not fill the memory."
+"Maximum number of a user's events, the newest first; limits the memory that a bot or a shared account needs."
 
 
 def select_newest_per_user(data: Interactions, most: int = MOST_EVENTS_PER_USER) -> Interactions:
-    """Keep the newest events of every reader."""
+    """Return the newest events of each user."""
     from_end = data.starts()[1:][data.reader] - np.arange(len(data)) if len(data) else data.item
     return data if not len(data) or from_end.max() <= most else data.pick(from_end <= most)
 
 
 def compute_event_weights(data: Interactions, half_life_days: float | None) -> Floats:
-    """Weigh events by what they are worth and, with a clock, by their age.
+    """Return event weights; if the data has times, with exponential decay by age.
 
     Shapes:
         returns: float64 [m]
@@ -36,10 +36,10 @@ def compute_event_weights(data: Interactions, half_life_days: float | None) -> F
 
 
 def build_user_item_matrix(data: Interactions, half_life_days: float | None = None) -> Any:
-    """Say how much each reader likes each item: the strongest event counts, what speaks against it is subtracted.
+    """Return the preference of each user for each item: the strongest positive event minus negative events.
 
     Shapes:
-        returns: CSR float32 [readers, items], values above 0, at most 1
+        returns: CSR float32 [users, items], values above 0, at most 1
     """
     data = select_newest_per_user(data)
     weights = compute_event_weights(data, half_life_days)
@@ -54,10 +54,10 @@ def build_user_item_matrix(data: Interactions, half_life_days: float | None = No
 
 
 def select_frequent_items(matrix: Any, most: int) -> Rows:
-    """Choose the items most readers have; equals by their place.
+    """Return the items with the most users; ties are broken by position.
 
     Shapes:
-        matrix: CSR [readers, n]
+        matrix: CSR [users, n]
         returns: int64 [m], ascending
     """
     counts = np.bincount(matrix.indices, minlength=matrix.shape[1])
@@ -67,7 +67,7 @@ def select_frequent_items(matrix: Any, most: int) -> Rows:
 
 
 def split_item_blocks(by_item: Any, matrix: Any) -> list[tuple[int, int]]:
-    """Cut the items so that no block makes more than some million products."""
+    """Return blocks of items that each need at most some million multiplications."""
     work = by_item.astype(np.bool_).astype(np.float64) @ np.diff(matrix.indptr).astype(np.float64)
     number = (np.cumsum(work) / _BLOCK_PAIRS).astype(np.int64)
     cuts = np.flatnonzero(np.diff(number)) + 1

@@ -1,4 +1,4 @@
-"""Item-to-item cosine with shrinkage, block by block: the model for catalogs that EASE can't hold."""
+"""Item-to-item cosine similarity with shrinkage, computed in blocks, for catalogs that are too large for EASE."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ class ItemKnnRecipe(PartRecipe):
     neighbours: int = Field(default=100, ge=1)
     "Neighbours kept per item."
     shrinkage: float = Field(default=10.0, ge=0)
-    "Readers in common that stand for doubt: more for sparse data."
+    "Shrinkage of similarities with few common users; sparse data need more."
     half_life_days: float | None = Field(default=None, gt=0)
-    "Halves what an event of training is worth for every so many days of age."
+    "Half-life in days of an event's weight in training."
     fading: TimeDecay = TimeDecay()
-    "How the history fades when scoring."
+    "Time decay of the history when scoring."
 
 
 @dataclass(frozen=True, slots=True)
 class ItemKnnLearner:
-    """The learner."""
+    """Learner of item-kNN."""
 
     recipe: ItemKnnRecipe = field(default_factory=ItemKnnRecipe)
 
     def train(self, data: Interactions, rng: np.random.Generator) -> NeighbourModel:
-        """Compare all items with each other.
+        """Compute the nearest neighbours of each item and return the model.
 
         Cost:
             grows with the sum of squared history lengths; memory is bounded by blocks
@@ -55,15 +55,15 @@ class ItemKnnLearner:
         return NeighbourModel(normalize_matrix(whole), self.recipe.fading)
 
     def load(self, parts: ModelState) -> NeighbourModel:
-        """Bring back what was learned."""
+        """Return the model of a saved state."""
         return NeighbourModel.load(parts)
 
 
 def _block(by_item: Any, matrix: Any, own: Any, lengths: Any, first: int, recipe: ItemKnnRecipe) -> Any:
-    """Compare some items with all.
+    """Return the similarity of some items to all items.
 
     Shapes:
-        by_item: CSR [b, readers]; matrix: CSR [readers, n]; own: float [b]; lengths: float [n]
+        by_item: CSR [b, users]; matrix: CSR [users, n]; own: float [b]; lengths: float [n]
         returns: CSR float32 [b, n]
     """
     products = (by_item @ matrix).tocsr()

@@ -1,4 +1,4 @@
-"""What everybody takes: decayed counts with several half-lives, one vote per reader, item and day."""
+"""Popularity: counts with exponential time decay, one vote per user, item and day."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from jobs.refresh.learners.protocol import PartRecipe
 
 
 class PopularityRecipe(PartRecipe):
-    """Parameters of counting."""
+    """Parameters of popularity."""
 
     learner: Literal["popularity"] = "popularity"
     half_life_days: float | None = Field(default=7.0, gt=0)
-    "Halves a vote for every so many days of age; none counts all of the past alike."
+    "Half-life of a vote in days; with none, votes do not decay."
     power: float = Field(default=0.5, gt=0, le=1)
-    "Counts to this power: below 1 the lead of the very few on top is smaller."
+    "Exponent of the counts; a value below 1 compresses the lead of the most popular items."
 
 
 @dataclass(frozen=True, slots=True)
 class PopularityLearner:
-    """The learner."""
+    """Learner of popularity."""
 
     recipe: PopularityRecipe = field(default_factory=PopularityRecipe)
 
     def train(self, data: Interactions, rng: np.random.Generator) -> PopularityModel:
-        """Count votes as they stand at the newest event."""
+        """Count votes, decayed to the time of the newest event, and return the model."""
         counts = compute_decayed_counts(data, self.recipe.half_life_days, data.now_s)
         half_life_days = self.recipe.half_life_days if data.clock else None
         scores = (counts**self.recipe.power).astype(np.float32)
         return PopularityModel(scores, half_life_days, self.recipe.power)
 
     def load(self, parts: ModelState) -> PopularityModel:
-        """Bring back what was counted."""
+        """Return the model of a saved state."""
         return PopularityModel.load(parts)
 
 
 def compute_decayed_counts(data: Interactions, half_life_days: float | None, now_s: float) -> Floats:
-    """Count what readers did with each item; a reader has one say per item and day, the strongest.
+    """Sum the decayed votes of each item; a user has one vote per item and day, that of the strongest event.
 
     Shapes:
         returns: float64 [n]
@@ -58,7 +58,7 @@ def compute_decayed_counts(data: Interactions, half_life_days: float | None, now
 
 
 def select_daily_votes(data: Interactions) -> Interactions:
-    """Keep the strongest event of each reader, item and day that speaks for the item."""
+    """Return the strongest event with a positive weight of each user, item and day."""
     liked = data.pick(data.weight > 0)
     days = (liked.at_s // DAY_S).astype(np.int64) if data.clock else np.zeros(len(liked), np.int64)
     order = np.lexsort((-liked.weight, days, liked.item, liked.reader))

@@ -1,28 +1,28 @@
-"""The protocol of everything that learns, ours and yours.
+"""The protocol of learners, built-in and custom.
 
-    class Markov:                                   a learner: parameters, and how to learn
+    class Markov:                                   a learner: parameters and training
         def train(self, data, rng) -> Model: ...
         def load(self, parts) -> Model: ...
 
-    class Model:                                    what was learned: arrays, and how to answer
+    class Model:                                    the result: arrays and scoring
         def score(self, histories) -> Batch: ...
         def save(self) -> ModelState: ...
 
-The promises, which `jobs.refresh.learners.conformance` holds every learner to:
+Requirements, which `jobs.refresh.learners.conformance` checks:
 
-- `train` reads its input and nothing else: no clock, no files, no randomness but `rng`. Equal data and an equally
-  seeded `rng` give the same bytes. Input arrays may be read-only and are never changed.
-- `score` answers every history, also an empty one (equal scores when nothing is known), ignores items it does not
-  know (-1, or never trained), and gives a fresh float32 [q, n] without NaN. Larger is better; the scale is free,
-  because blending scales every part to spread 1.
-- `load(model.save())` scores exactly as `model` does. Arrays that were memory-mapped read-only are fine.
+- `train` uses only its arguments: no clock, no files, no randomness except `rng`. Equal data and an equal seed give
+  byte-equal models. Input arrays may be read-only; `train` does not change them.
+- `score` returns a new float32 [q, n] without NaN. It accepts empty histories (equal scores for all items) and
+  ignores unknown items (-1, or not in the training data). A larger score is better. The scale is free, because the
+  blend standardizes the scores of each component.
+- `load(model.save())` returns the same scores as `model`. It accepts arrays that are memory-mapped read-only.
 
-A model may also have `quick(past)` (`actors.models.model.QuickModel`): what it says to one reader as rows and values,
-straight from its arrays. Serving asks it that way when it can; otherwise it asks `score` for all items. A model of
-yours that raises while it serves is silenced, told in the log as `part_silenced`, and the other parts answer.
+A model may also have `quick(past)` (`actors.models.model.QuickModel`), which returns sparse scores for one user as
+rows and values. The engine calls it if it exists, otherwise `score` for all items. If a custom model raises while it
+serves, the engine disables it, logs `part_silenced` and uses the other components.
 
-A learner of your own stands in a recipe as `learner = "package.module:Class"`; `config` is given to its constructor
-as keyword arguments.
+A recipe names a custom learner as `learner = "package.module:Class"`. Its constructor gets the fields of `config` as
+keyword arguments.
 """
 
 from __future__ import annotations
@@ -37,39 +37,39 @@ from actors.vectors.snapshot_arrays import ModelState
 from jobs.refresh.data.dataset import Interactions
 
 STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-"A recipe is never changed, and a field nobody knows is a mistake to be told."
+"Recipes are immutable; an unknown field is an error."
 
 
 class PartRecipe(BaseModel):
-    """What the recipes of all parts have in common."""
+    """Parameters that the recipes of all components share."""
 
     model_config = STRICT
 
     tune: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
-    "Parameter -> values to try on validation; the best one is taken."
+    "Parameter -> candidate values; the tuning selects the best on validation."
     items_up_to: int | None = Field(default=None, ge=1)
-    "The part is left out of catalogs with more items than this."
+    "The component is omitted if the catalog has more items."
     items_from: int | None = Field(default=None, ge=1)
-    "The part is left out of catalogs with fewer items than this."
+    "The component is omitted if the catalog has fewer items."
 
 
 class CustomLearnerRecipe(PartRecipe):
-    """A learner of your own."""
+    """Recipe of a custom learner."""
 
     learner: str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
-    "Where it is: `package.module:Class`."
+    "Import path of the class: `package.module:Class`."
     config: dict[str, Any] = Field(default_factory=dict)
-    "Given to its constructor."
+    "Keyword arguments of its constructor."
 
 
 @runtime_checkable
 class Learner(Protocol):
-    """Parameters, and how to learn."""
+    """Parameters, and the training of a model with them."""
 
     def train(self, data: Interactions, rng: np.random.Generator) -> Model:
-        """Learn."""
+        """Train and return a model."""
         ...
 
     def load(self, parts: ModelState) -> Model:
-        """Bring back what `save` gave."""
+        """Return the model of a state that `save` returned."""
         ...

@@ -1,4 +1,4 @@
-"""From a part of a recipe to the learner that knows it; yours are imported by name where they are allowed."""
+"""The learner of each component of a recipe; custom learners are imported by name if the settings allow them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from jobs.refresh.learners.session_knn import SessionKnnLearner, SessionKnnRecip
 
 
 def build_learner(part: PartRecipe) -> Learner:
-    """Give the learner of a part.
+    """Return the learner of a component.
 
     Errors:
-        Invalid: your class is not allowed, can't be imported, or does not take its `config`
+        Invalid: a custom class is not allowed, can't be imported, or does not accept its `config`
     """
     match part:
         case EaseRecipe():
@@ -54,7 +54,7 @@ def build_learner(part: PartRecipe) -> Learner:
 
 
 def build_rng(seed: int, purpose: str) -> np.random.Generator:
-    """Give randomness that depends on the seed and on what it is for, not on what was drawn before."""
+    """Return a generator that depends only on the seed and the purpose, not on earlier draws."""
     return np.random.default_rng([seed, crc32(purpose.encode())])
 
 

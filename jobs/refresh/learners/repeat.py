@@ -1,4 +1,4 @@
-"""What a reader takes again: their own items, the more often and the later the higher."""
+"""Repeat consumption: items of the user's history, scored by frequency and recency."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from jobs.refresh.learners.protocol import PartRecipe
 
 
 class RepeatsRecipe(PartRecipe):
-    """Parameters of repeats; nothing is learned, only how much earlier times count."""
+    """Parameters of repeat consumption; the training only stores the time decay."""
 
     learner: Literal["repeats"] = "repeats"
     fading: TimeDecay = TimeDecay(half_life_items=100.0, newest=1_000)
-    "How the history fades."
+    "Time decay of the history."
 
 
 @dataclass(frozen=True, slots=True)
 class RepeatLearner:
-    """The learner."""
+    """Learner of repeat consumption."""
 
     recipe: RepeatsRecipe = field(default_factory=RepeatsRecipe)
 
     def train(self, data: Interactions, rng: np.random.Generator) -> RepeatModel:
-        """Take the fading over."""
+        """Return a model with the time decay of the recipe."""
         return RepeatModel(self.recipe.fading)
 
     def load(self, parts: ModelState) -> RepeatModel:
-        """Bring the fading back."""
+        """Return the model of a saved state."""
         return RepeatModel.load(parts)

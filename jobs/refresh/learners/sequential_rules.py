@@ -1,4 +1,4 @@
-"""Sequential rules: what follows what within some steps, the nearer and the later the stronger."""
+"""Sequential rules: counts of item pairs within a window, weighted by distance and recency."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ class RulesRecipe(PartRecipe):
 
     learner: Literal["rules"] = "rules"
     window: int = Field(default=10, ge=1, le=200)
-    "An item is paired with so many that follow it."
+    "Number of following items with which an item is paired."
     distance_power: float = Field(default=0.7, ge=0, le=3)
-    "A pair counts one over its distance to this power."
+    "Exponent of the distance, by which the count of a pair is divided."
     back: float = Field(default=0.3, ge=0, le=1)
-    "What the way back counts: 1 makes rules symmetric."
+    "Weight of the reverse pair; 1 makes the rules symmetric."
     damping: float = Field(default=0.1, ge=0, le=1)
-    "Divides by the frequency of what follows to this power: 0 favours best sellers."
+    "Exponent of the frequency of the following item, by which counts are divided; 0 favours popular items."
     power: float = Field(default=1.0, gt=0, le=1)
-    "Counts of pairs to this power: below 1 suits dense data."
+    "Exponent of the pair counts; a value below 1 suits dense data."
     gap_minutes: float | None = Field(default=None, gt=0)
-    "A pause of so long ends a sequence; none: all of a reader's events are one."
+    "Pause that ends a sequence; with none, all events of a user form one sequence."
     keep: int = Field(default=300, ge=1)
     "Weights kept per item."
     half_life_days: float | None = Field(default=None, gt=0)
-    "Halves what a pair counts for every so many days of age."
+    "Half-life in days of a pair's weight."
     fading: TimeDecay = TimeDecay(half_life_items=1.0)
-    "How the history fades when scoring."
+    "Time decay of the history when scoring."
 
 
 @dataclass(frozen=True, slots=True)
 class SequentialRulesLearner:
-    """The learner."""
+    """Learner of sequential rules."""
 
     recipe: RulesRecipe = field(default_factory=RulesRecipe)
 
     def train(self, data: Interactions, rng: np.random.Generator) -> NeighbourModel:
-        """Count what follows what.
+        """Count pairs of consecutive items and return the model.
 
         Cost:
             1,000,000 events, window 10: 4 s on one core; memory is bounded by blocks of items
@@ -72,11 +72,11 @@ class SequentialRulesLearner:
         return NeighbourModel(normalize_matrix(whole), self.recipe.fading)
 
     def load(self, parts: ModelState) -> NeighbourModel:
-        """Bring back what was learned."""
+        """Return the model of a saved state."""
         return NeighbourModel.load(parts)
 
     def _blocks(self, frequency: Floats) -> list[tuple[int, int]]:
-        """Cut the items so that no block makes more than some million pairs."""
+        """Return blocks of items that each create at most some million pairs."""
         made = np.cumsum(frequency) * self.recipe.window * (2 if self.recipe.back else 1)
         cuts = np.flatnonzero(np.diff((made / _BLOCK_PAIRS).astype(np.int64))) + 1
         bounds = [0, *cuts.tolist(), len(frequency)]
@@ -112,7 +112,7 @@ class SequentialRulesLearner:
 
 
 def _step_mask(data: Interactions) -> Mask:
-    """Leave out an event about the same item as the reader's event before it."""
+    """Mark the events whose item differs from that of the user's previous event."""
     steps = np.ones(len(data), np.bool_)
     steps[1:] = (data.reader[1:] != data.reader[:-1]) | (data.item[1:] != data.item[:-1])
     return steps

@@ -1,4 +1,4 @@
-"""V-SkNN: people in a session like this one went on to these items. No training but sorting."""
+"""V-SkNN: recommends items of the most similar past sessions. The training only sorts and indexes sessions."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ class SessionKnnRecipe(PartRecipe):
 
     learner: Literal["session_knn"] = "session_knn"
     neighbours: int = Field(default=200, ge=1)
-    "Nearest sessions that count."
+    "Number of nearest sessions that are used."
     candidates: int = Field(default=1_000, ge=1)
-    "Newest sessions with a shared item that are compared."
+    "Number of newest sessions with a common item that are compared."
     idf: float = Field(default=0.3, ge=0)
-    "How much rare items count above frequent ones."
+    "Weight of the inverse document frequency of items."
     steps: int = Field(default=30, ge=1)
-    "Only so many of the newest events of the query count."
+    "Number of newest events of the query that are used."
     sessions: int = Field(default=200_000, ge=1)
-    "Newest sessions that are kept."
+    "Number of newest sessions in the model."
     longest: int = Field(default=100, ge=1)
-    "Newest items of a session that are kept."
+    "Number of newest items kept per session."
     gap_minutes: float | None = Field(default=None, gt=0)
-    "A pause of so long ends a session; none: all of a reader's events are one."
+    "Pause that ends a session; with none, all events of a user form one session."
 
     @property
     def search_scope(self) -> SessionSearchConfig:
-        """How far the model looks."""
+        """Return the limits of the session search."""
         return SessionSearchConfig(self.neighbours, self.candidates, self.idf, self.steps)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionKnnLearner:
-    """The learner."""
+    """Learner of session neighbours."""
 
     recipe: SessionKnnRecipe = field(default_factory=SessionKnnRecipe)
 
     def train(self, data: Interactions, rng: np.random.Generator) -> SessionModel:
-        """Sort sessions by their end and index them by item.
+        """Sort sessions by their end, index them by item and return the model.
 
         Cost:
             1,000,000 events: 1 s on one core
@@ -73,7 +73,7 @@ class SessionKnnLearner:
         return SessionModel(*by_session, *by_item, idf, self.recipe.search_scope)
 
     def load(self, parts: ModelState) -> SessionModel:
-        """Bring the index back."""
+        """Return the model of a saved state."""
         return SessionModel.load(parts)
 
 

@@ -1,4 +1,4 @@
-"""From counted or solved weights to the sparse matrix that `actors.models.neighbours` keeps."""
+"""Conversion of trained weights to the sparse matrix of `actors.models.neighbours`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _INT32_MOST = 2**31 - 1
 
 
 def normalize_matrix(weights: Any) -> Any:
-    """Bring a matrix into the form that is kept: columns ascending, float32, both indexes of one type.
+    """Return a matrix in stored form: columns ascending, float32, both index arrays of one type.
 
     Shapes:
         weights: CSR [b, n]
@@ -32,7 +32,7 @@ def normalize_matrix(weights: Any) -> Any:
 
 
 def prune_rows(weights: Any, keep: int) -> Any:
-    """Keep the largest weights of every row; of equals those with the smaller column.
+    """Return the largest weights of each row; ties are broken by the smaller column.
 
     Shapes:
         weights: CSR [b, n], weights above 0
@@ -57,11 +57,11 @@ def prune_rows(weights: Any, keep: int) -> Any:
 
 
 def select_strongest(block: npt.NDArray[np.float32], keep: int, columns: Rows, width: int) -> Any:
-    """Keep the largest weights by size, of either sign, of every row of a dense block.
+    """Return the weights of largest absolute value of each row of a dense block.
 
     Shapes:
-        block: float32 [b, c], is changed
-        columns: int64 [c], ascending, where each column stands in the whole
+        block: float32 [b, c], is modified
+        columns: int64 [c], ascending, position of each column in the full matrix
         returns: CSR float32 [b, width]
     """
     count = block.shape[1]
@@ -74,7 +74,7 @@ def select_strongest(block: npt.NDArray[np.float32], keep: int, columns: Rows, w
 
 
 def expand_to_catalog(weights: Any, rows: Rows, n_items: int) -> Any:
-    """Move the rows of a matrix to their places in the catalog.
+    """Return a matrix whose rows are at their positions in the catalog.
 
     Shapes:
         weights: CSR [b, n]; rows: int64 [b], ascending

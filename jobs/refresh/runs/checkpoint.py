@@ -1,11 +1,10 @@
-"""What a run has behind it, kept on the shelf so that the next attempt goes on from there.
+"""Results of a run's stages in the artifact store, from which the next attempt continues.
 
-    runs/<app>/<run>/data.arrow       what is learned from, as arrays (Arrow IPC)
+    runs/<app>/<run>/data.arrow       the training data, as arrays (Arrow IPC)
     runs/<app>/<run>/<name>.json      the plan, the report
 
-Every file begins with its SHA-256, or with its MAC on a shelf with a signer. A damaged, foreign or missing one reads
-as None, and the stage is simply done again.
-Nothing is pickled.
+Each file begins with its SHA-256, or with its MAC in an artifact store with a signer. A damaged, foreign or missing
+file reads as None, and the worker repeats the stage. No file is pickled.
 """
 
 from __future__ import annotations
@@ -33,44 +32,44 @@ _DIGEST = 64
 
 
 class CheckpointStore:
-    """The folder of one run on the shelf."""
+    """The checkpoints of one run in the artifact store."""
 
     def __init__(self, shelf: ArtifactStore, app_id: str, run_id: str, folder: str = FOLDER) -> None:
         self._shelf = shelf
         self._folder = f"{folder}/{app_id}/{run_id}"
 
     def put(self, name: str, value: dict[str, Any]) -> None:
-        """Keep a small result; the order of its fields stays, for parts are added up in their order."""
+        """Write a small result; the order of its fields is kept, because components are summed in this order."""
         self._write(f"{name}.json", json.dumps(value).encode())
 
     def get(self, name: str) -> dict[str, Any] | None:
-        """Read a small result."""
+        """Return a small result, None without a valid file."""
         body = self._read(f"{name}.json")
         found: dict[str, Any] | None = None if body is None else json.loads(body)
         return found
 
     def put_source(self, source: TrainingSource) -> TrainingSource:
-        """Keep the data, so that every attempt learns from the same; returns it as every attempt will read it."""
+        """Write the data, so that all attempts train on the same; return it as later attempts read it."""
         body = bytes_from_source(source)
         self._write("data.arrow", body)
         return source_from_bytes(body)
 
     def source(self) -> TrainingSource | None:
-        """Read the data."""
+        """Return the data, None without a valid file."""
         body = self._read("data.arrow")
         try:
             return None if body is None else source_from_bytes(body)
         except (LookupError, TypeError, ValueError, pa.ArrowException) as error:
-            # whole, but in the form of another release: read anew, as if it were not there
+            # a file in the format of another release counts as missing
             structlog.get_logger().warning("checkpoint_passed_over", folder=self._folder, reason=repr(error))
             return None
 
     def delete_source(self) -> bool:
-        """Remove the data alone; False when it was not there."""
+        """Delete only the data; return False if there was none."""
         return self._shelf.remove(f"{self._folder}/data.arrow")
 
     def clear(self) -> int:
-        """Remove everything; return how many files went."""
+        """Delete all files; return their number."""
         return sum(self._shelf.remove(entry.path) for entry in self._shelf.entries(self._folder))
 
     def _write(self, name: str, body: bytes) -> None:
@@ -88,7 +87,7 @@ class CheckpointStore:
 
 
 def bytes_from_source(source: TrainingSource) -> bytes:
-    """Write a source as one Arrow stream: rows first, then names, then content, then what is completed."""
+    """Return a source as one Arrow stream: interactions, ids, content, and the fields of the autocomplete index."""
     data = source.data
     facts = {
         "kinds": list(data.kinds),
@@ -109,7 +108,7 @@ def bytes_from_source(source: TrainingSource) -> bytes:
     tables = [rows, pa.table(readers), pa.table({"name": data.items.names})]
     if data.content is not None:
         content = data.content.toarray() if sp.issparse(data.content) else data.content
-        # float16 as it came from the segments: half the bytes
+        # float16, as in the segments: half the bytes
         flat = pa.FixedSizeBinaryArray.from_buffers(
             pa.binary(2 * content.shape[1]),
             len(content),
@@ -131,7 +130,7 @@ def bytes_from_source(source: TrainingSource) -> bytes:
 
 
 def source_from_bytes(body: bytes) -> TrainingSource:
-    """Read what `packed` wrote; the same bytes give the same arrays."""
+    """Return the source from the result of `bytes_from_source`; equal bytes give equal arrays."""
     parts: list[Any] = []
     at = 0
     while at < len(body):

@@ -1,4 +1,4 @@
-"""A training for the eye: a bar a stage, what it is doing, how long it took, and at which rate events went through."""
+"""The progress display of a training: one bar per stage with its step, duration and rate of events."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from cluster.records.run import STAGES, Run
 
 
 class _ActiveSpinner(SpinnerColumn):
-    """Spins beside the stage that works; the others show nothing."""
+    """A spinner that only the running stage shows."""
 
     def render(self, task: Task) -> RenderableType:
-        """Draw one stage's spinner."""
+        """Return the spinner of one stage."""
         return super().render(task) if task.started and not task.finished else Text(" ")
 
 
 class TrainingDisplay:
-    """Draws on standard error; in a pipe it is silent."""
+    """Progress bars on standard error; none if it is not a terminal."""
 
     def __init__(self, console: Console | None = None) -> None:
         console = Console(stderr=True) if console is None else console
@@ -31,7 +31,7 @@ class TrainingDisplay:
             BarColumn(bar_width=12),
             TextColumn("{task.percentage:>3.0f} %"),
             TimeElapsedColumn(),
-            # At 80 columns 40 remain for what a stage says; a longer message ends in an ellipsis.
+            # At 80 columns, 40 remain for the message of a stage; a longer one ends in an ellipsis.
             TextColumn(
                 "{task.fields[rate]}{task.fields[message]}",
                 table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
@@ -56,7 +56,7 @@ class TrainingDisplay:
         self._bars.stop()
 
     def show(self, run: Run) -> None:
-        """Draw where a run stands."""
+        """Update the display with the state of a run."""
         done = {stage.name: stage for stage in run.stages}
         for name, task in self._stages.items():
             if name in done:

@@ -1,4 +1,4 @@
-"""What a training would do, without doing it: rows, memory, time, part by part."""
+"""Estimates of a training without running it: rows, memory and time of each component."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from jobs.refresh.runs.stages import count_data
 from jobs.refresh.runs.training_source import TrainingSource
 
 _READ_S, _SPLIT_S, _EXAMINE_S, _PUBLISH_S = 4e-6, 8e-6, 6e-6, 2e-6
-"Seconds an event on one modest core, beside what the parts take."
+"Seconds per event on one core, in addition to the time of the components."
 
 
 @dataclass(frozen=True, slots=True)
 class DryRunEstimate:
-    """An estimate."""
+    """The estimate of one training."""
 
     facts: dict[str, Any]
     costs: list[TrainingCost]
     memory: int
-    "Bytes at the peak."
+    "Peak memory in bytes."
     seconds: float
     memory_allowed: int
     account: EventAccount | None = None
 
     @property
     def fits(self) -> bool:
-        """Would it be allowed to start?"""
+        """Return true if the memory limits allow the training."""
         return self.memory <= self.memory_allowed
 
     def to_dict(self) -> dict[str, Any]:
-        """Write it as JSON."""
+        """Return the estimate as JSON."""
         return {
             **self.facts,
             **({} if self.account is None else {"interactions": self.account.to_dict()}),
@@ -61,7 +61,7 @@ def _cost_to_dict(cost: TrainingCost) -> dict[str, Any]:
 def estimate_training(
     recipe: Recipe, source: TrainingSource, free_memory_mb: int | None = None
 ) -> DryRunEstimate:
-    """Estimate a training."""
+    """Return the estimate of a training."""
     size = DataSize.from_interactions(source.data, len(source.texts))
     costs = estimate_costs(recipe, size)
     allowed = recipe.limits.memory_mb
@@ -69,7 +69,7 @@ def estimate_training(
         allowed = min(allowed, free_memory_mb)
     once_more = sum(
         cost.seconds / max(cost.trainings, 1) for cost in costs if cost.is_ranked
-    )  # to be examined with
+    )  # users in the evaluation
     seconds = sum(cost.seconds for cost in costs) + once_more
     seconds += size.events * (_READ_S + _SPLIT_S + _EXAMINE_S + _PUBLISH_S)
     return DryRunEstimate(
@@ -83,10 +83,10 @@ def estimate_training(
 
 
 async def count_uncompacted_interactions(changes: ChangeLog, app_id: str, after: str) -> int:
-    """Count the accepted interactions behind an offset of the change log.
+    """Return the number of accepted interactions after an offset of the change log.
 
     Errors:
-        Unavailable: the store is away
+        Unavailable: the store does not answer
     """
     count = 0
     while page := await changes.read(app_id, {"interaction": after}, count=1_000, block_ms=0):

@@ -1,4 +1,4 @@
-"""What a training will cost, before it starts: rows, memory, time. For `--dry-run`, and to refuse what can't fit."""
+"""Estimates of memory and time before a training: for `--dry-run`, and to refuse a training that can't fit."""
 
 from __future__ import annotations
 
@@ -20,49 +20,49 @@ from jobs.refresh.recipe import Recipe
 from jobs.refresh.tuning.plan import fit_recipe_to_catalog, is_settled
 
 _BYTES_PER_EVENT = 600
-"Reading them, and the pasts of a test and two validations beside the whole; measured on 100,000 to 1,000,000 events."
+"Events, and the training data of a test and two validation splits; measured on 100,000 to 1,000,000 events."
 _FIXED_BYTES = 350 << 20
-"Libraries, and the blocks in which readers are scored."
+"Libraries, and the blocks in which users are scored."
 _FEATURES_A_PRODUCT = 8
-"Words and attributes that a product shares with others, at most about."
+"Approximate upper bound of the words and attributes that a product shares with others."
 CONTENT_COST = "[content]"
 
 _RULES_BLOCK_BYTES = 400 << 20
-"Rules are counted in blocks of pairs; more than one block is never held."
+"Memory of one block of pairs; the learner of sequential rules holds one block at a time."
 
 
 @dataclass(frozen=True, slots=True)
 class DataSize:
-    """How much there is to learn from."""
+    """Size of the training data."""
 
     events: int
     readers: int
     items: int
     described: int = 0
-    "Products whose texts and attributes are at hand."
+    "Number of products with texts and attributes."
 
     @classmethod
     def from_interactions(cls, data: Interactions, described: int = 0) -> DataSize:
-        """Count data."""
+        """Return the size of interactions."""
         return cls(len(data), data.n_readers, data.n_items, described)
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingCost:
-    """What one part needs on one modest core."""
+    """Memory and time of one component on one core."""
 
     part: str
     memory: int
-    "Bytes at the peak."
+    "Peak memory in bytes."
     seconds: float
     trainings: int
-    "How often it is trained: tuning, validation, and for good."
+    "Number of trainings for tuning, validation and the final model."
     is_ranked: bool = True
-    "Is it trained once more for the examination, as parts of the blend are?"
+    "True if the evaluation trains it once more, as it does for components of the blend."
 
 
 def estimate_costs(recipe: Recipe, size: DataSize) -> list[TrainingCost]:
-    """Estimate every part of a recipe."""
+    """Return the cost of each component of a recipe."""
     recipe = fit_recipe_to_catalog(recipe, size.items)
     settled = is_settled(recipe)
     costs = []
@@ -80,7 +80,7 @@ def estimate_costs(recipe: Recipe, size: DataSize) -> list[TrainingCost]:
 
 
 def _content_cost(recipe: Recipe, part: ContentRecipe, size: DataSize) -> TrainingCost:
-    """Estimate the regression for products without events, and the item weights it explains where no part has them."""
+    """Return the cost of the content regression, and of item weights for it if no component has them."""
     features = min(part.features, _FEATURES_A_PRODUCT * size.described)
     memory = content_regression.estimate_memory_bytes(size.items, features, part.keep)
     seconds = content_regression.estimate_seconds(size.items, features, part)
@@ -91,15 +91,15 @@ def _content_cost(recipe: Recipe, part: ContentRecipe, size: DataSize) -> Traini
 
 
 def estimate_peak_memory(costs: Sequence[TrainingCost], size: DataSize) -> int:
-    """Estimate the largest number of bytes a training holds at once: parts are trained one after the other."""
+    """Return the peak memory of a training in bytes; components are trained one after the other."""
     return _FIXED_BYTES + size.events * _BYTES_PER_EVENT + max((cost.memory for cost in costs), default=0)
 
 
 def check_memory(recipe: Recipe, size: DataSize, memory_mb: int | None = None) -> None:
-    """Stop a training that can't fit before it starts; `memory_mb` is what the machine has left.
+    """Refuse a training that needs more memory than the recipe or the machine (`memory_mb`) allows.
 
     Errors:
-        Invalid: says which part needs what, and what to change
+        Invalid: the memory does not suffice; the message names the component and the parameter to change
     """
     costs = estimate_costs(recipe, size)
     needed, allowed, limit = (

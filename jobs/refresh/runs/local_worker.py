@@ -1,4 +1,4 @@
-"""Trainings in the process that calls: on a laptop, in a worker process, in a Ray task. All the same code."""
+"""Trainings in the calling process: on a laptop, in a worker process or in a Ray task."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _RESERVED_MB = 256
 
 
 def new_worker_id(what: str) -> str:
-    """Name a worker."""
+    """Return a new unique id of a worker."""
     return f"{what} {os.getpid()} {new_request_id()}"
 
 
 def free_memory_mb() -> int:
-    """Say what a training may take here without pushing others out."""
+    """Return the memory in MB that a training may use on this machine."""
     return max(int(psutil.virtual_memory().available >> 20) - _RESERVED_MB, 0)
 
 
 def scratch_path(data_dir: Path) -> Path:
-    """Name the folder in which snapshots are built before they are published."""
+    """Return the folder in which snapshots are built before publication."""
     return data_dir / "scratch"
 
 
 def current_release() -> str:
-    """Name the release that trains; snapshots remember it, wherever they were ordered."""
+    """Return the release of this process, which snapshots record."""
     try:
         return importlib.metadata.version("kiosk")
     except importlib.metadata.PackageNotFoundError:
@@ -57,13 +57,13 @@ async def run_locally(
     owner: str,
     watch: RunWatcher | None = None,
 ) -> Run | None:
-    """Work on a run until it has ended; None when it belongs to somebody else.
+    """Execute a run until it has ended, and return it; None if it belongs to another worker.
 
     Errors:
-        NotFound: there is no such run
-        Unavailable: the store is away
+        NotFound: the run does not exist
+        Unavailable: the store does not answer
     """
-    from jobs.refresh.runs.worker import (  # all learners: not for those who only send workers
+    from jobs.refresh.runs.worker import (  # imports all learners, which the scheduler does not need
         TrainingWorker,
         WorkerContext,
     )

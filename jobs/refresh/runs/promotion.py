@@ -1,6 +1,6 @@
-"""Promotion and rollback: compare-and-set of what serves, with a gate before it and a history behind it.
+"""Promotion and rollback: compare-and-set of the serving version, with a gate and a history.
 
-Nothing is restarted: whoever serves an engine reads its record and swaps to the snapshot it names.
+No process restarts: each process that serves the engine reads its record and loads the snapshot that it names.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ async def promote_version(
     force: str = "",
     report: dict[str, Any] | None = None,
 ) -> Promotion:
-    """Let a version serve.
+    """Promote a version of an engine and return the promotion.
 
-    `force` is the reason for passing a gate that refuses; it is written into the history. `report` is a fresher
-    comparison than the one kept with the version.
+    `force` is the reason to override a refusal of the gate; the history records it. `report` is a newer comparison
+    than the stored one.
 
     Errors:
-        Conflict: the gate refuses, its code was shipped for its training only, it knows of erased people, it serves
-            already, or something else was promoted meanwhile
-        NotFound: no such engine, or no such version on the shelf
+        Conflict: the gate refuses, the version needs shipped code, contains erased users or serves already, or
+            another version was promoted at the same time
+        NotFound: the engine or the version does not exist
     """
     engine = await get_engine(stores, app_id, engine_id)
     if engine.snapshot == version:
@@ -99,13 +99,13 @@ async def roll_back_version(
     by: str,
     to: str | None = None,
 ) -> Promotion:
-    """Let serve again what served before, or a named version; `to=""` means nothing that was learned.
+    """Promote the previous version, or a named one, and return the promotion; with `to=""`, no version serves.
 
-    Going back twice goes back two promotions, not to and fro. Versions that are gone from the shelf are skipped.
+    Two rollbacks go back two promotions. Versions that are no longer in the artifact store are skipped.
 
     Errors:
-        Conflict: there is nothing to go back to, or something else was promoted meanwhile
-        NotFound: no such engine, or no such version on the shelf
+        Conflict: there is no previous version, or another version was promoted at the same time
+        NotFound: the engine or the version does not exist
     """
     engine = await get_engine(stores, app_id, engine_id)
     snapshots = SnapshotStore(shelf)
@@ -130,10 +130,10 @@ async def roll_back_version(
 
 
 async def get_engine(stores: Stores, app_id: str, engine_id: str) -> Engine:
-    """Read an engine.
+    """Return an engine.
 
     Errors:
-        NotFound: there is none of that name
+        NotFound: the engine does not exist
     """
     engine = await stores.engines.get(app_id, engine_id)
     if engine is None:
@@ -142,12 +142,12 @@ async def get_engine(stores: Stores, app_id: str, engine_id: str) -> Engine:
 
 
 def _custom_learners(manifest: Manifest) -> list[str]:
-    """Name the learner classes of yours that a snapshot needs."""
+    """Return the custom learner classes that a snapshot needs."""
     return [part["learner"] for part in manifest.facts.get("parts", ()) if ":" in str(part.get("learner"))]
 
 
 def is_compared(report: dict[str, Any] | None, serving: str) -> bool:
-    """Was a version compared with what serves now?"""
+    """Return true if the report compares the version with the one that serves now."""
     if report is None:
         return False
     if not serving:
@@ -156,7 +156,7 @@ def is_compared(report: dict[str, Any] | None, serving: str) -> bool:
 
 
 def _previous_version(snapshots: SnapshotStore, engine: Engine, history: list[Promotion]) -> str:
-    """Find what served before, walking back over promotions that were themselves undone."""
+    """Return the previously serving version; promotions that were rolled back are skipped."""
     if not engine.snapshot:
         raise Conflict(
             f"engine {engine.engine_id} serves nothing that was learned; there is nothing to go back to"

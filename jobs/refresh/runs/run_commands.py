@@ -1,4 +1,4 @@
-"""Steps on runs over a store: ask for one, claim it, note, end, cancel. Of two who try at once one succeeds."""
+"""Changes of run records: create, claim, update, end, cancel. Of two concurrent changes, one succeeds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def create_run(
     the start, so that no other worker claims it.
 
     Errors:
-        NotFound: no such app or engine; says which there are
+        NotFound: the app or engine does not exist; the message lists the existing ones
         Invalid: the recipe names a learner class that this installation does not allow
         Conflict: another process writes the run at the same time
     """
@@ -60,10 +60,10 @@ async def create_run(
 
 
 async def check_engine(stores: Stores, app_id: str, engine_id: str) -> None:
-    """See that an app and its engine exist.
+    """Check that an app and its engine exist.
 
     Errors:
-        NotFound: says which there are
+        NotFound: one does not exist; the message lists the existing ones
     """
     book = await stores.access.read_all()
     if app_id not in book.apps:
@@ -80,7 +80,7 @@ async def check_engine(stores: Stores, app_id: str, engine_id: str) -> None:
 
 
 async def check_promotable(stores: Stores, app_id: str) -> None:
-    """See that an app may get another snapshot to serve; anybody may train on it and look at the figures.
+    """Check that an app accepts promotions; trainings and evaluations are always allowed.
 
     Errors:
         ReadOnly: the app is a playground
@@ -91,7 +91,7 @@ async def check_promotable(stores: Stores, app_id: str) -> None:
 
 
 async def get_run(stores: Stores, app_id: str, run_id: str) -> Run:
-    """Read a run.
+    """Return a run.
 
     Errors:
         NotFound: there is none of that name
@@ -103,10 +103,10 @@ async def get_run(stores: Stores, app_id: str, run_id: str) -> Run:
 
 
 async def update_run(stores: Stores, run: Run, change: Callable[[Run], Run | None]) -> Run | None:
-    """Take a step on the newest form of a run; None when the step is not possible (any more).
+    """Apply a change to the newest record of a run and return it; None if `change` returns None.
 
     Errors:
-        Conflict: everybody writes at once, which does not happen
+        Conflict: other processes changed the record during every attempt
     """
     current: Run | None = run
     for _ in range(_TRIES):
@@ -121,11 +121,11 @@ async def update_run(stores: Stores, run: Run, change: Callable[[Run], Run | Non
 
 
 async def cancel_training(stores: Stores, app_id: str, run_id: str, now_ms: int) -> Run:
-    """End a run; its worker notices within seconds and writes nothing more.
+    """Cancel a run and return it; its worker stops within seconds and writes no more.
 
     Errors:
         NotFound: there is none of that name
-        Conflict: it has ended already
+        Conflict: the run has ended already
     """
     run = await get_run(stores, app_id, run_id)
     ended = await update_run(stores, run, lambda now: cancel_run(now, now_ms))

@@ -67,7 +67,7 @@ class RunScheduler:
         """Fire due schedules and start workers; return the number of started workers, 0 without the lease.
 
         Errors:
-            Unavailable: the store is away
+            Unavailable: the store does not answer
         """
         await self._collect_finished()
         if not await self._stores.leases.hold(SCHEDULER_LEASE, self._owner, LEASE_MS):
@@ -113,7 +113,7 @@ class RunScheduler:
                 self._log.error("schedule_failed", app=app_id, schedule=schedule.name, reason=error.message)
 
     async def _fire_schedule(self, schedule: Schedule, slot: int, now_ms: int) -> None:
-        # first the run, whose name makes a second firing harmless, then the mark
+        # create the run before the mark: its id makes a second firing harmless
         run = await create_run(
             self._stores,
             schedule.app_id,
@@ -135,7 +135,7 @@ class RunScheduler:
 
     async def _collect_finished(self) -> None:
         gone = self._pool.collect_finished()
-        # forgotten before anything is asked of the store: when it is away, their places must not stay taken for ever
+        # free the places of finished workers first, so that they are free even if the store does not answer
         for assignment in gone:
             if self._sent.get((assignment.app_id, assignment.run_id)) == assignment:
                 del self._sent[assignment.app_id, assignment.run_id]

@@ -1,10 +1,10 @@
-"""Code that is shipped with one run: `kiosk train --working-dir DIR` packs a folder, the run's worker imports from it.
+"""Code shipped with one run: `kiosk train --working-dir DIR` packs a folder, and the run's worker imports from it.
 
-    <data_dir>/code/<digest>.zip      mode 600, written by whoever orders the run on the installation's machine
+    <data_dir>/code/<digest>.zip      mode 600, written by the process that creates the run
 
-The run names the digest, so neither Redis nor the artifact store decides what is imported: they can only name code that
-an administrator put there, and only classes that the installation allows (`kiosk learners allow`). Processes that serve
-never see it.
+The run record has only the digest. So a write to Redis or the artifact store can only select code that an
+administrator stored, and only classes that the installation allows (`kiosk learners allow`). Serving processes never
+import it.
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ from typing import Any
 from cluster.errors import Fault, Invalid
 
 MOST_BYTES = 32 << 20
-"Of all files together, unpacked."
+"Maximum size of all files, unpacked."
 MOST_FILES = 2_000
 
 SUFFIXES = frozenset((".py", ".toml", ".json", ".txt", ".csv", ".tsv", ".npy", ".npz", ".parquet", ".arrow"))
-"What is shipped: Python and plain data."
+"Suffixes of files that are shipped: Python and plain data."
 
 IGNORE_FILES = (".gitignore", ".rayignore", ".kioskignore")
 
 _KEPT = 10
-"Newest packages that stay."
+"Number of newest packages that are kept."
 _WORDS = "secrets?|credentials?|passwords?|passwd|tokens?|private[._-]?keys?|api[._-]?keys?|env"
 _SECRET = re.compile(rf"(^|[._-])({_WORDS})([._-]|$)|^id_(rsa|dsa|ecdsa|ed25519)", re.IGNORECASE)
-"Names that never leave their folder; `tokenizer.py` does."
+"Names of files that are never shipped; `tokenizer.py` is allowed."
 _NEVER = frozenset(("__pycache__", "node_modules", "venv", "site-packages"))
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def code_path(data_dir: Path) -> Path:
-    """Name the folder in which packages of shipped code lie."""
+    """Return the folder of the packages."""
     return data_dir / "code"
 
 
 def pack_and_store(folder: Path, recipe: Mapping[str, Any], data_dir: Path, *, promote: bool = False) -> str:
-    """Pack a folder for a run of a recipe and keep it in the data directory; return its digest.
+    """Pack a folder for a run of a recipe into the data directory; return its digest.
 
     Errors:
-        Invalid: it can't be shipped, lacks a class of the recipe, or is to serve afterwards
+        Invalid: the folder can't be shipped or lacks a class of the recipe, or `promote` is set
     """
     if promote:
         raise Invalid(
@@ -69,12 +69,12 @@ def pack_and_store(folder: Path, recipe: Mapping[str, Any], data_dir: Path, *, p
 
 
 def pack_folder(folder: Path) -> bytes:
-    """Pack what a training may import: the same files give the same bytes.
+    """Return a package of the files that a training may import; equal files give equal bytes.
 
-    Hidden files, names that sound like secrets, and what the ignore files name stay where they are.
+    Hidden files, files with names of secrets, and files that ignore files match are left out.
 
     Errors:
-        Invalid: it is no folder, holds no Python, or is too large
+        Invalid: the path is no folder, or the folder has no Python file or is too large
     """
     if not folder.is_dir():
         raise Invalid(f"--working-dir {folder} is no folder")
@@ -97,7 +97,7 @@ def pack_folder(folder: Path) -> bytes:
 
 
 def store_package(code_dir: Path, package: bytes) -> str:
-    """Put a package where workers of this installation find it; return its digest. Old ones go."""
+    """Write a package into the folder of the installation and delete old ones; return its digest."""
     code_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     digest = hashlib.sha256(package).hexdigest()
     path, part = code_dir / f"{digest}.zip", code_dir / f".{digest}.{os.getpid()}"
@@ -112,11 +112,11 @@ def store_package(code_dir: Path, package: bytes) -> str:
 
 
 def read_package(code_dir: Path, digest: str) -> bytes:
-    """Read a package and see that it is the one that was named.
+    """Return a package after a check of its digest.
 
     Errors:
-        Invalid: it is not on this machine
-        Fault: it is another one
+        Invalid: the package is not on this machine
+        Fault: the content does not match the digest
     """
     if not _DIGEST.fullmatch(digest):
         raise Fault("the run names no digest of shipped code")
@@ -134,10 +134,10 @@ def read_package(code_dir: Path, digest: str) -> bytes:
 
 @contextlib.contextmanager
 def import_from_package(code_dir: Path, digest: str) -> Iterator[None]:
-    """Let this process import from a package; nothing happens without a digest.
+    """Make a package importable in this process; without a digest, do nothing.
 
     Errors:
-        Invalid, Fault: the package is not here, or another one
+        Invalid, Fault: the package is missing, or does not match the digest
     """
     if not digest:
         yield
@@ -159,10 +159,10 @@ def import_from_package(code_dir: Path, digest: str) -> Iterator[None]:
 
 
 def check_package(package: bytes, recipe: Mapping[str, Any]) -> None:
-    """See that a package holds the classes of a recipe that are not installed, before anything is ordered.
+    """Check that a package has the custom classes of a recipe that are not installed.
 
     Errors:
-        Invalid: the recipe names no class of yours, or one that is neither shipped nor installed
+        Invalid: the recipe has no custom class, or one that is neither shipped nor installed
     """
     named = [str(part.get("learner", "")) for part in recipe.get("parts", {}).values()]
     classes = [learner for learner in named if ":" in learner]
@@ -181,7 +181,7 @@ def check_package(package: bytes, recipe: Mapping[str, Any]) -> None:
 
 
 def _files(folder: Path, root: Path, ignored: tuple[tuple[Path, str], ...]) -> Iterator[Path]:
-    """List what may be shipped, in order of the names."""
+    """Yield the files that may be shipped, sorted by name."""
     ignored += tuple((folder, pattern) for name in IGNORE_FILES for pattern in _patterns(folder / name))
     for path in sorted(folder.iterdir()):
         name = path.name
@@ -196,7 +196,7 @@ def _files(folder: Path, root: Path, ignored: tuple[tuple[Path, str], ...]) -> I
 
 
 def _patterns(path: Path) -> list[str]:
-    """Read an ignore file; lines that take something back (`!`) are left out, so that more stays at home."""
+    """Return the patterns of an ignore file; exceptions (`!`) are dropped, so that more files are ignored."""
     try:
         lines = path.read_text("utf-8", "replace").splitlines()
     except (FileNotFoundError, IsADirectoryError):
@@ -205,7 +205,7 @@ def _patterns(path: Path) -> list[str]:
 
 
 def _is_ignored(path: Path, above: Path, pattern: str) -> bool:
-    """Match a path with a pattern of an ignore file in a folder above it."""
+    """Return true if a path matches a pattern of an ignore file in a folder above it."""
     if pattern.endswith("/") and not path.is_dir():
         return False
     bare = pattern.rstrip("/")

@@ -1,9 +1,9 @@
-"""The stages of a training, one function each: values in, values out, progress told. No store, no shelf.
+"""The stages of a training as functions of values, with progress callbacks; no Redis, no artifact store.
 
-dataset   read_training_source
-plan      planned        open questions answered on validation, which ends before the test begins
-evaluate  examined       the settled recipe on the test, beside popularity and what serves
-train     jobs.refresh.build.fit.fit on everything, jobs.refresh.build.build.build
+dataset   reads the training source
+plan      chooses open parameters and weights on validation, which ends before the test begins
+evaluate  evaluates the settled recipe on the test, with popularity and the serving version
+train     trains on all data (`jobs.refresh.build.fit`) and writes the snapshot (`jobs.refresh.build.build`)
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from jobs.refresh.tuning.plan import (
 from jobs.refresh.tuning.split_protocol import split_for_recipe
 
 EVALUATION_USERS = 4_000
-"Readers that a training is examined with; the interval says what that is worth."
+"Maximum number of users in the evaluation."
 PROTOCOLS = ("auto", "by_time", "leave_last_out", "next_in_session")
 
 NO_INTERACTIONS = "no interactions"
@@ -51,10 +51,10 @@ TOO_FEW_MESSAGE = (
 
 
 def split_data(recipe: Recipe, data: Interactions, protocol: str = "auto") -> TrainingSplit:
-    """Cut the data as the recipe says, or by another protocol.
+    """Split the data with the protocol of the recipe, or with another one.
 
     Errors:
-        Invalid: there is no such protocol, or it does not fit the data
+        Invalid: the protocol does not exist, or does not fit the data
     """
     if protocol not in PROTOCOLS:
         raise Invalid(f"there is no protocol {protocol!r}; choose one of {', '.join(PROTOCOLS)}")
@@ -68,10 +68,10 @@ def split_data(recipe: Recipe, data: Interactions, protocol: str = "auto") -> Tr
 def plan_training(
     recipe: Recipe, data: Interactions, split: TrainingSplit, tell: StepCallback = ignore_step
 ) -> TuningPlan:
-    """Answer the open questions of a recipe on validation; the test stays unseen.
+    """Choose the open parameters and weights of a recipe on validation, without the test data.
 
     Errors:
-        Invalid: there is too little data to choose by; says what to change
+        Invalid: there is too little data; the message says what to change
     """
     if is_settled(recipe):
         return plan_without_tuning(recipe, data.n_items)
@@ -81,7 +81,7 @@ def plan_training(
 
 
 def plan_without_interactions(recipe: Recipe) -> TuningPlan:
-    """Settle a recipe for products alone: nothing is ranked, what needs no interactions is built as it says."""
+    """Return the plan of a training without interactions, which builds only the product indexes."""
     parts = {name: part.model_copy(update={"tune": {}}) for name, part in recipe.parts.items()}
     blend = recipe.blend.model_copy(update={"weights": {}, "weights_new": {}, "start": {}})
     left_out = {"baskets": None, "cohorts": None, "content": None}
@@ -90,7 +90,7 @@ def plan_without_interactions(recipe: Recipe) -> TuningPlan:
 
 
 def report_without_interactions(recipe: Recipe) -> dict[str, Any]:
-    """Say what a training on products alone built, and what it left out."""
+    """Return the report of a training without interactions: the parts built, and the parts left out."""
     built = [
         name
         for name, there in (
@@ -121,18 +121,18 @@ def report_without_interactions(recipe: Recipe) -> dict[str, Any]:
 
 
 def plan_to_dict(plan: TuningPlan) -> dict[str, Any]:
-    """Write a plan as JSON."""
+    """Return a plan as JSON."""
     return {**asdict(plan), "recipe": plan.recipe.model_dump(mode="json"), "single": dict(plan.single)}
 
 
 def plan_from_dict(facts: Mapping[str, Any]) -> TuningPlan:
-    """Read what `plan_to_dict` wrote."""
+    """Return the plan from the result of `plan_to_dict`."""
     outcomes = tuple(PartOutcome(**one) for one in facts.get("outcomes", ()))
     return TuningPlan(**{**facts, "recipe": parse_recipe(facts["recipe"]), "outcomes": outcomes})
 
 
 def apply_confirmation(plan: TuningPlan, report: Mapping[str, Any]) -> TuningPlan:
-    """Give a plan without the parts that its examination dropped."""
+    """Return a plan without the components that its evaluation dropped."""
     return remove_parts(plan, report.get("dropped", {}))
 
 
@@ -145,17 +145,17 @@ def evaluate_plan(
     k: int | None = None,
     tell: StepCallback = ignore_step,
 ) -> dict[str, Any]:
-    """Train a planned recipe on the past of a trial and examine it, beside popularity and the recipe that serves.
+    """Train a planned recipe on a split and return its report, with popularity and the serving recipe.
 
-    Where weights were chosen, parts without which the blend is certainly better on this trial are dropped first
-    (`dropped`; `confirmed` gives the plan without them).
+    If weights were chosen, components that significantly lower the NDCG on this split are dropped first (`dropped`;
+    `apply_confirmation` returns the plan without them).
 
-    `k` is the length of the lists; none: the one the recipe's weights are chosen by. `serving` holds `recipe`
-    (settled) and `version`. What serves is trained again on the same past: its own snapshot knows the future of the
-    trial. Where that is not possible the report says why.
+    `k` is the length of the lists, by default that of the recipe's blend. `serving` has `recipe` (settled) and
+    `version`. The serving recipe is trained again on the same split, because its snapshot contains the targets. If
+    this is not possible, the report has the reason.
 
     Errors:
-        Invalid: the trial asks nobody
+        Invalid: the split has no users
     """
     if not len(trial):
         raise Invalid(TOO_FEW_MESSAGE.format(events=len(trial.train), readers=trial.train.n_readers))
@@ -206,7 +206,7 @@ def _evaluate_scorer(
 
 
 def count_data(data: Interactions) -> dict[str, int]:
-    """Count data, for people."""
+    """Return the numbers of events, users and items, for displays."""
     taken = np.bincount(data.reader, minlength=1)
     return {
         "events": len(data),

@@ -1,6 +1,6 @@
-"""Sweeps: one recipe with some fields changed in every combination, all examined on the same readers.
+"""Sweeps: one recipe with all combinations of some field values, evaluated on the same users.
 
-What was examined is kept on the shelf, so a sweep that is asked for again does only what is missing:
+The results are kept in the artifact store, so a repeated sweep evaluates only missing variants:
 
     sweeps/<app>/<sweep>/data.arrow  <variant>.json  comparison.csv  comparison.md
 """
@@ -32,32 +32,32 @@ from jobs.refresh.runs.stages import (
 )
 
 MOST_VARIANTS = 200
-"Variants of one sweep."
+"Maximum number of variants in one sweep."
 
 _K = 10
-"Variants are compared by lists of this length, whatever length each of them was chosen by."
+"Length of the lists in the comparison, for all variants."
 _METRICS = ("ndcg@10", "recall@20", "hit_rate@10", "mrr@10", "coverage@10", "novelty@10")
 
 
 @dataclass(frozen=True, slots=True)
 class SweepVariant:
-    """One combination."""
+    """One combination of field values."""
 
     changes: tuple[tuple[str, Any], ...]
     recipe: Recipe
 
     @property
     def name(self) -> str:
-        """A short name that depends on the recipe only."""
+        """Return a short name that depends only on the recipe."""
         text = json.dumps(self.recipe.model_dump(mode="json"), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def parse_assignments(texts: Sequence[str]) -> dict[str, Any]:
-    """Read FIELD=VALUE texts.
+    """Return the fields and values of FIELD=VALUE texts.
 
     Errors:
-        Invalid: one of them is none
+        Invalid: a text has another form
     """
     found = {}
     for text in texts:
@@ -69,10 +69,10 @@ def parse_assignments(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def build_variants(recipe: Recipe, sweeps: Sequence[str]) -> list[SweepVariant]:
-    """List every combination of FIELD=A,B,C texts.
+    """Return a variant for each combination of FIELD=A,B,C texts.
 
     Errors:
-        Invalid: a text is none, a field does not exist, a value does not fit, or there are too many combinations
+        Invalid: a text has another form, a field does not exist, a value is not allowed, or there are too many variants
     """
     fields: list[list[tuple[str, Any]]] = []
     for text in sweeps:
@@ -96,7 +96,7 @@ def build_variants(recipe: Recipe, sweeps: Sequence[str]) -> list[SweepVariant]:
 
 
 def sweep_id(found: Sequence[SweepVariant], offsets: Mapping[str, str]) -> str:
-    """Name a sweep by what it tries, and by how far the data had settled."""
+    """Return the id of a sweep, which depends on its variants and on the offsets of the compacted data."""
     names = [offsets.get("interaction", "0"), *(variant.name for variant in found)]
     return "sweep-" + hashlib.sha256(" ".join(names).encode()).hexdigest()[:10]
 
@@ -104,7 +104,7 @@ def sweep_id(found: Sequence[SweepVariant], offsets: Mapping[str, str]) -> str:
 def evaluate_variant(
     variant: SweepVariant, data: Interactions, readers: int = EVALUATION_USERS
 ) -> dict[str, Any]:
-    """Examine one variant."""
+    """Evaluate one variant and return its result."""
     split = split_data(variant.recipe, data)
     plan = plan_training(variant.recipe, data, split)
     report = evaluate_plan(plan, split.test, readers=readers, k=_K)
@@ -113,10 +113,10 @@ def evaluate_variant(
 
 
 def evaluate_saved_variant(variant: SweepVariant, checkpoints: CheckpointStore) -> dict[str, Any]:
-    """Examine one variant on the data of its sweep, or give what was found the last time.
+    """Return the stored result of a variant, or evaluate it on the data of its sweep.
 
     Errors:
-        Invalid: the data of the sweep is gone
+        Invalid: the data of the sweep is missing
     """
     kept = checkpoints.get(variant.name)
     if kept is None:
@@ -129,7 +129,7 @@ def evaluate_saved_variant(variant: SweepVariant, checkpoints: CheckpointStore) 
 
 
 def result_rows(found: Sequence[tuple[SweepVariant, Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """Put results into rows, the best first."""
+    """Return the results as rows, the best first."""
     table = []
     for variant, report in found:
         figures = report.get("figures", {})
@@ -150,7 +150,7 @@ def result_rows(found: Sequence[tuple[SweepVariant, Mapping[str, Any]]]) -> list
 
 
 def csv_from_rows(table: Sequence[Mapping[str, Any]]) -> str:
-    """Write rows as CSV."""
+    """Return rows as CSV."""
     out = io.StringIO()
     names = list(dict.fromkeys(name for row in table for name in row))
     writer = csv.DictWriter(out, names, lineterminator="\n", restval="")
@@ -161,7 +161,7 @@ def csv_from_rows(table: Sequence[Mapping[str, Any]]) -> str:
 
 
 def markdown_from_rows(table: Sequence[Mapping[str, Any]], title: str) -> str:
-    """Write rows as a Markdown table, the best first."""
+    """Return rows as a Markdown table, the best first."""
     names = list(dict.fromkeys(name for row in table for name in row))
     lines = [f"# {title}", "", "| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
     for row in table:
@@ -175,7 +175,7 @@ def markdown_from_rows(table: Sequence[Mapping[str, Any]], title: str) -> str:
 
 
 def _markdown_cell(value: Any) -> str:
-    """Write a cell of a Markdown table: on one line, without its border."""
+    """Return the text of a Markdown table cell, on one line and with escaped borders."""
     return "" if value is None else " ".join(str(value).split()).replace("|", "\\|")
 
 
@@ -184,7 +184,7 @@ def _csv_cell(value: Any) -> Any:
 
 
 def _apply_changes(recipe: Recipe, combination: Sequence[tuple[str, Any]]) -> Recipe:
-    """Change fields; a field that is swept is not tuned as well."""
+    """Return the recipe with changed fields; a field of the sweep is removed from `tune`."""
     changes = dict(combination)
     fields = recipe.model_dump(mode="json")
     for path, _ in combination:
@@ -198,7 +198,7 @@ def _apply_changes(recipe: Recipe, combination: Sequence[tuple[str, Any]]) -> Re
 
 
 def _split_values(text: str) -> list[Any]:
-    """Split at commas that are outside of brackets."""
+    """Split a text at commas outside of brackets."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter in "[{") - (letter in "]}")
@@ -224,20 +224,20 @@ FOLDER = "sweeps"
 def run_sweep(
     found: Sequence[SweepVariant], checkpoints: CheckpointStore, on_variant: VariantCallback
 ) -> None:
-    """Examine variants one after the other; one that can't be trained says why and does not stop the others."""
+    """Evaluate variants one after the other; a variant that fails gets the error as result."""
     for variant in found:
         on_variant(variant, try_variant(variant, checkpoints))
 
 
 def try_variant(variant: SweepVariant, checkpoints: CheckpointStore) -> dict[str, Any]:
-    """Examine one variant; what goes wrong is its result."""
+    """Evaluate one variant and return its result, or the error."""
     started_s = time.perf_counter()
     try:
         report = evaluate_saved_variant(variant, checkpoints)
     except HouseError as error:
         return {"error": error.message}
     except Exception as error:  # noqa: BLE001
-        # whatever a library or a learner of yours throws ends this variant, not the others
+        # any error of a library or a custom learner fails only this variant
         return {"error": f"{type(error).__name__}: {error}"}
     return {**report, "seconds": round(time.perf_counter() - started_s, 2)}
 
@@ -245,7 +245,7 @@ def try_variant(variant: SweepVariant, checkpoints: CheckpointStore) -> dict[str
 def delete_sweep_data(
     checkpoints: CheckpointStore, results: Sequence[tuple[SweepVariant, Mapping[str, Any]]]
 ) -> None:
-    """Remove the data of a sweep that is complete: asked for again, its results are there without it."""
+    """Delete the data of a complete sweep; its results remain."""
     if not any("error" in report for _, report in results):
         checkpoints.delete_source()
 
@@ -258,7 +258,7 @@ def write_comparison(
     title: str,
     out: Path | None,
 ) -> list[str]:
-    """Write the comparison as CSV and Markdown onto the shelf, and into a folder of yours; return where it is."""
+    """Write the comparison as CSV and Markdown into the artifact store and a local folder; return the paths."""
     texts = {"comparison.csv": csv_from_rows(table), "comparison.md": markdown_from_rows(table, title)}
     places = []
     for file, text in texts.items():

@@ -1,7 +1,7 @@
-"""A training as a list of stages over shelf and segments; each may be the first one an attempt does.
+"""A training as a sequence of stages over artifact store and segments; an attempt may begin at any stage.
 
-A stage whose result stands in a checkpoint is passed over. The data is read once and kept, so every attempt learns
-from the same bytes and builds the same snapshot.
+A stage with a checkpoint is skipped. The data is read once and stored, so all attempts train on the same bytes and
+build the same snapshot.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ StageProgress = Callable[[str, float], None]
 Stage = Callable[[], dict[str, Any]]
 
 KEPT_VERSIONS = 10
-"Newest versions of an engine that stay on the shelf, beside those it served from lately."
+"Number of newest versions of an engine that are kept, in addition to recently promoted ones."
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingContext:
-    """Where trainings read and write."""
+    """The stores and folders of trainings."""
 
     shelf: ArtifactStore
     segments: SegmentStore
@@ -63,17 +63,17 @@ class TrainingContext:
     release: str
 
     def serving_recipe(self, app_id: str, engine_id: str, version: str) -> dict[str, Any]:
-        """Say which settled recipe a version was trained with.
+        """Return the settled recipe of a version.
 
         Errors:
-            NotFound, Fault: the version is not on the shelf, or damaged
+            NotFound, Fault: the version does not exist, or is damaged
         """
         manifest = SnapshotStore(self.shelf).manifest(app_id, engine_id, version)
         return {"version": version, "recipe": manifest.facts["recipe"]}
 
 
 class TrainingDataOutdated(Exception):
-    """People were erased since the data of a training was read."""
+    """Users were erased after the data of a training was read."""
 
 
 class Training:
@@ -94,12 +94,12 @@ class Training:
         self._serving = serving
         self._memory_mb = memory_mb
         self.keep = keep
-        "Versions that stay on the shelf whatever their age: what serves, and what somebody may want to go back to."
+        "Versions that are kept at any age: the serving ones and the targets of a rollback."
         self._checkpoints = CheckpointStore(bench.shelf, run.app_id, run.run_id)
         self._version = ""
 
     def stages(self) -> Iterator[tuple[str, Stage]]:
-        """List the stages in order."""
+        """Yield the stages in order, with their names."""
         yield "dataset", self._dataset
         yield "plan", self._plan
         yield "evaluate", self._evaluate
@@ -107,7 +107,7 @@ class Training:
         yield "publish", self._publish
 
     def outcome(self) -> dict[str, Any]:
-        """Say what the run's record should hold at the end."""
+        """Return the fields of the run record at the end."""
         report = self._report
         return {
             "version": self._version,
@@ -119,7 +119,7 @@ class Training:
         }
 
     def check_erasures(self) -> None:
-        """Look whether people were erased since the data was read.
+        """Check that no users were erased after the data was read.
 
         Errors:
             Outdated: they were; what was published of it is removed again
@@ -133,7 +133,7 @@ class Training:
         raise TrainingDataOutdated
 
     def delete_outdated_versions(self, keep: Collection[str]) -> list[str]:
-        """Remove versions that know of erased people, but for those in use; return which went."""
+        """Delete unused versions whose data contains erased users; return the deleted versions."""
         run, gone = self._run, list[str]()
         for marked in find_marked_snapshots(self._bench.shelf, run.app_id):
             if marked.engine_id == run.engine_id and marked.version not in keep:
@@ -143,11 +143,11 @@ class Training:
         return gone
 
     def clean_up(self) -> None:
-        """Remove checkpoints and what was built on this machine."""
+        """Delete the checkpoints and the local files of the run."""
         try:
             self._checkpoints.clear()
         except HouseError:
-            return  # what is left is removed with the next run
+            return  # the next run deletes the rest
         finally:
             shutil.rmtree(self._folder.parent, ignore_errors=True)
 
@@ -182,7 +182,7 @@ class Training:
             origin = SnapshotOrigin(
                 source.offsets, source.embedder, self._bench.release, source.erasures, self._run.code
             )
-            # the time of the order, so that every attempt writes the same bytes
+            # the creation time of the run, so that all attempts write the same bytes
             build_snapshot(engine, folder, written_at_ms=self._run.created_at, origin=origin, extras=extras)
         snapshot = Snapshot.open(folder)
         return {"version": snapshot.version, "bytes": snapshot.size}
@@ -191,7 +191,7 @@ class Training:
         run = self._run
         snapshots = SnapshotStore(self._bench.shelf)
         version = Snapshot.open(self._folder, verify=False).version
-        # before the snapshot: a version that can be seen has its report
+        # before the snapshot, so that each visible version has a report
         ReportStore(self._bench.shelf).put(
             run.app_id, run.engine_id, version, {**self._report, "run_id": run.run_id}
         )
@@ -199,7 +199,7 @@ class Training:
         return {"version": self._version, "removed": self._delete_old_versions(snapshots)}
 
     def _delete_old_versions(self, snapshots: SnapshotStore) -> list[str]:
-        """Make room: versions that neither are new nor served lately go; what never was completed as well."""
+        """Delete incomplete versions, and versions that are neither new nor recently promoted."""
         run = self._run
         day_ago_ms = run.created_at - DAY_MS
         gone = snapshots.tidy(
@@ -214,7 +214,7 @@ class Training:
 
     @cached_property
     def _recipe(self) -> Recipe:
-        ALLOWED.check_recipe(self._run.recipe)  # before anything is read: the record comes from Redis
+        ALLOWED.check_recipe(self._run.recipe)  # before the data is read, because the record comes from Redis
         return parse_recipe(self._run.recipe)
 
     @cached_property
@@ -222,7 +222,7 @@ class Training:
         self._say("read what is settled", 0.05)
         found = self._checkpoints.source()
         if found is not None and self._has_erasures_since(found):
-            self.clean_up()  # an attempt before this one read, and perhaps learned of, people who were erased since
+            self.clean_up()  # an earlier attempt read data of users who were erased later
             found = None
         if found is None:
             read = read_training_source(
@@ -241,7 +241,7 @@ class Training:
 
     @property
     def _serves_ranking_model(self) -> bool:
-        """Does something serve that learned from interactions? Products alone must not take its place."""
+        """Return true if the serving version has a ranking model; a version without one must not replace it."""
         recipe = (self._serving or {}).get("recipe") or {}
         return bool(recipe.get("blend", {}).get("weights"))
 
@@ -320,7 +320,7 @@ class Training:
 def delete_leftovers(
     shelf: ArtifactStore, scratch: Path, app_id: str, going: Collection[str], before_ms: int
 ) -> int:
-    """Remove checkpoints and scratch folders older than a moment whose runs have ended; return how many went."""
+    """Delete checkpoints and scratch folders of ended runs that are older than a time; return their number."""
     above, old = f"{FOLDER}/{app_id}", set()
     for entry in shelf.entries(above):
         run_id = entry.path[len(above) + 1 :].partition("/")[0]

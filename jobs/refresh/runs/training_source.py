@@ -1,6 +1,6 @@
-"""Training data from settled segments: events as arrays, and what products are like where a recipe asks for it.
+"""Training data from compacted segments: interactions as arrays, and product content if a recipe needs it.
 
-Redis is never read; whoever trains waits a moment beforehand for what was just accepted to settle (`worker`).
+This module does not read Redis. Before it runs, `worker` waits until newly accepted data is compacted.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from jobs.refresh.recipe import Recipe
 
 @dataclass(frozen=True, slots=True)
 class TrainingSource:
-    """What a training learns from, and where it came from."""
+    """The data of a training, and its origin."""
 
     data: Interactions
     offsets: Mapping[str, str] = field(default_factory=dict)
-    "Noun -> change-log offset up to which it is complete."
+    "Noun -> change-log offset up to which the data is complete."
     embedder: str = ""
-    "Version of the embedder behind the data's content; empty without content."
+    "Version of the embedder of the content vectors; empty without content."
     products: int = 0
     damaged: tuple[str, ...] = ()
-    "Segments that could not be read and were left out."
+    "Segments that could not be read; their rows are missing."
     texts: tuple[bytes, ...] = ()
-    "Products, cut down to what is completed of them; empty when nothing is."
+    "Fields of the products for the autocomplete index; empty without the index."
     account: EventAccount | None = None
-    "Where the interactions are that became no event; only for whoever asks."
+    "Counts of the interactions that are no training events; only with `explain`."
     erasures: int = 0
-    "How often rows of people were erased before this was read; more by now: it is out of date."
+    "Number of erasures before the data was read; a larger present number means that the data is outdated."
 
 
 def read_training_source(
@@ -60,7 +60,7 @@ def read_training_source(
 
     Errors:
         Fault: a segment is damaged
-        Invalid: there is nothing to learn from, or the recipe names types of events that do not exist
+        Invalid: there is no data, or the recipe names event types that do not exist
     Cost:
         1,000,000 interactions and 100,000 products: 4 s on one core, 0.6 GB
     """
@@ -102,13 +102,13 @@ def read_training_source(
 
 
 def needs_content(recipe: Recipe) -> bool:
-    """Does any part look at what products are like? Learners of your own may."""
+    """Return true if a component uses content vectors; custom learners count as such."""
     parts = recipe.parts.values()
     return any(isinstance(part, ContentKnnRecipe | CustomLearnerRecipe) for part in parts)
 
 
 def build_item_vectors(products: Sequence[CompactedProduct], items: Vocabulary) -> Matrix | None:
-    """Put the vectors of products into the rows of items, each of length 1; None when no product has one.
+    """Return the normalized vectors of products in the rows of their items; None if no product has a vector.
 
     Shapes:
         returns: float32 [n, d]

@@ -1,4 +1,4 @@
-"""Recipes of published versions, examined anew on what has settled by now."""
+"""Evaluation of the recipes of published versions on the present compacted data."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from jobs.refresh.tuning.plan import StepCallback, ignore_step
 
 
 def load_recipe(snapshots: SnapshotStore, app_id: str, engine_id: str, version: str) -> Recipe:
-    """Read the settled recipe of a version.
+    """Return the settled recipe of a version.
 
     Errors:
-        NotFound: there is no such version
-        Fault: its manifest is damaged
+        NotFound: the version does not exist
+        Fault: the manifest of the version is damaged
     """
     return parse_recipe(snapshots.manifest(app_id, engine_id, version).facts["recipe"])
 
@@ -32,11 +32,11 @@ def compare_versions(
     serving: str,
     readers: int = EVALUATION_USERS,
 ) -> dict[str, Any]:
-    """Train the recipes of two versions on the same past, and examine them on the same readers.
+    """Train the recipes of two versions on the same split and return the report of the comparison.
 
     Errors:
-        NotFound, Fault: a version is gone or damaged
-        Invalid: there is too little data, or what was learned by a learner of yours that is not installed here
+        NotFound, Fault: a version is missing or damaged
+        Invalid: there is too little data, or a custom learner is not installed
     """
     recipe = load_recipe(snapshots, app_id, engine_id, version)
     against = snapshots.manifest(app_id, engine_id, serving).facts["recipe"] if serving else None
@@ -57,10 +57,10 @@ def evaluate_recipe(
     readers: int = EVALUATION_USERS,
     tell: StepCallback = ignore_step,
 ) -> dict[str, Any]:
-    """Examine a recipe by a protocol; open questions are answered on what came before the test.
+    """Evaluate a recipe with a protocol and return the report; tuning uses only data before the test.
 
     Errors:
-        Invalid: there is too little data, or the protocol does not fit it
+        Invalid: there is too little data, or the protocol does not fit the data
     """
     tell(f"split ({protocol})")
     split = split_data(recipe, data, protocol)

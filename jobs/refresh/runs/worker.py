@@ -1,9 +1,9 @@
-"""A worker: takes a run, does its stages, publishes, and may die at any moment.
+"""The worker: claims a run, executes its stages and publishes the snapshot. It may be killed at any moment.
 
-What is behind stands on the shelf (`checkpoint`) and in the run's record, so another worker goes on where this one
-stopped. While a stage computes in a thread, the lease is renewed beside it; when the run was cancelled or taken by
-another worker, the stage is left at its next word and nothing more is written. A version is named by what is in it
-and its manifest is written last: exactly one artefact, or none, whatever dies when.
+Checkpoints in the artifact store (`checkpoint`) and the run record let another worker continue. While a stage runs in
+a thread, the event loop renews the lease. If the run was cancelled or claimed by another worker, the stage stops at its
+next progress report and writes no more. The name of a version is a hash of its content, and its manifest is written
+last. So a run creates exactly one version or none.
 """
 
 from __future__ import annotations
@@ -49,54 +49,54 @@ from jobs.refresh.runs.training import (
 T = TypeVar("T")
 
 RENEW_INTERVAL_S = LEASE_MS / 15_000
-"Between two signs of life."
+"Seconds between two renewals of the lease."
 STORE_ATTEMPTS = 60
-"Signs of life for which a store may be away at the end of a stage."
+"Number of attempts to reach a store at the end of a stage."
 RETRY_PAUSE_S = 5.0
-"Pause before a run is given back because a part was away; times the attempt."
+"Pause before the release of a run when a store does not answer, multiplied by the number of the attempt."
 
 COMPACTION_WAIT_S = 15.0
-"What was accepted before a run is claimed is waited for so long, until it can be read from the shelf."
+"Maximum wait for the compaction of data that was accepted before the claim of the run."
 _COMPACTION_POLL_S = 0.25
 _NOUNS: tuple[Noun, ...] = ("product", "interaction")
 
 LEFTOVER_AGE_MS = 3_600_000
-"What a run left behind is removed when it is older than this and the run has ended."
+"Minimum age of leftovers of ended runs that are deleted."
 
 MOST_RESTARTS = 5
-"How often a training begins again because people were erased while it was at work."
+"Maximum number of restarts because users were erased during the training."
 
 PROMOTIONS_KEPT = 10
-"So many promotions back a rollback finds its snapshot."
+"Number of previous promotions whose snapshots are kept for rollbacks."
 
 RunWatcher = Callable[[Run], None]
 
 
 class RunLost(Exception):
-    """The run is no longer ours: cancelled, or taken by another worker."""
+    """The run was cancelled, or another worker claimed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerContext:
-    """What a worker has at hand."""
+    """The stores, folders and limits of a worker."""
 
     stores: Stores
     shelf: ArtifactStore
     clock: Clock
     scratch: Path
-    "Folder on this machine for what is being built."
+    "Local folder in which snapshots are built."
     memory_mb: int | None = None
-    "What may be used here, beside the recipe's own limit."
+    "Memory limit of this machine, in addition to the limit of the recipe."
     beat_s: float = RENEW_INTERVAL_S
     patience_s: float = RETRY_PAUSE_S
     settle_s: float = COMPACTION_WAIT_S
     release: str = ""
     code_dir: Path = Path()
-    "Where code lies that was shipped with runs."
+    "Folder of the code that was shipped with runs."
 
 
 class TrainingWorker:
-    """Works on one run."""
+    """Executes one run."""
 
     def __init__(self, place: WorkerContext, owner: str, watch: RunWatcher | None = None) -> None:
         self._place = place
@@ -108,11 +108,11 @@ class TrainingWorker:
         self._log = structlog.get_logger()
 
     async def work(self, app_id: str, run_id: str) -> Run | None:
-        """Do what is left of a run and return how it ended; None when it is not free.
+        """Execute the remaining stages of a run and return its final record; None if another worker owns it.
 
         Errors:
-            NotFound: there is no such run
-            Unavailable: the store is away; the run is free again when its lease has ended
+            NotFound: the run does not exist
+            Unavailable: the store does not answer; the run is free when its lease expires
         """
         place = self._place
         run = await update_run(
@@ -138,7 +138,7 @@ class TrainingWorker:
         except RunLost:
             self._log.info("run_left", app=app_id, run=run_id)
             now = await get_run(place.stores, app_id, run_id)
-            if now.status == "cancelled":  # else it is another worker's, with all that stands there
+            if now.status == "cancelled":  # otherwise another worker owns the run and its files
                 await asyncio.to_thread(training.clean_up)
             return now
         finally:
@@ -146,14 +146,14 @@ class TrainingWorker:
             await asyncio.gather(beating, return_exceptions=True)
 
     def _claim(self, now: Run) -> Run | None:
-        """Claim a run, or go on with one that was ours from the start."""
+        """Claim a run, or continue one that was created for this worker."""
         now_ms = self._place.clock.now_ms()
         return update_leased_run(now, self._owner, now.attempt, now_ms, {}) or claim_run(
             now, self._owner, now_ms
         )
 
     async def _wait_for_compaction(self, app_id: str) -> None:
-        """Have what was accepted until now settle first; a run goes on without what does not."""
+        """Wait for the compaction of accepted data; after the limit, continue without the rest."""
         changes = self._place.stores.changes
         try:
             wanted = {noun: await changes.last(app_id, noun) for noun in _NOUNS}
@@ -185,7 +185,7 @@ class TrainingWorker:
         except RunLost:
             raise
         except Exception as error:  # noqa: BLE001
-            # whatever a library or a learner of yours throws ends this run, not its worker
+            # any error of a library or a custom learner fails the run, not the worker
             trace = "".join(traceback.format_exception(error))[-3_000:]
             self._log.error("run_broke", run=self._run.run_id, stage=self._run.stage, trace=trace)
             text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
@@ -193,7 +193,9 @@ class TrainingWorker:
             return await self._finish_run("failed", {"error": where}, training)
         outcome = training.outcome()
         if self._run.promote:
-            await self._retry_store(lambda: self._record_progress(message="promote"))  # only the owner may
+            await self._retry_store(
+                lambda: self._record_progress(message="promote")
+            )  # only the owner may promote
             outcome |= await self._retry_store(lambda: self._promote(str(outcome["version"])))
         run = await self._retry_store(lambda: self._finish_run("finished", outcome, training))
         try:
@@ -205,10 +207,10 @@ class TrainingWorker:
         return run
 
     async def _run_stages(self, training: Training) -> Training:
-        """Do the stages; begin again without people who were erased meanwhile. Returns the training that came through.
+        """Execute the stages and return the completed training; restart if users were erased meanwhile.
 
         Errors:
-            Conflict: people were erased every time
+            Conflict: users were erased during every attempt
         """
         for _ in range(MOST_RESTARTS + 1):
             try:
@@ -230,7 +232,7 @@ class TrainingWorker:
         await self._retry_store(partial(self._record_progress, stage=name, message="", fraction=0.0))
         started_s = self._place.clock.monotonic_s()
         if name == "publish":
-            # what serves may have changed while this trained; its snapshot must not be tidied away
+            # the serving version may have changed meanwhile; its snapshot must not be deleted
             training.keep = await self._retry_store(lambda: self._versions_in_use(self._run))
         facts = await self._run_in_thread(stage)
         await asyncio.to_thread(training.check_erasures)
@@ -239,7 +241,7 @@ class TrainingWorker:
         self._log.info("stage_done", run=self._run.run_id, stage=name, took_s=stages[-1].seconds)
 
     async def _promote(self, version: str) -> dict[str, Any]:
-        """Let the version serve if the gate allows; an attempt before this one may have done it already."""
+        """Promote the version if the gate allows; an earlier attempt may have promoted it already."""
         place, run = self._place, self._run
         try:
             entry = await promote_version(
@@ -260,17 +262,17 @@ class TrainingWorker:
         return {"promoted": True, "verdict": entry.reason}
 
     def _append_stage(self, name: str, seconds: float, facts: dict[str, Any]) -> tuple[StageResult, ...]:
-        """Put a stage behind the others; one that an attempt before this one did keeps its time."""
+        """Return the stages with one appended; a stage of an earlier attempt keeps its duration."""
         before = [stage for stage in self._run.stages if stage.name == name]
         longest = max([round(seconds, 2), *(stage.seconds for stage in before)])
         others = tuple(stage for stage in self._run.stages if stage.name != name)
         return (*others, StageResult(name=name, seconds=longest, facts=facts))
 
     async def _retry_store(self, act: Callable[[], Awaitable[T]]) -> T:
-        """Ask a store that is away again for a minute; the stage's work is worth that.
+        """Retry a store operation while the store does not answer, so that the result of the stage is not lost.
 
         Errors:
-            Unavailable: it stays away
+            Unavailable: all attempts failed
         """
         for _ in range(STORE_ATTEMPTS):
             try:
@@ -281,7 +283,7 @@ class TrainingWorker:
         return await act()
 
     async def _serving_facts(self, run: Run) -> dict[str, Any] | None:
-        """Say what serves, for the comparison; nothing when it can't be read, which must not stop a training."""
+        """Return the serving version and its recipe for the comparison; None if it can't be read."""
         engine = await self._place.stores.engines.get(run.app_id, run.engine_id)
         if engine is None or not engine.snapshot:
             return None
@@ -293,12 +295,12 @@ class TrainingWorker:
             return None
 
     async def _versions_in_use(self, run: Run) -> set[str]:
-        """Name the versions that serve the engine, that somebody may want to go back to, or that are tried out."""
+        """Return the versions that serve, that are targets of a rollback, or that are part of an experiment."""
         history = await self._place.stores.promotions.history(run.app_id, run.engine_id, PROMOTIONS_KEPT)
         return {*await self._serving_versions(run), *(entry.version for entry in history)}
 
     async def _serving_versions(self, run: Run) -> set[str]:
-        """Name the versions that serve the engine or are tried out in its experiments."""
+        """Return the versions that serve the engine or are part of its experiments."""
         stores, now_ms = self._place.stores, self._place.clock.now_ms()
         engine = await stores.engines.get(run.app_id, run.engine_id)
         experiments = (await stores.experiments.read_all(run.app_id)).experiments
@@ -307,7 +309,7 @@ class TrainingWorker:
         return {engine.snapshot if engine else "", *tried}
 
     async def _delete_leftovers(self, run: Run) -> None:
-        """Remove what runs left behind that ended without their worker."""
+        """Delete the leftovers of runs that ended without their worker."""
         place = self._place
         going = {one.run_id for one in await place.stores.runs.open(run.app_id)}
         before_ms = place.clock.now_ms() - LEFTOVER_AGE_MS
@@ -319,7 +321,7 @@ class TrainingWorker:
         """Write progress and renew the lease.
 
         Errors:
-            Lost: the run is not ours any more
+            RunLost: the run was cancelled, or another worker claimed it
         """
         run, now_ms = self._run, self._place.clock.now_ms()
         async with self._writing:
@@ -349,7 +351,7 @@ class TrainingWorker:
         return self._notify(written)
 
     async def _release_run(self, error: Unavailable) -> Run:
-        """A part is away: wait a little and let the next attempt go on."""
+        """Release the run after a pause, so that a later attempt continues when the store answers."""
         run = self._run
         self._log.warning("run_given_back", run=run.run_id, stage=run.stage, reason=error.message)
         await asyncio.sleep(self._place.patience_s * run.attempt)
@@ -362,14 +364,14 @@ class TrainingWorker:
             return await update_run(self._place.stores, run, change) or run
 
     async def _renew_lease(self) -> None:
-        """Renew the lease and pass on what the stage says, until the run is not ours any more."""
+        """Renew the lease and record the progress of the stage, until the run is lost."""
         while not self._lost.is_set():
             await asyncio.sleep(self._place.beat_s)
             message, fraction = self._said
             try:
                 await self._record_progress(message=message, fraction=fraction)
             except (Unavailable, Conflict):
-                continue  # the lease may run out; then whoever claims the run wins, and we notice
+                continue  # the lease may expire; then the next worker that claims the run owns it
             except RunLost:
                 return
 
@@ -380,7 +382,7 @@ class TrainingWorker:
         return await asyncio.to_thread(stage)
 
     def _report_stage(self, message: str, fraction: float) -> None:
-        """Hear a stage (in its thread); leave it when the run is not ours any more."""
+        """Record the progress of a stage, in its thread; stop the stage if the run is lost."""
         if self._lost.is_set():
             raise RunLost
         self._said = (message, min(max(fraction, 0.0), 1.0))

@@ -1,7 +1,10 @@
-"""Which parameters and weights are best, by validation.
+"""Choice of parameters and blend weights on validation.
 
-candidates  short lists that hold whatever may come first under any weights
-choose      the weights: small steps, each of which must be worth it
-tune        the parameters of one part
-plan        from a recipe with open questions to one without
+candidates        the best items of each component, the only ones that a blend can rank first
+blend_weights     hill climbing of the weights; each step needs a significant gain
+parameter_search  the parameters of one component
+plan              turns a recipe with open parameters and weights into a settled one
+confirmation      removes components that lower the NDCG on other users
+outcomes          the result of each component, and the reason
+split_protocol    the split that suits the recipe and the data
 """

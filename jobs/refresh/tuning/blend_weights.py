@@ -1,7 +1,7 @@
-"""Blend weights from validation: small steps from where the recipe starts, each of which must be worth it.
+"""Blend weights by hill climbing on validation, from the initial weights of the recipe.
 
-A step is taken only when the gain over all readers is clearly more than its own uncertainty, so a small validation
-leaves the weights where they were, and a large one finds the optimum.
+A step needs a significant gain over all users. With few validation users the weights therefore stay near their
+initial values.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from jobs.refresh.evaluation.metrics import mean_figure, significant_gain
 from jobs.refresh.tuning.candidates import TuningCandidates
 
 LADDER = (0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 1.7)
-"Weights that are tried for a part."
+"Candidate weights of a component without weight."
 
 NUDGES = (0.0, 0.5, 0.75, 0.9, 1.1, 1.33, 2.0)
-"Factors that are tried for the weight of a part that already has one."
+"Candidate factors for the weight of a component that has one."
 
 
 @dataclass(frozen=True, slots=True)
 class BlendWeightChoice:
-    """What was chosen, and what it gave."""
+    """The chosen weights and their validation metrics."""
 
     weights: Floats
     "float64 [p]."
     figure: float
     "Mean NDCG on validation."
     single: Floats
-    "float64 [p], the figure of each part alone."
+    "float64 [p], mean NDCG of each component alone."
     gains: Floats
-    "float64 [p], the most that a part would add to the choice, clear or not; NaN where its family has weight."
+    "float64 [p], best gain of a component without weight, significant or not; NaN if its family has weight."
 
 
 def choose_weights(
@@ -44,10 +44,10 @@ def choose_weights(
     most_parts: int = 8,
     rounds: int = 20,
 ) -> BlendWeightChoice:
-    """Climb from `start` to better weights, and from the best single part where the start loses to it.
+    """Return better weights than `start` by hill climbing.
 
-    `families` names what each part is a variant of; only one variant of a family may have weight, a step may put it
-    in place of another.
+    If the result is worse than the best single component, the search restarts from that component. `families` groups
+    variants of one component; only one variant of a family may have weight, and a step may exchange it.
 
     Shapes:
         start: float64 [p]
@@ -61,7 +61,7 @@ def choose_weights(
     weights = _climb(candidates, weights, families, most_parts, rounds)
     figures = candidates.compute_ndcg(candidates.blend_scores(weights))
     if rounds and single.max(initial=0.0) > mean_figure(figures):
-        # no small step led from the start to its own best part: begin there
+        # the best single component is better than all steps from the start: restart from it
         weights = _climb(candidates, alone, families, most_parts, rounds)
         figures = candidates.compute_ndcg(candidates.blend_scores(weights))
     return BlendWeightChoice(
@@ -70,7 +70,7 @@ def choose_weights(
 
 
 def _part_gains(candidates: TuningCandidates, weights: Floats, families: Sequence[str]) -> Floats:
-    """Say what each part would add at its best weight, where no variant of it has weight."""
+    """Return the gain of each component at its best weight, NaN if a variant of it has weight."""
     total = candidates.blend_scores(weights)
     now = mean_figure(candidates.compute_ndcg(total))
     chosen = {family for family, weight in zip(families, weights, strict=True) if weight}
@@ -88,7 +88,7 @@ def _part_gains(candidates: TuningCandidates, weights: Floats, families: Sequenc
 def _climb(
     candidates: TuningCandidates, weights: Floats, families: Sequence[str], most_parts: int, rounds: int
 ) -> Floats:
-    """Take the best step as long as there is one that is worth it."""
+    """Take the best step while one has a significant gain."""
     for _ in range(rounds):
         better = _find_best_step(candidates, weights, families, most_parts)
         if better is None:
@@ -100,7 +100,7 @@ def _climb(
 def _find_best_step(
     candidates: TuningCandidates, weights: Floats, families: Sequence[str], most_parts: int
 ) -> Floats | None:
-    """Try every weight of every part; give the best step that is worth it."""
+    """Return the best weights one step away with a significant gain, None if there are none."""
     total = candidates.blend_scores(weights)
     now = candidates.compute_ndcg(total)
     best, best_gain = None, 0.0
@@ -125,7 +125,7 @@ def _find_best_step(
 
 
 def _candidate_weights(weights: Floats, part: int, rivals: list[int]) -> list[float]:
-    """List weights worth trying: nudges for a part that has one, the rival's for its variant, else the ladder."""
+    """Return candidate weights: factors of the present weight, the weight of a variant, or the ladder."""
     if weights[part]:
         return [float(weights[part]) * nudge for nudge in NUDGES]
     if rivals:

@@ -1,7 +1,7 @@
-"""The short lists on which blend weights are chosen: whatever may come first under any weights, with its scores.
+"""Candidates for the choice of blend weights: the best items of each component, with all scores.
 
-Scoring the whole catalog for every trial of weights would take hours; the best of every part, put together, hold
-the first places of any blend of them, so a few hundred candidates a reader give the same figure in milliseconds.
+To score the whole catalog for each weight vector would take hours. The union of the best items of each component
+contains the first places of a blend, so a few hundred candidates per user give the same NDCG in milliseconds.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from jobs.refresh.evaluation.metrics import rank_discounts
 _BLOCK_BYTES = 64 << 20
 _BLOCK_READERS = 1_000
 _NEVER = -1e6
-"Stands for the score of no candidate at all; finite, so that any weight keeps it low."
+"Score of a missing candidate; finite, so that its product with any weight stays defined."
 
 
 @dataclass(frozen=True, slots=True)
 class TuningCandidates:
-    """Scaled scores of every part for the candidates of every reader, side by side.
+    """Standardized scores of each component for the candidates of each user.
 
     Shapes:
-        scores: float32 [p, q, c], far below everything where a reader has fewer candidates;
-        relevant: bool [q, c], is the candidate a target?; best: float64 [q], gain of a perfect list
+        scores: float32 [p, q, c], very low for missing candidates
+        relevant: bool [q, c], true for targets; best: float64 [q], gain of the ideal list
     """
 
     scores: npt.NDArray[np.float32]
@@ -43,7 +43,7 @@ class TuningCandidates:
         return len(self.best)
 
     def blend_scores(self, weights: Floats) -> npt.NDArray[np.float32]:
-        """Blend the candidates.
+        """Return the blended scores of the candidates.
 
         Shapes:
             weights: float64 [p]
@@ -55,13 +55,13 @@ class TuningCandidates:
         return blended
 
     def compute_ndcg(self, total: npt.NDArray[np.float32]) -> Floats:
-        """Give NDCG@k of every reader when candidates are ranked by `total`; a tie never flatters.
+        """Return the NDCG@k of each user for candidates ranked by `total`; targets rank last in a tie.
 
         Shapes:
             total: float32 [q, c]
             returns: float64 [q]
         Cost:
-            6 ms for 1,000 readers with 400 candidates
+            6 ms for 1,000 users with 400 candidates
         """
         width = total.shape[1]
         if not width:
@@ -75,7 +75,7 @@ class TuningCandidates:
 
     @classmethod
     def concatenate(cls, several: Sequence[TuningCandidates]) -> TuningCandidates:
-        """Put the readers of several trials below each other."""
+        """Concatenate the candidates of several splits along the users."""
         width = max(candidates.relevant.shape[1] for candidates in several)
         count = sum(len(candidates) for candidates in several)
         scores = np.full((len(several[0].scores), count, width), _NEVER, np.float32)
@@ -93,10 +93,10 @@ class TuningCandidates:
 def collect_candidates(
     models: Sequence[Model], trial: EvaluationSplit, *, k: int = 10, depth: int = 60
 ) -> TuningCandidates:
-    """Collect the best `depth` items of every part for every reader of a trial.
+    """Return the best `depth` items of each component for each user of a split.
 
     Cost:
-        one scoring of the catalog per part and reader, in blocks of 64 MB per part
+        one scoring of the catalog per component and user, in blocks of 64 MB per component
     """
     block = max(1, min(_BLOCK_READERS, _BLOCK_BYTES // (4 * max(trial.histories.n_items, 1))))
     found = [
@@ -117,7 +117,7 @@ def collect_candidates(
 def _collect_block(
     models: Sequence[Model], trial: EvaluationSplit, depth: int
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
-    """Collect one block: scores of the parts and which candidates are targets."""
+    """Return the component scores and the target mask of one block of users."""
     histories, width = trial.histories, trial.histories.n_items
     every = [StandardizedScores.of(model, histories) for model in models]
     found = list(_select_best(every, trial, depth))
@@ -136,7 +136,7 @@ def _collect_block(
 
 
 def _select_best(every: Sequence[StandardizedScores], trial: EvaluationSplit, depth: int) -> Iterator[Rows]:
-    """Put the best of all parts together, for one reader after the other.
+    """Yield the union of the best items of all components for each user.
 
     Shapes:
         yields: int64 [c], ascending

@@ -1,7 +1,7 @@
-"""Weights confirmed on readers they were not chosen by: what misleads goes.
+"""Confirmation of blend weights on other users than those of the choice.
 
-A blend can lose to a part of itself, where what validates is unlike what comes after it. So the blend is set beside
-each of its parts alone, and beside itself without each of them, on the newest events.
+A blend can be worse than one of its components if validation and test data differ. On the newest events, the blend is
+therefore compared with each component alone, and with the blend without each component.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from jobs.refresh.data.split import EvaluationSplit
 from jobs.refresh.tuning.candidates import TuningCandidates, collect_candidates
 
 CONFIRMATION_USERS = 2_000
-"Readers that weights are confirmed by."
+"Maximum number of users for the confirmation."
 
 _FEWEST_READERS = 30
 _CERTAIN = 2.5
-"So many standard errors of the paired difference; there are two looks at each part."
+"Minimum difference in standard errors; each component is tested twice."
 
 
 @dataclass(frozen=True, slots=True)
 class BlendConfirmation:
-    """Which parts of a blend stay."""
+    """Components that stay in a blend."""
 
     kept: tuple[str, ...]
     dropped: dict[str, str] = field(default_factory=dict)
-    "Part -> why it goes."
+    "Removed component -> reason."
 
 
 def confirm_blend(
     parts: Sequence[BlendPart], trial: EvaluationSplit, k: int, rng: np.random.Generator
 ) -> BlendConfirmation:
-    """Drop the parts without which the blend is certainly better for the readers of a trial with a history.
+    """Return the blend without the components that significantly lower its NDCG for users with a history.
 
     Cost:
-        one scoring of the catalog per part and reader
+        one scoring of the catalog per component and user
     """
     weighty = [part for part in parts if part.weight]
     names = tuple(part.name for part in weighty)
@@ -63,7 +63,7 @@ def confirm_blend(
 
 
 def _find_better_blend(candidates: TuningCandidates, weights: Floats) -> tuple[Floats, float, float] | None:
-    """Find the best blend of fewer parts that is certainly better; with the figures before and after."""
+    """Return the best significantly better blend with fewer components, with the NDCG before and after."""
     now = candidates.compute_ndcg(candidates.blend_scores(weights))
     best, best_gain = None, 0.0
     for fewer in _smaller_blends(weights):
@@ -76,7 +76,7 @@ def _find_better_blend(candidates: TuningCandidates, weights: Floats) -> tuple[F
 
 
 def _smaller_blends(weights: Floats) -> Iterator[Floats]:
-    """List each part alone, and all parts but one."""
+    """Yield the weights of each component alone, and of all components but one."""
     used = np.flatnonzero(weights).tolist()
     if len(used) < 2:
         return

@@ -1,4 +1,4 @@
-"""What came of each part of a recipe and why, for people: under the figures, in records and in reports."""
+"""The result of the tuning for each component and its reason, for displays, run records and reports."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _LEFT_OUT: Mapping[Outcome, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class PartOutcome:
-    """What came of one part."""
+    """The result of the tuning for one component."""
 
     part: str
     learner: str
     outcome: Outcome
     weight: float = 0.0
-    "For users with a history."
+    "Weight for users with a history."
     weight_new: float = 0.0
-    "For users without one."
+    "Weight for users without a history."
     alone: float | None = None
-    "NDCG of the part alone on validation; None when it was not measured."
+    "Validation NDCG of the component alone; None if not measured."
     gain: float | None = None
-    "The most NDCG it would add to the blend that was chosen; None when it is in the blend, or was not measured."
+    "Best NDCG gain over the chosen blend; None if the component is in the blend, or was not measured."
     reason: str = ""
-    "The same in words."
+    "Explanation of the result."
 
 
 def build_outcomes(
@@ -48,10 +48,10 @@ def build_outcomes(
     n_items: int = 0,
     chooses: bool = True,
 ) -> tuple[PartOutcome, ...]:
-    """List what came of the parts of a recipe, in its order.
+    """Return the result of each component, in the order of the recipe.
 
-    `recipe` is the one that was given, with the weights that were chosen; `parts` are those that fit the catalog.
-    `chooses` tells whether validation had a choice.
+    `recipe` is the original one with the chosen weights; `parts` are the components that fit the catalog. `chooses` is
+    false if the recipe fixed the weights.
     """
     found = []
     weights, weights_new = (
@@ -83,7 +83,7 @@ def build_outcomes(
 
 
 def mark_dropped(outcomes: Sequence[PartOutcome], dropped: Mapping[str, str]) -> tuple[PartOutcome, ...]:
-    """Write into outcomes that parts were dropped after all; `dropped` says why, part by part."""
+    """Return outcomes in which some components are removed; `dropped` has the reason for each."""
     return tuple(
         replace(one, outcome="misleads", weight=0.0, reason=dropped[one.part]) if one.part in dropped else one
         for one in outcomes
@@ -91,7 +91,7 @@ def mark_dropped(outcomes: Sequence[PartOutcome], dropped: Mapping[str, str]) ->
 
 
 def summarize_outcomes(outcomes: Sequence[PartOutcome]) -> str:
-    """Say in one sentence what was chosen and what was left out."""
+    """Return one sentence about the chosen and the omitted components."""
     chosen = ", ".join(f"{one.part} {one.weight:g}" for one in outcomes if one.weight)
     new = ", ".join(f"{one.part} {one.weight_new:g}" for one in outcomes if one.weight_new)
     said = [f"chosen: {chosen or 'nothing'}"]

@@ -1,4 +1,4 @@
-"""Parameters of one part from validation: one after the other, each value tried, a change only when it is clear."""
+"""Coordinate search of one component's parameters on validation; a change needs a significant gain."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _TIME_DECAYS_KEPT = 3
 
 @dataclass(frozen=True, slots=True)
 class TunedPart:
-    """A part with settled parameters, the fadings that remain in question, and what was tried."""
+    """A component with settled parameters, the remaining candidate time decays, and the tested values."""
 
     part: PartRecipe
     fadings: tuple[TimeDecay, ...]
     tried: tuple[tuple[str, float], ...] = ()
-    "Parameter and value as text, NDCG of the part alone."
+    "Parameter and value as text, and the NDCG of the component alone."
 
 
 def tune_part(
@@ -39,12 +39,11 @@ def tune_part(
     *,
     coarse_clock: bool = False,
 ) -> TunedPart:
-    """Try the values of `tune`; EASE in a large catalog keeps its own.
+    """Choose parameters among the values of `tune`; in a large catalog, EASE keeps its parameters.
 
-    Fadings need no training. The first of them counts while parameters are tried; the ones that are not clearly
-    worse stay in question until weights are chosen. With a coarse clock (`is_coarse_clock`), all of them go by
-    the order of
-    the log where that is clearly better.
+    Time decays need no training. The search uses the first one; those that are not significantly worse remain
+    candidates until the choice of weights. With a coarse clock (`is_coarse_clock`), all decays use the order of the
+    log if that is significantly better.
     """
     asked = {field: values for field, values in part.tune.items() if field != "fading"}
     fadings = tuple(TimeDecay.model_validate(value) for value in part.tune.get("fading", ()))
@@ -75,14 +74,14 @@ def tune_part(
 
 
 def set_parameter(part: PartRecipe, field: str, value: Any) -> PartRecipe:
-    """Give a part with one parameter changed, checked."""
+    """Return a validated component with one changed parameter."""
     return type(part).model_validate({**part.model_dump(), field: value})
 
 
 def expand_time_decays(
     part: PartRecipe, model: Model, fadings: Sequence[TimeDecay]
 ) -> list[tuple[PartRecipe, Model]]:
-    """List a trained part once for every fading in question; as it is when there is none."""
+    """Return a trained component once per candidate time decay, or unchanged without candidates."""
     if not fadings or not hasattr(model, "fading_as"):
         return [(part, model)]
     return [
@@ -91,7 +90,7 @@ def expand_time_decays(
 
 
 class _ParameterSearch:
-    """Trains, scores and remembers what was tried."""
+    """Trains and scores candidate parameters, and records the results."""
 
     def __init__(self, trials: Sequence[EvaluationSplit], rng: np.random.Generator) -> None:
         self._trials = trials
@@ -99,12 +98,12 @@ class _ParameterSearch:
         self.tried: list[tuple[str, float]] = []
 
     def train(self, part: PartRecipe) -> list[Model]:
-        """Train a part for every trial."""
+        """Return the models of a component, one per split."""
         learner = build_learner(part)
         return [learner.train(trial.train, np.random.default_rng(self._seed)) for trial in self._trials]
 
     def figures(self, part: PartRecipe, models: Sequence[Model]) -> Floats:
-        """Give the figure of every reader of every trial."""
+        """Return the NDCG of each user of all splits."""
         figures = self._figures(models)
         self.tried.append((part.model_dump_json(exclude={"tune"}), float(figures.mean())))
         return figures
@@ -119,7 +118,7 @@ class _ParameterSearch:
     def compare_event_order(
         self, models: list[Model], figures: Floats, fadings: tuple[TimeDecay, ...]
     ) -> tuple[TimeDecay, list[Model], Floats, tuple[TimeDecay, ...]]:
-        """Take the order of the log for the order of events of one moment, where that is clearly better.
+        """Use the log order for events of equal time, if that is significantly better.
 
         Returns the first fading, the models and figures with it, and all fadings.
         """
@@ -134,7 +133,7 @@ class _ParameterSearch:
     def rank_time_decays(
         self, part: PartRecipe, models: Sequence[Model], figures: Floats, fadings: Sequence[TimeDecay]
     ) -> tuple[TimeDecay, ...]:
-        """Order fadings: the first one stays in front of those that are not clearly better; keep a few."""
+        """Return the best few time decays; the first one stays first unless another is significantly better."""
         if not fadings:
             return ()
         gains = [0.0]

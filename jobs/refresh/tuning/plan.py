@@ -1,6 +1,6 @@
-"""From a recipe with open questions to one without: parameters tuned and weights chosen on validation.
+"""Tuning plans: choose the open parameters and weights of a recipe on validation.
 
-The result is a recipe again, so what was decided can be read, kept, compared and run a second time.
+The result is a settled recipe, which can be read, stored, compared and run again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from jobs.refresh.tuning.parameter_search import TunedPart, expand_time_decays, 
 from jobs.refresh.tuning.split_protocol import is_coarse_clock, select_users_with_history, split_for_recipe
 
 StepCallback = Callable[[str], None]
-"Hears what is being done, for a progress display."
+"Called with the name of each step, for a progress display."
 
 _ENOUGH_NEW_READERS = 30
 _ROUNDS = 30
@@ -38,26 +38,26 @@ def ignore_step(step: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TuningPlan:
-    """A recipe without open questions, and why it is so."""
+    """A settled recipe, and the metrics on which it was chosen."""
 
     recipe: Recipe
     protocol: str
     readers: int
-    "Readers that weights were chosen by."
+    "Number of users on which weights were chosen."
     figure: float
-    "NDCG of the blend on validation."
+    "Validation NDCG of the blend."
     figure_new: float = 0.0
-    "The same for readers without a history; 0 when there were too few."
+    "The same for users without a history; 0 if there were too few."
     single: Mapping[str, float] = field(default_factory=dict)
-    "Part -> NDCG of the part alone."
+    "Component -> validation NDCG of the component alone."
     outcomes: tuple[PartOutcome, ...] = ()
-    "What came of each part of the recipe that was given."
+    "Result of each component of the original recipe."
     chooses: bool = False
-    "Were weights chosen, or were they given?"
+    "False if the recipe fixed the weights."
 
 
 def plan_without_tuning(recipe: Recipe, n_items: int) -> TuningPlan:
-    """Give the plan of a recipe that leaves nothing open."""
+    """Return the plan of a settled recipe."""
     fitting = fit_recipe_to_catalog(recipe, n_items)
     outcomes = build_outcomes(recipe, list(fitting.parts), n_items=n_items, chooses=False)
     return TuningPlan(fitting, "none needed", 0, 0.0, outcomes=outcomes)
@@ -66,10 +66,10 @@ def plan_without_tuning(recipe: Recipe, n_items: int) -> TuningPlan:
 def make_plan(
     recipe: Recipe, trials: Sequence[EvaluationSplit], tell: StepCallback = ignore_step
 ) -> TuningPlan:
-    """Answer the open questions of a recipe on the first trial, and on older ones as long as readers are few.
+    """Choose the open parameters and weights of a recipe on the first split; use older splits if users are few.
 
     Errors:
-        Invalid: no part fits the catalog, or the trials ask nobody with a history
+        Invalid: no component fits the catalog, or the splits have no users with a history
     """
     given, n_items = recipe, trials[0].train.n_items
     recipe = fit_recipe_to_catalog(recipe, n_items)
@@ -101,7 +101,7 @@ def make_plan(
 
 
 def plan_on_newest(recipe: Recipe, data: Interactions, tell: StepCallback = ignore_step) -> TuningPlan:
-    """Answer the open questions of a recipe on the newest part of the data."""
+    """Choose the open parameters and weights of a recipe on the newest part of the data."""
     if is_settled(recipe):
         return plan_without_tuning(recipe, data.n_items)
     split = split_for_recipe(recipe, data)
@@ -109,7 +109,7 @@ def plan_on_newest(recipe: Recipe, data: Interactions, tell: StepCallback = igno
 
 
 def remove_parts(plan: TuningPlan, dropped: Mapping[str, str]) -> TuningPlan:
-    """Take parts out of the blend of a plan; `dropped` says why, part by part."""
+    """Return a plan without some components; `dropped` has the reason for each."""
     recipe = plan.recipe
     weights, weights_new = recipe.blend.weights, recipe.blend.weights_new
     if not dropped or weights == "auto" or weights_new == "auto":
@@ -125,16 +125,16 @@ def remove_parts(plan: TuningPlan, dropped: Mapping[str, str]) -> TuningPlan:
 
 
 def is_settled(recipe: Recipe) -> bool:
-    """Has the recipe no open questions?"""
+    """Return true if the recipe has no open parameters or weights."""
     tuned = any(part.tune for part in recipe.parts.values())
     return not tuned and recipe.blend.weights != "auto" and recipe.blend.weights_new != "auto"
 
 
 def fit_recipe_to_catalog(recipe: Recipe, n_items: int) -> Recipe:
-    """Leave out the parts that a catalog is too large or too small for.
+    """Return the recipe without components that do not fit the catalog size.
 
     Errors:
-        Invalid: nothing is left
+        Invalid: no component fits
     """
     parts = {
         name: part
@@ -156,7 +156,7 @@ def fit_recipe_to_catalog(recipe: Recipe, n_items: int) -> Recipe:
 
 
 def reduce_split(recipe: Recipe, trial: EvaluationSplit) -> EvaluationSplit:
-    """Cut a trial down to what tuning needs: some readers asked, and no more events than allowed."""
+    """Return a smaller split for tuning, with at most the users and events that the recipe allows."""
     rng = build_rng(recipe.seed, "tune")
     asked = recipe.validation
     small = trial.sample(asked.tune_readers, rng)
@@ -169,7 +169,7 @@ def reduce_split(recipe: Recipe, trial: EvaluationSplit) -> EvaluationSplit:
 
 
 def _select_splits(recipe: Recipe, trials: Sequence[EvaluationSplit]) -> list[EvaluationSplit]:
-    """Take as many trials as it needs to ask enough readers."""
+    """Return the first splits that together have enough users."""
     taken: list[EvaluationSplit] = []
     asked = 0
     for trial in trials[: recipe.validation.folds]:
@@ -188,9 +188,9 @@ def _choose_weights(
     models: Sequence[Mapping[str, Model]],
     tuned: Mapping[str, TunedPart],
 ) -> tuple[TuningPlan, dict[str, float]]:
-    """Choose weights and fadings for readers with a history, and weights for those without.
+    """Choose weights and time decays for users with a history, and weights for users without.
 
-    Returns the plan, and what each part that has no weight would have added.
+    Returns the plan, and the best gain of each component without weight.
     """
     blend = recipe.blend
     variants = [
@@ -242,14 +242,14 @@ def _choose_weights(
 
 
 def _serving_facts(trial: EvaluationSplit) -> dict[str, Any]:
-    """Say what serving must know of how the choice was made: which items of a history it may show."""
+    """Return the serving parameters that follow from the split: which items of the history may be recommended."""
     return {"seen": trial.seen, "kinds": trial.kinds} if trial.seen == "other_kinds" else {}
 
 
 def _choose_new_user_weights(
     recipe: Recipe, trials: Sequence[EvaluationSplit], models: Sequence[Mapping[str, Model]]
 ) -> tuple[dict[str, float], float]:
-    """Choose weights for readers without a history, among what says the same to everybody."""
+    """Choose weights for users without a history, among components that do not depend on the user."""
     given = recipe.blend.weights_new
     if given != "auto":
         return dict(given), 0.0
@@ -283,5 +283,5 @@ def _choose_new_user_weights(
 
 
 def _round_weight(weight: Any) -> float:
-    """Write weights shortly; the last digits say nothing."""
+    """Round a weight to its significant digits."""
     return float(f"{float(weight):.3g}")

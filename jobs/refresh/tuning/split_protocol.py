@@ -1,4 +1,4 @@
-"""Which events validate a recipe on some data: by time, the last item of each reader, or the next of a session."""
+"""Choice of the validation split: by time, leave last out, or next item in the session."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from jobs.refresh.recipe import Recipe
 PURCHASE = "checkout"
 
 _ENOUGH_BUYERS = 0.1
-"Share of the active readers."
+"Minimum share of buyers among the active users."
 _REPEATING = 0.2
 _TIED = 0.05
-"Share of a reader's events that have the time of the event before."
+"Share of events with the time of the user's previous event from which a clock is coarse."
 _PRECEDED_SHARE = 0.05
-"Share of purchases that an event of another kind led to."
+"Minimum share of purchases with an earlier event of another type."
 _SITTING_S = 6 * 3_600.0
-"Longer than anybody sits in front of a catalog."
+"Upper bound of the length of one session."
 _PAUSE_S = 1_800.0
 _MOST_READERS = 0.5
 _ENOUGH_READERS = 200
 
 
 def split_for_recipe(recipe: Recipe, data: Interactions) -> TrainingSplit:
-    """Split data as the recipe says, or as suits it.
+    """Split data with the protocol of the recipe; `auto` chooses the protocol that suits the data.
 
     Errors:
-        Invalid: the protocol it names does not fit the data
+        Invalid: the protocol of the recipe does not fit the data
     """
     asked = recipe.validation
     protocol = asked.protocol
@@ -71,9 +71,9 @@ def _by_time(recipe: Recipe, data: Interactions) -> TrainingSplit:
 
 
 def _leave_last_out(recipe: Recipe, data: Interactions) -> TrainingSplit:
-    """Leave the last item out, or the last purchase where enough readers buy after other events.
+    """Return the split that leaves the last item out, or the last purchase if enough users buy after other events.
 
-    A view or a cart often leads to the purchase, so items that only other events led to are asked for as well.
+    A view or a cart event often precedes the purchase, so items of other event types remain valid targets.
     """
     asked = recipe.validation
     kinds = asked.kinds
@@ -84,7 +84,7 @@ def _leave_last_out(recipe: Recipe, data: Interactions) -> TrainingSplit:
 
 
 def _target_kinds(data: Interactions) -> tuple[str, ...]:
-    """Name purchases where enough readers made several, beside events of other kinds; else nothing."""
+    """Return the purchase types if enough users have several purchases and events of other types, else nothing."""
     liked = data.pick(data.weight > 0)
     bought = liked.of_kinds((PURCHASE,))
     if not len(bought) or len(bought) == len(liked):
@@ -95,7 +95,7 @@ def _target_kinds(data: Interactions) -> tuple[str, ...]:
 
 
 def _choose_seen_policy(data: Interactions, kinds: tuple[str, ...]) -> SeenItemPolicy:
-    """Decide which items of a history may be answered, by what readers took after all."""
+    """Choose which items of a history may be recommended, from the share of repeats in the targets."""
     if not kinds:
         return "out"
     every = leave_last_out(data, kinds=kinds, seen="allowed").validation[0]
@@ -106,11 +106,10 @@ def _choose_seen_policy(data: Interactions, kinds: tuple[str, ...]) -> SeenItemP
 
 
 def cuts_single_sessions(trial: EvaluationSplit) -> bool:
-    """Does an instant cut most readers in the middle of their only sitting?
+    """Return true if the split instant is within the only session of most users.
 
-    Their clock orders events and says no more: all that is asked for follows within seconds of what is known, many
-    items at once, while a service hears of each one before the next. So the next item is the honest question, unless
-    readers take the same again: that would not be asked for.
+    In such data all targets follow the history within seconds, while a live engine gets each event before the next
+    request. Leave last out is then the realistic split, unless users repeat items: it excludes repeats.
     """
     known = select_users_with_history(trial)
     histories = known.histories
@@ -122,9 +121,9 @@ def cuts_single_sessions(trial: EvaluationSplit) -> bool:
 
 
 def is_coarse_clock(data: Interactions) -> bool:
-    """Do many events of a reader share a moment with the event before, though they are not lines of one basket?
+    """Return true if many events have the same time as the user's previous event but are not in one basket.
 
-    Clocks of seconds or days say nothing of the order within a moment; the order of the log may.
+    A clock of seconds or days does not order such events; the log order may.
     """
     if not data.clock or len(data) < 2:
         return False
@@ -134,7 +133,7 @@ def is_coarse_clock(data: Interactions) -> bool:
 
 
 def _repeat_share(trial: EvaluationSplit) -> float:
-    """Say which share of what known readers take they had taken before."""
+    """Return the share of targets that are in the history, over users with a history."""
     known = trial.pick(np.flatnonzero(trial.histories.lengths > 0))
     seen = known.histories.seen()
     owner = known.targets.owners()
@@ -144,5 +143,5 @@ def _repeat_share(trial: EvaluationSplit) -> float:
 
 
 def select_users_with_history(trial: EvaluationSplit) -> EvaluationSplit:
-    """Keep the readers of a trial who have a history."""
+    """Return the split of the users with a history."""
     return trial.pick(np.flatnonzero(trial.histories.lengths > 0))

@@ -1,7 +1,7 @@
 """`python -m tests.benchmarks.answers.speed [--port N]`: how fast questions are answered on the playground's archive.
 
 Every question is another one, made of the title of an article, so nothing is answered from memory. At rest one question
-at a time, polled every five milliseconds; under load eight readers, each asking its next question when the last one is
+at a time, polled every five milliseconds; under load eight users, each asking its next question when the last one is
 finished, polling every fifty.
 """
 
@@ -44,7 +44,7 @@ class QuestionTimings:
 
 
 class Reader:
-    """One reader on one connection."""
+    """One user on one connection."""
 
     def __init__(self, port: int, key: str) -> None:
         self._line = http.client.HTTPConnection("127.0.0.1", port, timeout=70)

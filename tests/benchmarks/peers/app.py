@@ -22,7 +22,7 @@ class Echo:
 
 
 def main() -> None:
-    """Serve the echo on the port given as first argument until the process is told to stop."""
+    """Serve the echo on the port of the first argument until a signal stops the process."""
     port = int(sys.argv[1])
     with tempfile.TemporaryDirectory(prefix="ray-echo-") as folder:
         ray.init(num_cpus=2, include_dashboard=False, _temp_dir=folder, log_to_driver=False)

@@ -21,7 +21,7 @@ from tests.benchmarks.mcp_articles import APP
 
 
 def main() -> None:
-    """Serve until told to stop."""
+    """Serve until a signal stops the process."""
     which, port, folder = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
     opened = PassageSnapshotStore(folder).open(APP)
     assert opened is not None, "there is no snapshot"

@@ -58,7 +58,7 @@ def peers(n_items: int) -> list[Peer]:
 
 
 class Popular:
-    """How many readers have each item."""
+    """How many users have each item."""
 
     def __init__(self, data: Interactions) -> None:
         self._counts = np.asarray(_matrix(data).sum(axis=0)).ravel().astype(np.float32)
@@ -68,7 +68,7 @@ class Popular:
 
 
 class Similar:
-    """Sum of item-to-item weights over a history, whatever its order."""
+    """Sum of item-to-item weights over a history, independent of its order."""
 
     def __init__(self, weights: Any) -> None:
         self._weights = weights
@@ -103,7 +103,7 @@ class Follows:
 
 
 class FoldedIn:
-    """Item factors of `implicit`; a reader's factors are worked out from the history by the library."""
+    """Item factors of `implicit`; a user's factors are worked out from the history by the library."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -115,9 +115,9 @@ class FoldedIn:
 
 
 class Remembered:
-    """Reader and item factors of `implicit`; the model has no way to work out a reader it was not trained with.
+    """User and item factors of `implicit`; the model has no way to work out a user it was not trained with.
 
-    A reader is recognised by the history it was trained with.
+    A user is recognised by the history it was trained with.
     """
 
     def __init__(self, model: Any, data: Interactions) -> None:

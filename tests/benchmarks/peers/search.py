@@ -14,7 +14,7 @@ from actors.language.stopwords import STOP_WORDS
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What somebody found for each question, best first, and how long each took."""
+    """Results of a search engine for each query, best first, and their durations."""
 
     peer: str
     found: list[list[int]] = field(default_factory=list)

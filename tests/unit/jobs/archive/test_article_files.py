@@ -57,7 +57,7 @@ def write(folder: Path, name: str, text: str | bytes) -> Path:
 
 
 def accepted(rows: list[dict[str, Any]]) -> None:
-    """The door takes them as they are."""
+    """The upload validation accepts the records."""
     parse_upload("product", json.dumps({"data": rows}).encode(), now_ms=1_700_000_000_000)
 
 

@@ -1,4 +1,4 @@
-"""A chunk checked: bad rows out with their reason and number, good ones in, whatever stands beside them."""
+"""The validation rejects invalid rows with reason and number, and accepts all valid rows of the same chunk."""
 
 from __future__ import annotations
 

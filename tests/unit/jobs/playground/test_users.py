@@ -1,4 +1,4 @@
-"""The stories are visible in what readers do: that is what makes personalization visible."""
+"""The stories are visible in what users do: that is what makes personalization visible."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from jobs.refresh.tuning.split_protocol import split_for_recipe
 
 
 def circles(readers: int = 300, items: int = 15, seed: int = 6) -> Interactions:
-    """Make readers who walk round a circle of items, one a day, beginning on different days; baskets of two."""
+    """Make users who walk round a circle of items, one a day, beginning on different days; baskets of two."""
     rng = np.random.default_rng(seed)
     rows = []
     for reader in range(readers):
@@ -207,7 +207,7 @@ def test_equal_recipe_data_and_seed_give_equal_bytes(tmp_path: Path, engine: Tra
 
 
 class BuiltMeanwhile(dict[str, ModelState]):
-    """Extras during whose writing somebody else finishes the same snapshot."""
+    """Extras during whose writing another process completes the same snapshot."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__({"extra-mine": ModelState({})})
@@ -295,7 +295,7 @@ def test_a_snapshot_is_never_written_over_another(tmp_path: Path, engine: Traine
 
 
 class Careless:
-    """A learner of one's own whose model can't be kept."""
+    """A custom learner whose model can't be saved."""
 
     def train(self, data: Interactions, rng: np.random.Generator) -> Careless:
         return self
@@ -405,7 +405,7 @@ def test_costs_grow_with_what_there_is_to_learn() -> None:
 
 
 def one_sitting(step_s: float, *, end_together: bool) -> Interactions:
-    """Make readers who go round the circle in one go, all until the same minute or each on a day of a year."""
+    """Make users who go round the circle in one go, all until the same minute or each on a day of a year."""
     rng = np.random.default_rng(3)
     rows = []
     for reader in range(400):
@@ -420,7 +420,7 @@ def one_sitting(step_s: float, *, end_together: bool) -> Interactions:
 
 
 def test_an_instant_in_everybodys_only_sitting_does_not_validate() -> None:
-    """All clocks stop in the same minute: by time, everybody would be asked for several items at once."""
+    """All histories end in the same minute: a split by time would have several targets per user."""
     split = split_for_recipe(recipe_of(), one_sitting(1.0, end_together=True))
     assert split.validation[0].name == "leave last out, validation"
 

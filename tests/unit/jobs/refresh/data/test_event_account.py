@@ -1,4 +1,4 @@
-"""What becomes of accepted interactions is told to the last one."""
+"""The event account counts each accepted interaction."""
 
 from __future__ import annotations
 

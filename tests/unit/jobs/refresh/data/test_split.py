@@ -23,7 +23,7 @@ def data_of(rows: list[tuple[str, str, float]], **options: str) -> Interactions:
 
 
 def histories_and_targets(trial: EvaluationSplit) -> list[tuple[list[str], list[str]]]:
-    """Name history and targets of every reader of a trial."""
+    """Name history and targets of every user of a trial."""
     names = trial.train.items.names.to_pylist()
     found = []
     for at in range(len(trial)):

@@ -1,4 +1,4 @@
-"""Products without events: what they are like leads to the readers who will take them."""
+"""Products without events: what they are like leads to the users who will take them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def product(number: int) -> dict[str, Any]:
 
 
 def walks(readers: int = 240) -> Interactions:
-    """Let readers take products of one kind, nearly always."""
+    """Let users take products of one kind, nearly always."""
     rng = np.random.default_rng(4)
     rows = []
     for reader in range(readers):
@@ -98,7 +98,7 @@ def serving(folder: Path, engine: TrainedEngine, extras: Any) -> Recommender:
 
 
 def share_of_preferred_kind(shop: Recommender) -> float:
-    """Ask readers of every kind for new products; tell which share is of their kind."""
+    """Ask users of every kind for new products; tell which share is of their kind."""
     query = UserQuery(
         "user_to_products", "a", "default", user_id="r", rows=5, filter=parse_filter("price:[1 TO *]")
     )

@@ -22,7 +22,7 @@ from jobs.refresh.learners.sparse_weights import prune_rows, select_strongest
 
 
 def sequences(*items: str, **fields: list[float] | list[str]) -> Interactions:
-    """Make one reader a text, one event a letter and day."""
+    """Make one user a text, one event a letter and day."""
     rows = [
         (f"r{reader}", item, DAY_S * at)
         for reader, taken in enumerate(items)

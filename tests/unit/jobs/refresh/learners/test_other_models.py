@@ -157,7 +157,7 @@ def test_a_missing_array_is_named() -> None:
 
 
 def year_of_kinds(kinds: int = 3, readers: int = 450) -> tuple[Interactions, list[bytes]]:
-    """Spread readers over a year; what they take stands in an attribute of theirs, and nothing in their country."""
+    """Spread users over a year; what they take stands in an attribute of theirs, and nothing in their country."""
     rng = np.random.default_rng(2)
     rows, users = [], []
     for reader in range(readers):

@@ -290,7 +290,7 @@ def test_variants_with_lists_of_other_lengths_are_compared_at_one_length(
 
 
 class Explosive:
-    """A learner of somebody else that can't learn."""
+    """A custom learner whose training fails."""
 
     def train(self, data: object, rng: object) -> Any:
         raise RuntimeError("two\nlines")

@@ -23,7 +23,7 @@ from jobs.refresh.tuning.parameter_search import tune_part
 
 
 class Dense:
-    """A model of fixed scores per item and noise per reader, in the plain form."""
+    """A model of fixed scores per item and noise per user, in the plain form."""
 
     def __init__(self, scores: list[float]) -> None:
         self._scores = np.array(scores, np.float32)
@@ -37,7 +37,7 @@ class Dense:
 
 
 def walks(readers: int = 60, items: int = 12) -> Interactions:
-    """Make readers who go round in a circle of items: what comes next is visible."""
+    """Make users who go round in a circle of items: what comes next is visible."""
     rng = np.random.default_rng(8)
     rows = []
     for reader in range(readers):
@@ -49,7 +49,7 @@ def walks(readers: int = 60, items: int = 12) -> Interactions:
 
 
 def wanderers(readers: int = 80, items: int = 30) -> Interactions:
-    """Make readers who took three things at random before they began to walk: only the newest items say anything."""
+    """Make users who took three things at random before they began to walk: only the newest items say anything."""
     rng = np.random.default_rng(9)
     rows = []
     for reader in range(readers):

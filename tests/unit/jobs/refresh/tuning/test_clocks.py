@@ -39,7 +39,7 @@ def recipe_of() -> Recipe:
 
 
 def walks(readers: int = 400) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Make readers who walk round a circle of items and often jump; returns reader, item and place in the walk.
+    """Make users who walk round a circle of items and often jump; returns user, item and place in the walk.
 
     After a jump, the steps before it lead elsewhere: who does not know which step was the last guesses.
     """
@@ -79,7 +79,7 @@ def log(clock: str) -> Interactions:
 
 
 def figure_of(data: Interactions) -> float:
-    """Choose on everything but each reader's last item, and ask for that."""
+    """Choose on everything but each user's last item, and ask for that."""
     test = leave_last_out(data).test
     plan = make_plan(recipe_of(), split_for_recipe(recipe_of(), test.train).validation)
     return float(evaluate(train_engine(plan.recipe, test.train), test).figures["ndcg@10"].mean())
@@ -94,7 +94,7 @@ def without_clock() -> float:
     "clock", ["same minute", "one sitting a year", "five events a second", "one instant", "shuffled"]
 )
 def test_a_coarse_clock_costs_nothing(clock: str, without_clock: float) -> None:
-    """With ties taken for equally recent, nobody knew the last step of a walk."""
+    """If ties count as equally recent, the last step of a walk is unknown."""
     assert figure_of(log(clock)) >= 0.97 * without_clock
 
 

@@ -31,7 +31,7 @@ COUNTS = f"{__name__}:Counts"
 
 
 class Scores:
-    """A model that says the same to everybody, from what it was given."""
+    """A model with the same given scores for all users."""
 
     def __init__(self, row: np.ndarray) -> None:
         self._row = row.astype(np.float32)

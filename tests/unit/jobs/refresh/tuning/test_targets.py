@@ -21,7 +21,7 @@ ITEMS = 60
 
 
 def shop(*, carted: float, bought_again: float = 0.0, readers: int = 300) -> Interactions:
-    """Make readers who fill a cart with four items and then buy three; a share of these lay in the cart."""
+    """Make users who fill a cart with four items and then buy three; a share of these lay in the cart."""
     rng = np.random.default_rng(4)
     rows = []
     for reader in range(readers):
@@ -54,7 +54,7 @@ def names_of(data: Interactions, items: np.ndarray) -> list[str]:
 
 
 def test_the_last_purchase_is_a_target_though_it_was_in_the_cart() -> None:
-    """Plain leave-last-out asked for the last event of any kind, and never for what the reader had met."""
+    """Plain leave-last-out asked for the last event of any kind, and never for what the user had met."""
     trial = split_for_recipe(load_recipe("default"), shop(carted=0.6)).validation[0]
     assert (trial.kinds, trial.seen) == (("checkout",), "other_kinds")
     assert len(trial) == 300
