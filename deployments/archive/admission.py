@@ -50,7 +50,7 @@ class ClientAdmission:
         self._app_id = app_id
         self._clock = clock
         self._rules: Mapping[str, ClientRule] = {}
-        self._purses: OrderedDict[str, _CallBucket] = OrderedDict()
+        self._leased: OrderedDict[str, _CallBucket] = OrderedDict()
         self._cache = RefreshingCache(self._load, clock)
 
     async def start(self) -> None:
@@ -93,10 +93,10 @@ class ClientAdmission:
         per_minute, who = self._rate_of(rule, person)
         if not per_minute:
             return
-        purse = self._bucket(who)
-        if purse.tokens < 1:
-            await self._refill(purse, who, per_minute / 60)
-        purse.tokens -= 1
+        leased = self._bucket(who)
+        if leased.tokens < 1:
+            await self._refill(leased, who, per_minute / 60)
+        leased.tokens -= 1
 
     def _rate_of(self, rule: ClientRule, person: ArchiveCaller) -> tuple[float, str]:
         if rule.client != EVERYBODY and rule.calls_per_minute is not None:
@@ -106,29 +106,29 @@ class ClientAdmission:
         return DEFAULT_CALLS_PER_MINUTE if rate is None else rate, f"person {person.user_id}"
 
     def _bucket(self, who: str) -> _CallBucket:
-        purse = self._purses.pop(who, None) or _CallBucket()
-        self._purses[who] = purse
-        if len(self._purses) > _MOST_PURSES:
-            self._purses.popitem(last=False)
-        return purse
+        leased = self._leased.pop(who, None) or _CallBucket()
+        self._leased[who] = leased
+        if len(self._leased) > _MOST_PURSES:
+            self._leased.popitem(last=False)
+        return leased
 
-    async def _refill(self, purse: _CallBucket, who: str, rate: float) -> None:
+    async def _refill(self, leased: _CallBucket, who: str, rate: float) -> None:
         now_s = self._clock.monotonic_s()
-        if now_s < purse.refused_until_s:
-            raise _too_many(purse.refused_until_s - now_s)
+        if now_s < leased.refused_until_s:
+            raise _too_many(leased.refused_until_s - now_s)
         burst = max(1, math.ceil(rate * _BURST_S))
-        lot = max(1, math.ceil(rate * _LOT_S))
+        lease_size = max(1, math.ceil(rate * _LOT_S))
         try:
             lease = await self._limits.take(
                 self._app_id, _shorten(who), _BUCKET,
-                rate=rate, burst=burst, want=lot, now_ms=self._clock.now_ms(),
+                rate=rate, burst=burst, want=lease_size, now_ms=self._clock.now_ms(),
             )  # fmt: skip
         except HouseError:
-            purse.tokens += lot
+            leased.tokens += lease_size
             return
-        purse.tokens += lease.granted
-        if purse.tokens < 1:
-            purse.refused_until_s = now_s + max(lease.retry_after_ms, 1) / 1000
+        leased.tokens += lease.granted
+        if leased.tokens < 1:
+            leased.refused_until_s = now_s + max(lease.retry_after_ms, 1) / 1000
             raise _too_many(lease.retry_after_ms / 1000)
 
 

@@ -121,10 +121,8 @@ class _Page:
         body = text.encode()
         tag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
         headers = {**_HEADERS, "etag": tag, "content-type": kind}
-        known = [
-            one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")
-        ]
-        if tag in known or known == ["*"]:
+        tags = [one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")]
+        if tag in tags or tags == ["*"]:
             return Response(None, 304, headers)
         if request.method == "HEAD":
             return Response(None, 200, {**headers, "content-length": str(len(body))})

@@ -55,7 +55,7 @@ class McpEndpoint:
         addresses: ServerAddresses,
         origins: AllowedOrigins,
         clock: Clock,
-        tally: RequestCounts,
+        request_counts: RequestCounts,
         access_log: AccessLog,
         most_bytes: int = MOST_BYTES,
         body_s: float = BODY_S,
@@ -67,7 +67,7 @@ class McpEndpoint:
         self._addresses = addresses
         self._origins = origins
         self._clock = clock
-        self._tally = tally
+        self._request_counts = request_counts
         self._access_log = access_log
         self._most_bytes = most_bytes
         self._body_s = body_s
@@ -93,7 +93,7 @@ class McpEndpoint:
         except ClientDisconnected:
             return
         took_s = self._clock.monotonic_s() - started_s
-        self._tally.record(_NAME, reply.status, took_s * 1000)
+        self._request_counts.record(_NAME, reply.status, took_s * 1000)
         self._access_log.record(request_id, _NAME, reply.status, took_s * 1000)
 
     @staticmethod

@@ -84,7 +84,7 @@ def open_archive(
     clock: Clock,
     config: ArchiveConfig,
     *,
-    tally: RequestCounts | None = None,
+    request_counts: RequestCounts | None = None,
     access_log: AccessLog | None = None,
 ) -> ArchiveServices:
     """Put everything together; nothing runs before `start`.
@@ -114,17 +114,17 @@ def open_archive(
         addresses=addresses,
         origins=AllowedOrigins.from_config(config.origins),
         clock=clock,
-        tally=tally or RequestCounts(),
+        request_counts=request_counts or RequestCounts(),
         access_log=access_log or AccessLog(0.0, Random()),
     )
     return ArchiveServices(config, oauth, gate, usage, endpoint)
 
 
-def build_archive_routes(means: ArchiveServices) -> list[BaseRoute]:
+def build_archive_routes(services: ArchiveServices) -> list[BaseRoute]:
     """Make all routes of the archive, those of OAuth included."""
     paths: Iterable[str] = (MCP_PATH, MCP_PATH + "/")
     return [
-        *(Route(path, endpoint=means.endpoint) for path in paths),
-        *build_oauth_routes(means.oauth),
-        *build_pages(means.config, means.oauth.addresses),
+        *(Route(path, endpoint=services.endpoint) for path in paths),
+        *build_oauth_routes(services.oauth),
+        *build_pages(services.config, services.oauth.addresses),
     ]

@@ -60,8 +60,8 @@ def compute_etag(body: bytes) -> bytes:
 
 def matches_etag(etag: bytes, if_none_match: bytes) -> bool:
     """Say whether `If-None-Match` names a tag, as a weak one too."""
-    known = [one.strip().removeprefix(b"W/") for one in if_none_match.split(b",")]
-    return etag in known or known == [b"*"]
+    tags = [one.strip().removeprefix(b"W/") for one in if_none_match.split(b",")]
+    return etag in tags or tags == [b"*"]
 
 
 def plain_reply(value: Any, status: int = 200) -> Reply:

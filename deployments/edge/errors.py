@@ -105,11 +105,16 @@ def _message(error: HouseError, status: int, family: Family) -> dict[str, Any]:
 
 def _upload(error: HouseError) -> dict[str, Any]:
     """Build the upload shape; clients iterate `data`, so it is a list of sentences even for a body-level fault."""
-    told = error.facts.get("messages")
-    if told is None:
-        told = [_sentence(entry) for entry in list_faults(error)]
+    sentences = error.facts.get("messages")
+    if sentences is None:
+        sentences = [_sentence(entry) for entry in list_faults(error)]
     more = {"details": error.facts["details"]} if error.facts.get("details") else {}
-    return {"errors": True, "message": error.message or messages.UPLOAD_REJECTED, "data": list(told), **more}
+    return {
+        "errors": True,
+        "message": error.message or messages.UPLOAD_REJECTED,
+        "data": list(sentences),
+        **more,
+    }
 
 
 def _sentence(entry: dict[str, Any]) -> str:

@@ -37,14 +37,14 @@ class _LeasedTokens:
     limits: AppLimits
     rate: float
     burst: int
-    lot: int
+    lease_size: int
     tokens: float = 0.0
     refused_until_s: float = 0.0
     "Monotonic; the store said no and when to come back."
     away_until_s: float = 0.0
     "Monotonic; the store is away, `tokens` refill here."
     filled_at_s: float = 0.0
-    asking: asyncio.Task[None] | None = None
+    lease_task: asyncio.Task[None] | None = None
 
 
 class RateLimiter:
@@ -53,7 +53,7 @@ class RateLimiter:
     def __init__(self, store: LimitStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._purses: dict[tuple[str, str], _LeasedTokens] = {}
+        self._leased: dict[tuple[str, str], _LeasedTokens] = {}
         self._addresses = AddressBuckets(clock)
 
     async def spend(self, credential: Credential, bucket: str, address: str = "") -> None:
@@ -65,24 +65,24 @@ class RateLimiter:
         Cost: half a microsecond while the lot lasts, as much again for the address; one store round trip per lot,
             not on the request's way.
         """
-        purse = self._leased_tokens(credential, bucket)
+        leased = self._leased_tokens(credential, bucket)
         if address and not credential.is_secret:
             share = credential.app.settings.address_share
             if share < 1:
-                burst = max(1.0, purse.burst * share)
-                wait_s = self._addresses.spend(credential.key_id, bucket, address, purse.rate * share, burst)
+                burst = max(1.0, leased.burst * share)
+                wait_s = self._addresses.spend(credential.key_id, bucket, address, leased.rate * share, burst)
                 if wait_s:
                     raise _too_many(wait_s)
-        if purse.tokens < 1:
-            await self._wait_for_token(credential, bucket, purse)
-        purse.tokens -= 1
-        if purse.asking is None:
-            if purse.away_until_s:
-                wanted = self._clock.monotonic_s() >= purse.away_until_s
+        if leased.tokens < 1:
+            await self._wait_for_token(credential, bucket, leased)
+        leased.tokens -= 1
+        if leased.lease_task is None:
+            if leased.away_until_s:
+                needs_lease = self._clock.monotonic_s() >= leased.away_until_s
             else:
-                wanted = purse.tokens * 2 < purse.lot
-            if wanted:
-                self._start_lease(credential, bucket, purse)
+                needs_lease = leased.tokens * 2 < leased.lease_size
+            if needs_lease:
+                self._start_lease(credential, bucket, leased)
 
     def spend_daily(self, credential: Credential, what: str, address: str, count: int, most: int) -> None:
         """Count what an address may do only so often a day, all replicas for themselves.
@@ -97,88 +97,88 @@ class RateLimiter:
 
     def prune(self, live: frozenset[str]) -> None:
         """Drop what is kept for keys that are gone, so that memory does not grow with rotations."""
-        for place in [place for place in self._purses if place[0] not in live]:
-            del self._purses[place]
+        for place in [place for place in self._leased if place[0] not in live]:
+            del self._leased[place]
 
     async def close(self) -> None:
         """Wait for questions on their way."""
-        asking = [purse.asking for purse in self._purses.values() if purse.asking is not None]
-        for task in asking:
+        lease_task = [leased.lease_task for leased in self._leased.values() if leased.lease_task is not None]
+        for task in lease_task:
             task.cancel()
-        await asyncio.gather(*asking, return_exceptions=True)
+        await asyncio.gather(*lease_task, return_exceptions=True)
 
     def _leased_tokens(self, credential: Credential, bucket: str) -> _LeasedTokens:
         place = (credential.key_id, bucket)
-        purse = self._purses.get(place)
+        leased = self._leased.get(place)
         limits = credential.app.settings.limits
-        if purse is None or purse.limits is not limits:
+        if leased is None or leased.limits is not limits:
             rate = max(limits.writes_per_s if bucket == "write" else limits.queries_per_s, _LEAST_RATE)
             burst = limits.write_burst if bucket == "write" else limits.query_burst
-            lot = max(1, min(math.ceil(rate * _LOT_S), math.ceil(burst * _LOT_S)))
-            purse = self._purses[place] = _LeasedTokens(limits, rate, burst, lot)
-        return purse
+            lease_size = max(1, min(math.ceil(rate * _LOT_S), math.ceil(burst * _LOT_S)))
+            leased = self._leased[place] = _LeasedTokens(limits, rate, burst, lease_size)
+        return leased
 
-    async def _wait_for_token(self, credential: Credential, bucket: str, purse: _LeasedTokens) -> None:
+    async def _wait_for_token(self, credential: Credential, bucket: str, leased: _LeasedTokens) -> None:
         """Get at least one token or raise."""
-        while purse.tokens < 1:
+        while leased.tokens < 1:
             now_s = self._clock.monotonic_s()
-            if now_s < purse.refused_until_s:
-                raise _too_many(purse.refused_until_s - now_s)
-            if purse.away_until_s:
-                self._refill(purse, now_s)
-                if purse.tokens >= 1:
+            if now_s < leased.refused_until_s:
+                raise _too_many(leased.refused_until_s - now_s)
+            if leased.away_until_s:
+                self._refill(leased, now_s)
+                if leased.tokens >= 1:
                     return
-                if now_s < purse.away_until_s:
-                    raise _too_many((1 - purse.tokens) / purse.rate)
-            if purse.asking is None:
-                self._start_lease(credential, bucket, purse)
-            asking = purse.asking
-            if asking is not None:
+                if now_s < leased.away_until_s:
+                    raise _too_many((1 - leased.tokens) / leased.rate)
+            if leased.lease_task is None:
+                self._start_lease(credential, bucket, leased)
+            lease_task = leased.lease_task
+            if lease_task is not None:
                 # Shielded: a caller that goes away must not take the answer from the others who wait for it.
-                await asyncio.shield(asking)
+                await asyncio.shield(lease_task)
 
-    def _start_lease(self, credential: Credential, bucket: str, purse: _LeasedTokens) -> None:
-        purse.asking = asyncio.get_running_loop().create_task(self._lease(credential, bucket, purse))
+    def _start_lease(self, credential: Credential, bucket: str, leased: _LeasedTokens) -> None:
+        leased.lease_task = asyncio.get_running_loop().create_task(self._lease(credential, bucket, leased))
 
-    async def _lease(self, credential: Credential, bucket: str, purse: _LeasedTokens) -> None:
+    async def _lease(self, credential: Credential, bucket: str, leased: _LeasedTokens) -> None:
         try:
             lease = await self._store.take(
                 credential.app.app_id,
                 credential.key_id,
                 bucket,
-                rate=purse.rate,
-                burst=purse.burst,
-                want=purse.lot,
+                rate=leased.rate,
+                burst=leased.burst,
+                want=leased.lease_size,
                 now_ms=self._clock.now_ms(),
             )
         except HouseError:
-            self._refill_locally(purse)
+            self._refill_locally(leased)
         else:
-            if purse.away_until_s:
+            if leased.away_until_s:
                 _log.info("limits_shared_again", app=credential.app.app_id)
-                purse.away_until_s = 0.0
-                purse.tokens = 0.0
-            purse.tokens += lease.granted
-            if not lease.granted and purse.tokens < 1:
+                leased.away_until_s = 0.0
+                leased.tokens = 0.0
+            leased.tokens += lease.granted
+            if not lease.granted and leased.tokens < 1:
                 wait_s = max(lease.retry_after_ms, 1) / 1000
-                purse.refused_until_s = self._clock.monotonic_s() + wait_s
+                leased.refused_until_s = self._clock.monotonic_s() + wait_s
         finally:
-            purse.asking = None
+            leased.lease_task = None
 
-    def _refill_locally(self, purse: _LeasedTokens) -> None:
+    def _refill_locally(self, leased: _LeasedTokens) -> None:
         now_s = self._clock.monotonic_s()
-        if not purse.away_until_s:
+        if not leased.away_until_s:
             _log.warning("limits_local", reason="store away")
-            purse.tokens = float(purse.lot)
-            purse.filled_at_s = now_s
-        purse.away_until_s = now_s + _AWAY_S
-        self._refill(purse, now_s)
+            leased.tokens = float(leased.lease_size)
+            leased.filled_at_s = now_s
+        leased.away_until_s = now_s + _AWAY_S
+        self._refill(leased, now_s)
 
     @staticmethod
-    def _refill(purse: _LeasedTokens, now_s: float) -> None:
-        earned = (now_s - purse.filled_at_s) * purse.rate
-        purse.tokens = min(purse.tokens + earned, float(max(purse.burst, 1)))
-        purse.filled_at_s = now_s
+    def _refill(leased: _LeasedTokens, now_s: float) -> None:
+        earned = (now_s - leased.filled_at_s) * leased.rate
+        leased.tokens = min(leased.tokens + earned, float(max(leased.burst, 1)))
+        leased.filled_at_s = now_s
 
 
 def _too_many(wait_s: float) -> TooMany:

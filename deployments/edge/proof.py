@@ -55,19 +55,19 @@ def _text(given: Mapping[str, Any], name: str) -> str:
 _NOBODY = ClaimedIdentity()
 
 
-def verify_identity(arrival: ApiRequest, claimed: ClaimedIdentity) -> None:
+def verify_identity(request: ApiRequest, claimed: ClaimedIdentity) -> None:
     """Check that a publishable key proves whom it names.
 
     Errors:
         Unauthenticated: a proof is missing or wrong
     """
-    credential = arrival.credential
+    credential = request.credential
     strict = credential.app.settings.strict_user_hash
     user_id, anonymous_id = claimed.user_id, claimed.anonymous_id
-    token = arrival.token
+    token = request.token
     if token is not None and token.user_id:
-        known_id = token.claims.get("anonymous_id")
-        if anonymous_id and anonymous_id != known_id:
+        linked_id = token.claims.get("anonymous_id")
+        if anonymous_id and anonymous_id != linked_id:
             _verify_visitor(credential, claimed, strict)
         return
     if user_id:
@@ -84,15 +84,15 @@ def verify_identity(arrival: ApiRequest, claimed: ClaimedIdentity) -> None:
             raise Unauthenticated(messages.HASH_REQUIRED)
 
 
-def verify_user_type(credential: Credential, given: str, reader_id: str, user_type: str) -> str:
+def verify_user_type(credential: Credential, given: str, signed_id: str, user_type: str) -> str:
     """Check a digest and return the user type it proves; empty when it proves the id only.
 
     Errors:
         Unauthenticated: it is the digest of nothing this app signs
     """
     # An unknown type is none: `x:bob` may be an id that a visitor chose.
-    known_type = user_type if user_type in USER_TYPES else ""
-    plain, typed = compare_hash(credential.secrets, given, reader_id, known_type)
+    listed_type = user_type if user_type in USER_TYPES else ""
+    plain, typed = compare_hash(credential.secrets, given, signed_id, listed_type)
     if typed and credential.app.settings.typed_user_hash:
         return user_type
     if not plain:

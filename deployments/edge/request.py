@@ -76,14 +76,14 @@ class ApiRequest:
     @property
     def user_keys(self) -> tuple[str, ...]:
         """Whom the request is for (`u:...`, `a:...`), the surest first. Only after admission has parsed the body."""
-        told: Mapping[str, Any] = self.payload if isinstance(self.payload, dict) else {}
+        fields: Mapping[str, Any] = self.payload if isinstance(self.payload, dict) else {}
         named = [
             ids.user_reader(self.token.user_id) if self.token is not None and self.token.user_id else "",
             *(
                 mark(text)
                 for mark, text in (
-                    (ids.user_reader, told.get("user_id")),
-                    (ids.anonymous_reader, told.get("anonymous_id")),
+                    (ids.user_reader, fields.get("user_id")),
+                    (ids.anonymous_reader, fields.get("anonymous_id")),
                 )
                 if isinstance(text, str) and text
             ),

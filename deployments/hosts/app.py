@@ -109,7 +109,7 @@ class RecommenderReplica:
         self._host: EngineHost | None = None
         self._stores: OpenStores | None = None
         self._opened: tuple[str, str, int] | None = None
-        self._board: LocalChannelServer | None = None
+        self._channel_server: LocalChannelServer | None = None
         self._busy_s = 0.0
         self._target = Scaling().target_requests
         # by what is asked alone: the processor also follows the log and loads snapshots
@@ -132,10 +132,12 @@ class RecommenderReplica:
         before = self._host, self._stores
         settings = Settings()
         stores = connect(settings)
-        shelf = open_artifact_store(settings)
+        artifact_store = open_artifact_store(settings)
         ALLOWED.set_source(partial(allowed_learners, settings))
-        models = SnapshotLoader(SnapshotStore(shelf), settings.snapshot_cache_dir)
-        host = EngineHost(stores, SegmentStore(shelf), SystemClock(), self._meter, opened[2], models=models)
+        models = SnapshotLoader(SnapshotStore(artifact_store), settings.snapshot_cache_dir)
+        host = EngineHost(
+            stores, SegmentStore(artifact_store), SystemClock(), self._meter, opened[2], models=models
+        )
         await host.start()
         warm = UserQuery(kind="user_to_trending", app_id=opened[0], engine_id=opened[1], rows=1)
         answer = await host.answer(warm)
@@ -144,7 +146,7 @@ class RecommenderReplica:
             self._log.info("recommender_not_warm", app=opened[0], reason=answer.message)
         self._host, self._stores, self._opened = host, stores, opened
         await _close(*before)
-        if self._board is None:
+        if self._channel_server is None:
             await self._open_local_channel(
                 InstallationPaths.from_data_dir(settings.data_dir).run_dir, *opened[:2]
             )
@@ -168,19 +170,19 @@ class RecommenderReplica:
         """Close what is open."""
         host, stores = self._host, self._stores
         self._host = self._stores = None
-        if self._board is not None:
-            await self._board.close()
+        if self._channel_server is not None:
+            await self._channel_server.close()
         await _close(host, stores)
 
     async def _open_local_channel(self, run_dir: Path, app_id: str, engine_id: str) -> None:
-        board = LocalChannelServer(self.answer, run_dir, application_name(app_id, engine_id))
+        server = LocalChannelServer(self.answer, run_dir, application_name(app_id, engine_id))
         try:
-            await board.open()
+            await server.open()
         except OSError as error:
             # doors ask through the handle, as those of other machines do
             self._log.warning("lines_not_opened", app=app_id, engine=engine_id, reason=str(error))
             return
-        self._board = board
+        self._channel_server = server
 
 
 async def _close(host: EngineHost | None, stores: OpenStores | None) -> None:

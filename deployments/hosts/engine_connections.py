@@ -26,7 +26,7 @@ class EngineConnections:
         self._watch = watch
         self._find_handle = find_handle
         self._lost = lost
-        self._lines: dict[str, LocalChannelPool] = {}
+        self._pools: dict[str, LocalChannelPool] = {}
 
     async def connect(self, app_id: str, engine_id: str) -> RemoteRecommenderClient:
         """Make a client of an engine's own deployment.
@@ -38,10 +38,10 @@ class EngineConnections:
         handle = await self._find_handle(name)
         # both ends know the messages: nothing needs to be carried that only cloudpickle can
         plain = handle.options(request_serialization="pickle", response_serialization="pickle")
-        lines = self._lines.get(name)
-        if lines is None:
-            lines = self._lines[name] = LocalChannelPool(self._run_dir, name)
-        return RemoteRecommenderClient(plain, lost=self._lost, find_line=lines.select)
+        pools = self._pools.get(name)
+        if pools is None:
+            pools = self._pools[name] = LocalChannelPool(self._run_dir, name)
+        return RemoteRecommenderClient(plain, lost=self._lost, find_line=pools.select)
 
     async def count_replicas(self, app_id: str, engine_ids: Sequence[str]) -> None:
         """Let lines know how many replicas there are besides those they reach.
@@ -49,15 +49,15 @@ class EngineConnections:
         Errors:
             Unavailable: the store is away
         """
-        lines = {name: self._lines.get(application_name(app_id, name)) for name in engine_ids}
-        if not any(lines.values()):
+        pools = {name: self._pools.get(application_name(app_id, name)) for name in engine_ids}
+        if not any(pools.values()):
             return
         statuses = await self._watch.list_statuses(app_id)
-        for name, one in lines.items():
+        for name, one in pools.items():
             if one is not None and name in statuses:
                 one.replicas = statuses[name].replicas
 
     async def close(self) -> None:
         """Hang up."""
-        for lines in self._lines.values():
-            await lines.close()
+        for pools in self._pools.values():
+            await pools.close()

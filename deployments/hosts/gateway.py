@@ -23,14 +23,14 @@ _MOST_PASSAGES = 200
 class StoreAnswering:
     """`Answering` by way of `Asking`."""
 
-    def __init__(self, asking: QuestionSubmitter) -> None:
-        self._asking = asking
+    def __init__(self, submitter: QuestionSubmitter) -> None:
+        self._submitter = submitter
 
     async def ask(self, app_id: str, user_id: str, text: str, parent_id: str, question_id: str) -> None:
-        await self._asking.ask(RepeatedQuestion(app_id, user_id, text, parent_id, question_id))
+        await self._submitter.ask(RepeatedQuestion(app_id, user_id, text, parent_id, question_id))
 
     async def answer(self, app_id: str, question_id: str) -> ThreadAnswer | None:
-        outcome = await self._asking.get_outcome(app_id, question_id)
+        outcome = await self._submitter.get_outcome(app_id, question_id)
         if outcome is None:
             return None
         good = outcome.finish_reason == "success" and bool(outcome.sources)

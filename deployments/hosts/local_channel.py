@@ -104,7 +104,7 @@ class LocalChannelServer:
         self._run_dir = run_dir
         self._path = channel_folder(run_dir, application) / f"{os.getpid()}.sock"
         self._server: asyncio.AbstractServer | None = None
-        self._lines: set[_ServerConnection] = set()
+        self._connections: set[_ServerConnection] = set()
 
     async def open(self) -> None:
         """Let doors in.
@@ -120,7 +120,9 @@ class LocalChannelServer:
         # under another name until it listens: a door takes a socket where nobody listens for a dead one's
         early = self._path.with_name(f".{self._path.name}")
         early.unlink(missing_ok=True)
-        self._server = await loop.create_unix_server(lambda: _ServerConnection(self, self._lines), str(early))
+        self._server = await loop.create_unix_server(
+            lambda: _ServerConnection(self, self._connections), str(early)
+        )
         early.chmod(0o600)
         early.replace(self._path)
 
@@ -130,8 +132,8 @@ class LocalChannelServer:
             return
         self._path.unlink(missing_ok=True)
         self._server.close()
-        for line in list(self._lines):
-            line.drop()
+        for channel in list(self._connections):
+            channel.drop()
 
     async def reply(self, payload: bytes) -> bytes:
         """Answer one question; what goes wrong is an answer too."""
@@ -146,18 +148,18 @@ class LocalChannelServer:
 class _ServerConnection(_FrameProtocol):
     """One door's line, as the replica sees it."""
 
-    def __init__(self, board: LocalChannelServer, lines: set[_ServerConnection]) -> None:
+    def __init__(self, server: LocalChannelServer, connections: set[_ServerConnection]) -> None:
         super().__init__()
-        self._board = board
-        self._lines = lines
+        self._channel_server = server
+        self._connections = connections
         self._under_way: set[asyncio.Task[None]] = set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._lines.add(self)
+        self._connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._lines.discard(self)
+        self._connections.discard(self)
         for task in self._under_way:
             task.cancel()
 
@@ -167,7 +169,7 @@ class _ServerConnection(_FrameProtocol):
         task.add_done_callback(self._under_way.discard)
 
     async def _reply(self, number: int, payload: bytes) -> None:
-        self.send(number, await self._board.reply(payload))
+        self.send(number, await self._channel_server.reply(payload))
 
 
 # --- the door's side -----------------------------------------------------------------------------------------------
@@ -178,15 +180,15 @@ class LocalChannel(_FrameProtocol):
 
     def __init__(self) -> None:
         super().__init__()
-        self._asked: dict[int, asyncio.Future[Any]] = {}
+        self._pending: dict[int, asyncio.Future[Any]] = {}
         self._number = 0
         self.lost = False
 
     def __len__(self) -> int:
         """Count the questions under way."""
-        return len(self._asked)
+        return len(self._pending)
 
-    async def ask(self, question: Any, within_s: float) -> Any:
+    async def ask(self, query: Any, within_s: float) -> Any:
         """Ask and wait.
 
         Errors:
@@ -197,27 +199,27 @@ class LocalChannel(_FrameProtocol):
             raise ConnectionResetError("the line is lost")
         number = self._number = (self._number + 1) & 0xFFFFFFFF
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._asked[number] = answer
+        self._pending[number] = answer
         try:
-            self.send(number, pickle.dumps(question, pickle.HIGHEST_PROTOCOL))
+            self.send(number, pickle.dumps(query, pickle.HIGHEST_PROTOCOL))
             return await asyncio.wait_for(answer, within_s)
         except asyncio.TimeoutError:
             self.drop()
             raise Unavailable("the engine's deployment does not answer", retry_after_s=1) from None
         finally:
-            self._asked.pop(number, None)
+            self._pending.pop(number, None)
 
     def frame(self, number: int, payload: bytes) -> None:
-        answer = self._asked.pop(number, None)
+        answer = self._pending.pop(number, None)
         if answer is not None and not answer.done():
             answer.set_result(pickle.loads(payload))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
-        for answer in self._asked.values():
+        for answer in self._pending.values():
             if not answer.done():
                 answer.set_exception(ConnectionResetError("the line is lost"))
-        self._asked.clear()
+        self._pending.clear()
 
 
 class LocalChannelPool:
@@ -249,22 +251,22 @@ class LocalChannelPool:
             self._turn = (self._turn + 1) % self.replicas
             if self._turn >= len(self._open):
                 return None
-        line = min(self._open.values(), key=len, default=None)
-        return line if line is not None and len(line) < _MOST_WAITING else None
+        channel = min(self._open.values(), key=len, default=None)
+        return channel if channel is not None and len(channel) < _MOST_WAITING else None
 
     async def close(self) -> None:
         """Hang up."""
         for task in self._connecting:
             task.cancel()
         await asyncio.gather(*self._connecting, return_exceptions=True)
-        for line in self._open.values():
-            line.drop()
+        for channel in self._open.values():
+            channel.drop()
         self._open.clear()
 
     def _refresh(self) -> None:
         now_s = self._monotonic_s()
         self._look_at_s = now_s + _LOOK_EVERY_S
-        for name in [name for name, line in self._open.items() if line.lost]:
+        for name in [name for name, channel in self._open.items() if channel.lost]:
             del self._open[name]
             # whoever hung up may be leaving, or stuck
             self._avoided[name] = now_s + _AVOIDED_S
@@ -283,7 +285,7 @@ class LocalChannelPool:
     async def _connect(self, name: str) -> None:
         path = self._folder / name
         try:
-            _, line = await asyncio.get_running_loop().create_unix_connection(LocalChannel, str(path))
+            _, channel = await asyncio.get_running_loop().create_unix_connection(LocalChannel, str(path))
         except ConnectionRefusedError:
             # left by a process that was killed
             with contextlib.suppress(OSError):
@@ -291,4 +293,4 @@ class LocalChannelPool:
         except OSError:
             return
         else:
-            self._open[name] = line
+            self._open[name] = channel

@@ -35,7 +35,7 @@ class WritePermission:
         self._items: list[Any] = []
         self._proofs: dict[int, dict[str, Any]] = {}
         self._checked: set[tuple[str, str, int]] = set()
-        self._readers: set[str] = set()
+        self._user_ids: set[str] = set()
         self._origin = "" if self._is_secret else address_pseudonym(request)
         self.proven: set[str] = set()
         "User ids that the request proved."
@@ -79,20 +79,20 @@ class WritePermission:
         return self._origin
 
     def _verify(self, at: int, user_id: str, anonymous_id: str) -> None:
-        own = self._proofs.get(at, {})
+        event_proofs = self._proofs.get(at, {})
         claimed = ClaimedIdentity.from_body(
-            {"user_id": user_id, "anonymous_id": anonymous_id, **own}, self._body
+            {"user_id": user_id, "anonymous_id": anonymous_id, **event_proofs}, self._body
         )
-        if self._needs_proof(claimed, own):
+        if self._needs_proof(claimed, event_proofs):
             verify_identity(self._request, claimed)
         token = self._request.token
         if user_id and ((token is not None and token.user_id == user_id) or claimed.user_hash):
             self.proven.add(user_id)
 
-    def _needs_proof(self, claimed: ClaimedIdentity, own: Mapping[str, Any]) -> bool:
+    def _needs_proof(self, claimed: ClaimedIdentity, event_proofs: Mapping[str, Any]) -> bool:
         """Check whether an event's proofs must be looked at: where one is asked for, and where one is given."""
         settings = self._settings
-        if own or claimed.anonymous_hash:
+        if event_proofs or claimed.anonymous_hash:
             return True
         if not claimed.user_id:
             # The hash of a body is its user's; beside it stand what the visitor did before they signed in.
@@ -106,10 +106,10 @@ class WritePermission:
             return None
         return browser_writer(self._request, now_ms, frozenset(self.proven))
 
-    def _count(self, reader: str) -> None:
-        self._readers.add(reader)
+    def _count(self, writer_id: str) -> None:
+        self._user_ids.add(writer_id)
         most = self._settings.browser_readers
-        if most and len(self._readers) > most:
+        if most and len(self._user_ids) > most:
             text = f"The entries should be of at most {most} readers with a publishable key."
             raise rejected_upload_error("interaction", f"data is invalid. {text}")
 

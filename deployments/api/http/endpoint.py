@@ -50,14 +50,14 @@ class Endpoint:
     "Answered in front of the framework."
 
 
-async def validate_and_answer(arrival: ApiRequest, endpoint: Endpoint) -> Reply:
+async def validate_and_answer(request: ApiRequest, endpoint: Endpoint) -> Reply:
     """Answer a request that was admitted; link the user and the visitor it names.
 
     Errors:
         HouseError: it is refused
     """
-    await validate_request(arrival, endpoint.rules, endpoint.schema)
-    reply = await endpoint.answer(arrival)
+    await validate_request(request, endpoint.rules, endpoint.schema)
+    reply = await endpoint.answer(request)
     if reply.status < _REFUSED:
-        arrival.gate.link_identities(arrival)
+        request.gate.link_identities(request)
     return reply

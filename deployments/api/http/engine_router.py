@@ -40,7 +40,7 @@ class _CachedRoute:
     client: QueryAnswerer
     until_s: float
     remote: bool
-    leaving: asyncio.Task[None] | None = None
+    loading_task: asyncio.Task[None] | None = None
     "The engine comes back here and is being loaded."
     queries: int = 0
     "Queries since this was told."
@@ -53,7 +53,7 @@ class EngineRouter:
         self,
         engines: EngineStore,
         local: QueryAnswerer,
-        reach: ConnectToEngine,
+        connect: ConnectToEngine,
         clock: Clock,
         *,
         away: tuple[type[Exception], ...] = (),
@@ -62,26 +62,26 @@ class EngineRouter:
     ) -> None:
         self._engines = engines
         self._local = local
-        self._reach = reach
+        self._connect = connect
         self._clock = clock
         self._away = away
         self._overloaded = overloaded
         self._keep_s = keep_s
-        self._known: dict[tuple[str, str], _CachedRoute] = {}
+        self._routes: dict[tuple[str, str], _CachedRoute] = {}
 
     def take_counts(self) -> dict[str, dict[tuple[Placement, str], int]]:
         """Take how often each engine was asked since the last time: app id -> (place, engine id) -> queries."""
         taken: dict[str, dict[tuple[Placement, str], int]] = {}
-        for (app_id, engine_id), known in self._known.items():
-            if known.queries:
-                place: Placement = "own" if known.remote else "door"
-                taken.setdefault(app_id, {})[place, engine_id] = known.queries
-                known.queries = 0
+        for (app_id, engine_id), route in self._routes.items():
+            if route.queries:
+                place: Placement = "own" if route.remote else "door"
+                taken.setdefault(app_id, {})[place, engine_id] = route.queries
+                route.queries = 0
         return taken
 
     async def close(self) -> None:
         """End what loads."""
-        loading = [known.leaving for known in self._known.values() if known.leaving is not None]
+        loading = [route.loading_task for route in self._routes.values() if route.loading_task is not None]
         for task in loading:
             task.cancel()
         await asyncio.gather(*loading, return_exceptions=True)
@@ -95,62 +95,62 @@ class EngineRouter:
             TooMany: more queries wait for it than may
         Cost: a dictionary look-up; once a second per engine one read of its record.
         """
-        known = self._known.get((query.app_id, query.engine_id))
+        route = self._routes.get((query.app_id, query.engine_id))
         now_s = self._clock.monotonic_s()
-        if known is None or now_s >= known.until_s:
-            if known is not None:
+        if route is None or now_s >= route.until_s:
+            if route is not None:
                 # one looks, the others go on with what was true a moment ago
-                known.until_s = now_s + self._keep_s
-            known = await self._refresh(query.app_id, query.engine_id, known)
-        if known is None:
+                route.until_s = now_s + self._keep_s
+            route = await self._refresh(query.app_id, query.engine_id, route)
+        if route is None:
             # The host in this process says itself what it says of unknown engines.
             return unwrap(await self._local.answer(query))
-        known.queries += 1
-        if not known.remote:
+        route.queries += 1
+        if not route.remote:
             return unwrap(await self._local.answer(query))
         try:
-            return unwrap(await known.client.answer(query))
+            return unwrap(await route.client.answer(query))
         except self._overloaded as error:
             raise TooMany(messages.OVERLOADED, retry_after_s=1) from error
         except self._away as error:
-            self._known.pop((query.app_id, query.engine_id), None)
-            if known.leaving is not None:
+            self._routes.pop((query.app_id, query.engine_id), None)
+            if route.loading_task is not None:
                 return unwrap(await self._local.answer(query))
             raise self._unavailable(query.app_id, query.engine_id, error) from error
 
-    async def _refresh(self, app_id: str, engine_id: str, known: _CachedRoute | None) -> _CachedRoute | None:
+    async def _refresh(self, app_id: str, engine_id: str, route: _CachedRoute | None) -> _CachedRoute | None:
         try:
             engine = await self._engines.get(app_id, engine_id)
         except Unavailable:
             # An absent store must not stop recommenders that need none: what was true a moment ago still is.
-            return known
+            return route
         if engine is None:
-            self._known.pop((app_id, engine_id), None)
+            self._routes.pop((app_id, engine_id), None)
             return None
-        found = await self._route(engine, known)
-        if known is not None and found is not known and known.remote == found.remote:
-            found.queries = known.queries
-        self._known[app_id, engine_id] = found
-        return found
+        fresh = await self._route(engine, route)
+        if route is not None and fresh is not route and route.remote == fresh.remote:
+            fresh.queries = route.queries
+        self._routes[app_id, engine_id] = fresh
+        return fresh
 
-    async def _route(self, engine: Engine, known: _CachedRoute | None) -> _CachedRoute:
+    async def _route(self, engine: Engine, route: _CachedRoute | None) -> _CachedRoute:
         until_s = self._clock.monotonic_s() + self._keep_s
         if engine.placement == "door":
-            if known is None or not known.remote:
+            if route is None or not route.remote:
                 return _CachedRoute(self._local, until_s, remote=False)
-            if known.leaving is None:
-                known.leaving = asyncio.get_running_loop().create_task(self._load(engine))
-            elif known.leaving.done():
+            if route.loading_task is None:
+                route.loading_task = asyncio.get_running_loop().create_task(self._load(engine))
+            elif route.loading_task.done():
                 return _CachedRoute(self._local, until_s, remote=False)
-            known.until_s = until_s
-            return known
-        if known is not None and known.remote:
-            return _CachedRoute(known.client, until_s, remote=True)
+            route.until_s = until_s
+            return route
+        if route is not None and route.remote:
+            return _CachedRoute(route.client, until_s, remote=True)
         try:
-            client = await self._reach(engine.app_id, engine.engine_id)
+            client = await self._connect(engine.app_id, engine.engine_id)
         except self._away as error:
-            if known is not None:
-                return known
+            if route is not None:
+                return route
             raise self._unavailable(engine.app_id, engine.engine_id, error) from error
         return _CachedRoute(client, until_s, remote=True)
 

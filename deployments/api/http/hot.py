@@ -59,7 +59,7 @@ class HotLayer:
     def __init__(self, app: Any, find: Find, *, most_arriving: tuple[int, int] = MOST_ARRIVING) -> None:
         self._app = app
         self._find = find
-        self._door: RequestHandler | None = None
+        self._handler: RequestHandler | None = None
         self._tries = 100
         self._most_arriving = most_arriving
         self._arriving = [0, 0]
@@ -120,16 +120,16 @@ class HotLayer:
             self._arriving[kind] -= taken
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        door = self._door or self._find_handler()
-        if door is None:
+        handler = self._handler or self._find_handler()
+        if handler is None:
             await self._app(scope, receive, send)
             return
         if scope["path"] == HEALTH:
             send = _ready_while_draining(send)
-        match = door.find(scope)
+        match = handler.find(scope)
         endpoint = match.endpoint(scope["method"]) if match is not None else None
         if endpoint is not None and endpoint.hot:
-            await door.serve(match, scope, receive, send)
+            await handler.serve(match, scope, receive, send)
         else:
             await self._pass_on(scope, receive, send)
 
@@ -154,8 +154,8 @@ class HotLayer:
     def _find_handler(self) -> RequestHandler | None:
         if self._tries:
             self._tries -= 1
-            self._door = self._find()
-        return self._door
+            self._handler = self._find()
+        return self._handler
 
 
 def _is_long(scope: Scope) -> bool:
@@ -174,17 +174,17 @@ def _ready_while_draining(send: Send) -> Send:
     Serve calls it unhealthy at once, so a busy HAProxy would drop it before it knows the replica that takes its place.
     HAProxy drops it when Serve writes the new list, and the replica listens until then.
     """
-    held: Any = None
+    start_message: Any = None
 
     async def send_ready(message: Any) -> None:
-        nonlocal held
+        nonlocal start_message
         if message["type"] == "http.response.start" and message["status"] == 503:
-            held = message
+            start_message = message
             return
-        if held is not None:
+        if start_message is not None:
             is_draining = b"DRAINING" in message.get("body", b"")
-            await send({**held, "status": 200} if is_draining else held)
-            held = None
+            await send({**start_message, "status": 200} if is_draining else start_message)
+            start_message = None
         await send(message)
 
     return send_ready
@@ -216,6 +216,6 @@ def _find_request_handler() -> RequestHandler | None:
         gateway = serve.get_replica_context().servable_object
     except RayServeException:
         return None
-    door = getattr(gateway, "door", None)
+    handler = getattr(gateway, "handler", None)
     loop = getattr(gateway, "loop", None)
-    return door if isinstance(door, RequestHandler) and loop is asyncio.get_running_loop() else None
+    return handler if isinstance(handler, RequestHandler) and loop is asyncio.get_running_loop() else None

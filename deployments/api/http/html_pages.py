@@ -175,8 +175,8 @@ class PublishedDocument:
         """Answer with the document, or with 304 when the caller has it."""
         etag = self._etag
         headers = {**self._headers, "etag": etag.decode()}
-        known = request.headers.get("if-none-match")
-        if known is not None and matches_etag(etag, known.encode("latin-1")):
+        if_none_match = request.headers.get("if-none-match")
+        if if_none_match is not None and matches_etag(etag, if_none_match.encode("latin-1")):
             return Response(status_code=304, headers=headers)
         if not accepts_gzip(request.headers.get("accept-encoding", "").encode("latin-1")):
             return Response(self.body, media_type=self._media_type, headers=headers)

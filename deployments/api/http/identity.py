@@ -43,14 +43,14 @@ class RequestIdentity:
     "Pseudonym of the client's address of an asker without proof; empty for everybody else."
 
     @property
-    def reader_id(self) -> str:
+    def user_key(self) -> str:
         """Name the reader for counting."""
         return "u:" + self.user_id if self.user_id else "a:" + self.anonymous_id
 
     @property
     def counting_id(self) -> str:
         """Name the reader where different people are counted: strangers of one address are one."""
-        return "o:" + self.origin if self.origin else self.reader_id
+        return "o:" + self.origin if self.origin else self.user_key
 
 
 def identity_from_request(request: ApiRequest, body: AskBody, now_ms: int) -> RequestIdentity:
@@ -81,10 +81,10 @@ def _find_identity(request: ApiRequest, body: AskBody) -> tuple[str, str, bool]:
     if token is not None and token.user_id:
         return token.user_id, token_type or VERIFIED_TYPE, True
     user_id = body.user_id or ""
-    reader_id = user_id or body.anonymous_id or ""
-    if not body.user_hash or not reader_id:
+    user_key = user_id or body.anonymous_id or ""
+    if not body.user_hash or not user_key:
         return "", token_type or ANONYMOUS_TYPE, bool(token_type)
-    proven = verify_user_type(credential, body.user_hash, reader_id, body.user_type or "")
+    proven = verify_user_type(credential, body.user_hash, user_key, body.user_type or "")
     return user_id, token_type or proven or (VERIFIED_TYPE if user_id else ANONYMOUS_TYPE), True
 
 

@@ -63,8 +63,8 @@ class IdentityLinkWriter:
         if not user_id or not visitor_id:
             return
         now_s = request.clock.monotonic_s()
-        known = self._linked.get((request.app_id, visitor_id))
-        if known is not None and known[0] == user_id and now_s < known[1]:
+        cached = self._linked.get((request.app_id, visitor_id))
+        if cached is not None and cached[0] == user_id and now_s < cached[1]:
             return
         if (
             request.credential.app.read_only

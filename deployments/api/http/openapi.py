@@ -253,7 +253,7 @@ def describe_keys(endpoint: Endpoint) -> str:
 
 def _describe_proof(endpoint: Endpoint) -> str:
     rules = endpoint.rules
-    if rules.proves_reader:
+    if rules.proves_user:
         return f" {_PROOF}"
     if rules.proves_writer or (rules.writes and rules.reads_token):
         return f" {_WRITER_PROOF}"
@@ -291,7 +291,7 @@ _STATUS_TEXTS = {
 
 def _has_proof(endpoint: Endpoint) -> bool:
     rules = endpoint.rules
-    return rules.reads_token or rules.proves_reader or rules.proves_writer
+    return rules.reads_token or rules.proves_user or rules.proves_writer
 
 
 def _bad_request(endpoint: Endpoint) -> str:

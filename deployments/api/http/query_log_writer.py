@@ -35,7 +35,7 @@ class _PendingQuery:
     served_by: str
     engine_id: str
     took_ms: float
-    reader_id: str
+    user_key: str
     typist: str
     origin: str
 
@@ -65,7 +65,7 @@ class QueryLogWriter(BatchWriter[_PendingQuery]):
         rule = request.credential.app.settings.query_log
         if rule == "off" or not text or text.isspace():
             return
-        reader_id = next(iter(request.user_keys), "")
+        user_key = next(iter(request.user_keys), "")
         self.put(
             _PendingQuery(
                 app_id=request.app_id,
@@ -77,9 +77,9 @@ class QueryLogWriter(BatchWriter[_PendingQuery]):
                 served_by=served_by,
                 engine_id=engine_id,
                 took_ms=(self._clock.monotonic_s() - request.started_s) * 1000,
-                reader_id=reader_id if rule == "pseudonym" else "",
-                typist=reader_id or f"{request.ip} {request.user_agent}",
-                origin=_origin(request) if kind != "autocomplete" and reader_id else "",
+                user_key=user_key if rule == "pseudonym" else "",
+                typist=user_key or f"{request.ip} {request.user_agent}",
+                origin=_origin(request) if kind != "autocomplete" and user_key else "",
             )
         )
 
@@ -124,7 +124,7 @@ def _logged_query_from(pending: _PendingQuery, salt: bytes) -> LoggedQuery:
         served_by=pending.served_by,
         engine_id=pending.engine_id,
         took_ms=round(pending.took_ms, 3),
-        reader=pseudonym(salt, pending.reader_id) if pending.reader_id else "",
+        reader=pseudonym(salt, pending.user_key) if pending.user_key else "",
         typist=pseudonym(salt, pending.typist)[:12],
     )
 

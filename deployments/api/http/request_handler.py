@@ -55,7 +55,7 @@ class RequestHandler:
         *,
         replays: IdempotencyStore,
         clock: Clock,
-        tally: RequestCounts,
+        request_counts: RequestCounts,
         access_log: AccessLog,
         most_reads: int = 256,
         most_slow_reads: int = 64,
@@ -68,7 +68,7 @@ class RequestHandler:
         self._gate = gate
         self._replays = replays
         self._clock = clock
-        self._tally = tally
+        self._request_counts = request_counts
         self._access_log = access_log
         self._deadline_s = deadline_s
         self._addresses = addresses
@@ -96,64 +96,64 @@ class RequestHandler:
 
     async def serve(self, match: PathMatch | None, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request whose path was looked up already."""
-        arrival = ApiRequest(scope, receive, self._clock, self._addresses)
-        endpoint = match.endpoint(arrival.method) if match is not None else None
+        request = ApiRequest(scope, receive, self._clock, self._addresses)
+        endpoint = match.endpoint(request.method) if match is not None else None
         try:
             if endpoint is None:
-                reply = self._answer_unknown_path(match, arrival)
+                reply = self._answer_unknown_path(match, request)
             else:
                 assert match is not None
-                arrival.ids = match.ids
-                reply = await self._reply(arrival, endpoint)
+                request.ids = match.ids
+                reply = await self._reply(request, endpoint)
             await _write(
                 reply,
-                arrival,
+                request,
                 send,
                 LEAST_HOT_BYTES if endpoint is not None and endpoint.hot else LEAST_BYTES,
             )
         except ClientDisconnected:
             return
-        took_s = self._clock.monotonic_s() - arrival.started_s
-        self._record(arrival, endpoint, reply, took_s * 1000)
+        took_s = self._clock.monotonic_s() - request.started_s
+        self._record(request, endpoint, reply, took_s * 1000)
 
-    async def _reply(self, arrival: ApiRequest, endpoint: Endpoint) -> Reply:
+    async def _reply(self, request: ApiRequest, endpoint: Endpoint) -> Reply:
         if endpoint.rules.body == "ignored" and not endpoint.rules.writes:
             # Reads wait for the store only, which has deadlines of its own.
-            return await self._answer(arrival, endpoint)
+            return await self._answer(request, endpoint)
         try:
             with Deadline(self._deadline_s):
-                return await self._answer(arrival, endpoint)
+                return await self._answer(request, endpoint)
         except DeadlineExceeded:
             if endpoint.rules.writes:
                 return timeout_reply()
             slow = Unavailable("deadline exceeded", retry_after_s=1)
-            return reply_from_error(slow, endpoint.family, request_id=arrival.request_id)
+            return reply_from_error(slow, endpoint.family, request_id=request.request_id)
 
-    async def _answer(self, arrival: ApiRequest, endpoint: Endpoint) -> Reply:
+    async def _answer(self, request: ApiRequest, endpoint: Endpoint) -> Reply:
         try:
-            await admit(arrival, endpoint.rules, self._gate)
-            return await self._answer_within_limit(arrival, endpoint)
+            await admit(request, endpoint.rules, self._gate)
+            return await self._answer_within_limit(request, endpoint)
         except ClientDisconnected:
             raise
         except Exception as error:  # noqa: BLE001 - the edge's last layer: everything becomes a reply
-            return reply_from_error(error, endpoint.family, request_id=arrival.request_id)
+            return reply_from_error(error, endpoint.family, request_id=request.request_id)
 
-    def _answer_unknown_path(self, match: PathMatch | None, arrival: ApiRequest) -> Reply:
+    def _answer_unknown_path(self, match: PathMatch | None, request: ApiRequest) -> Reply:
         """Answer a path or a method that does not exist; whoever shows a wrong key hears of that first.
 
         HAProxy takes a 404 to a request with a key for a proof of the key.
         """
-        if arrival.method == "OPTIONS":
+        if request.method == "OPTIONS":
             return cors.preflight()
-        given = arrival.headers.get(KEY_HEADER)
-        query = arrival.query_string
+        given = request.headers.get(KEY_HEADER)
+        query = request.query_string
         shown = given is not None or PARAMETER.encode() in query
         if shown and self._gate.keyring.find(find_key(given, query)) is None:
             wrong = Unauthenticated(messages.INVALID_KEY, key_fault=key_fault(given, query, None))
-            return reply_from_error(wrong, "message", request_id=arrival.request_id)
+            return reply_from_error(wrong, "message", request_id=request.request_id)
         return unknown_path_reply() if match is None else method_not_allowed_reply(match.entry.allowed)
 
-    async def _answer_within_limit(self, arrival: ApiRequest, endpoint: Endpoint) -> Reply:
+    async def _answer_within_limit(self, request: ApiRequest, endpoint: Endpoint) -> Reply:
         """Answer a request that is whole and whose key is known.
 
         Errors:
@@ -165,46 +165,46 @@ class RequestHandler:
         places.in_use += 1
         begun_s = self._clock.monotonic_s()
         try:
-            key = arrival.headers.get(idempotency.HEADER)
+            key = request.headers.get(idempotency.HEADER)
             if key is None or not endpoint.rules.writes:
-                return await validate_and_answer(arrival, endpoint)
-            return await self._answer_idempotently(arrival, endpoint, key)
+                return await validate_and_answer(request, endpoint)
+            return await self._answer_idempotently(request, endpoint, key)
         finally:
             places.in_use -= 1
             self.busy_s += self._clock.monotonic_s() - begun_s
 
-    async def _answer_idempotently(self, arrival: ApiRequest, endpoint: Endpoint, key: bytes) -> Reply:
+    async def _answer_idempotently(self, request: ApiRequest, endpoint: Endpoint, key: bytes) -> Reply:
         async def answer() -> Reply:
-            return await validate_and_answer(arrival, endpoint)
+            return await validate_and_answer(request, endpoint)
 
         def refused(error: HouseError) -> Reply:
-            return reply_from_error(error, endpoint.family, request_id=arrival.request_id)
+            return reply_from_error(error, endpoint.family, request_id=request.request_id)
 
-        same = (endpoint.name.encode(), *_request_parts(arrival), arrival.body)
-        credential = arrival.credential
+        same = (endpoint.name.encode(), *_request_parts(request), request.body)
+        credential = request.credential
         try:
-            user_id = bearer_user(arrival) if endpoint.rules.reads_token else ""
+            user_id = bearer_user(request) if endpoint.rules.reads_token else ""
         except Unauthenticated:
             # Whoever can't say who they are shares a key with nobody; `examine` finds the right words.
             return await answer()
         owner = idempotency.KeyOwner(
-            arrival.app_id, credential.key_id, user_id, is_browser=not credential.is_secret
+            request.app_id, credential.key_id, user_id, is_browser=not credential.is_secret
         )
         return await idempotency.answer_once(
-            self._replays, owner, key, same, answer, refused, lambda: arrival.user_keys
+            self._replays, owner, key, same, answer, refused, lambda: request.user_keys
         )
 
-    def _record(self, arrival: ApiRequest, endpoint: Endpoint | None, reply: Reply, took_ms: float) -> None:
+    def _record(self, request: ApiRequest, endpoint: Endpoint | None, reply: Reply, took_ms: float) -> None:
         name = endpoint.name if endpoint is not None else "none"
         app = ""
-        if arrival.caller is not None:
-            credential = arrival.caller.credential
+        if request.caller is not None:
+            credential = request.caller.credential
             app = credential.app.app_id
-            if credential.is_secret and not arrival.headers.get(KEY_HEADER):
+            if credential.is_secret and not request.headers.get(KEY_HEADER):
                 self._gate.keyring.record_exposed(credential, self._clock.now_ms())
                 self._gate.meter.count("kiosk_secret_keys_in_addresses", app=app)
-        self._tally.record(name, reply.status, took_ms)
-        self._access_log.record(arrival.request_id, name, reply.status, took_ms, app=app)
+        self._request_counts.record(name, reply.status, took_ms)
+        self._access_log.record(request.request_id, name, reply.status, took_ms, app=app)
 
 
 def raw_path(scope: Scope) -> bytes:
@@ -214,10 +214,10 @@ def raw_path(scope: Scope) -> bytes:
     return path.partition(b"?")[0]
 
 
-def _request_parts(arrival: ApiRequest) -> tuple[bytes, ...]:
+def _request_parts(request: ApiRequest) -> tuple[bytes, ...]:
     """What of path and query makes a write another write; a key in the query does not."""
-    ids = [f"{name}={value}".encode() for name, value in sorted(arrival.ids.items())]
-    query = [f"{name}={value}".encode() for name, value in sorted(arrival.query.items()) if name != "api_key"]
+    ids = [f"{name}={value}".encode() for name, value in sorted(request.ids.items())]
+    query = [f"{name}={value}".encode() for name, value in sorted(request.query.items()) if name != "api_key"]
     return tuple(ids + query)
 
 
@@ -226,11 +226,11 @@ _USUAL: Final = (*_ALWAYS, NO_STORE)
 _TAGGED: Final = (*_ALWAYS, *REVALIDATED)
 
 
-async def _write(reply: Reply, arrival: ApiRequest, send: Send, least_gzip_bytes: int) -> None:
-    request_id = (b"x-request-id", arrival.request_id.encode())
+async def _write(reply: Reply, request: ApiRequest, send: Send, least_gzip_bytes: int) -> None:
+    request_id = (b"x-request-id", request.request_id.encode())
     if reply.etag:
         tag = (b"etag", reply.etag)
-        given = arrival.headers.get(b"if-none-match")
+        given = request.headers.get(b"if-none-match")
         if given is not None and matches_etag(reply.etag, given):
             headers = [request_id, tag, *_TAGGED, *reply.headers]
             await send({"type": "http.response.start", "status": 304, "headers": headers})
@@ -240,7 +240,7 @@ async def _write(reply: Reply, arrival: ApiRequest, send: Send, least_gzip_bytes
     else:
         usual = _USUAL
     body = reply.body
-    if len(body) >= least_gzip_bytes and _takes_gzip(arrival):
+    if len(body) >= least_gzip_bytes and _takes_gzip(request):
         body = await gzip_beside(body)
         usual = _compressed_headers(reply.etag)
     headers = [
@@ -251,12 +251,12 @@ async def _write(reply: Reply, arrival: ApiRequest, send: Send, least_gzip_bytes
         *reply.headers,
     ]
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if arrival.method == "HEAD" else body})
+    await send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else body})
 
 
-def _takes_gzip(arrival: ApiRequest) -> bool:
-    given = arrival.headers.get(b"accept-encoding")
-    return given is not None and arrival.method != "HEAD" and accepts_gzip(given)
+def _takes_gzip(request: ApiRequest) -> bool:
+    given = request.headers.get(b"accept-encoding")
+    return given is not None and request.method != "HEAD" and accepts_gzip(given)
 
 
 def _compressed_headers(etag: bytes) -> tuple[Header, ...]:

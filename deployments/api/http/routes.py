@@ -37,7 +37,7 @@ _OPEN = {name.decode(): value.decode() for name, value in (ORIGIN, NOSNIFF)} | {
 
 
 def build_application(
-    door: RequestHandler, *, version: str, close: Closing | None = None, more: Sequence[BaseRoute] = ()
+    handler: RequestHandler, *, version: str, close: Closing | None = None, more: Sequence[BaseRoute] = ()
 ) -> FastAPI:
     """Build the application; `close` runs when it shuts down, `more` are routes of other doors."""
 
@@ -60,16 +60,16 @@ def build_application(
     @cache
     def document() -> dict[str, Any]:
         # Asked for by few and rarely, so it is not built while a replica starts.
-        return build_openapi(door.endpoints, version)
+        return build_openapi(handler.endpoints, version)
 
     app.openapi = document  # type: ignore[method-assign]
     seen: set[str] = set()
-    for endpoint in sorted(door.endpoints, key=lambda endpoint: "{" in endpoint.path):
+    for endpoint in sorted(handler.endpoints, key=lambda endpoint: "{" in endpoint.path):
         if endpoint.path not in seen:
             seen.add(endpoint.path)
             # No methods: the door knows them, and answers the wrong ones in our own shape.
             app.router.routes.append(
-                Route(endpoint.path.replace("}", ":path}"), endpoint=_HandlerEndpoint(door))
+                Route(endpoint.path.replace("}", ":path}"), endpoint=_HandlerEndpoint(handler))
             )
     described = PublishedDocument(lambda: dumps(document()), "application/json", _OPEN)
     written = PublishedDocument(lambda: render_docs(document()), "text/html", HEADERS)
@@ -78,18 +78,18 @@ def build_application(
     app.router.routes.append(Route("/docs/try", endpoint=_show_try_page, methods=["GET"]))
     app.router.routes.append(Route("/", endpoint=_build_start_page(version), methods=["GET"]))
     app.router.routes.extend(more)
-    app.router.default = door
+    app.router.default = handler
     return app
 
 
 class _HandlerEndpoint:
     """The door as the endpoint of a route: an object, so that the framework calls it as an ASGI application."""
 
-    def __init__(self, door: RequestHandler) -> None:
-        self._door = door
+    def __init__(self, handler: RequestHandler) -> None:
+        self._handler = handler
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await self._door(scope, receive, send)
+        await self._handler(scope, receive, send)
 
 
 async def _show_try_page(_: Request) -> Response:

@@ -38,8 +38,8 @@ async def load_busy_engines(
     """Ask every engine that was asked lately something small, the busiest first; return how many answered."""
     begun_s, begun_ms, warm = clock.monotonic_s(), clock.now_ms(), 0
     try:
-        wanted = await _recently_queried(stores, clock)
-        for app_id, engine_id in wanted:
+        busy_engines = await _recently_queried(stores, clock)
+        for app_id, engine_id in busy_engines:
             query = UserQuery(kind="user_to_trending", app_id=app_id, engine_id=engine_id, rows=1)
             limit_s = within_s
             while (left_s := limit_s - (clock.monotonic_s() - begun_s)) > 0:
@@ -50,7 +50,7 @@ async def load_busy_engines(
                     break
                 limit_s = while_others_s
         took_ms = round((clock.monotonic_s() - begun_s) * 1000)
-        _log.info("replica_warmed", engines=warm, wanted=len(wanted), took_ms=took_ms)
+        _log.info("replica_warmed", engines=warm, wanted=len(busy_engines), took_ms=took_ms)
     except HouseError as error:
         _log.warning("replica_not_warmed", reason=error.message)
     return warm
@@ -101,15 +101,15 @@ async def _is_answered_elsewhere(
     stores: Stores, clock: Clock, app_id: str, engine_id: str, since_ms: int
 ) -> bool:
     """Was the engine asked in the doors since a moment? Then another replica answers."""
-    asked = (await stores.engine_watch.read_traffic(app_id, clock.now_ms())).get(("door", engine_id))
-    return asked is not None and asked.last_ms > since_ms
+    traffic = (await stores.engine_watch.read_traffic(app_id, clock.now_ms())).get(("door", engine_id))
+    return traffic is not None and traffic.last_ms > since_ms
 
 
 async def _recently_queried(stores: Stores, clock: Clock) -> list[tuple[str, str]]:
     now_ms = clock.now_ms()
     busy: dict[tuple[str, str], float] = {}
     for app_id in (await stores.access.read_all()).apps:
-        for (_, engine_id), asked in (await stores.engine_watch.read_traffic(app_id, now_ms)).items():
-            if now_ms - asked.last_ms < LATELY_MS:
-                busy[app_id, engine_id] = busy.get((app_id, engine_id), 0.0) + asked.per_s
+        for (_, engine_id), traffic in (await stores.engine_watch.read_traffic(app_id, now_ms)).items():
+            if now_ms - traffic.last_ms < LATELY_MS:
+                busy[app_id, engine_id] = busy.get((app_id, engine_id), 0.0) + traffic.per_s
     return sorted(busy, key=lambda name: -busy[name])

@@ -46,8 +46,8 @@ class AggregationResource:
 
     def read_query(self, request: ApiRequest) -> tuple[AggregateBody, Node | None]:
         """Validate the GET form; parameters it does not know are none of its business."""
-        known = {name: value for name, value in request.query.items() if name in AggregateBody.model_fields}
-        return _read(known, "query")
+        fields = {name: value for name, value in request.query.items() if name in AggregateBody.model_fields}
+        return _read(fields, "query")
 
     async def count(self, request: ApiRequest) -> Reply:
         """Answer with the values of the field, the most frequent first."""
@@ -66,8 +66,8 @@ class AggregationResource:
             for start in range(0, len(ids), _SLICE):
                 if stopped.is_set():
                     raise Unavailable("nobody waits for the count any more")
-                asked = self._records.get_many(app_id, self._noun, ids[start : start + _SLICE])
-                found = asyncio.run_coroutine_threadsafe(asked, loop).result(_PATIENCE_S)
+                reading = self._records.get_many(app_id, self._noun, ids[start : start + _SLICE])
+                found = asyncio.run_coroutine_threadsafe(reading, loop).result(_PATIENCE_S)
                 yield from (orjson.loads(record) for record in found if record is not None)
 
         def run() -> Counted:

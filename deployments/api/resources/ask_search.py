@@ -63,14 +63,14 @@ class AskSearchResource:
 
     def __init__(
         self,
-        means: AskServices,
+        services: AskServices,
         questions: QuestionsResource,
         recommender: RecommenderClient,
         new_service_id: Callable[[], ServiceId],
         query_log: QueryLog,
     ) -> None:
         self._query_log = query_log
-        self._means = means
+        self._services = services
         self._questions = questions
         self._recommender = recommender
         self._new_service_id = new_service_id
@@ -79,16 +79,16 @@ class AskSearchResource:
         """Read the body."""
         body: AskSearch = validate_body(AskSearch, request.payload)
         check_browser_question(request, body)
-        asker = identity_from_request(request, body, self._means.clock.now_ms())
+        identity = identity_from_request(request, body, self._services.clock.now_ms())
         check_names(
             hidden_fields(request), "fl", (name for name in body.fl if "*" not in name), may_cover=True
         )
-        return body, asker, check_query(request, self._query(request, body, asker))
+        return body, identity, check_query(request, self._query(request, body, identity))
 
     async def answer(self, request: ApiRequest) -> Reply:
         """Search, and ask."""
-        body, asker, query = request.parsed
-        question_id = await self._create_question(request, body, asker) if body.answer else None
+        body, identity, query = request.parsed
+        question_id = await self._create_question(request, body, identity) if body.answer else None
         snippets = await self._retrieve_passages(request.app_id, body)
         found = await self._search_products(query, list(snippets))
         products = await self._page(request, body, query, found, snippets)
@@ -114,10 +114,10 @@ class AskSearchResource:
             data["question_id"] = question_id
         return success(data)
 
-    def _query(self, request: ApiRequest, body: AskSearch, asker: RequestIdentity) -> UserQuery:
+    def _query(self, request: ApiRequest, body: AskSearch, identity: RequestIdentity) -> UserQuery:
         given: dict[str, Any] = {
             "q": body.q,
-            "user_id": asker.user_id or None,
+            "user_id": identity.user_id or None,
             "anonymous_id": body.anonymous_id,
             "rows": body.rows,
             "start": body.start,
@@ -133,19 +133,21 @@ class AskSearchResource:
         }
         search: SearchBody = validate_body(SearchBody, given)
         return to_search_query(
-            search, app_id=request.app_id, user_id=asker.user_id, now_ms=self._means.clock.now_ms()
+            search, app_id=request.app_id, user_id=identity.user_id, now_ms=self._services.clock.now_ms()
         )
 
-    async def _create_question(self, request: ApiRequest, body: AskSearch, asker: RequestIdentity) -> str:
+    async def _create_question(self, request: ApiRequest, body: AskSearch, identity: RequestIdentity) -> str:
         """Ask, or on a later page name the question of the first."""
-        known = asker.metadata.get("question_id")
-        if body.start and known is not None:
+        claimed_id = identity.metadata.get("question_id")
+        if body.start and claimed_id is not None:
             try:
-                return parse_question_id(known)
+                return parse_question_id(claimed_id)
             except PydanticCustomError:
                 pass
-        question = self._questions.build_question(request, body, body.q, asker, exclude=tuple(body.exclude))
-        return await self._questions.accept(request, question, asker, body.parent_question_id)
+        question = self._questions.build_question(
+            request, body, body.q, identity, exclude=tuple(body.exclude)
+        )
+        return await self._questions.accept(request, question, identity, body.parent_question_id)
 
     async def _retrieve_passages(self, app_id: str, body: AskSearch) -> dict[str, Snippet]:
         """Find the best passage of each product, best first."""
@@ -155,7 +157,7 @@ class AskSearchResource:
             yearly_decay=body.yearly_decay, exclude=tuple(body.exclude),
             only=None if only is None else frozenset(only),
         )  # fmt: skip
-        found = await self._means.client.retrieve(query)
+        found = await self._services.client.retrieve(query)
         return {one.product_id: one for one in found if one.lexical or one.score >= LEAST_PASSAGE_SCORE}
 
     async def _search_products(self, query: UserQuery, by_passage: Sequence[str]) -> RecommendationResult:
@@ -188,9 +190,9 @@ class AskSearchResource:
         named = ManyProducts.model_construct(
             product_ids=list(marks), fl=["*"] if "*" in body.fl else [*body.fl, *ALWAYS_SHOWN, "description"]
         )
-        asked = to_named_query(named, app_id=request.app_id)
+        user_query = to_named_query(named, app_id=request.app_id)
         records = (
-            remove_hidden_fields(request, asked, await self._recommender.answer(asked)).products
+            remove_hidden_fields(request, user_query, await self._recommender.answer(user_query)).products
             if page
             else []
         )
@@ -216,7 +218,7 @@ class AskSearchResource:
         underscored = {name: value for name, value in marks[product_id].items() if name.startswith("_")}
         if passage is not None:
             underscored["_search_score"] = max(underscored.get("_search_score", 0.0), round(passage.score, 6))
-        snippet = self._means.client.highlight_excerpt(text, body.q, chars) if chars else ""
+        snippet = self._services.client.highlight_excerpt(text, body.q, chars) if chars else ""
         return {**record, "snippet": snippet, **underscored}
 
 

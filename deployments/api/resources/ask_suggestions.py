@@ -42,13 +42,13 @@ class AskSuggestionsResource:
 
     def __init__(
         self,
-        means: AskServices,
+        services: AskServices,
         recommender: RecommenderClient,
         new_service_id: Callable[[], ServiceId],
         suggestions: QuestionBankSuggestions,
     ) -> None:
         self._suggestions = suggestions
-        self._means = means
+        self._services = services
         self._recommender = recommender
         self._new_service_id = new_service_id
 
@@ -68,9 +68,11 @@ class AskSuggestionsResource:
         body: wire.RelatedQuestions = request.parsed
         if body.product_id is None:
             return await self._trending(request.app_id, body.rows)
-        asked = await self._popular_about(request.app_id, body.product_id)
-        told = await self._means.client.suggest_product_questions(request.app_id, body.product_id, body.rows)
-        return self._questions_reply(_deduplicate([*asked, *told], body.rows))
+        popular = await self._popular_about(request.app_id, body.product_id)
+        from_text = await self._services.client.suggest_product_questions(
+            request.app_id, body.product_id, body.rows
+        )
+        return self._questions_reply(_deduplicate([*popular, *from_text], body.rows))
 
     async def trending(self, request: ApiRequest) -> Reply:
         """Name questions many ask lately, filled up with some the archive answers."""
@@ -114,15 +116,15 @@ class AskSuggestionsResource:
         return success({"related_questions": found, "service_id": self._new_service_id()})
 
     async def _popular_questions(self, app_id: str, rows: int) -> list[str]:
-        today = self._means.clock.now_ms() // _DAY_MS
+        today = self._services.clock.now_ms() // _DAY_MS
         days = range(today, today - TRENDING_DAYS, -1)
-        return await self._means.store.list_popular(app_id, days, readers=TRENDING_READERS, rows=rows)
+        return await self._services.store.list_popular(app_id, days, readers=TRENDING_READERS, rows=rows)
 
     async def _popular_about(self, app_id: str, product_id: str) -> list[str]:
         """Name questions many ask lately whose answers cite a product."""
         often = await self._popular_questions(app_id, _WIDE)
-        citing = (await self._means.store.list_citing(app_id, product_id))[-_MOST_CITING:] if often else []
-        recorded = await asyncio.gather(*(self._means.store.read(app_id, one) for one in citing))
+        citing = (await self._services.store.list_citing(app_id, product_id))[-_MOST_CITING:] if often else []
+        recorded = await asyncio.gather(*(self._services.store.read(app_id, one) for one in citing))
         cited = {one.question.text.casefold() for one in recorded if one is not None}
         return [text for text in often if text.casefold() in cited]
 
@@ -136,11 +138,11 @@ class AskSuggestionsResource:
             for product in (await self._recommender.answer(query)).products:
                 if len(found) >= rows:
                     break
-                found += await self._means.client.suggest_product_questions(
+                found += await self._services.client.suggest_product_questions(
                     app_id, str(product["product_id"]), 1
                 )
             if len(found) < rows:
-                found += await self._means.client.suggest_questions(app_id, _ANYTHING, rows)
+                found += await self._services.client.suggest_questions(app_id, _ANYTHING, rows)
             return found
         except HouseError:
             return found
@@ -148,7 +150,7 @@ class AskSuggestionsResource:
     async def _suggest(self, app_id: str, text: str, rows: int) -> list[str]:
         """Ask the archive; while it is away there are fewer suggestions, and no error."""
         try:
-            return await self._means.client.suggest_questions(app_id, text, rows)
+            return await self._services.client.suggest_questions(app_id, text, rows)
         except HouseError:
             return []
 
@@ -177,10 +179,10 @@ class AskSuggestionsResource:
 
 def _filter_by_prefix(often: Iterable[str], typed: str) -> list[str]:
     """Choose questions with a word that begins as what was typed, those that begin with it first."""
-    wanted = typed.casefold()
-    if not wanted:
+    prefix = typed.casefold()
+    if not prefix:
         return list(often)
-    found = [(text.casefold().find(wanted), text) for text in often]
+    found = [(text.casefold().find(prefix), text) for text in often]
     inside = [(at, text) for at, text in found if at == 0 or (at > 0 and not text[at - 1].isalnum())]
     return [text for at, text in inside if at == 0] + [text for at, text in inside if at > 0]
 
@@ -197,25 +199,25 @@ _TAG = "Ask"
 
 
 def build_ask_endpoints(
-    means: AskServices,
+    services: AskServices,
     recommender: RecommenderClient,
     new_service_id: Callable[[], ServiceId],
     query_log: QueryLog,
     suggestions: QuestionBankSuggestions,
 ) -> tuple[Endpoint, ...]:
     """Make the rows."""
-    questions = QuestionsResource(means, recommender, query_log)
+    questions = QuestionsResource(services, recommender, query_log)
     return (
         *_question_rows(questions),
-        *_search_rows(AskSearchResource(means, questions, recommender, new_service_id, query_log)),
-        *_suggestion_rows(AskSuggestionsResource(means, recommender, new_service_id, suggestions)),
+        *_search_rows(AskSearchResource(services, questions, recommender, new_service_id, query_log)),
+        *_suggestion_rows(AskSuggestionsResource(services, recommender, new_service_id, suggestions)),
     )
 
 
-def _search_rows(desk: AskSearchResource) -> tuple[Endpoint, ...]:
+def _search_rows(resource: AskSearchResource) -> tuple[Endpoint, ...]:
     return (
         Endpoint(
-            "ask.search", "POST", "/v1/ask/search", _ASK, "detail", desk.answer, schema=desk.read, hot=True,
+            "ask.search", "POST", "/v1/ask/search", _ASK, "detail", resource.answer, schema=resource.read, hot=True,
             about=EndpointTexts(
                 "Search by words and meaning, and ask a question", _TAG, wire.AskSearch,
                 {200: build_envelope(wire.AskSearchReply), 404: MessageReply},
@@ -224,46 +226,46 @@ def _search_rows(desk: AskSearchResource) -> tuple[Endpoint, ...]:
     )  # fmt: skip
 
 
-def _suggestion_rows(desk: AskSuggestionsResource) -> tuple[Endpoint, ...]:
+def _suggestion_rows(resource: AskSuggestionsResource) -> tuple[Endpoint, ...]:
     questions, texts = (
         {200: build_envelope(wire.QuestionsReply)},
         {200: build_envelope(wire.CompletedTextsReply)},
     )
     rows = (
-        ("related_questions", "Suggest questions about a product", wire.RelatedQuestions, desk.related, questions),
-        ("trending_questions", "List trending questions", wire.TrendingQuestions, desk.trending, questions),
-        ("query_suggestion", "Turn a query into questions", wire.Suggestion, desk.suggestion, texts),
-        ("autocomplete", "Complete a question", wire.Suggestion, desk.autocomplete, texts),
+        ("related_questions", "Suggest questions about a product", wire.RelatedQuestions, resource.related, questions),
+        ("trending_questions", "List trending questions", wire.TrendingQuestions, resource.trending, questions),
+        ("query_suggestion", "Turn a query into questions", wire.Suggestion, resource.suggestion, texts),
+        ("autocomplete", "Complete a question", wire.Suggestion, resource.autocomplete, texts),
         (
-            "search_autocomplete", "Complete a search", wire.SearchSuggestion, desk.search_autocomplete,
+            "search_autocomplete", "Complete a search", wire.SearchSuggestion, resource.search_autocomplete,
             {200: build_envelope(wire.CompletedFieldsReply)},
         ),
     )  # fmt: skip
     return tuple(
         Endpoint(
             f"ask.{name}", "POST", f"/v1/ask/{name}", _ASK, "detail", answer,
-            schema=desk.body_parser(body), hot=True, about=EndpointTexts(summary, _TAG, body, replies),
+            schema=resource.body_parser(body), hot=True, about=EndpointTexts(summary, _TAG, body, replies),
         )
         for name, summary, body, answer, replies in rows
     )  # fmt: skip
 
 
-def _question_rows(desk: QuestionsResource) -> tuple[Endpoint, ...]:
+def _question_rows(resource: QuestionsResource) -> tuple[Endpoint, ...]:
     return (
         Endpoint(
-            "ask.questions", "POST", "/v1/ask/questions", _ASK, "detail", desk.ask, schema=desk.read, hot=True,
+            "ask.questions", "POST", "/v1/ask/questions", _ASK, "detail", resource.ask, schema=resource.read, hot=True,
             about=EndpointTexts(
                 "Ask a question", _TAG, wire.AskQuestion, {200: build_envelope(wire.QuestionIdReply), 404: MessageReply}
             ),
         ),
         Endpoint(
-            "ask.answer", "GET", "/v1/ask/questions/{question_id}/answer", _READ, "detail", desk.answer,
-            schema=desk.read_id, hot=True,
+            "ask.answer", "GET", "/v1/ask/questions/{question_id}/answer", _READ, "detail", resource.answer,
+            schema=resource.read_id, hot=True,
             about=EndpointTexts("Read an answer", _TAG, None,
                 {200: build_envelope(wire.ShownAnswer), 404: MessageReply}),
         ),
         Endpoint(
-            "ask.answers", "POST", "/v1/ask/answers", _ASK, "detail", desk.answers, schema=desk.read_many,
+            "ask.answers", "POST", "/v1/ask/answers", _ASK, "detail", resource.answers, schema=resource.read_many,
             about=EndpointTexts(
                 "Read several answers", _TAG, wire.AskAnswers,
                 {200: wire.ShownAnswers},

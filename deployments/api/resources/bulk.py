@@ -71,7 +71,7 @@ class BulkResource:
 
     async def answer(self, request: ApiRequest) -> Reply:
         """Answer all of them."""
-        asked: Bulk = request.parsed
+        body: Bulk = request.parsed
         room = asyncio.Semaphore(AT_ONCE)
         patience = _WaitBudget()
 
@@ -79,7 +79,7 @@ class BulkResource:
             async with room:
                 return await self._answer_item(request, item, patience, first=not at)
 
-        tasks = [asyncio.ensure_future(one(at, item)) for at, item in enumerate(asked.requests)]
+        tasks = [asyncio.ensure_future(one(at, item)) for at, item in enumerate(body.requests)]
         try:
             replies = await asyncio.gather(*tasks)
         finally:

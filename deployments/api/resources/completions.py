@@ -121,6 +121,6 @@ class QuestionBankSuggestions:
 
     async def _add_questions(self, query: UserQuery, found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         beside = [one["text"] for one in found]
-        wanted = query.start + query.rows
-        questions = await self._banks.suggest(query.app_id, query.typed[:MOST_ASKED], wanted, beside)
+        last = query.start + query.rows
+        questions = await self._banks.suggest(query.app_id, query.typed[:MOST_ASKED], last, beside)
         return [*found, *questions]

@@ -144,11 +144,11 @@ class ExperimentsResource:
     async def edit(self, request: ApiRequest) -> Reply:
         """Change one where it stands."""
         body: ExperimentEdit = request.parsed
-        wanted = ExperimentUpdate(
+        update = ExperimentUpdate(
             name=body.name, traffic=body.traffic, weights=body.weights, ends_at=body.ends_at,
             goal=None if body.goal is None else tuple(body.goal), layer=body.layer, slice=body.slice,
         )  # fmt: skip
-        return success(await self._client.edit(request.app_id, request.ids[NAMED], wanted))
+        return success(await self._client.edit(request.app_id, request.ids[NAMED], update))
 
     def build_step(self, step: LifecycleStep) -> Callable[[ApiRequest], Awaitable[Reply]]:
         """Make the answer of a step that needs nothing but the experiment's name."""
@@ -196,7 +196,7 @@ def build_experiment_endpoints(
     )  # fmt: skip
 
 
-def _administration(desk: ExperimentsResource) -> tuple[Endpoint, ...]:
+def _administration(resource: ExperimentsResource) -> tuple[Endpoint, ...]:
     one, many = build_envelope(shape.ShownExperiment), build_envelope(shape.ShownExperiments)
 
     def row(
@@ -212,29 +212,29 @@ def _administration(desk: ExperimentsResource) -> tuple[Endpoint, ...]:
         )  # fmt: skip
 
     def step(name: LifecycleStep, about: str) -> Endpoint:
-        return row(name, "POST", f"{_ONE}/{name}", _STEP, desk.build_step(name), about)
+        return row(name, "POST", f"{_ONE}/{name}", _STEP, resource.build_step(name), about)
 
     return (
-        row("list", "GET", BASE, _READ, desk.list, "List experiments", reply=many),
+        row("list", "GET", BASE, _READ, resource.list, "List experiments", reply=many),
         row(
-            "create", "POST", BASE, _CHANGE, desk.create, "Create experiments as drafts",
+            "create", "POST", BASE, _CHANGE, resource.create, "Create experiments as drafts",
             reply=many, body=shape.EXPERIMENT_DRAFTS,
         ),
-        row("show", "GET", _ONE, _READ, desk.show, "Read an experiment"),
+        row("show", "GET", _ONE, _READ, resource.show, "Read an experiment"),
         row(
-            "edit", "PUT", _ONE, _CHANGE, desk.edit, "Change an experiment",
-            body=shape.ExperimentEdit, schema=desk.body_parser(shape.ExperimentEdit),
+            "edit", "PUT", _ONE, _CHANGE, resource.edit, "Change an experiment",
+            body=shape.ExperimentEdit, schema=resource.body_parser(shape.ExperimentEdit),
         ),
         step("start", "Start an experiment"),
         row(
-            "schedule", "POST", f"{_ONE}/schedule", _CHANGE, desk.schedule, "Schedule an experiment",
-            body=shape.ScheduleBody, schema=desk.body_parser(shape.ScheduleBody),
+            "schedule", "POST", f"{_ONE}/schedule", _CHANGE, resource.schedule, "Schedule an experiment",
+            body=shape.ScheduleBody, schema=resource.body_parser(shape.ScheduleBody),
         ),
         step("pause", "Pause an experiment"),
         step("complete", "End an experiment for good"),
         step("archive", "Archive an experiment"),
         row(
-            "report", "GET", f"{_ONE}/report", _READ, desk.report, "Read the report of an experiment",
+            "report", "GET", f"{_ONE}/report", _READ, resource.report, "Read the report of an experiment",
             reply=build_envelope(shape.ShownReport),
         ),
     )  # fmt: skip

@@ -119,8 +119,8 @@ class QuestionBankResource:
 
     async def complete(self, request: ApiRequest) -> Reply:
         """Complete a question."""
-        asked: QuestionAutocomplete = request.parsed
-        found = await self._banks.complete(request.app_id, asked.q[:MOST_COMPLETIONS], asked.rows)
+        typed: QuestionAutocomplete = request.parsed
+        found = await self._banks.complete(request.app_id, typed.q[:MOST_COMPLETIONS], typed.rows)
         return result(
             "completions",
             dumps([{"question": one.question, "weight": one.weight} for one in found]),

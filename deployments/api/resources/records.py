@@ -66,26 +66,26 @@ class RecordsResource:
         """Queue the records that agree with the data set's attribute types; say which do not."""
         accepted: AcceptedRecords = request.parsed
         if is_dry_run(request):
-            known = await self._stores.records.attribute_types(request.app_id, self.noun)
-            return mark_dry_run(_upload_reply(self._new_task_id(), accepted.check_types(known)))
-        known = {}
+            types = await self._stores.records.attribute_types(request.app_id, self.noun)
+            return mark_dry_run(_upload_reply(self._new_task_id(), accepted.check_types(types)))
+        types = {}
         for _ in range(_MOST_TRIES):
             # Nothing is read first: the store says which attributes clash, which is rare, and then we know.
-            standing = accepted.check_types(known)
+            checked = accepted.check_types(types)
             took = await self._stores.intake.accept(
                 request.app_id,
                 self.noun,
                 "put",
-                standing.payload,
+                checked.payload,
                 task_id=self._new_task_id(),
                 total=len(accepted.records),
                 now_ms=self._clock.now_ms(),
-                attribute_types=standing.attribute_types,
-                errors=standing.messages,
+                attribute_types=checked.attribute_types,
+                errors=checked.messages,
             )
             if not took.conflicts:
-                return _upload_reply(took.task_id, standing)
-            known = {**known, **took.conflicts}
+                return _upload_reply(took.task_id, checked)
+            types = {**types, **took.conflicts}
         raise Conflict("attribute types changed while the upload was checked; please retry")
 
     # --- read -------------------------------------------------------------------------------------------------
@@ -177,11 +177,11 @@ def mark_dry_run(reply: Reply) -> Reply:
     return replace(reply, headers=(*reply.headers, DRY_RUN))
 
 
-def _upload_reply(task_id: str, standing: TypeCheck) -> Reply:
-    if not standing.messages:
+def _upload_reply(task_id: str, checked: TypeCheck) -> Reply:
+    if not checked.messages:
         return success({"task_id": task_id})
-    body = {"errors": True, "message": INCONSISTENT, "data": list(standing.messages), "task_id": task_id}
-    return plain_reply({**body, "details": list(standing.details)} if standing.details else body)
+    body = {"errors": True, "message": INCONSISTENT, "data": list(checked.messages), "task_id": task_id}
+    return plain_reply({**body, "details": list(checked.details)} if checked.details else body)
 
 
 def _task_body(task: Task, now_ms: int) -> dict[str, Any]:

@@ -69,11 +69,11 @@ class SearchResource:
         """Search."""
         answered = await self._queries.answer(request)
         query: UserQuery = request.parsed
-        asked = query.search or SearchQuery()
+        search_query = query.search or SearchQuery()
         found = answered.search or _NOTHING
         self._query_log.record(
-            request, "search", asked.original,
-            total=found.total, language=asked.prefer_language, served_by=answered.served_by,
+            request, "search", search_query.original,
+            total=found.total, language=search_query.prefer_language, served_by=answered.served_by,
             engine_id=query.engine_id,
         )  # fmt: skip
         return self._reply(
@@ -103,7 +103,7 @@ _NOTHING = SearchResult(0, SpellingResult(False, False, "", "", "", ""))
 def _search_details(query: UserQuery, found: SearchResult) -> dict[str, Any]:
     """Write what stands beside the products."""
     spelling = found.spelling
-    told: dict[str, Any] = {
+    details: dict[str, Any] = {
         "total": found.total,
         "start": query.start,
         "spellcheck": {
@@ -120,4 +120,4 @@ def _search_details(query: UserQuery, found: SearchResult) -> dict[str, Any]:
         "custom_assets": found.assets,
         "boosting_rules": found.applied,
     }
-    return {**told, "filtering_rule": found.filtering} if found.filtering else told
+    return {**details, "filtering_rule": found.filtering} if found.filtering else details

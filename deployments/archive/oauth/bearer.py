@@ -48,7 +48,7 @@ class AccessTokens:
         self._signing = signing
         self._clock = clock
         self._poll_s = poll_s
-        self._known: dict[str, _CachedToken] = {}
+        self._cached: dict[str, _CachedToken] = {}
         self._revoked: frozenset[str] = frozenset()
         self._cache = RefreshingCache(self._load, clock)
 
@@ -61,13 +61,13 @@ class AccessTokens:
         """
         if self._cache.get(_ALL) is None:
             await self.refresh()
-        known = self._known.get(token) or self._read(token)
-        if known is None or known.grant_id in self._revoked or known.client_mark in self._revoked:
+        cached = self._cached.get(token) or self._read(token)
+        if cached is None or cached.grant_id in self._revoked or cached.client_mark in self._revoked:
             return None
         now_s = self._clock.now_ms() / 1000
-        if now_s >= known.expires_s or not hmac.compare_digest(known.resource.encode(), resource.encode()):
+        if now_s >= cached.expires_s or not hmac.compare_digest(cached.resource.encode(), resource.encode()):
             return None
-        return known.person
+        return cached.person
 
     def issue(self, grant: Grant, life_s: int) -> str:
         """Make an access token of a grant."""
@@ -131,11 +131,11 @@ class AccessTokens:
             return None
         person = ArchiveCaller(claims["sub"], claims["client"], claims["name"], str(claims.get("host", "")))
         mark = revocation_id_from_short(claims["client"])
-        known = _CachedToken(person, claims["grant"], mark, claims["aud"], claims["exp"])
-        if len(self._known) >= MOST_CACHED:
-            self._known.clear()
-        self._known[token] = known
-        return known
+        cached = _CachedToken(person, claims["grant"], mark, claims["aud"], claims["exp"])
+        if len(self._cached) >= MOST_CACHED:
+            self._cached.clear()
+        self._cached[token] = cached
+        return cached
 
 
 def _are_complete(claims: dict[str, Any]) -> bool:

@@ -106,8 +106,8 @@ def client_of_registration(registration: Registration) -> OAuthClient | None:
 
 def is_secret_of(signing: OAuthSigner, client: OAuthClient, secret: str) -> bool:
     """Compare a client's secret, in constant time."""
-    wanted = signing.client_secret(client.client_id)
-    return hmac.compare_digest(secret.encode("utf-8", "surrogatepass"), wanted.encode())
+    expected = signing.client_secret(client.client_id)
+    return hmac.compare_digest(secret.encode("utf-8", "surrogatepass"), expected.encode())
 
 
 def clean_name(text: str) -> str:

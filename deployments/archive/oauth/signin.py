@@ -47,11 +47,11 @@ NO_CLIENT = ConnectingClient("")
 class SignInPage:
     """Shows the form and checks what comes back."""
 
-    def __init__(self, means: OAuthServices, pages: OAuthPages, sessions: BrowserSessions) -> None:
-        self._means = means
+    def __init__(self, services: OAuthServices, pages: OAuthPages, sessions: BrowserSessions) -> None:
+        self._services = services
         self._pages = pages
         self._sessions = sessions
-        self._passwords = PasswordChecks(means.accounts)
+        self._passwords = PasswordChecks(services.accounts)
 
     def show(
         self,
@@ -66,7 +66,7 @@ class SignInPage:
         retry_after_s: int = 0,
     ) -> Response:
         """Show the form; `values` come back with it."""
-        secure = self._means.origin(request).startswith("https:")
+        secure = self._services.origin(request).startswith("https:")
         browser = self._sessions.browser_name(request)
         response = self._pages.show(
             "sign_in", status, retry_after_s=retry_after_s, action=action,
@@ -89,9 +89,9 @@ class SignInPage:
         username = (form.get("username") or "").strip().lower()
         known_form = username if _NAME.fullmatch(username) else ""
         again = partial(self.show, request, values, action=action, client=client, username=known_form)
-        address = self._means.client_address(request)
+        address = self._services.client_address(request)
         device = self._sessions.device(request, known_form) if known_form else ""
-        wait_s = await self._means.sign_ins.wait_s(username[:200], address, device)
+        wait_s = await self._services.sign_ins.wait_s(username[:200], address, device)
         if wait_s:
             _log.warning("sign_in_throttled", wait_s=wait_s)
             fault = f"Too many attempts. Try again in {_span(wait_s)}."
@@ -105,7 +105,7 @@ class SignInPage:
         _log.info("signed_in", user_id=account.user_id)
         response = redirect(goal)
         await self._sessions.sign_in(
-            response, account, secure=self._means.origin(request).startswith("https:")
+            response, account, secure=self._services.origin(request).startswith("https:")
         )
         return response
 
