@@ -1,4 +1,4 @@
-"""The gateway: makes everything a replica of the doors needs, once, inside the replica. No routes here."""
+"""The gateway: creates everything that an API replica needs, once per replica. It defines no routes."""
 
 from __future__ import annotations
 
@@ -63,24 +63,24 @@ from deployments.hosts.engine_connections import EngineConnections
 from deployments.hosts.gateway import open_answering
 
 ACCESS_SHARE = 0.01
-"Share of requests that get an access line."
+"Share of requests that get a line in the access log."
 REPORT_EVERY_S = 5
 MEMORY_BUDGET_MB = 512
-"For the engines a replica holds in its own memory."
+"Memory for embedded engines."
 ARCHIVE_BUDGET_MB = 2_048
-"For archives: mapped files, which replicas of a node share."
+"Memory for archives: mapped files, which the replicas of a node share."
 _AWAY = (RayError, RayServeException, BackPressureError, DeploymentUnavailableError)
 _build_router = partial(EngineRouter, away=_AWAY, overloaded=(BackPressureError,))
 
 
 class Gateway:
-    """One replica of the doors."""
+    """One API replica."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._budget_mb = int(options.get("memory_budget_mb", MEMORY_BUDGET_MB))
 
     async def __serve_build_asgi_app__(self) -> Any:
-        """Open everything and build the ordinary way in; Serve calls it inside the replica."""
+        """Open everything and build the FastAPI application; Serve calls this inside the replica."""
         set_up_logging()
         settings, clock, meter = Settings(), SystemClock(), RayMeter()
         url = settings.redis_url
@@ -144,7 +144,7 @@ class Gateway:
     def _open_services(
         self, settings: Settings, artifact_store: ArtifactStore, clock: SystemClock
     ) -> ApiServices:
-        """Make what the endpoints work with."""
+        """Return the services that the endpoints use."""
         local_client = LocalExperimentClient(self._stores.experiments, clock, self._meter)
         self._experiments = ActorExperimentClient(
             _find_assigner, local_client, clock, lost=_AWAY, meter=self._meter, here_first=True
@@ -162,18 +162,21 @@ class Gateway:
         )  # fmt: skip
 
     async def check_health(self) -> None:
-        """Fail when keys are no longer followed: a revoked one would be let in. An absent store is no reason."""
+        """Raise if this replica no longer follows key changes, because it would accept revoked keys.
+
+        A store that is unavailable does not make the replica unhealthy.
+        """
         if not self._keyring.is_following:
             raise RuntimeError("keys are not followed any more")
         if not self._archive.is_following:
             raise RuntimeError("revocations are not followed any more")
 
     def record_autoscaling_stats(self) -> dict[str, float]:
-        """Report how busy this replica is."""
+        """Return the load of this replica."""
         return {"load": self._load.read()}
 
     async def close(self) -> None:
-        """Close everything in the order of dependence."""
+        """Close everything, dependents first."""
         for task in (self._metrics_task, self._loading_task):
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -192,7 +195,7 @@ class Gateway:
         await self._stores.close()
 
     async def _load_in_background(self, app_id: str) -> None:
-        """Load the archive before somebody asks, and from then on the apps that are written."""
+        """Load the archive before the first question, then every app that receives writes."""
         with contextlib.suppress(HouseError):
             await self._archive_host.ask(ArchiveQuery(app_id, "news"))
         await load_written_apps(self._stores, self._engine_router, lambda: self._keyring.app_ids)
@@ -214,7 +217,7 @@ class Gateway:
 
 
 def archive_config_from_settings(settings: Settings) -> ArchiveConfig:
-    """Take what the archive is told from the settings."""
+    """Return the archive's configuration from the settings."""
     return ArchiveConfig(
         app_id=settings.archive_app,
         title=settings.archive_title,
@@ -232,12 +235,12 @@ def archive_config_from_settings(settings: Settings) -> ArchiveConfig:
 
 
 async def _find_handle(application: str) -> Any:
-    """Find the handle of an application."""
+    """Return the Serve handle of an application."""
     return await asyncio.get_running_loop().run_in_executor(None, partial(serve.get_app_handle, application))
 
 
 async def _find_assigner() -> Any | None:
-    """Find the actor that gives readers variants; None while it is not there."""
+    """Return the actor that assigns users to variants, or None while it is not running."""
     with contextlib.suppress(RayError):
         find_actor = partial(roster.find, "assigner", installed_version())
         return await asyncio.get_running_loop().run_in_executor(None, find_actor)

@@ -1,4 +1,4 @@
-"""Recommenders with a place of their own: `deployments.hosts.app:build_recommender`.
+"""The Serve application of a dedicated engine: `deployments.hosts.app:build_recommender`.
 
 One Serve application per engine (decision S4, placement `own`), without a route: doors reach it through its handle
 under the name its record gives, or over a line where they are on the same machine. Serve scales it by the requests
@@ -47,7 +47,12 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLAR
 
 
 def build_recommender(args: dict[str, Any]) -> Application:
-    """Build the application of one engine.
+    """Build the Serve application of one engine.
+
+    `args` holds `app_id`. It may also hold `engine_id` and the fields of `Scaling`. It holds no secrets.
+
+    Errors:
+        Invalid: `app_id` is missing, or the scaling fields are invalid
 
     `args` holds `app_id` and may hold `engine_id` and the fields of `Scaling`; no secrets.
 
@@ -76,33 +81,33 @@ def build_recommender(args: dict[str, Any]) -> Application:
             downscale_delay_s=scaling.downscale_delay_s,
             policy=AutoscalingPolicy(policy_function=POLICY),
         ),
-        # the doors let in what they have room for; were a replica full before they are, Serve would ask it again in
-        # growing pauses, and who waits for that waits for seconds while others pass
+        # API replicas limit concurrent requests. If this limit were lower than theirs, Serve would retry with growing
+        # pauses, and a request could wait for seconds.
         max_ongoing_requests=512,
         max_queued_requests=512,
         health_check_period_s=5.0,
         health_check_timeout_s=10.0,
         graceful_shutdown_timeout_s=20.0,
-        # Serve makes a record of every call before it finds that nobody wants it, unless it need not look
+        # With the access log on, Serve builds a log record for every call before it drops the record.
         logging_config=LoggingConfig(enable_access_log=False, log_level="WARNING"),
         ray_actor_options={
             "num_cpus": scaling.num_cpus,
             "runtime_env": {"env_vars": dict.fromkeys(_THREADS, "1")},
         },
-        # all of it: whoever keeps the engines reads here what a running application was built with
+        # Complete: the engine operator compares these options with the engine's record.
         user_config=engine.deployment_arguments(),
     )
-    # Serve starts all replicas anew when the version changes, and makes one up for each deployment that has none.
+    # Serve restarts all replicas when the version changes. Without a version it generates one for each deployment.
     return deployment.options(version=_version(scaling), _internal=True).bind()
 
 
 def _version(scaling: Scaling) -> str:
-    """Name what only new replicas can take on: the release and what Ray keeps for them."""
+    """Return the version of what only new replicas can apply: the release and the CPUs that Ray reserves."""
     return f"{installed_version()} cpus={scaling.num_cpus}"
 
 
 class RecommenderReplica:
-    """One replica of an engine's deployment: a host with stores of its own."""
+    """One replica of a dedicated engine: an `EngineHost` with its stores."""
 
     def __init__(self) -> None:
         set_up_logging()
@@ -112,7 +117,7 @@ class RecommenderReplica:
         self._channel_server: LocalChannelServer | None = None
         self._busy_s = 0.0
         self._target = Scaling().target_requests
-        # by what is asked alone: the processor also follows the log and loads snapshots
+        # Only queries count: the process also follows the change log and loads snapshots.
         self._load = LoadMeter(
             SystemClock(), lambda: self._busy_s, lambda: 0.0, full_in_flight=lambda: self._target
         )
@@ -120,10 +125,10 @@ class RecommenderReplica:
         self._log = structlog.get_logger()
 
     async def reconfigure(self, options: dict[str, Any]) -> None:
-        """Open stores and host and load the engine; Serve calls it before the first query and on every change.
+        """Open stores and host and load the engine.
 
-        Queries go on meanwhile: what serves now is let go when its successor is ready, and stays when only the
-        number of replicas changes.
+        Serve calls this before the first query and after every change of the options. Queries continue meanwhile: the
+        old host is closed when the new one is ready. If only the number of replicas changes, the host stays.
         """
         self._target = float(options["target_requests"])
         opened = (options["app_id"], options["engine_id"], int(options["memory_budget_mb"]))
@@ -142,7 +147,7 @@ class RecommenderReplica:
         warm = UserQuery(kind="user_to_trending", app_id=opened[0], engine_id=opened[1], rows=1)
         answer = await host.answer(warm)
         if isinstance(answer, Refusal):
-            # an engine may get its place before its first product
+            # an engine can become dedicated before its first product
             self._log.info("recommender_not_warm", app=opened[0], reason=answer.message)
         self._host, self._stores, self._opened = host, stores, opened
         await _close(*before)
@@ -153,7 +158,7 @@ class RecommenderReplica:
         restore_priority()
 
     async def answer(self, query: UserQuery) -> RecommendationResult | Refusal:
-        """Answer one query."""
+        """Return the result of one query, or a refusal."""
         if self._host is None:
             return Refusal.of(Unavailable("the recommender is not open yet", retry_after_s=1))
         began_s = time.monotonic()
@@ -163,11 +168,11 @@ class RecommenderReplica:
             self._busy_s += time.monotonic() - began_s
 
     def record_autoscaling_stats(self) -> dict[str, float]:
-        """Report how busy this replica is, however it is asked."""
+        """Return the load of this replica, for queries over Serve and over local channels."""
         return {"load": self._load.read()}
 
     async def close(self) -> None:
-        """Close what is open."""
+        """Close the channel server, the host and the stores."""
         host, stores = self._host, self._stores
         self._host = self._stores = None
         if self._channel_server is not None:
@@ -179,7 +184,7 @@ class RecommenderReplica:
         try:
             await server.open()
         except OSError as error:
-            # doors ask through the handle, as those of other machines do
+            # API replicas use the Serve handle, as those on other machines do
             self._log.warning("lines_not_opened", app=app_id, engine=engine_id, reason=str(error))
             return
         self._channel_server = server

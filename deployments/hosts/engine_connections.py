@@ -1,4 +1,4 @@
-"""How doors reach engines with a place of their own: the handle of the deployment, and lines to replicas near by."""
+"""Connections from an API replica to dedicated engines: the Serve handle, and local channels on the same machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from deployments.hosts.local_channel import LocalChannelPool
 
 
 class EngineConnections:
-    """Finds deployments by the names of their engines; `find_handle` asks Serve, `lost` says that a replica died."""
+    """Makes clients of dedicated engines.
+
+    `find_handle` returns the Serve handle of an application. `lost` are the errors raised when a replica died.
+    """
 
     def __init__(
         self,
@@ -29,14 +32,17 @@ class EngineConnections:
         self._pools: dict[str, LocalChannelPool] = {}
 
     async def connect(self, app_id: str, engine_id: str) -> RemoteRecommenderClient:
-        """Make a client of an engine's own deployment.
+        """Return a client of a dedicated engine.
+
+        Errors:
+            the errors of Serve if the application does not exist
 
         Errors:
             what Serve raises where there is none
         """
         name = application_name(app_id, engine_id)
         handle = await self._find_handle(name)
-        # both ends know the messages: nothing needs to be carried that only cloudpickle can
+        # Both ends know the message classes, so plain pickle is enough; cloudpickle would be slower.
         plain = handle.options(request_serialization="pickle", response_serialization="pickle")
         pools = self._pools.get(name)
         if pools is None:
@@ -44,7 +50,10 @@ class EngineConnections:
         return RemoteRecommenderClient(plain, lost=self._lost, find_line=pools.select)
 
     async def count_replicas(self, app_id: str, engine_ids: Sequence[str]) -> None:
-        """Let lines know how many replicas there are besides those they reach.
+        """Update how many replicas each engine has on all machines.
+
+        Errors:
+            Unavailable: the store is unavailable
 
         Errors:
             Unavailable: the store is away
@@ -58,6 +67,6 @@ class EngineConnections:
                 one.replicas = statuses[name].replicas
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close all local channels."""
         for pools in self._pools.values():
             await pools.close()

@@ -1,4 +1,4 @@
-"""The one table of endpoints: what the door answers, what the framework routes, what the OpenAPI page lists.
+"""The table of all endpoints, for the request handler, the framework's routes and the OpenAPI document.
 
 Source: reference section 2
 """
@@ -75,26 +75,26 @@ _TASK = wire.build_envelope(wire.TaskId)
 
 @dataclass(frozen=True, slots=True)
 class ApiServices:
-    """What the handlers work with."""
+    """What the endpoints depend on."""
 
     stores: Stores
     recommender: RecommenderClient
     clock: Clock
     experiments: ExperimentClient | None = None
-    "None: experiments are looked after in this process."
+    "None: experiments run in this process."
     query_log: QueryLog = field(default_factory=DisabledQueryLog)
     history: LocalHistoryClient | None = None
-    "None: threads are looked after in this process, and nobody answers their questions again."
+    "None: threads are stored from this process, and their questions are not answered again."
     ask: AskServices | None = None
-    "None: nobody answers questions here."
+    "None: the ask endpoints are missing."
     artifact_store: ArtifactStore | None = None
-    "None: nothing settles here, so reports of experiments know no conversions."
+    "None: without compacted segments, experiment reports have no conversions."
     new_task_id: Callable[[], ids.TaskId] = ids.new_task_id
     new_service_id: Callable[[], ids.ServiceId] = ids.new_service_id
 
 
 def build_endpoints(services: ApiServices) -> tuple[Endpoint, ...]:
-    """Make the table."""
+    """Return the table of endpoints."""
     users = UsersResource(services.stores, services.clock, services.new_task_id)
     products = ProductsResource(services.stores, services.clock, services.new_task_id)
     rules = StoredRules(services.stores.boost_rules, services.clock)
@@ -144,7 +144,7 @@ def build_endpoints(services: ApiServices) -> tuple[Endpoint, ...]:
             services.ask, services.recommender, services.new_service_id, services.query_log, suggestions
         )
         table = (*table, *ask_endpoints)
-    # last: a bulk call asks whatever stands above
+    # last: a bulk call may contain requests to any endpoint above
     return (*table, *_bulk(BulkResource(table)))
 
 

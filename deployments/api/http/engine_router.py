@@ -1,4 +1,4 @@
-"""Which recommender answers: the one in this process or one with a place of its own.
+"""Routes each query to the engine: embedded in this API replica, or dedicated in a deployment.
 
 The engine's record says which, and is asked again after a moment, so that an engine moves without a restart
 (decision S4). On the way back an engine is asked where it was until it is loaded here, so nobody waits for that.
@@ -28,10 +28,10 @@ _LOADING_TRIES = 20
 
 
 class QueryAnswerer(Protocol):
-    """Answers queries: the host in this process, or a client of another one."""
+    """Answers queries: the host in this process, or a client of another deployment."""
 
     async def answer(self, query: UserQuery) -> RecommendationResult | Refusal:
-        """Answer one query; an expected "no" may come as a refusal."""
+        """Return the result of one query; an expected error may be returned as a refusal."""
         ...
 
 
@@ -41,13 +41,13 @@ class _CachedRoute:
     until_s: float
     remote: bool
     loading_task: asyncio.Task[None] | None = None
-    "The engine comes back here and is being loaded."
+    "Loads the engine here because it moves back into this process."
     queries: int = 0
-    "Queries since this was told."
+    "Queries since the counts were last reported."
 
 
 class EngineRouter:
-    """A `RecommenderClient` that sends each query to where its engine lives."""
+    """A `RecommenderClient` that sends each query to the deployment of its engine."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class EngineRouter:
         self._routes: dict[tuple[str, str], _CachedRoute] = {}
 
     def take_counts(self) -> dict[str, dict[tuple[Placement, str], int]]:
-        """Take how often each engine was asked since the last time: app id -> (place, engine id) -> queries."""
+        """Return and reset the number of queries of each engine: app id -> (placement, engine id) -> queries."""
         taken: dict[str, dict[tuple[Placement, str], int]] = {}
         for (app_id, engine_id), route in self._routes.items():
             if route.queries:
@@ -80,14 +80,20 @@ class EngineRouter:
         return taken
 
     async def close(self) -> None:
-        """End what loads."""
+        """Cancel the loading of engines."""
         loading = [route.loading_task for route in self._routes.values() if route.loading_task is not None]
         for task in loading:
             task.cancel()
         await asyncio.gather(*loading, return_exceptions=True)
 
     async def answer(self, query: UserQuery) -> RecommendationResult:
-        """Ask the engine named in the query.
+        """Send the query to the engine that it names and return the result.
+
+        Errors:
+            NotFound: `engine is not found`
+            Unavailable: the engine's deployment is unavailable
+            TooMany: too many queries wait for the engine
+        Cost: a dictionary look-up; once a second per engine one read of its record.
 
         Errors:
             NotFound: `engine is not found`
@@ -99,11 +105,11 @@ class EngineRouter:
         now_s = self._clock.monotonic_s()
         if route is None or now_s >= route.until_s:
             if route is not None:
-                # one looks, the others go on with what was true a moment ago
+                # one request refreshes the route; the others use the old one meanwhile
                 route.until_s = now_s + self._keep_s
             route = await self._refresh(query.app_id, query.engine_id, route)
         if route is None:
-            # The host in this process says itself what it says of unknown engines.
+            # The host in this process raises the error for unknown engines.
             return unwrap(await self._local.answer(query))
         route.queries += 1
         if not route.remote:
@@ -122,7 +128,7 @@ class EngineRouter:
         try:
             engine = await self._engines.get(app_id, engine_id)
         except Unavailable:
-            # An absent store must not stop recommenders that need none: what was true a moment ago still is.
+            # The last known route stays valid while the store is unavailable.
             return route
         if engine is None:
             self._routes.pop((app_id, engine_id), None)
@@ -155,14 +161,14 @@ class EngineRouter:
         return _CachedRoute(client, until_s, remote=True)
 
     async def _load(self, engine: Engine) -> None:
-        """Have the host in this process load an engine by asking it something small."""
+        """Load an engine into the host of this process by a small query."""
         query = UserQuery(kind="user_to_trending", app_id=engine.app_id, engine_id=engine.engine_id, rows=1)
         for _ in range(_LOADING_TRIES):
             try:
                 unwrap(await self._local.answer(query))
                 return
             except Unavailable:
-                # a large engine takes longer than one query waits for it
+                # loading a large engine takes longer than the deadline of one query
                 await asyncio.sleep(self._keep_s)
             except HouseError as error:
                 _log.warning("recommender_not_loaded", app=engine.app_id, reason=error.message)

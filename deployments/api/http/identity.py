@@ -1,4 +1,4 @@
-"""Who asks: what a token, a proof or a server says, and nothing a browser merely claims.
+"""The identity of the user of a request: proven by a token, a proof or a secret key, never by a browser's claim.
 
     publishable key   a token or `user_hash` proves the user; the user type is the token's, or the one that the second
                       form of the hash proves; a proven user without a type is `free`, everybody else `anonymous`
@@ -23,38 +23,41 @@ from deployments.edge.request import ApiRequest
 
 _RESERVED_CLAIMS = frozenset({"user_id", "sub", "user_type", "exp", "nbf", "iat", "iss", "aud"})
 VERIFIED_TYPE = "free"
-"User type of a reader who proved who they are and not what."
+"User type of a user whose id is proven and whose type is not."
 ANONYMOUS_TYPE = "anonymous"
 
 
 @dataclass(frozen=True, slots=True)
 class RequestIdentity:
-    """A reader, as far as they are known."""
+    """The user of a request, as far as proven."""
 
     user_id: str
     "Empty unless proven."
     anonymous_id: str
     user_type: str
-    "Tier for metering; a claim nobody proved counts for nothing."
+    "User type for metering; an unproven claim is ignored."
     metadata: Mapping[str, Any]
     claims: Mapping[str, Any] = field(default_factory=dict)
-    "Of the token, beside who it names; only the asker's own server sees them."
+    "Other claims of the token; only the client's own server sees them."
     origin: str = ""
-    "Pseudonym of the client's address of an asker without proof; empty for everybody else."
+    "Pseudonym of the client's address if no user is proven; empty otherwise."
 
     @property
     def user_key(self) -> str:
-        """Name the reader for counting."""
+        """Return the user key for counting."""
         return "u:" + self.user_id if self.user_id else "a:" + self.anonymous_id
 
     @property
     def counting_id(self) -> str:
-        """Name the reader where different people are counted: strangers of one address are one."""
+        """Return the key for counting distinct users; unproven users of one address share a key."""
         return "o:" + self.origin if self.origin else self.user_key
 
 
 def identity_from_request(request: ApiRequest, body: AskBody, now_ms: int) -> RequestIdentity:
-    """Find out who asks.
+    """Return the identity of the user of a request.
+
+    Errors:
+        Unauthenticated: a `user_hash` is wrong
 
     Errors:
         Unauthenticated: a `user_hash` that is wrong

@@ -41,7 +41,7 @@ class _PendingQuery:
 
 
 class QueryLogWriter(BatchWriter[_PendingQuery]):
-    """`QueryLog` into the store."""
+    """Writes the query log to the store."""
 
     def __init__(self, store: QueryStore, clock: Clock, meter: Meter | None = None) -> None:
         super().__init__("queries")
@@ -103,7 +103,7 @@ class QueryLogWriter(BatchWriter[_PendingQuery]):
 
 
 def _origin(request: ApiRequest) -> str:
-    """Stand for a reader whom nobody proved: ids cost nothing. A hash that came along was checked before."""
+    """Return the pseudonym of the client's address if the user is not proven, because ids are free to invent."""
     token, payload = request.token, request.payload
     if request.credential.is_secret or (token is not None and token.user_id):
         return ""
@@ -144,7 +144,7 @@ def _printable(text: str) -> str:
 
 
 class QueryLog(Protocol):
-    """Records answered queries; user and duration are read from the request."""
+    """Records answered queries; it reads user and duration from the request."""
 
     def record(
         self,

@@ -1,11 +1,11 @@
-"""The door: from an ASGI scope to bytes on the wire, for every endpoint and both ways in.
+"""The request handler: from an ASGI scope to the bytes of the reply, for every endpoint.
 
     find the endpoint -> admit (edge/admission) -> endpoint's answer -> write
 
-The fast layer calls it in front of the framework, the framework's generated routes call it from inside; what is
-answered is the same to the byte but for the request id.
+`HotLayer` calls it in front of the framework, and the generated routes call it inside the framework. Both replies
+are byte-equal except for the request id.
 
-A request counts when its key is known and its body is here. Quick reads, slow reads and writes have a bound each.
+A request counts once its key is valid and its body is complete. Hot reads, other reads and writes have a limit each.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from deployments.edge.request_log import AccessLog, RequestCounts
 
 @dataclass(slots=True)
 class RequestSlots:
-    """How many requests of one kind are under way, and how many may be."""
+    """The number of requests of one kind in flight, and its limit."""
 
     limit: int
     in_use: int = 0
@@ -77,13 +77,13 @@ class RequestHandler:
             RequestSlots(most_slow_reads),
             RequestSlots(most_writes),
         )
-        "Reads answered in front of the framework, other reads, and writes; more of a kind are refused with 429."
+        "Hot reads, other reads, and writes; requests over the limit of a kind get status 429."
         self.busy_s = 0.0
-        "Seconds spent in requests so far, summed over them: its growth per second is how many ran at once."
+        "Sum of the seconds spent in requests; its growth per second is the number of requests in flight."
 
     @property
     def in_flight(self) -> int:
-        """Requests that are being answered."""
+        """Return the number of requests in flight."""
         return self.reads.in_use + self.slow_reads.in_use + self.writes.in_use
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -91,11 +91,11 @@ class RequestHandler:
         await self.serve(self.find(scope), scope, receive, send)
 
     def find(self, scope: Scope) -> PathMatch | None:
-        """Find the path of a request; None when there is none."""
+        """Return the match of a request's path; None if the path does not exist."""
         return self._paths.find(raw_path(scope))
 
     async def serve(self, match: PathMatch | None, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request whose path was looked up already."""
+        """Answer a request whose path is already matched."""
         request = ApiRequest(scope, receive, self._clock, self._addresses)
         endpoint = match.endpoint(request.method) if match is not None else None
         try:
@@ -118,7 +118,7 @@ class RequestHandler:
 
     async def _reply(self, request: ApiRequest, endpoint: Endpoint) -> Reply:
         if endpoint.rules.body == "ignored" and not endpoint.rules.writes:
-            # Reads wait for the store only, which has deadlines of its own.
+            # Reads only wait for the store, whose calls have deadlines.
             return await self._answer(request, endpoint)
         try:
             with Deadline(self._deadline_s):
@@ -139,7 +139,9 @@ class RequestHandler:
             return reply_from_error(error, endpoint.family, request_id=request.request_id)
 
     def _answer_unknown_path(self, match: PathMatch | None, request: ApiRequest) -> Reply:
-        """Answer a path or a method that does not exist; whoever shows a wrong key hears of that first.
+        """Answer a path or a method that does not exist; a wrong key gets status 401 first.
+
+        HAProxy treats a 404 to a request with a key as proof that the key is valid.
 
         HAProxy takes a 404 to a request with a key for a proof of the key.
         """
@@ -154,7 +156,10 @@ class RequestHandler:
         return unknown_path_reply() if match is None else method_not_allowed_reply(match.entry.allowed)
 
     async def _answer_within_limit(self, request: ApiRequest, endpoint: Endpoint) -> Reply:
-        """Answer a request that is whole and whose key is known.
+        """Answer a complete request with a valid key.
+
+        Errors:
+            TooMany: too many requests of this kind are in flight
 
         Errors:
             TooMany: there are too many of its kind
@@ -185,7 +190,7 @@ class RequestHandler:
         try:
             user_id = bearer_user(request) if endpoint.rules.reads_token else ""
         except Unauthenticated:
-            # Whoever can't say who they are shares a key with nobody; `examine` finds the right words.
+            # A request without a valid token shares its idempotency key with nobody; `examine` raises the error.
             return await answer()
         owner = idempotency.KeyOwner(
             request.app_id, credential.key_id, user_id, is_browser=not credential.is_secret
@@ -208,14 +213,14 @@ class RequestHandler:
 
 
 def raw_path(scope: Scope) -> bytes:
-    """Take the path as it was sent, before anybody decoded it."""
+    """Return the path as the client sent it, before any decoding."""
     raw: Any = scope.get("raw_path")
     path = bytes(raw) if raw else scope["path"].encode("utf-8", "surrogatepass")
     return path.partition(b"?")[0]
 
 
 def _request_parts(request: ApiRequest) -> tuple[bytes, ...]:
-    """What of path and query makes a write another write; a key in the query does not."""
+    """Return the parts of path and query that identify a write; an API key in the query is not one."""
     ids = [f"{name}={value}".encode() for name, value in sorted(request.ids.items())]
     query = [f"{name}={value}".encode() for name, value in sorted(request.query.items()) if name != "api_key"]
     return tuple(ids + query)

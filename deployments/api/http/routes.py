@@ -1,7 +1,7 @@
-"""The ordinary way in: a FastAPI application whose routes are generated from the table of endpoints.
+"""The FastAPI application, whose routes are generated from the table of endpoints.
 
-Every route leads to the same door as the fast layer, so there is one behaviour; what the framework adds is the
-OpenAPI document and its page.
+Every route calls the same request handler as `HotLayer`, so both behave alike. The framework adds the OpenAPI
+document and its page.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _OPEN = {name.decode(): value.decode() for name, value in (ORIGIN, NOSNIFF)} | {
 def build_application(
     handler: RequestHandler, *, version: str, close: Closing | None = None, more: Sequence[BaseRoute] = ()
 ) -> FastAPI:
-    """Build the application; `close` runs when it shuts down, `more` are routes of other doors."""
+    """Build the application; `close` runs at shutdown, `more` are routes beside the API."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -59,7 +59,7 @@ def build_application(
 
     @cache
     def document() -> dict[str, Any]:
-        # Asked for by few and rarely, so it is not built while a replica starts.
+        # Requested rarely, so it is not built while a replica starts.
         return build_openapi(handler.endpoints, version)
 
     app.openapi = document  # type: ignore[method-assign]
@@ -67,7 +67,7 @@ def build_application(
     for endpoint in sorted(handler.endpoints, key=lambda endpoint: "{" in endpoint.path):
         if endpoint.path not in seen:
             seen.add(endpoint.path)
-            # No methods: the door knows them, and answers the wrong ones in our own shape.
+            # No methods: the request handler checks them and renders the error.
             app.router.routes.append(
                 Route(endpoint.path.replace("}", ":path}"), endpoint=_HandlerEndpoint(handler))
             )
@@ -83,7 +83,7 @@ def build_application(
 
 
 class _HandlerEndpoint:
-    """The door as the endpoint of a route: an object, so that the framework calls it as an ASGI application."""
+    """The request handler as the endpoint of a route: an object, so that FastAPI calls it as an ASGI application."""
 
     def __init__(self, handler: RequestHandler) -> None:
         self._handler = handler
@@ -98,7 +98,7 @@ async def _show_try_page(_: Request) -> Response:
 
 
 def _build_start_page(version: str) -> Callable[[Request], Awaitable[Response]]:
-    """Make the answer at `/`: a page for browsers, JSON for everything else."""
+    """Return the endpoint of `/`: a page for browsers, JSON for other clients."""
 
     async def show(request: Request) -> Response:
         vary = {"vary": "Accept"}

@@ -1,4 +1,4 @@
-"""A new replica loads what is being asked before it takes its first request, so that nobody waits for that."""
+"""Loads the engines in use before a new replica takes requests, so that no request waits for the load."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from cluster.store.ports.stores import Stores
 
 LATELY_MS = 10 * 60_000
 WITHIN_S = 10.0
-"So long it waits in any case; what is not loaded by then loads when it is asked for."
+"Seconds to wait in any case; what is not loaded by then loads on the first query."
 WHILE_OTHERS_S = 120.0
-"So long it waits while others answer: a replica that opens before it is loaded makes a part of the requests wait."
+"Seconds to wait while other replicas answer: a replica that opens too early makes some requests wait."
 
 EVERY_S = 2.0
 MOST_WATCHED = 16
-"Apps of which a replica looks whether they were written; who has more has requests that load them."
+"Apps that a replica checks for writes; with more apps, requests load the others."
 
 _log = structlog.get_logger()
 
@@ -35,7 +35,7 @@ async def load_busy_engines(
     within_s: float = WITHIN_S,
     while_others_s: float = WHILE_OTHERS_S,
 ) -> int:
-    """Ask every engine that was asked lately something small, the busiest first; return how many answered."""
+    """Send a small query to every recently queried engine, the busiest first; return how many answered."""
     begun_s, begun_ms, warm = clock.monotonic_s(), clock.now_ms(), 0
     try:
         busy_engines = await _recently_queried(stores, clock)
@@ -63,7 +63,9 @@ async def load_written_apps(
     *,
     every_s: float = EVERY_S,
 ) -> None:
-    """Load each app once whose products are written while this replica runs, before somebody asks; never returns.
+    """Load each app once when its products are written while this replica runs; never return.
+
+    So the first search after a first upload does not wait for the load.
 
     So the first search after a first upload does not wait for the load.
 
@@ -100,7 +102,7 @@ async def _is_answering(client: RecommenderClient, query: UserQuery, within_s: f
 async def _is_answered_elsewhere(
     stores: Stores, clock: Clock, app_id: str, engine_id: str, since_ms: int
 ) -> bool:
-    """Was the engine asked in the doors since a moment? Then another replica answers."""
+    """Return whether API replicas queried the engine since a time: then another replica answers."""
     traffic = (await stores.engine_watch.read_traffic(app_id, clock.now_ms())).get(("door", engine_id))
     return traffic is not None and traffic.last_ms > since_ms
 
