@@ -35,38 +35,38 @@ from deployments.edge.tokens import check_same_user, parse_bearer, read_token
 _log = structlog.get_logger()
 
 _INLINE = 200_000
-"Bytes of body that are parsed on the event loop; more goes to a thread, so that neighbours need not wait."
+"Bytes of body that are parsed on the event loop; larger bodies are parsed in a thread."
 
 
 @dataclass(frozen=True, slots=True)
 class AdmissionRules:
-    """What an endpoint asks of a request."""
+    """What an endpoint requires of a request."""
 
     publishable: bool = False
-    "The publishable key may call it."
+    "Whether publishable keys may call it."
     publishable_by: str = ""
-    "... or may when this switch of the app is on."
+    "Name of the app's setting that allows publishable keys; empty: none."
     bucket: Literal["query", "write"] = "query"
     writes: bool = False
-    "Refused in the playground; takes an Idempotency-Key."
+    "Whether it writes: the playground refuses it, and it accepts an Idempotency-Key."
     body: Literal["ignored", "json", "raw"] = "ignored"
     "`raw`: the schema step parses the JSON itself."
     reads_token: bool = False
     token_in_body: bool = False
     proves_user: bool = False
-    "A publishable key must prove a `user_id` by `user_hash` or token."
+    "Whether a publishable key must prove a `user_id` by `user_hash` or token."
     proves_writer: bool = False
-    "The same where the app's switch `prove_writers` is on."
+    "The same if the app's setting `prove_writers` is on."
     browser_bytes: int = 1 << 20
-    "Largest body of a publishable key."
+    "Largest body with a publishable key, in bytes."
 
 
 def _ignore_identities(request: ApiRequest) -> None:
-    """Leave the ids of a request as they are."""
+    """Leave the ids of a request unlinked."""
 
 
 class AdmissionServices:
-    """What admission needs to know and to spend."""
+    """What admission depends on."""
 
     def __init__(
         self,
@@ -83,17 +83,17 @@ class AdmissionServices:
         self.meter = meter
         self.most_bytes = most_bytes
         self.why_no_writes = why_no_writes
-        "Says why writes are refused just now (a full disk); empty while they are welcome."
+        "Returns why writes are refused now (a full disk); empty while they are allowed."
         self.link_identities = link_identities
-        "Is called with every request that was answered."
+        "Called with every answered request."
 
 
 async def admit(request: ApiRequest, rules: AdmissionRules, gate: AdmissionServices) -> None:
-    """Let a request in or raise; afterwards `arrival.caller` and `arrival.body` are set.
+    """Check key, access, rate and body of a request; set `request.caller` and `request.body`.
 
     Errors:
-        Unauthenticated, Forbidden, TooMany, ReadOnly, TooLarge, Malformed, Gone
-        Unavailable: no book of keys was read yet, or there is no room for writes
+        Unauthenticated, Forbidden, TooMany, ReadOnly, TooLarge, Malformed, Gone: the request is refused
+        Unavailable: no keys were read yet, or writes are refused
     Cost: 6 microseconds for a secret key without a body.
     """
     headers = request.headers
@@ -123,7 +123,7 @@ async def admit(request: ApiRequest, rules: AdmissionRules, gate: AdmissionServi
 async def check_access(
     request: ApiRequest, rules: AdmissionRules, gate: AdmissionServices, *, spend: bool = True
 ) -> None:
-    """Check whether a known key may do this now; the part of `enter` that each request within a request repeats.
+    """Check whether a valid key may call this endpoint now; a bulk call repeats this for each request in it.
 
     Errors:
         Forbidden, TooMany, ReadOnly, Unavailable
@@ -147,7 +147,7 @@ async def check_access(
 
 
 def refresh_credential(credential: Credential, gate: AdmissionServices) -> Credential:
-    """Look a key up again, with the settings its app has by now.
+    """Look the key of a request up again, with the current settings of its app.
 
     Errors:
         Unauthenticated: it was revoked
@@ -161,9 +161,9 @@ def refresh_credential(credential: Credential, gate: AdmissionServices) -> Crede
 async def validate_request(
     request: ApiRequest, rules: AdmissionRules, schema: Callable[[Any], Any] | None
 ) -> None:
-    """Check what a request says; afterwards `arrival.payload` and `arrival.parsed` are set.
+    """Validate the body of a request; set `request.payload` and `request.parsed`.
 
-    `schema` is called with the arrival.
+    `schema` is called with the request.
 
     Errors:
         Malformed, Unauthenticated, Unprocessable
@@ -183,7 +183,7 @@ def _examine(request: ApiRequest, rules: AdmissionRules, schema: Callable[[Any],
             _read_token(request, rules)
         except Unauthenticated:
             if rules.body == "raw":
-                # The schema step would have parsed it; what is no JSON is told before a bad token is.
+                # The schema step would have parsed it; invalid JSON is reported before an invalid token.
                 load_json(request.body, refuse_duplicates=True)
             raise
     if schema is not None:
@@ -220,10 +220,10 @@ def _check_robot(request: ApiRequest, credential: Credential, meter: Meter) -> N
 
 
 def _check_origin(request: ApiRequest, credential: Credential, gate: AdmissionServices) -> None:
-    """Record a secret key that a page of another origin sent; our own pages may hold the key of who opened them.
+    """Record a secret key that a page of another origin sent; Kiosk's pages may hold the key of their user.
 
     Errors:
-        Forbidden: the app wants such requests refused
+        Forbidden: the app refuses such requests
     """
     headers = request.headers
     _, _, origin = headers[b"origin"].partition(b"://")
@@ -237,7 +237,7 @@ def _check_origin(request: ApiRequest, credential: Credential, gate: AdmissionSe
 
 
 def _has_conflicting_headers(request: ApiRequest) -> bool:
-    """Check whether a header that says who calls stands there twice with different values."""
+    """Return whether an identity header occurs twice with different values."""
     for name in (HEADER, b"authorization"):
         if len({value for header, value in request.scope["headers"] if header == name}) > 1:
             return True
@@ -245,7 +245,7 @@ def _has_conflicting_headers(request: ApiRequest) -> bool:
 
 
 def bearer_user(request: ApiRequest) -> str:
-    """Return the user of the token in the header; empty without one.
+    """Return the user of the token in the header; empty without a token.
 
     Errors:
         Unauthenticated
@@ -275,7 +275,7 @@ def _read_token(request: ApiRequest, rules: AdmissionRules) -> None:
 
 
 def _field(request: ApiRequest, name: str) -> str:
-    """Read a text field of a JSON object; empty when there is none. What is no text is the schema's to refuse."""
+    """Return a text field of a JSON object; empty if it is absent. The schema refuses values of other types."""
     payload = request.payload
     value = payload.get(name) if isinstance(payload, dict) else None
     return value if isinstance(value, str) else ""

@@ -1,9 +1,8 @@
-"""Rate limits without a round trip per request: a door leases tokens from the shared bucket in small lots.
+"""Rate limits without a round trip per request: each API replica leases tokens from the shared bucket in batches.
 
-The shared bucket in the store decides; a door spends what it leased, asks for the next lot in the background
-when little is left, waits for the store only when nothing is left, and remembers a refusal until the store's own
-hint has passed. While the store is away each door goes on with a bucket of its own at the same rate, so an
-outage neither opens the gates nor closes them.
+The store holds the shared bucket. An API replica spends leased tokens and requests the next lease in the background
+when few are left. It waits for the store only if none are left, and remembers a refusal until the store's retry time.
+While the store is unavailable each API replica uses a local bucket with the same rate, so requests stay limited.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from deployments.edge.caller import Credential
 _log = structlog.get_logger()
 
 _LOT_S = 0.2
-"A lot covers this much of the allowed rate: what all doors together can overspend is one lot each."
+"Seconds of the allowed rate in one lease; all API replicas together can exceed the rate by one lease each."
 _LEAST_RATE = 0.001
 _AWAY_S = 1.0
-"How long a door lives on its own bucket before it asks an absent store again."
+"Seconds for which an API replica uses its local bucket before it retries an unavailable store."
 
 
 @dataclass(slots=True)
 class _LeasedTokens:
-    """What one key may still spend here without asking."""
+    """Tokens of one key that this replica may spend without asking the store."""
 
     limits: AppLimits
     rate: float
@@ -40,9 +39,9 @@ class _LeasedTokens:
     lease_size: int
     tokens: float = 0.0
     refused_until_s: float = 0.0
-    "Monotonic; the store said no and when to come back."
+    "Monotonic: when to ask the store again after it refused."
     away_until_s: float = 0.0
-    "Monotonic; the store is away, `tokens` refill here."
+    "Monotonic: when to ask an unavailable store again; until then `tokens` refill locally."
     filled_at_s: float = 0.0
     lease_task: asyncio.Task[None] | None = None
 
@@ -57,13 +56,15 @@ class RateLimiter:
         self._addresses = AddressBuckets(clock)
 
     async def spend(self, credential: Credential, bucket: str, address: str = "") -> None:
-        """Spend one token; of a publishable key also one of the client's address, so that one visitor can't use up
-        what all browsers of an app share.
+        """Spend one token of the key.
+
+        With a publishable key, spend also one of the client's address, so that one visitor can't use up the tokens of
+        all browsers of an app.
 
         Errors:
             TooMany: with `retry_after_s`
-        Cost: half a microsecond while the lot lasts, as much again for the address; one store round trip per lot,
-            not on the request's way.
+        Cost: half a microsecond while the lease lasts, as much again for the address; one store round trip per lease,
+            off the request's path.
         """
         leased = self._leased_tokens(credential, bucket)
         if address and not credential.is_secret:
@@ -85,10 +86,10 @@ class RateLimiter:
                 self._start_lease(credential, bucket, leased)
 
     def spend_daily(self, credential: Credential, what: str, address: str, count: int, most: int) -> None:
-        """Count what an address may do only so often a day, all replicas for themselves.
+        """Count an action against the daily limit of an address; each replica counts separately.
 
         Errors:
-            TooMany
+            TooMany: the address reached its limit
         """
         if count and most:
             wait_s = self._addresses.spend(credential.key_id, what, address, most / 86_400, most, count)
@@ -96,12 +97,12 @@ class RateLimiter:
                 raise _too_many(wait_s)
 
     def prune(self, live: frozenset[str]) -> None:
-        """Drop what is kept for keys that are gone, so that memory does not grow with rotations."""
+        """Delete the state of revoked keys, so that memory does not grow with rotations."""
         for place in [place for place in self._leased if place[0] not in live]:
             del self._leased[place]
 
     async def close(self) -> None:
-        """Wait for questions on their way."""
+        """Cancel the leases in progress."""
         lease_task = [leased.lease_task for leased in self._leased.values() if leased.lease_task is not None]
         for task in lease_task:
             task.cancel()
@@ -119,7 +120,7 @@ class RateLimiter:
         return leased
 
     async def _wait_for_token(self, credential: Credential, bucket: str, leased: _LeasedTokens) -> None:
-        """Get at least one token or raise."""
+        """Wait for at least one token or raise."""
         while leased.tokens < 1:
             now_s = self._clock.monotonic_s()
             if now_s < leased.refused_until_s:
@@ -134,7 +135,7 @@ class RateLimiter:
                 self._start_lease(credential, bucket, leased)
             lease_task = leased.lease_task
             if lease_task is not None:
-                # Shielded: a caller that goes away must not take the answer from the others who wait for it.
+                # Shielded: a cancelled request must not cancel the lease that other requests wait for.
                 await asyncio.shield(lease_task)
 
     def _start_lease(self, credential: Credential, bucket: str, leased: _LeasedTokens) -> None:

@@ -22,13 +22,13 @@ _TYPED = re.compile(r"(?:anonymous|registered|free|subscriber|paid|internal):")
 
 
 def sign_user_id(secret: bytes, signed_id: str, user_type: str = "") -> str:
-    """Compute the hex digest for a reader; with `user_type` the second form, `<user_type>:<reader_id>`."""
+    """Return the hex digest of an id; with `user_type` the second form, of `<user_type>:<id>`."""
     message = f"{user_type}:{signed_id}" if user_type else signed_id
     return hmac.digest(secret, message.encode("utf-8", "surrogatepass"), "sha256").hex()
 
 
 def is_ambiguous(signed_id: str) -> bool:
-    """Check whether a signature of this id could be read as a signature of something else.
+    """Return whether a signature of this id could be read as a signature of something else.
 
     True for the signing input of a token (two base64url parts, the first an object) and for `<user_type>:<id>`.
 
@@ -51,10 +51,10 @@ def is_ambiguous(signed_id: str) -> bool:
 def compare_hash(
     secrets: Iterable[bytes], given: str, signed_id: str, user_type: str = ""
 ) -> tuple[bool, bool]:
-    """Compare a given digest with the form of the id alone and with the form that proves the user type too.
+    """Compare a digest with the form of the id alone and with the form that also proves the user type.
 
-    The comparison ignores case and takes constant time: every form under every secret is compared whatever the
-    earlier comparisons found. An ambiguous id never matches.
+    The comparison ignores case and takes constant time: it always compares every form under every secret. An
+    ambiguous id never matches.
     """
     digest = given.lower().encode("utf-8", "surrogatepass")
     plain = typed = False

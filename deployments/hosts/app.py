@@ -1,8 +1,8 @@
 """The Serve application of a dedicated engine: `deployments.hosts.app:build_recommender`.
 
-One Serve application per engine (decision S4, placement `own`), without a route: doors reach it through its handle
-under the name its record gives, or over a line where they are on the same machine. Serve scales it by the requests
-that are under way, as its replicas report them.
+One Serve application per engine (decision S4, placement `own`), without a route. API replicas reach it through its
+Serve handle, or over a local channel on the same machine. Serve scales it by the requests in flight that its
+replicas report.
 """
 
 from __future__ import annotations
@@ -53,11 +53,6 @@ def build_recommender(args: dict[str, Any]) -> Application:
 
     Errors:
         Invalid: `app_id` is missing, or the scaling fields are invalid
-
-    `args` holds `app_id` and may hold `engine_id` and the fields of `Scaling`; no secrets.
-
-    Errors:
-        Invalid: no `app_id`, or scaling that makes no sense
     """
     if not args.get("app_id"):
         raise Invalid("build_recommender needs an app_id")

@@ -36,9 +36,6 @@ class EngineConnections:
 
         Errors:
             the errors of Serve if the application does not exist
-
-        Errors:
-            what Serve raises where there is none
         """
         name = application_name(app_id, engine_id)
         handle = await self._find_handle(name)
@@ -54,9 +51,6 @@ class EngineConnections:
 
         Errors:
             Unavailable: the store is unavailable
-
-        Errors:
-            Unavailable: the store is away
         """
         pools = {name: self._pools.get(application_name(app_id, name)) for name in engine_ids}
         if not any(pools.values()):

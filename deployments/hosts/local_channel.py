@@ -1,6 +1,6 @@
 """Local channels: queries from an API replica to an engine's replica on the same machine, over a Unix socket.
 
-    LocalChannelPool -> LocalChannel == <run directory>/lines/<engine>/<process>.sock == LocalChannelServer -> EngineHost
+    LocalChannelPool -> LocalChannel == <run directory>/lines/<engine>/<process>.sock == LocalChannelServer
 
 A call over the Serve handle passes several threads and event loops. On one machine a socket needs one loop on each
 side. Frame: length and number (4 bytes each, big-endian), then a pickled message. Unpickling can run any code, so
@@ -110,9 +110,6 @@ class LocalChannelServer:
 
         Errors:
             OSError: the folder or the socket can't be created, or other users can access the run directory
-
-        Errors:
-            OSError: the folder can't be made, or the socket, or others reach the run directory
         """
         for folder in (self._run_dir, self._path.parents[1], self._path.parent):
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -196,10 +193,6 @@ class LocalChannel(_FrameProtocol):
         Errors:
             ConnectionError: the connection is lost; the query changed nothing, so the caller may send it elsewhere
             Unavailable: no answer in time; the channel is closed
-
-        Errors:
-            ConnectionError: the line is lost; the question changes nothing and may be asked elsewhere
-            Unavailable: no answer in time; the line is given up
         """
         if self.lost:
             raise ConnectionResetError("the line is lost")

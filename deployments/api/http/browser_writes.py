@@ -1,7 +1,8 @@
 """Limits on writes with a publishable key: which users it may name, how much it may write, how long lists live.
 
-Every visitor of a page can read the key. So a `user_id` needs a proof (`prove_writers`), a request carries few events of
-few readers, and a stranger's new list lives for a day until they return (`cluster.store.redis.append_plan`).
+Every visitor of a page can read the key. So a `user_id` needs a proof (`prove_writers`), and a request carries few
+events of few users. A new list of an unproven user lives for a day unless the user returns
+(`cluster.store.redis.append_plan`).
 
     {"data": [...], "user_hash": "...", "anonymous_hash": "..."}      proofs for all events of a body
     {"data": [{"type": ..., "user_id": ..., "user_hash": "..."}]}     or for one; they are not stored
@@ -65,10 +66,6 @@ class WritePermission:
         Errors:
             Unauthenticated: a user id lacks a required proof
             Unprocessable: the request names more users than a browser may write for
-
-        Errors:
-            Unauthenticated: a reader that is not proven and must be
-            Unprocessable: more readers than a browser may write for at once
         """
         if self._is_secret:
             return ""

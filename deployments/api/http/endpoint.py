@@ -36,8 +36,6 @@ class Endpoint:
     """One method on one path.
 
     A path holds at most one `{name}`. Without a suffix it matches the rest of the path, slashes included.
-
-    A path holds at most one `{name}`; without a suffix it takes the rest of the path, slashes included.
     """
 
     name: str
@@ -57,9 +55,6 @@ async def validate_and_answer(request: ApiRequest, endpoint: Endpoint) -> Reply:
 
     Errors:
         HouseError: the endpoint refuses the request
-
-    Errors:
-        HouseError: it is refused
     """
     await validate_request(request, endpoint.rules, endpoint.schema)
     reply = await endpoint.answer(request)

@@ -1,7 +1,7 @@
 """Routes each query to the engine: embedded in this API replica, or dedicated in a deployment.
 
-The engine's record says which, and is asked again after a moment, so that an engine moves without a restart
-(decision S4). On the way back an engine is asked where it was until it is loaded here, so nobody waits for that.
+The router reads the placement from the engine's record and rereads it after a second, so that an engine moves without
+a restart (decision S4). When an engine becomes embedded again, its deployment answers until this process has loaded it.
 """
 
 from __future__ import annotations
@@ -93,12 +93,6 @@ class EngineRouter:
             NotFound: `engine is not found`
             Unavailable: the engine's deployment is unavailable
             TooMany: too many queries wait for the engine
-        Cost: a dictionary look-up; once a second per engine one read of its record.
-
-        Errors:
-            NotFound: `engine is not found`
-            Unavailable: the engine's own deployment is away
-            TooMany: more queries wait for it than may
         Cost: a dictionary look-up; once a second per engine one read of its record.
         """
         route = self._routes.get((query.app_id, query.engine_id))

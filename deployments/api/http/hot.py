@@ -137,9 +137,6 @@ class HotLayer:
 
         Serve would otherwise generate an id and append its header. It keeps an id that the request has, and this
         method removes the second header.
-
-        Serve mints an id and appends a header of its own; it keeps the one it finds, and the second header is
-        dropped here.
         """
         request_id = request_id_from(dict(scope["headers"]).get(HEADER)).encode()
         headers = [pair for pair in scope["headers"] if pair[0] != HEADER]

@@ -1,8 +1,8 @@
 """The identity of the user of a request: proven by a token, a proof or a secret key, never by a browser's claim.
 
     publishable key   a token or `user_hash` proves the user; the user type is the token's, or the one that the second
-                      form of the hash proves; a proven user without a type is `free`, everybody else `anonymous`
-    secret key        the body is the word of the shop's own server
+                      form of the hash proves; a proven user without a type is `free`, all others `anonymous`
+    secret key        the body is trusted, because the shop's server sent it
 
 Source: reference 3.3, 3.4
 """
@@ -58,9 +58,6 @@ def identity_from_request(request: ApiRequest, body: AskBody, now_ms: int) -> Re
 
     Errors:
         Unauthenticated: a `user_hash` is wrong
-
-    Errors:
-        Unauthenticated: a `user_hash` that is wrong
     """
     token = request.token
     metadata = dict((body.metadata if body.metadata is not None else body.meta) or {})

@@ -34,11 +34,6 @@ class QueryTreatment:
             those of `RecommenderClient.answer`
         Cost:
             without a running experiment: one dictionary look-up more than rules and engine
-
-        Errors:
-            as `RecommenderClient.answer`
-        Cost:
-            next to nothing over rules and engine for apps without a running experiment that serves
         """
         query: UserQuery = request.parsed
         met = await self._treatments.assign(

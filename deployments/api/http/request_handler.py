@@ -142,8 +142,6 @@ class RequestHandler:
         """Answer a path or a method that does not exist; a wrong key gets status 401 first.
 
         HAProxy treats a 404 to a request with a key as proof that the key is valid.
-
-        HAProxy takes a 404 to a request with a key for a proof of the key.
         """
         if request.method == "OPTIONS":
             return cors.preflight()
@@ -160,9 +158,6 @@ class RequestHandler:
 
         Errors:
             TooMany: too many requests of this kind are in flight
-
-        Errors:
-            TooMany: there are too many of its kind
         """
         places = self.writes if endpoint.rules.writes else self.reads if endpoint.hot else self.slow_reads
         if places.in_use >= places.limit:

@@ -67,8 +67,6 @@ async def load_written_apps(
 
     So the first search after a first upload does not wait for the load.
 
-    So the first search after a first upload does not wait for the load.
-
     Cost:
         one read of the store for each app that is not loaded, every two seconds, for 16 apps at most
     """

@@ -1,4 +1,4 @@
-"""What could be asked: questions about a product, questions of many readers, and the rest of what is being typed.
+"""Endpoints that suggest questions: about a product, popular questions, and completions.
 
 Source: reference 8.8, endpoints 31 to 35
 """
@@ -27,18 +27,18 @@ from deployments.edge.request import ApiRequest
 
 TRENDING_DAYS = 7
 TRENDING_READERS = 3
-"Different readers a question needs before it is shown to others."
+"Users who must have asked a question before others see it."
 MOST_TYPED = 500
 _ANYTHING = "news"
 _DAY_MS = 86_400_000
 _WIDE = 200
 _MOST_TRENDING = 30
 _MOST_CITING = 60
-"Questions looked at for one product."
+"Candidate questions for one product."
 
 
 class AskSuggestionsResource:
-    """Endpoints 31 to 35."""
+    """The suggestion endpoints of ask."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class AskSuggestionsResource:
         self._new_service_id = new_service_id
 
     def body_parser(self, model: Any) -> Callable[[ApiRequest], Any]:
-        """Make the schema step of one endpoint."""
+        """Return the schema step of one endpoint."""
 
         def read(request: ApiRequest) -> Any:
             return validate_body(model, request.payload)
@@ -61,9 +61,9 @@ class AskSuggestionsResource:
         return read
 
     async def related(self, request: ApiRequest) -> Reply:
-        """Name questions about a product: what many asked and it answered, then what its text answers.
+        """Return questions about a product: popular ones that its text answered, then generated ones.
 
-        Who names none gets what many ask.
+        Without a product, return the result of `trending_questions`.
         """
         body: wire.RelatedQuestions = request.parsed
         if body.product_id is None:
@@ -75,12 +75,12 @@ class AskSuggestionsResource:
         return self._questions_reply(_deduplicate([*popular, *from_text], body.rows))
 
     async def trending(self, request: ApiRequest) -> Reply:
-        """Name questions many ask lately, filled up with some the archive answers."""
+        """Return recent popular questions, then questions that the archive answers."""
         body: wire.TrendingQuestions = request.parsed
         return await self._trending(request.app_id, body.rows)
 
     async def suggestion(self, request: ApiRequest) -> Reply:
-        """Turn a query into questions."""
+        """Return questions for a search query."""
         body: wire.Suggestion = request.parsed
         typed = " ".join(body.q[:MOST_TYPED].split())
         found = _filter_by_prefix(await self._popular_questions(request.app_id, _WIDE), typed)
@@ -89,7 +89,7 @@ class AskSuggestionsResource:
         return success({"completions": _deduplicate(found, body.rows)})
 
     async def autocomplete(self, request: ApiRequest) -> Reply:
-        """Complete a question."""
+        """Return completions of a question."""
         body: wire.Suggestion = request.parsed
         typed = " ".join(body.q[:MOST_TYPED].split())
         found = _filter_by_prefix(await self._popular_questions(request.app_id, _WIDE), typed)
@@ -99,7 +99,7 @@ class AskSuggestionsResource:
         return success({"completions": _deduplicate(found, body.rows)})
 
     async def search_autocomplete(self, request: ApiRequest) -> Reply:
-        """Complete a search."""
+        """Return completions of a search."""
         body: wire.SearchSuggestion = request.parsed
         fields = tuple(dict.fromkeys(body.completion_fields))
         check_names(hidden_fields(request), "completion_fields", fields)
@@ -121,7 +121,7 @@ class AskSuggestionsResource:
         return await self._services.store.list_popular(app_id, days, readers=TRENDING_READERS, rows=rows)
 
     async def _popular_about(self, app_id: str, product_id: str) -> list[str]:
-        """Name questions many ask lately whose answers cite a product."""
+        """Return recent popular questions whose answers cite a product."""
         often = await self._popular_questions(app_id, _WIDE)
         citing = (await self._services.store.list_citing(app_id, product_id))[-_MOST_CITING:] if often else []
         recorded = await asyncio.gather(*(self._services.store.read(app_id, one) for one in citing))
@@ -129,7 +129,7 @@ class AskSuggestionsResource:
         return [text for text in often if text.casefold() in cited]
 
     async def _suggest_for_trending(self, app_id: str, rows: int) -> list[str]:
-        """Name questions about the products that are in demand; without an engine there are none."""
+        """Return questions about trending products; nothing without an engine."""
         query = UserQuery(
             kind="user_to_trending", app_id=app_id, engine_id=DEFAULT_ENGINE, rows=_MOST_TRENDING
         )
@@ -148,7 +148,7 @@ class AskSuggestionsResource:
             return found
 
     async def _suggest(self, app_id: str, text: str, rows: int) -> list[str]:
-        """Ask the archive; while it is away there are fewer suggestions, and no error."""
+        """Return suggestions of the archive; an unavailable archive causes fewer suggestions, not an error."""
         try:
             return await self._services.client.suggest_questions(app_id, text, rows)
         except HouseError:
@@ -157,7 +157,7 @@ class AskSuggestionsResource:
     async def _complete(
         self, request: ApiRequest, typed: str, fields: tuple[str, ...], rows: int
     ) -> dict[str, list[dict[str, Any]]]:
-        """Ask the engine; an app without one completes nothing."""
+        """Return completions of the engine; nothing without an engine."""
         query = UserQuery(
             kind="autocomplete", app_id=request.app_id, engine_id=DEFAULT_ENGINE, rows=rows,
             typed=typed[:MOST_TYPED], completion_fields=fields,
@@ -178,7 +178,7 @@ class AskSuggestionsResource:
 
 
 def _filter_by_prefix(often: Iterable[str], typed: str) -> list[str]:
-    """Choose questions with a word that begins as what was typed, those that begin with it first."""
+    """Return questions in which a word starts with the prefix, those that start with it first."""
     prefix = typed.casefold()
     if not prefix:
         return list(often)
@@ -205,7 +205,7 @@ def build_ask_endpoints(
     query_log: QueryLog,
     suggestions: QuestionBankSuggestions,
 ) -> tuple[Endpoint, ...]:
-    """Make the rows."""
+    """Return the endpoints."""
     questions = QuestionsResource(services, recommender, query_log)
     return (
         *_question_rows(questions),

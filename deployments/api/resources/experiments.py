@@ -1,6 +1,6 @@
-"""Experiment events: who gets which variant.
+"""Endpoints of experiments: assignment and events, and administration.
 
-The body is parsed here and not by admission, because this endpoint alone says where bad JSON went wrong.
+The event endpoint parses its body itself, because only this endpoint reports the place of invalid JSON.
 
 Source: reference 8.7; decision I3
 """
@@ -33,18 +33,18 @@ from deployments.edge.request import ApiRequest
 
 NAMED = "experiment_id_or_slug"
 _MOST_FAULTS = 1 << 20
-"Bodies beyond this size are refused without saying where they went wrong."
+"Larger invalid bodies are refused without the place of the fault."
 
 
 class ExperimentEventsResource:
-    """Endpoint 26."""
+    """The endpoint of experiment events."""
 
     def __init__(self, client: ExperimentClient, clock: Clock) -> None:
         self._client = client
         self._clock = clock
 
     def read(self, request: ApiRequest) -> ExperimentEvent:
-        """Read the body; who names nobody is a visitor made from key, address, agent and day."""
+        """Validate the body; without an id the visitor's id is derived from key, address, agent and day."""
         given = parse_event(request.body)
         try:
             body = ExperimentBody.model_validate(given)
@@ -68,7 +68,7 @@ class ExperimentEventsResource:
         )
 
     async def answer(self, request: ApiRequest) -> Reply:
-        """Record the event and say which variant it is."""
+        """Record the event and return the user's variant."""
         assigned = await self._client.record(request.parsed)
         variant = assigned.variant
         shown = {
@@ -87,7 +87,7 @@ def parse_event(body: bytes) -> Any:
     """Parse a body.
 
     Errors:
-        Malformed: no JSON, with the place and the words of a well-known parser; or beyond the limits of any body
+        Malformed: invalid JSON, with place and message of a well-known parser; or a body beyond the limits
     """
     try:
         return load_json(body, refuse_duplicates=False)
@@ -97,7 +97,7 @@ def parse_event(body: bytes) -> Any:
 
 
 def _invalid_json_position(body: bytes) -> dict[str, Any] | None:
-    """Say where a body stops being JSON; None when that is not its fault."""
+    """Return the place at which a body stops being valid JSON; None if it is valid."""
     if len(body) > _MOST_FAULTS:
         return None
     try:
@@ -110,13 +110,13 @@ def _invalid_json_position(body: bytes) -> dict[str, Any] | None:
 
 
 class ExperimentsResource:
-    """Makes, shows and changes experiments."""
+    """The endpoints that create, show and change experiments."""
 
     def __init__(self, client: LocalExperimentAdmin) -> None:
         self._client = client
 
     def body_parser(self, model: type[BaseModel]) -> Callable[[ApiRequest], Any]:
-        """Make the step that reads a body."""
+        """Return the schema step of one endpoint."""
 
         def read(request: ApiRequest) -> Any:
             try:
@@ -127,22 +127,22 @@ class ExperimentsResource:
         return read
 
     async def create(self, request: ApiRequest) -> Reply:
-        """Make drafts, all or none."""
+        """Create drafts, all or none."""
         try:
             return success({"experiments": await self._client.create(request.app_id, request.payload)})
         except Invalid as error:
             refuse(error.message)
 
     async def list(self, request: ApiRequest) -> Reply:
-        """List the experiments of the app, oldest first."""
+        """Return the experiments of the app, oldest first."""
         return success({"experiments": await self._client.list(request.app_id)})
 
     async def show(self, request: ApiRequest) -> Reply:
-        """Show one experiment."""
+        """Return one experiment."""
         return success(await self._client.show(request.app_id, request.ids[NAMED]))
 
     async def edit(self, request: ApiRequest) -> Reply:
-        """Change one where it stands."""
+        """Change one experiment."""
         body: ExperimentEdit = request.parsed
         update = ExperimentUpdate(
             name=body.name, traffic=body.traffic, weights=body.weights, ends_at=body.ends_at,
@@ -151,7 +151,7 @@ class ExperimentsResource:
         return success(await self._client.edit(request.app_id, request.ids[NAMED], update))
 
     def build_step(self, step: LifecycleStep) -> Callable[[ApiRequest], Awaitable[Reply]]:
-        """Make the answer of a step that needs nothing but the experiment's name."""
+        """Return the answer of a state transition that needs only the experiment's name."""
 
         async def answer(request: ApiRequest) -> Reply:
             return success(await self._client.step(request.app_id, request.ids[NAMED], step))
@@ -159,13 +159,13 @@ class ExperimentsResource:
         return answer
 
     async def schedule(self, request: ApiRequest) -> Reply:
-        """Let it run from a moment on, perhaps until another."""
+        """Schedule the start and, optionally, the end of an experiment."""
         body: ScheduleBody = request.parsed
         named = request.ids[NAMED]
         return success(await self._client.schedule(request.app_id, named, body.starts_at, body.ends_at))
 
     async def report(self, request: ApiRequest) -> Reply:
-        """Say what came of it."""
+        """Return the report of an experiment."""
         return success(await self._client.report(request.app_id, request.ids[NAMED]))
 
 
@@ -183,7 +183,7 @@ _CHANGE = AdmissionRules(bucket="write", writes=True, body="json")
 def build_experiment_endpoints(
     events: ExperimentEventsResource, admin: ExperimentsResource
 ) -> tuple[Endpoint, ...]:
-    """Make the rows."""
+    """Return the endpoints."""
     return (
         Endpoint(
             "experiments.event", "POST", f"{_ONE}/events", _EVENT, "experiments", events.answer,

@@ -1,7 +1,7 @@
-"""The history of questions: threads, and whether something new was said since.
+"""Endpoints of the question history: threads, subscriptions, and notifications of new answers.
 
-Every call is one reader's, who is named by a token or, by a server with its secret key, in the body. What the store
-can't answer is a 500: nothing was changed, and the caller keeps what it shows and retries.
+Each request is for one user, named by a token, or in the body with a secret key. If the store is unavailable the
+reply is a 500: nothing was changed, and the client keeps its view and retries.
 
 Source: reference 8.9, 5.7, 3.4
 """
@@ -32,20 +32,20 @@ from deployments.edge.tokens import check_same_user
 
 @dataclass(frozen=True, slots=True)
 class HistoryRequest:
-    """A reader and what they want."""
+    """A user and the validated body."""
 
     user_id: str
     body: Any
 
 
 class HistoryResource:
-    """Endpoints 36 to 46."""
+    """The endpoints of threads with POST bodies."""
 
     def __init__(self, client: LocalHistoryClient) -> None:
         self._client = client
 
     def body_parser(self, model: wire.Body) -> Callable[[ApiRequest], HistoryRequest]:
-        """Make the step that reads a body and finds out whose history it is."""
+        """Return the schema step that validates a body and identifies its user."""
 
         def read(request: ApiRequest) -> HistoryRequest:
             token_user = request.token.user_id if request.token is not None else ""
@@ -63,7 +63,7 @@ class HistoryResource:
         return read
 
     async def list(self, request: ApiRequest) -> Reply:
-        """List threads."""
+        """Return threads."""
         history_request: HistoryRequest = request.parsed
         body: wire.ThreadList = history_request.body
         with store_errors_as_faults():
@@ -78,7 +78,7 @@ class HistoryResource:
         return success({"threads": shown, "has_more": page.has_more, "start": body.start, "rows": body.rows})
 
     async def contents(self, request: ApiRequest) -> Reply:
-        """List the questions of a thread."""
+        """Return the questions of a thread."""
         history_request: HistoryRequest = request.parsed
         body: wire.ThreadContents = history_request.body
         with store_errors_as_faults():
@@ -93,13 +93,13 @@ class HistoryResource:
         return success({"question_ids": list(page.question_ids), "has_more": page.has_more})
 
     async def updates(self, request: ApiRequest) -> Reply:
-        """Tell the account's indicator."""
+        """Return whether the user has new answers."""
         history_request: HistoryRequest = request.parsed
         with store_errors_as_faults():
             return success({"has_new": await self._client.has_new(request.app_id, history_request.user_id)})
 
     async def rename(self, request: ApiRequest) -> Reply:
-        """Give a thread another title."""
+        """Rename a thread."""
         body: wire.Rename = request.parsed.body
         changed = await self._change(request, "rename", body.thread_id, text=body.title)
         return success({"question_id": changed.thread_id, "title": changed.title})
@@ -111,7 +111,7 @@ class HistoryResource:
         return success({"deleted_count": changed.count})
 
     async def touch(self, request: ApiRequest) -> Reply:
-        """Raise a thread's indicator; with `generate` append a new answer first.
+        """Set the indicator of a thread; with `generate` first append a new answer.
 
         Only a subscribed thread takes updates (reference 8.9), so another one is neither touched nor generated for.
         """
@@ -128,7 +128,7 @@ class HistoryResource:
         return success({"touched": 1, "generated": True, "question_id": made.question_id})
 
     def build_change(self, verb: ThreadVerb) -> Callable[[ApiRequest], Any]:
-        """Make the answer of a change that is told nothing but that it happened."""
+        """Return the answer of a change whose reply is only a confirmation."""
 
         async def answer(request: ApiRequest) -> Reply:
             body = request.parsed.body
@@ -161,7 +161,7 @@ def _thread_to_dict(thread: Thread) -> wire.Shown:
 
 @contextmanager
 def store_errors_as_faults() -> Iterator[None]:
-    """Say as a 500 that the store is away: callers of these endpoints expect exactly that."""
+    """Turn an unavailable store into a 500, as the specification of these endpoints requires."""
     try:
         yield
     except Unavailable as error:
@@ -175,13 +175,13 @@ Read = Callable[[ApiRequest], HistoryRequest]
 
 
 class ThreadsResource:
-    """Threads and notifications of one reader."""
+    """The endpoints of one user's threads and notifications as resources."""
 
     def __init__(self, client: LocalHistoryClient) -> None:
         self._client = client
 
     def body_parser(self, model: wire.Body = wire.UserBody) -> Read:
-        """Make the step that reads whose history it is, and a body when there is one."""
+        """Return the schema step that identifies the user and validates the body, if there is one."""
 
         def read(request: ApiRequest) -> HistoryRequest:
             given = request.payload if isinstance(request.payload, dict) else {}
@@ -194,17 +194,17 @@ class ThreadsResource:
         return read
 
     async def list(self, request: ApiRequest) -> Reply:
-        """List all threads, latest activity first."""
+        """Return all threads, latest activity first."""
         return with_etag(
             success({"threads": [_resource_from_thread(thread) for thread in await self._threads(request)]})
         )
 
     async def show(self, request: ApiRequest) -> Reply:
-        """Show a thread with its questions."""
+        """Return a thread with its questions."""
         return with_etag(success(await self._thread(request)))
 
     async def rename(self, request: ApiRequest) -> Reply:
-        """Give a thread another title."""
+        """Rename a thread."""
         body: wire.NewTitle = request.parsed.body
         await self._change(request, "rename", _named_thread(request), text=body.title)
         return success(await self._thread(request))
@@ -216,17 +216,17 @@ class ThreadsResource:
         return message_reply(messages.SUCCESS)
 
     async def delete_many(self, request: ApiRequest) -> Reply:
-        """Delete threads; what is unknown is skipped."""
+        """Delete threads; unknown ids are skipped."""
         body: wire.ThreadDeletion = request.parsed.body
         return success({"deleted_count": (await self._change(request, "delete", *body.thread_ids)).count})
 
     async def delete_all(self, request: ApiRequest) -> Reply:
-        """Delete all threads of the reader."""
+        """Delete all threads of the user."""
         await self._change(request, "delete_all")
         return message_reply(messages.SUCCESS)
 
     def build_change(self, verb: ThreadVerb) -> Callable[[ApiRequest], Awaitable[Reply]]:
-        """Make the answer of a change of one thread that is told nothing but that it happened."""
+        """Return the answer of a change of one thread whose reply is only a confirmation."""
 
         async def answer(request: ApiRequest) -> Reply:
             await self._change(request, verb, _named_thread(request))
@@ -235,7 +235,7 @@ class ThreadsResource:
         return answer
 
     async def notifications(self, request: ApiRequest) -> Reply:
-        """Tell the account's indicator, how many threads are unread, and when the last update came."""
+        """Return whether the user has new answers, the number of unread threads, and the time of the last update."""
         history_request: HistoryRequest = request.parsed
         threads = await self._threads(request)
         with store_errors_as_faults():
@@ -249,7 +249,7 @@ class ThreadsResource:
         return with_etag(success(new))
 
     async def dismiss(self, request: ApiRequest) -> Reply:
-        """Clear the account's indicator."""
+        """Clear the user's indicator."""
         await self._change(request, "dismiss_overall")
         return message_reply(messages.SUCCESS)
 
@@ -312,7 +312,7 @@ _OPERATE = AdmissionRules(writes=True, body="json", reads_token=True, token_in_b
 
 
 def build_history_endpoints(resource: HistoryResource) -> tuple[Endpoint, ...]:
-    """Make the rows."""
+    """Return the endpoints of threads with POST bodies."""
 
     def row(
         name: str, path: str, rules: AdmissionRules, answer: Answer, body: wire.Body, reply: Any, about: str, *,
@@ -372,7 +372,7 @@ _READER = {"user_id": {"type": "string"}}
 
 
 def build_thread_endpoints(resource: ThreadsResource) -> tuple[Endpoint, ...]:
-    """Make the rows of threads and notifications as resources."""
+    """Return the endpoints of threads and notifications as resources."""
     threads, notifications = f"{BASE}/threads", f"{BASE}/notifications"
     one = f"{threads}/{{{NAMED}}}"
     enveloped = records.build_envelope

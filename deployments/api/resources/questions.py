@@ -1,4 +1,4 @@
-"""Questions and their answers: accepted at once, answered behind, read from the store.
+"""Endpoints of questions: a question is accepted at once, answered in the background, and read from the store.
 
 Source: reference 8.8, endpoints 27 to 29
 """
@@ -40,17 +40,17 @@ from deployments.edge.request import ApiRequest
 
 NAMED = "question_id"
 _AGAIN_S = 3600
-"When a stranger may try again whose address asked too much today."
+"Seconds after which an unproven user may retry whose address exceeded its daily limit."
 QUOTA_SPENT = "The number of questions for today is used up."
 _DAY_MS = 86_400_000
 _HISTORY_WAIT_S = 1.0
-"How long a reply waits until the question stands in the reader's history."
+"Seconds for which a reply waits until the question is in the user's history."
 _HISTORY_PAUSES_S = (0.2, 1.0, 5.0)
 
 
 @dataclass(frozen=True, slots=True)
 class AskServices:
-    """What asking works with."""
+    """What the ask endpoints depend on."""
 
     client: QuestionClient
     archive: ArchiveClient
@@ -61,7 +61,7 @@ class AskServices:
 
 
 class QuestionsResource:
-    """Endpoints 27 to 29."""
+    """The endpoints that accept questions and return answers."""
 
     def __init__(self, services: AskServices, recommender: RecommenderClient, query_log: QueryLog) -> None:
         self._query_log = query_log
@@ -72,7 +72,7 @@ class QuestionsResource:
         self._log = structlog.get_logger()
 
     def read(self, request: ApiRequest) -> tuple[AskQuestion, RequestIdentity]:
-        """Read a question."""
+        """Validate the body of a question."""
         body = validate_body(AskQuestion, request.payload)
         check_browser_question(request, body)
         parse_filter(body.fq, "fq")
@@ -97,7 +97,7 @@ class QuestionsResource:
     def build_question(
         self, request: ApiRequest, body: Any, text: str, identity: RequestIdentity, **more: Any
     ) -> Question:
-        """Make a question out of a body."""
+        """Return a question from a body."""
         now_ms = self._services.clock.now_ms()
         default = Format(related_resource_fl=tuple(getattr(body, "related_resource_fl", None) or ("title",)))
         return Question(
@@ -125,12 +125,12 @@ class QuestionsResource:
     async def accept(
         self, request: ApiRequest, question: Question, identity: RequestIdentity, parent_id: str | None
     ) -> str:
-        """Write a question down, unless its reader may not ask any more; its answer begins behind the reply.
+        """Store a question unless its user has reached a limit; it is answered in the background.
 
         Errors:
-            NotFound: no such parent, or another reader's
-            TooMany
-            Unavailable: also while there is no room for writes
+            NotFound: the parent question is missing, or another user's
+            TooMany: the user or the address has reached its daily limit
+            Unavailable: the store is unavailable, or writes are refused
         """
         services = self._services
         if parent_id is not None:
@@ -160,10 +160,10 @@ class QuestionsResource:
         return question.question_id
 
     async def _admit(self, request: ApiRequest, identity: RequestIdentity, day: int) -> None:
-        """Refuse a stranger whose address, or whose kind, asked too much today; nothing is written then.
+        """Check the daily limits of unproven users before anything is written.
 
         Errors:
-            TooMany
+            TooMany: the address, or all unproven users, reached the limit
         """
         settings = request.credential.app.settings
         each, total = settings.questions_per_address, settings.questions_without_proof
@@ -176,7 +176,7 @@ class QuestionsResource:
             raise TooMany(QUOTA_SPENT, retry_after_s=_AGAIN_S)
 
     async def _is_over_quota(self, app_id: str, identity: RequestIdentity, day: int, quota: int) -> bool:
-        """Count a question against its asker, and a stranger's against their address too: ids cost nothing."""
+        """Count a question against its user, and against the address if the user is unproven."""
         counts = [
             await self._services.store.count(app_id, one, day)
             for one in {identity.user_key, identity.counting_id}
@@ -184,14 +184,14 @@ class QuestionsResource:
         return max(counts) > quota
 
     def read_id(self, request: ApiRequest) -> str:
-        """Read the id in the path."""
+        """Validate the id in the path."""
         try:
             return parse_question_id(request.ids[NAMED])
         except PydanticCustomError as error:
             refuse(error.message(), NAMED, kind=error.type, within="path")
 
     async def answer(self, request: ApiRequest) -> Reply:
-        """Give an answer as far as it is: bytes out of the store."""
+        """Return the current state of an answer, as the bytes in the store."""
         shown = await self._services.store.shown(request.app_id, request.parsed)
         if shown is None:
             raise NotFound(messages.NOT_FOUND)
@@ -200,13 +200,13 @@ class QuestionsResource:
         return with_etag(success_json(shown))
 
     def read_many(self, request: ApiRequest) -> AskAnswers:
-        """Read a list of ids."""
+        """Validate a list of ids."""
         body: AskAnswers = validate_body(AskAnswers, request.payload)
         check_browser_format(request, body)
         return body
 
     async def answers(self, request: ApiRequest) -> Reply:
-        """Give several answers, in the format asked for."""
+        """Return several answers in the requested format."""
         body: AskAnswers = request.parsed
         store, ids = self._services.store, body.question_ids
         if not body.has_format:
@@ -217,11 +217,11 @@ class QuestionsResource:
         return success_json(dumps([await self._format_answer(one, body) for one in found]))
 
     async def close(self) -> None:
-        """Wait for what is still being noted."""
+        """Wait for background writes."""
         await asyncio.gather(*self._noting, return_exceptions=True)
 
     async def _with_claims(self, request: ApiRequest, shown: bytes) -> bytes:
-        """Add what the asker's token said, for the asker and for their own server; nobody else is shown it."""
+        """Add the claims of the user's token, which only this user and a secret key see."""
         try:
             user_id = bearer_user(request)
         except Unauthenticated:
@@ -249,7 +249,7 @@ class QuestionsResource:
         return await self._services.client.render_answer(recorded, body.format(recorded.question.format))
 
     async def _record_in_history(self, question: Question) -> None:
-        """Put a question into its reader's history; what fails for good is logged, the question stands."""
+        """Add a question to its user's history; a permanent failure is logged, and the question is still answered."""
         for pause_s in (*_HISTORY_PAUSES_S, 0.0):
             try:
                 return await self._put(question)
@@ -266,7 +266,7 @@ class QuestionsResource:
 
 
 def record_in_history(history: LocalHistoryClient) -> Callable[[Question], Awaitable[None]]:
-    """Make what puts a question into its reader's history; putting it there again changes nothing."""
+    """Return the function that adds a question to its user's history; a repeated call changes nothing."""
 
     async def note(question: Question) -> None:
         await history.add_question(
@@ -277,7 +277,7 @@ def record_in_history(history: LocalHistoryClient) -> Callable[[Question], Await
 
 
 def validate_body(model: Any, payload: Any) -> Any:
-    """Read a body.
+    """Validate a body.
 
     Errors:
         Unprocessable
@@ -293,7 +293,7 @@ def _strip_mark(shown: bytes) -> bytes:
 
 
 async def _ignore_store_errors(work: Any) -> None:
-    """Do what no caller waits for; the store's absence is told elsewhere."""
+    """Wait for a background write; an unavailable store is logged elsewhere."""
     try:
         await work
     except HouseError as error:
@@ -306,7 +306,7 @@ _MARKUP = frozenset("<>&")
 
 
 def check_browser_question(request: ApiRequest, body: AnswerFormatBody) -> None:
-    """Check metadata and format of a question.
+    """Check metadata and format of a question from a browser.
 
     Errors:
         Unprocessable
@@ -317,7 +317,7 @@ def check_browser_question(request: ApiRequest, body: AnswerFormatBody) -> None:
 
 
 def check_browser_format(request: ApiRequest, body: AnswerFormatBody) -> None:
-    """Check that no mark of a citation is markup: pages put answers into their HTML.
+    """Check that citation marks contain no markup, because pages insert answers into their HTML.
 
     Errors:
         Unprocessable
@@ -343,7 +343,7 @@ MOST_LISTED = 1_000
 async def list_few_matching(
     recommender: RecommenderClient, app_id: str, fq: str | None, kind: str | None
 ) -> tuple[str, ...] | None:
-    """Name the products a filter lets through; None when they are many, or when no engine can say."""
+    """Return the products that a filter matches; None if they are many, or without an engine."""
     if fq is None or not fq.strip():
         return None
     listing = SearchQuery(campaigns=False, personalization=0)

@@ -1,4 +1,4 @@
-"""Searches, and products by their ids.
+"""The endpoints that search products and read products by id.
 
 Source: reference 8.5, endpoints 17 and 19
 """
@@ -26,7 +26,7 @@ from deployments.edge.request import ApiRequest
 
 
 class SearchResource:
-    """Endpoints 17 and 19."""
+    """The search and mget endpoints."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class SearchResource:
         self._query_log = query_log
 
     def read(self, request: ApiRequest) -> UserQuery:
-        """Read the body of a search."""
+        """Validate the body of a search."""
         try:
             body = SearchBody.model_validate(request.payload)
         except ValidationError as error:
@@ -58,7 +58,7 @@ class SearchResource:
         return check_query(request, query)
 
     def read_many(self, request: ApiRequest) -> UserQuery:
-        """Read the body of mget."""
+        """Validate the body of mget."""
         try:
             body = ManyProducts.model_validate(request.payload)
         except ValidationError as error:
@@ -66,7 +66,7 @@ class SearchResource:
         return check_query(request, to_named_query(body, app_id=request.app_id))
 
     async def answer(self, request: ApiRequest) -> Reply:
-        """Search."""
+        """Search products."""
         answered = await self._queries.answer(request)
         query: UserQuery = request.parsed
         search_query = query.search or SearchQuery()
@@ -81,7 +81,7 @@ class SearchResource:
         )
 
     async def answer_many(self, request: ApiRequest) -> Reply:
-        """Give products by their ids."""
+        """Return products by their ids."""
         query: UserQuery = request.parsed
         return self._reply(
             request, remove_hidden_fields(request, query, await self._client.answer(query)), b""
@@ -101,7 +101,7 @@ _NOTHING = SearchResult(0, SpellingResult(False, False, "", "", "", ""))
 
 
 def _search_details(query: UserQuery, found: SearchResult) -> dict[str, Any]:
-    """Write what stands beside the products."""
+    """Return the search details beside the products."""
     spelling = found.spelling
     details: dict[str, Any] = {
         "total": found.total,
