@@ -1,7 +1,7 @@
-"""Which clients may call, and how often: the publisher's rules, held in memory and read again every second.
+"""Access of archive clients: the publisher's rules, held in memory and reread every second, and their rate limits.
 
-Tokens come from the shared bucket of the store in lots, so that all replicas together keep to a rate and few calls
-wait for the store. While it is away every replica goes on with the lot it had last.
+Replicas lease tokens from the shared bucket in the store, so that all together keep to a rate and few calls wait for
+the store. While it is unavailable every replica continues with its last lease.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _CallBucket:
 
 
 class ClientAdmission:
-    """Lets calls in or says why not."""
+    """Admits or refuses calls of clients."""
 
     def __init__(self, rules: ClientRuleStore, limits: LimitStore, app_id: str, clock: Clock) -> None:
         self._store = rules
@@ -54,18 +54,18 @@ class ClientAdmission:
         self._cache = RefreshingCache(self._load, clock)
 
     async def start(self) -> None:
-        """Read the rules, if the store answers, and keep following them."""
+        """Read the rules, if the store answers, and start to follow them."""
         await self._cache.follow(self._app_id, READ_EVERY_S, away_event="client_rules_kept")
 
     async def close(self) -> None:
-        """Stop following."""
+        """Stop following the rules."""
         await self._cache.close()
 
     async def read(self) -> None:
         """Read the rules once.
 
         Errors:
-            Unavailable: the store is away; the rules read last stay in force
+            Unavailable: the store is unavailable; the rules read last stay valid
         """
         await self._cache.refresh(self._app_id)
 
@@ -74,7 +74,7 @@ class ClientAdmission:
         return self._rules
 
     def check(self, person: ArchiveCaller) -> ClientRule:
-        """Find the rule for a person's client.
+        """Return the rule for a user's client.
 
         Errors:
             Invalid: the client is not allowed
@@ -138,5 +138,5 @@ def _too_many(wait_s: float) -> TooMany:
 
 
 def _shorten(who: str) -> str:
-    """Name a bucket: people and clients may be called anything of any length."""
+    """Return a bucket name of bounded length, because user and client names have any length."""
     return hashlib.blake2b(who.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()

@@ -4,8 +4,8 @@
     examine   JSON (400) -> token (401) -> schema (422) -> user_hash (401)
     then the endpoint itself: engine and record (404)
 
-The two halves are apart because an `Idempotency-Key` is looked up between them: what the second half says is
-part of the answer that is repeated.
+The two halves are separate because the `Idempotency-Key` is looked up between them: a repeated reply may be a refusal
+of the second half.
 
 Source: reference 4.4.
 """

@@ -6,8 +6,8 @@
     upload        {errors: true, message, data: [str]}            {message}
     experiments   {message, data: {errors: [...]}}, also for 400  {message}
 
-Anything that is not a `HouseError` is a fault of ours: logged once with the request id, answered with one
-sentence that says nothing about it.
+Any exception that is not a `HouseError` is an internal error: it is logged once with the request id, and the reply
+has a fixed sentence without details.
 
 Source: reference 4.1, 4.2.
 """

@@ -3,7 +3,7 @@
 Costs nothing when the header is absent. The same key with the same request repeats the first answer for 24
 hours, with another request it is 422, and while the first is still running 409.
 
-A key belongs to whoever sent it: to an API key and, with a token, to its reader. Keys of browsers are kept for an
+A key belongs to the API key that sent it and, with a token, to its user. Keys of browsers are kept for an
 hour, and only so many of an app, because everybody who sees a page can make them.
 """
 

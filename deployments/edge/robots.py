@@ -1,4 +1,4 @@
-"""Does a request look automated? Asked only of publishable keys.
+"""Detects automated requests; applied to publishable keys only.
 
 Source: reference 3.2 (the words are its proposal); switch: decision I4.
 """

@@ -1,6 +1,6 @@
-"""`user_hash`: the caller's proof that its server knows the reader.
+"""`user_hash`: the client's proof that its server knows the user.
 
-Threat: `user_hash` and reader tokens are HMAC-SHA256 of free text under the same secret key, as the interface
+Threat: `user_hash` and user tokens are HMAC-SHA256 of free text under the same secret key, as the interface
 demands. A visitor who chooses the id that the shop signs can therefore choose the signing input of a token, or
 an id of the form `<user_type>:<other id>`. Such ids are refused here, and the switch `typed_user_hash` refuses the
 second form. Only `derived_token_key`, a key of their own for tokens, stops a signing input that is sent as a token:

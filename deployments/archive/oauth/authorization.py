@@ -1,4 +1,4 @@
-"""The page where a person allows a client to use the archive, or does not.
+"""The page on which a user allows or denies a client the use of the archive.
 
     GET                        nobody signed in: sign-in form; else: who asks for what, Allow, Deny
     POST decision=sign-in      right: back to GET;  wrong: the form again
@@ -41,7 +41,7 @@ _log = structlog.get_logger()
 
 
 class AuthorizationPage:
-    """Asks the person."""
+    """Asks the user for consent."""
 
     def __init__(
         self, services: OAuthServices, pages: OAuthPages, sessions: BrowserSessions, sign_in: SignInPage
@@ -72,7 +72,7 @@ class AuthorizationPage:
         return self._consent(request, authorization, client, account)
 
     async def _redirect_error(self, request: Request, declined: AuthorizationDeclined) -> Response:
-        """Send an error to the client's address, with a click where it could lead a person astray.
+        """Redirect an error to the client's address; ask for a click if the redirect could mislead the user.
 
         Anybody may register a website, so a redirect that asks nobody would lend our name to it. A loopback
         address leads to the person's own programs.
@@ -115,7 +115,7 @@ class AuthorizationPage:
         client = await self._services.clients.find(authorization.client_id)
         decision = form.once("decision")
         if client is None or not in_time or decision not in ("sign-in", "allow", "deny", "switch"):
-            # The same question again, with a fresh form.
+            # Show the consent page again, with a fresh form.
             return redirect(authorization.authorization_url())
         if decision == "deny":
             return redirect(
@@ -164,7 +164,7 @@ def _form_values(authorization: AuthorizationRequest, account: Account | None) -
 
 
 def render_error_page(pages: OAuthPages, refused: OAuthError) -> Response:
-    """Say a refusal to a person."""
+    """Return a page with an error."""
     heading = "Too many requests" if refused.status == 429 else "This request can’t be answered"
     text = refused.description[:1].upper() + refused.description[1:] + "."
     return pages.show_error(heading, text, refused.status, retry_after_s=refused.retry_after_s)

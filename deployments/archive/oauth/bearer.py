@@ -1,8 +1,8 @@
-"""Access tokens: signed, good for an hour, refused everywhere within a second of their grant's end.
+"""Access tokens: signed, valid for an hour, refused everywhere within a second after their grant ends.
 
-A token says who, for which client, from which grant and for which resource, so checking one asks nobody. What a
-token can't say is that its grant has ended: those are few (the last two hours' revocations), every replica holds
-them in memory and follows a counter in the store, four times a second.
+A token contains user, client, grant and resource, so a check needs no store. It can't contain the end of its grant.
+Every replica holds the revocations of the last two hours in memory, and polls a counter in the store four times a
+second.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from deployments.archive.oauth.redirects import parse_target_host
 from deployments.archive.oauth.signing import OAuthSigner
 
 MOST_CACHED = 4096
-"Tokens whose signature is remembered."
+"Tokens whose verified signature is cached."
 SKEW_S = 60
-"How far ahead of ours the clock of the replica that signed may be."
+"Seconds by which the clock of the signing replica may be ahead."
 _ALL = "all"
-"The one entry of the cache."
+"The only entry of the cache."
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class _CachedToken:
 
 
 class AccessTokens:
-    """Knows whose token it is."""
+    """Issues and verifies access tokens."""
 
     def __init__(
         self, store: GrantStore, signing: OAuthSigner, clock: Clock, *, poll_s: float = 0.25
@@ -53,11 +53,11 @@ class AccessTokens:
         self._cache = RefreshingCache(self._load, clock)
 
     async def person(self, token: str, resource: str) -> ArchiveCaller | None:
-        """Tell who holds a token for this resource; None for everything that is no valid token.
+        """Return the user of a token for this resource; None for an invalid token.
 
         Errors:
             Unavailable: revocations could not be read since the start
-        Cost: 1 microsecond for a known token, 40 for a new one; no round trip.
+        Cost: 1 microsecond for a cached token, 40 for a new one; no round trip.
         """
         if self._cache.get(_ALL) is None:
             await self.refresh()
@@ -70,7 +70,7 @@ class AccessTokens:
         return cached.person
 
     def issue(self, grant: Grant, life_s: int) -> str:
-        """Make an access token of a grant."""
+        """Return an access token of a grant."""
         now_s = self._clock.now_ms() // 1000
         return self._signing.issue_access(
             {
@@ -87,30 +87,30 @@ class AccessTokens:
         )
 
     def grant_of(self, token: str) -> str | None:
-        """Tell which grant a genuine access token belongs to, whether it is still good or not."""
+        """Return the grant of a genuine access token, also after it ended."""
         claims = self._signing.access_claims(token)
         return None if claims is None else str(claims.get("grant"))
 
     @property
     def is_following(self) -> bool:
-        """Is the background task alive?"""
+        """Whether the background task is running."""
         return self._cache.is_following(_ALL)
 
     async def start(self) -> None:
-        """Read revocations once, if the store answers, and keep following them."""
+        """Read revocations once, if the store answers, and start to follow them."""
         await self._cache.follow(
             _ALL, self._poll_s, away_event="revocations_not_followed", back_event="revocations_followed_again"
         )
 
     async def close(self) -> None:
-        """Stop following."""
+        """Stop following revocations."""
         await self._cache.close()
 
     async def refresh(self) -> None:
-        """Read revocations again when their version moved.
+        """Read revocations again if their version changed.
 
         Errors:
-            Unavailable: the store is away; the revocations read last stay in force
+            Unavailable: the store is unavailable; the revocations read last stay valid
         """
         await self._cache.refresh(_ALL)
 

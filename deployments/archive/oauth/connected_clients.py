@@ -1,4 +1,4 @@
-"""The page where people see which clients they allowed, and end what they no longer want."""
+"""The page on which users see the clients they allowed, and revoke them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _log = structlog.get_logger()
 
 
 class ConnectedClientsPage:
-    """Lists a person's grants."""
+    """Lists the grants of a user."""
 
     def __init__(
         self, services: OAuthServices, pages: OAuthPages, sessions: BrowserSessions, sign_in: SignInPage

@@ -1,4 +1,4 @@
-"""Which client is calling the token or the revocation endpoint, and does it prove it.
+"""Authenticates the client at the token and revocation endpoints.
 
 Source: RFC 6749, sections 2.3.1 and 5.2.
 """
@@ -41,7 +41,7 @@ async def authenticate_client(request: Request, form: Parameters, services: OAut
 
 
 def is_basic(request: Request) -> bool:
-    """Did the client name itself in a header?"""
+    """Return whether the client authenticates by a header."""
     return request.headers.get("authorization", "")[:6].lower() == "basic "
 
 

@@ -1,4 +1,4 @@
-"""The token endpoint: a code becomes a grant, a refresh token becomes the next one.
+"""The token endpoint: it exchanges a code for a grant, and a refresh token for the next one.
 
     code      read -> compare everything it is bound to -> redeem (one step, one winner)     else burn
     refresh   compare what the grant is bound to -> rotate (one step)    a refused request uses nothing up
@@ -26,7 +26,7 @@ _log = structlog.get_logger()
 
 
 class TokenEndpoint:
-    """Hands out tokens."""
+    """Issues tokens."""
 
     def __init__(self, services: OAuthServices) -> None:
         self._services = services
@@ -80,7 +80,7 @@ class TokenEndpoint:
         return self._issue_tokens(grant, refresh)
 
     async def _check_code(self, form: Parameters, client: OAuthClient, code: Code, now_ms: int) -> None:
-        """Refuse unless everything the code is bound to came along."""
+        """Raise unless the request has everything that the code is bound to."""
         if now_ms >= code.expires_at or client.client_id != code.client_id:
             raise _invalid_grant("code")
         if form.get("redirect_uri") != code.redirect_uri:
@@ -131,7 +131,7 @@ class TokenEndpoint:
 
 
 def is_same_resource(requested: str, resource: str) -> bool:
-    """Does a request mean this resource? One slash at the end is forgiven."""
+    """Return whether a request names this resource; one slash at the end is ignored."""
     return requested in (resource, resource + "/")
 
 
