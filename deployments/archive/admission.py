@@ -1,7 +1,7 @@
-"""Which clients may call, and how often: the publisher's rules, held in memory and read again every second.
+"""Access of archive clients: the publisher's rules, held in memory and reread every second, and their rate limits.
 
-Tokens come from the shared bucket of the store in lots, so that all replicas together keep to a rate and few calls
-wait for the store. While it is away every replica goes on with the lot it had last.
+Replicas lease tokens from the shared bucket in the store, so that all together keep to a rate and few calls wait for
+the store. While it is unavailable every replica continues with its last lease.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _CallBucket:
 
 
 class ClientAdmission:
-    """Lets calls in or says why not."""
+    """Admits or refuses calls of clients."""
 
     def __init__(self, rules: ClientRuleStore, limits: LimitStore, app_id: str, clock: Clock) -> None:
         self._store = rules
@@ -50,22 +50,22 @@ class ClientAdmission:
         self._app_id = app_id
         self._clock = clock
         self._rules: Mapping[str, ClientRule] = {}
-        self._purses: OrderedDict[str, _CallBucket] = OrderedDict()
+        self._leased: OrderedDict[str, _CallBucket] = OrderedDict()
         self._cache = RefreshingCache(self._load, clock)
 
     async def start(self) -> None:
-        """Read the rules, if the store answers, and keep following them."""
+        """Read the rules, if the store answers, and start to follow them."""
         await self._cache.follow(self._app_id, READ_EVERY_S, away_event="client_rules_kept")
 
     async def close(self) -> None:
-        """Stop following."""
+        """Stop following the rules."""
         await self._cache.close()
 
     async def read(self) -> None:
         """Read the rules once.
 
         Errors:
-            Unavailable: the store is away; the rules read last stay in force
+            Unavailable: the store is unavailable; the rules read last stay valid
         """
         await self._cache.refresh(self._app_id)
 
@@ -74,7 +74,7 @@ class ClientAdmission:
         return self._rules
 
     def check(self, person: ArchiveCaller) -> ClientRule:
-        """Find the rule for a person's client.
+        """Return the rule for a user's client.
 
         Errors:
             Invalid: the client is not allowed
@@ -93,10 +93,10 @@ class ClientAdmission:
         per_minute, who = self._rate_of(rule, person)
         if not per_minute:
             return
-        purse = self._bucket(who)
-        if purse.tokens < 1:
-            await self._refill(purse, who, per_minute / 60)
-        purse.tokens -= 1
+        leased = self._bucket(who)
+        if leased.tokens < 1:
+            await self._refill(leased, who, per_minute / 60)
+        leased.tokens -= 1
 
     def _rate_of(self, rule: ClientRule, person: ArchiveCaller) -> tuple[float, str]:
         if rule.client != EVERYBODY and rule.calls_per_minute is not None:
@@ -106,29 +106,29 @@ class ClientAdmission:
         return DEFAULT_CALLS_PER_MINUTE if rate is None else rate, f"person {person.user_id}"
 
     def _bucket(self, who: str) -> _CallBucket:
-        purse = self._purses.pop(who, None) or _CallBucket()
-        self._purses[who] = purse
-        if len(self._purses) > _MOST_PURSES:
-            self._purses.popitem(last=False)
-        return purse
+        leased = self._leased.pop(who, None) or _CallBucket()
+        self._leased[who] = leased
+        if len(self._leased) > _MOST_PURSES:
+            self._leased.popitem(last=False)
+        return leased
 
-    async def _refill(self, purse: _CallBucket, who: str, rate: float) -> None:
+    async def _refill(self, leased: _CallBucket, who: str, rate: float) -> None:
         now_s = self._clock.monotonic_s()
-        if now_s < purse.refused_until_s:
-            raise _too_many(purse.refused_until_s - now_s)
+        if now_s < leased.refused_until_s:
+            raise _too_many(leased.refused_until_s - now_s)
         burst = max(1, math.ceil(rate * _BURST_S))
-        lot = max(1, math.ceil(rate * _LOT_S))
+        lease_size = max(1, math.ceil(rate * _LOT_S))
         try:
             lease = await self._limits.take(
                 self._app_id, _shorten(who), _BUCKET,
-                rate=rate, burst=burst, want=lot, now_ms=self._clock.now_ms(),
+                rate=rate, burst=burst, want=lease_size, now_ms=self._clock.now_ms(),
             )  # fmt: skip
         except HouseError:
-            purse.tokens += lot
+            leased.tokens += lease_size
             return
-        purse.tokens += lease.granted
-        if purse.tokens < 1:
-            purse.refused_until_s = now_s + max(lease.retry_after_ms, 1) / 1000
+        leased.tokens += lease.granted
+        if leased.tokens < 1:
+            leased.refused_until_s = now_s + max(lease.retry_after_ms, 1) / 1000
             raise _too_many(lease.retry_after_ms / 1000)
 
 
@@ -138,5 +138,5 @@ def _too_many(wait_s: float) -> TooMany:
 
 
 def _shorten(who: str) -> str:
-    """Name a bucket: people and clients may be called anything of any length."""
+    """Return a bucket name of bounded length, because user and client names have any length."""
     return hashlib.blake2b(who.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()

@@ -1,4 +1,4 @@
-"""What the two tools do: ask the archive for a person, and hand out the article behind a snippet of theirs."""
+"""The two tools: answer a user's question from the archive, and return the article of a snippet that the user got."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MOST_NAME = 120
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool answers, and what only the report is told."""
+    """The reply of a tool, and data for the usage report only."""
 
     document: dict[str, Any]
     coverage: float | None = None
@@ -41,7 +41,7 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveTools:
-    """One archive, asked on behalf of people."""
+    """Answers the tools from one archive."""
 
     app_id: str
     archive: ArchiveClient
@@ -51,7 +51,7 @@ class ArchiveTools:
     rows: int = 10
 
     async def ask(self, person: ArchiveCaller, arguments: dict[str, Any]) -> ToolResult:
-        """Answer `ask_archive`."""
+        """Return the result of `ask_archive`."""
         query = ArchiveQuery(
             self.app_id,
             remove_invisible(arguments["question"]),
@@ -64,10 +64,10 @@ class ArchiveTools:
         return ToolResult(document, coverage=found.coverage)
 
     async def article(self, person: ArchiveCaller, arguments: dict[str, Any]) -> ToolResult:
-        """Answer `get_archive_article`.
+        """Return the result of `get_archive_article`.
 
         Errors:
-            NotFound: no pair of this person's, or the article is gone; one sentence for both
+            NotFound: the offset is not one of this user, or the article is deleted; both have the same message
         """
         product_id = arguments["product_id"]
         position = self.issuer.verify(self.app_id, person.user_id, product_id, arguments["offset"])

@@ -1,4 +1,4 @@
-"""Who asks the archive: the account that signed in, and the client it signed in for."""
+"""The caller of the archive: the account that signed in, and its client."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ArchiveCaller:
-    """The bearer of a valid access token."""
+    """The holder of a valid access token."""
 
     user_id: str
-    "The account; what a search returned belongs to it, whichever client asked."
+    "The account; search results belong to it, whatever the client."
     client_id: str
     client_name: str
-    "What the client calls itself: a stranger's text, never trusted."
+    "The name that the client gave itself; never trusted."
     client_host: str = ""
-    "Where the client's answers go: a host, or the scheme of an application; empty in grants of earlier releases."
+    "Target of the client's redirect: a host, or the scheme of an application; empty in grants of earlier releases."

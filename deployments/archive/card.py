@@ -1,4 +1,4 @@
-"""Pages for programs that look around before they connect: the server card and `/llms.txt`.
+"""Discovery pages for programs: the server card and `/llms.txt`.
 
 Both are written from the live configuration at the origin the request came to, and carry an ETag.
 
@@ -43,16 +43,16 @@ _PREFLIGHT = {
 
 
 class CardConfig(Protocol):
-    """What the pages tell of a configuration."""
+    """The parts of a configuration that the pages show."""
 
     @property
     def title(self) -> str:
-        """What the archive is called."""
+        """Name of the archive."""
         ...
 
     @property
     def version(self) -> str:
-        """Our release."""
+        """Version of Kiosk."""
         ...
 
     @property
@@ -62,7 +62,7 @@ class CardConfig(Protocol):
 
 
 def build_pages(config: CardConfig, addresses: ServerAddresses) -> list[BaseRoute]:
-    """Make the routes of both pages."""
+    """Return the routes of both pages."""
 
     def show_card(base: str) -> tuple[str, str]:
         return json.dumps(build_card(base, config.title, config.version)), "application/json"
@@ -81,7 +81,7 @@ def build_pages(config: CardConfig, addresses: ServerAddresses) -> list[BaseRout
 
 
 def build_card(base: str, title: str, version: str) -> dict[str, Any]:
-    """Describe the server as server cards do."""
+    """Return the server card."""
     return {
         "$schema": SCHEMA,
         "name": f"{_reverse_host(base)}/archive",
@@ -96,7 +96,7 @@ def build_card(base: str, title: str, version: str) -> dict[str, Any]:
 
 
 class _Page:
-    """A text that is the same until the configuration changes. An object, so that methods are left to it."""
+    """A text that changes only with the configuration; an object, so that the framework does not filter methods."""
 
     def __init__(self, show: Callable[[str], tuple[str, str]], addresses: ServerAddresses) -> None:
         self._show = show
@@ -121,10 +121,8 @@ class _Page:
         body = text.encode()
         tag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
         headers = {**_HEADERS, "etag": tag, "content-type": kind}
-        known = [
-            one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")
-        ]
-        if tag in known or known == ["*"]:
+        tags = [one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")]
+        if tag in tags or tags == ["*"]:
             return Response(None, 304, headers)
         if request.method == "HEAD":
             return Response(None, 200, {**headers, "content-length": str(len(body))})
@@ -132,7 +130,7 @@ class _Page:
 
 
 def _reverse_host(base: str) -> str:
-    """Name the owner as packages do: com.example.news."""
+    """Return a host name reversed, as packages use it: com.example.news."""
     host = urlsplit(base).hostname or "localhost"
     if ":" in host or host.replace(".", "").isdigit():
         return "localhost"
@@ -177,7 +175,7 @@ stays good for the user who got it, also after a new sign-in.
 
 
 def render_guide(base: str, title: str, versions: tuple[str, ...], licence: str, extra: str) -> str:
-    """Write the page for clients that came to `base`."""
+    """Return the page for clients that requested it at `base`."""
     mcp = f"{base}/mcp"
     return _TEXT.format(
         base=base,
@@ -192,7 +190,7 @@ def render_guide(base: str, title: str, versions: tuple[str, ...], licence: str,
 
 
 def list_installs(mcp: str) -> tuple[tuple[str, str], ...]:
-    """Tell how common clients add a server, one line each."""
+    """Return the instructions by which common clients add a server, one line each."""
     cursor = json.dumps({"mcpServers": {"archive": {"url": mcp}}})
     code = json.dumps({"servers": {"archive": {"type": "http", "url": mcp}}})
     proxy = json.dumps({"mcpServers": {"archive": {"command": "npx", "args": ["-y", "mcp-remote", mcp]}}})

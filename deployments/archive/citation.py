@@ -1,4 +1,4 @@
-"""Citing an article: a markdown link that can't be broken or bent by a title, and the sentence that asks for it."""
+"""Citations of articles: a markdown link that no title can break, and the sentence that asks for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 DEFAULT_LICENCE = "CC BY 2.5"
 
 _PLAIN_ADDRESS = re.compile(r"https?://[A-Za-z0-9.-]+(?:/[!-~]*)?")
-"What nearly all are: told apart in a fraction of the time it takes to cut them into parts."
+"Matches nearly all plain addresses, much faster than parsing them."
 _CC_PARTS = {
     "by": "Attribution",
     "by-sa": "Attribution-ShareAlike",
@@ -41,23 +41,23 @@ _OTHER_LICENCES = {
 SEE_ARTICLE = "see the article"
 _LONGEST_CODE = 120
 _SAFE = "/:?#@!$&'*+,;=%-._~[]"
-"What stays as it is in an address inside a link; parentheses and spaces would end it."
+"Characters of an address that stay unescaped in a link; parentheses and spaces would end it."
 _SPECIAL = re.compile(r"([\\\[\]`<])")
-"What would end a link's text early: brackets, and what markdown reads before them."
+"Characters that would end a link's text: brackets, and markdown that precedes them."
 
 
 @dataclass(frozen=True, slots=True)
 class CitationRules:
-    """What an archive asks of those who quote it."""
+    """How an archive wants to be cited."""
 
     licence: str = DEFAULT_LICENCE
-    "For articles that name none of their own."
+    "Licence of articles without one."
     extra: str = ""
     "A sentence of the publisher, added to every instruction."
 
 
 def citation_format(title: str, url: str) -> str:
-    """Write the markdown link to a source; without a web address only the title."""
+    """Return the markdown link to a source; without a web address only the title."""
     label = _SPECIAL.sub(r"\\\1", " ".join(title.split())) or "Untitled"
     address = web_address(url)
     if not address:
@@ -66,10 +66,10 @@ def citation_format(title: str, url: str) -> str:
 
 
 def citation_instruction(rules: CitationRules, licence: str, authors: Sequence[str], *, linked: bool) -> str:
-    """Say how to cite, and under which licence the text stands.
+    """Return the instruction on how to cite, with the licence of the text.
 
-    Agents obey this sentence, and the licence of an article came with the article: only the names of known
-    licences are repeated, in our own words.
+    Models follow this sentence, and an article may name any licence. So it contains only the names of known licences,
+    in fixed words.
     """
     how = "with the markdown link in citation_format" if linked else "by the title in citation_format"
     named = licence_sentence(rules.licence) if _is_same(licence, rules.licence) else article_licence(licence)
@@ -82,12 +82,12 @@ def citation_instruction(rules: CitationRules, licence: str, authors: Sequence[s
 
 
 def licence_sentence(licence: str) -> str:
-    """Write the licence a publisher chose: in full where it is a known one, else in the publisher's words."""
+    """Return the publisher's licence: in full if it is known, else in the publisher's words."""
     return _standard_licence(licence) or " ".join(licence.split())[:200]
 
 
 def article_licence(licence: str) -> str:
-    """Write the licence an article names, in full where it is a known one; else leave it to the article."""
+    """Return an article's licence in full if it is known; else refer to the article."""
     return _standard_licence(licence) or SEE_ARTICLE
 
 
@@ -119,12 +119,12 @@ def _creative_commons(text: str) -> tuple[str, str]:
 
 
 def _is_same(licence: str, own: str) -> bool:
-    """Is this no licence of the article's own: none, or the one of the installation?"""
+    """Return whether an article has no licence, or the licence of the installation."""
     return not licence or licence == own
 
 
 def web_address(url: str) -> str:
-    """Take an address of the web as it is; anything else (scripts, files, broken ones) becomes empty."""
+    """Return a web address unchanged; return an empty text for anything else."""
     if _PLAIN_ADDRESS.fullmatch(url):
         return url
     try:

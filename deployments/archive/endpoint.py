@@ -29,22 +29,22 @@ from deployments.edge.request_log import HEADER, AccessLog, RequestCounts, reque
 
 MOST_BYTES = 1 << 20
 BODY_S = 10.0
-"Seconds a body may take to arrive."
+"Seconds in which a body must arrive."
 MOST_AT_ONCE = 64
-"Calls answered at once; more are told to come back, before the server in front refuses them less politely."
+"Calls in flight at once; more get a reply that tells the client to retry, before HAProxy refuses them."
 _NAME = "mcp"
 
 
 class TokenReader(Protocol):
-    """Tells who a token belongs to."""
+    """Finds the user of a token."""
 
     async def person(self, token: str, resource: str) -> ArchiveCaller | None:
-        """Find the person behind a token that is good for a resource."""
+        """Return the user of a token that is valid for a resource."""
         ...
 
 
 class McpEndpoint:
-    """The endpoint as an ASGI application; any path it is mounted at is the endpoint."""
+    """The endpoint as an ASGI application; it answers any path at which it is mounted."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class McpEndpoint:
         addresses: ServerAddresses,
         origins: AllowedOrigins,
         clock: Clock,
-        tally: RequestCounts,
+        request_counts: RequestCounts,
         access_log: AccessLog,
         most_bytes: int = MOST_BYTES,
         body_s: float = BODY_S,
@@ -67,14 +67,14 @@ class McpEndpoint:
         self._addresses = addresses
         self._origins = origins
         self._clock = clock
-        self._tally = tally
+        self._request_counts = request_counts
         self._access_log = access_log
         self._most_bytes = most_bytes
         self._body_s = body_s
         self._most_at_once = most_at_once
         self._at_once = 0
         self.busy_s = 0.0
-        "Seconds spent in requests so far, summed over them."
+        "Sum of the seconds spent in requests."
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -93,7 +93,7 @@ class McpEndpoint:
         except ClientDisconnected:
             return
         took_s = self._clock.monotonic_s() - started_s
-        self._tally.record(_NAME, reply.status, took_s * 1000)
+        self._request_counts.record(_NAME, reply.status, took_s * 1000)
         self._access_log.record(request_id, _NAME, reply.status, took_s * 1000)
 
     @staticmethod
@@ -116,7 +116,7 @@ class McpEndpoint:
         try:
             person = await self._bearer.person(token, resource_of(base))
         except Unavailable as error:
-            # Whether the token is good nobody knows just now; a 401 would send people to the sign-in page.
+            # The token can't be checked now; a 401 would send users to the sign-in page.
             return await self._unauthorized(headers, receive, error)
         if person is None:
             return transport.unauthorized_reply(base)
@@ -125,7 +125,7 @@ class McpEndpoint:
             return transport.accepted_reply()
         if isinstance(message, RpcError):
             return transport.result_reply(render_error(message))
-        # Counted from here: the token is good, and the message is whole.
+        # Counted from here: the token is valid, and the message is complete.
         begun_s = self._clock.monotonic_s()
         self._at_once += 1
         try:
@@ -183,7 +183,7 @@ def _is_supported(version: bytes | None) -> bool:
 
 
 class _Headers:
-    """Headers of one request; one that is repeated with different values counts as a wrong one."""
+    """Headers of one request; a header with several different values counts as invalid."""
 
     __slots__ = ("_all",)
 
@@ -196,11 +196,11 @@ class _Headers:
         self._all = found
 
     def one(self, name: bytes) -> bytes | None:
-        """Read a header; None when it was not sent."""
+        """Return a header; None if it is absent."""
         return self._all.get(name)
 
     def token(self) -> str | None:
-        """Take the bearer token; None when there is none, or something that can't be one."""
+        """Return the bearer token; None if there is none, or if the value can't be one."""
         scheme, _, token = (self._all.get(b"authorization") or b"").strip().partition(b" ")
         token = token.strip()
         if scheme.lower() != b"bearer" or not token or b" " in token or b"," in token:

@@ -21,19 +21,19 @@ NO_ID = b"null"
 
 _NOTIFICATION = "notifications/"
 _MOST_DATA = 300
-"Characters of a parser's message that are told."
+"Characters of a parser's message in an error."
 REPLACED = "\ufffd"
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,
 )
-"Any escape in a text; the group is the half of a character."
+"Any escape in a text; the group is a surrogate."
 
 
 @dataclass(frozen=True, slots=True)
 class RpcCall:
-    """A request that wants an answer."""
+    """A request that needs an answer."""
 
     id: bytes
     "As JSON."
@@ -44,7 +44,7 @@ class RpcCall:
 
 @dataclass(frozen=True, slots=True)
 class RpcError:
-    """An answer that is an error; the HTTP status is 200 all the same."""
+    """An error answer; its HTTP status is 200 all the same."""
 
     message: str
     code: int = INTERNAL_ERROR
@@ -53,7 +53,7 @@ class RpcError:
 
 
 def read_message(body: bytes) -> RpcCall | RpcError | None:
-    """Read the body of a request; None for a notification, which is never answered."""
+    """Parse the body of a request; return None for a notification, which gets no answer."""
     try:
         message = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -76,12 +76,12 @@ def read_message(body: bytes) -> RpcCall | RpcError | None:
 
 
 def render_result(call_id: bytes, result: bytes) -> bytes:
-    """Write a success around a result that is already JSON."""
+    """Return a success answer around a result that is already JSON."""
     return b'{"jsonrpc":"2.0","id":' + call_id + b',"result":' + result + b"}"
 
 
 def render_error(problem: RpcError) -> bytes:
-    """Write an error; `data` only when there is some."""
+    """Return an error answer; `data` is optional."""
     error: dict[str, Any] = {"code": problem.code, "message": problem.message}
     if problem.data:
         error["data"] = problem.data
@@ -89,7 +89,7 @@ def render_error(problem: RpcError) -> bytes:
 
 
 def dumps(value: Any) -> bytes:
-    """Write JSON; text that UTF-8 can't carry is written with replacement characters."""
+    """Return a value as JSON; text that UTF-8 can't encode is written with replacement characters."""
     try:
         return orjson.dumps(value)
     except orjson.JSONEncodeError:
@@ -109,7 +109,7 @@ def _call(message: dict[str, Any], method: Any, call_id: bytes) -> RpcCall | Rpc
 
 
 def _repair_halves(body: bytes) -> Any:
-    """Read JSON in whose texts only halves of characters are wrong; None when there is more.
+    """Parse JSON whose only fault is lone surrogates in texts; return None for other faults.
 
     Programs that cut texts to a length cut emojis in two, and their JSON carries the half as an escape. That is
     JSON by its grammar, and an answer without the id would leave its caller waiting.
@@ -120,7 +120,7 @@ def _repair_halves(body: bytes) -> Any:
         message = orjson.loads(_ESCAPE.sub(_whole, body))
     except orjson.JSONDecodeError:
         return None
-    # An id has to come back as it was.
+    # An id must be returned unchanged.
     return None if type(message) is dict and REPLACED in str(message.get("id")) else message
 
 
@@ -129,7 +129,7 @@ def _whole(escape: re.Match[bytes]) -> bytes:
 
 
 def _id_of(value: Any, body: bytes) -> bytes | None:
-    """Give an id as JSON; None when it is none."""
+    """Return an id as JSON; None if it is invalid."""
     if isinstance(value, str) or type(value) is int:
         return orjson.dumps(value)
     if type(value) is float:
@@ -138,10 +138,7 @@ def _id_of(value: Any, body: bytes) -> bytes | None:
 
 
 def _large_id(body: bytes) -> bytes | None:
-    """Read an integer beyond 64 bits, which the parser takes for a float.
-
-    The body parsed before, so its depth is bounded; integers of thousands of digits are refused by Python.
-    """
+    """Parse an integer beyond 64 bits, which the parser would read as a float."""
     try:
         value = json.loads(body)["id"]
     except (ValueError, RecursionError):

@@ -24,7 +24,7 @@ from deployments.edge.deadline import Deadline, DeadlineExceeded
 
 VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18")
 SPOKEN = VERSIONS[0]
-"The version every client is answered with, whatever it proposes."
+"The protocol version of every answer, whatever the client proposes."
 NAME = "archive"
 INSTRUCTIONS = (
     "Call ask_archive first, then get_archive_article with a product_id and offset from its results, then cite with "
@@ -40,14 +40,14 @@ _INITIALIZE = (
     ("capabilities", dict, "an object"),
     ("clientInfo", dict, "an object"),
 )
-"The arguments of `initialize`: all are required."
+"The required arguments of `initialize`."
 
 _log = structlog.get_logger()
 _Run = Callable[[ArchiveCaller, dict[str, Any]], Awaitable[ToolResult]]
 
 
 class McpMethods:
-    """Answers calls of people who were let in."""
+    """Answers calls of authorized users."""
 
     def __init__(self, research: ArchiveTools, usage: UsageLog, *, title: str, version: str) -> None:
         self._usage = usage
@@ -66,7 +66,7 @@ class McpMethods:
         self._listed = dumps({"tools": [tool.to_dict() for tool in TOOLS]})
 
     async def answer(self, call: RpcCall, person: ArchiveCaller, request_id: str, begun_s: float) -> bytes:
-        """Answer one call, whose message was whole at `begun_s`; whatever goes wrong is an answer too."""
+        """Answer one call whose message was complete at `begun_s`; exceptions become error answers."""
         try:
             with Deadline(CALL_S):
                 return render_result(call.id, await self._result(call, person, begun_s))
@@ -79,7 +79,7 @@ class McpMethods:
             return render_error(_fault(error, call.id, request_id))
 
     def record_refused(self, call: RpcCall, person: ArchiveCaller, why: str, begun_s: float) -> None:
-        """Note a call of a tool that was refused before it was looked at."""
+        """Record a call of a tool that was refused before it was parsed."""
         name, arguments = call.params.get("name"), call.params.get("arguments")
         if call.method == "tools/call" and isinstance(name, str) and name in self._tools:
             given = arguments if isinstance(arguments, dict) else {}
@@ -120,7 +120,7 @@ class McpMethods:
 
 
 def rpc_error_from(error: HouseError, call_id: bytes, request_id: str) -> RpcError:
-    """Turn an expected error into what the model is told; it gets the message word for word."""
+    """Return the error answer of an expected error; the model gets its message unchanged."""
     if isinstance(error, Unavailable):
         seconds = max(1, int(error.facts.get("retry_after_s", 1)))
         return RpcError(BUSY.format(seconds=seconds), id=call_id)
@@ -130,7 +130,7 @@ def rpc_error_from(error: HouseError, call_id: bytes, request_id: str) -> RpcErr
 
 
 def _fault(error: BaseException, call_id: bytes, request_id: str) -> RpcError:
-    # What an unexpected error says may hold anything; the log has class and place, the caller the request's id.
+    # The message of an unexpected error may hold anything: the log gets class and place, the client the request id.
     frame = error.__traceback__
     while frame is not None and frame.tb_next is not None:
         frame = frame.tb_next
@@ -140,7 +140,7 @@ def _fault(error: BaseException, call_id: bytes, request_id: str) -> RpcError:
 
 
 def _check_initialize(call: RpcCall) -> None:
-    """Refuse what is no proposal at all; every version a client may propose is fine."""
+    """Check the arguments of `initialize`; any proposed version is accepted."""
     if not call.has_params:
         raise Invalid("Invalid arguments for initialize: params is missing")
     for name, kind, words in _INITIALIZE:

@@ -1,4 +1,4 @@
-"""The archive's way in: everything under `/mcp`, its sign-in, and the pages that tell how to connect."""
+"""The routes of the archive: everything under `/mcp`, its sign-in, and the discovery pages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TITLE = "News Archive Search"
 
 @dataclass(frozen=True, slots=True)
 class ArchiveConfig:
-    """What an installation says about its archive."""
+    """The archive's part of the settings."""
 
     app_id: str = "playground"
     title: str = TITLE
@@ -42,16 +42,16 @@ class ArchiveConfig:
     host: str = "127.0.0.1"
     port: int = 8000
     origins: tuple[str, ...] = ()
-    "Origins of pages that may call from a browser, beside our own and loopback."
+    "Origins of pages that may call from a browser, beside this installation and loopback."
     citation: CitationRules = field(default_factory=CitationRules)
     plain_sign_in: bool = False
-    "People may sign in over plain http beyond loopback."
+    "Whether users may sign in over plain http beyond loopback."
     client_addresses: ClientAddresses = DIRECT
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveServices:
-    """What the archive's routes work with, put together once a process; started and closed with it."""
+    """What the archive's routes depend on, created, started and closed once per process."""
 
     config: ArchiveConfig
     oauth: OAuthServices
@@ -61,17 +61,17 @@ class ArchiveServices:
 
     @property
     def is_following(self) -> bool:
-        """Are revocations followed? Without it a token would outlive its end."""
+        """Whether revocations are followed; otherwise a token would stay valid after its end."""
         return self.oauth.bearer.is_following
 
     async def start(self) -> None:
-        """Begin to follow revocations and rules, and to write the book of calls."""
+        """Start to follow revocations and rules, and to write the usage log."""
         await self.oauth.bearer.start()
         await self.gate.start()
         await self.usage.start()
 
     async def close(self) -> None:
-        """Stop, and write what the book still holds."""
+        """Stop, and write the remaining entries of the usage log."""
         await self.oauth.bearer.close()
         await self.gate.close()
         await self.usage.close()
@@ -84,13 +84,13 @@ def open_archive(
     clock: Clock,
     config: ArchiveConfig,
     *,
-    tally: RequestCounts | None = None,
+    request_counts: RequestCounts | None = None,
     access_log: AccessLog | None = None,
 ) -> ArchiveServices:
-    """Put everything together; nothing runs before `start`.
+    """Create the services; nothing runs before `start`.
 
     Errors:
-        Invalid: the public address is none
+        Invalid: the public address is invalid
     """
     addresses = ServerAddresses.from_config(
         config.public_url, host=config.host, port=config.port, plain_sign_in=config.plain_sign_in
@@ -114,17 +114,17 @@ def open_archive(
         addresses=addresses,
         origins=AllowedOrigins.from_config(config.origins),
         clock=clock,
-        tally=tally or RequestCounts(),
+        request_counts=request_counts or RequestCounts(),
         access_log=access_log or AccessLog(0.0, Random()),
     )
     return ArchiveServices(config, oauth, gate, usage, endpoint)
 
 
-def build_archive_routes(means: ArchiveServices) -> list[BaseRoute]:
-    """Make all routes of the archive, those of OAuth included."""
+def build_archive_routes(services: ArchiveServices) -> list[BaseRoute]:
+    """Return all routes of the archive, those of OAuth included."""
     paths: Iterable[str] = (MCP_PATH, MCP_PATH + "/")
     return [
-        *(Route(path, endpoint=means.endpoint) for path in paths),
-        *build_oauth_routes(means.oauth),
-        *build_pages(means.config, means.oauth.addresses),
+        *(Route(path, endpoint=services.endpoint) for path in paths),
+        *build_oauth_routes(services.oauth),
+        *build_pages(services.config, services.oauth.addresses),
     ]

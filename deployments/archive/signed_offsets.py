@@ -22,31 +22,31 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 PURPOSE = "archive offsets"
-"What the key is derived for."
+"Purpose of the derived key."
 
 _POSITION_BITS = 13
 _TAG_BYTES = 5
 MOST_POSITIONS = 1 << _POSITION_BITS
-"Passages of one product that can be handed out; that many hold a million words."
+"Passages of one product that can have an offset; that many hold a million words."
 _LIMIT = 1 << 53
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetSigner:
-    """Makes and checks offsets."""
+    """Signs and verifies offsets."""
 
     key: bytes
     "32 bytes, the same on all replicas."
 
     def sign(self, app_id: str, user_id: str, product_id: str, position: int) -> int:
-        """Make the offset of a passage; `position` is below `MOST_POSITIONS`. Cost: 4 microseconds."""
+        """Return the offset of a passage; `position` is below `MOST_POSITIONS`. Cost: 4 microseconds."""
         names = _names(app_id, user_id, product_id)
         tag = self._digest(b"tag", names + position.to_bytes(4, "big"))[:_TAG_BYTES]
         sealed = position ^ self._mask(names, tag)
         return int.from_bytes(tag, "big") << _POSITION_BITS | sealed
 
     def verify(self, app_id: str, user_id: str, product_id: str, offset: int) -> int | None:
-        """Tell which passage an offset names; None when it was not made for this person and product."""
+        """Return the passage of an offset; None if it was not signed for this user and product."""
         if not 0 <= offset < _LIMIT:
             return None
         names = _names(app_id, user_id, product_id)
@@ -63,7 +63,7 @@ class OffsetSigner:
 
 
 def _names(app_id: str, user_id: str, product_id: str) -> bytes:
-    """Join names so that no two lists of names look the same."""
+    """Join names so that different lists of names never have the same result."""
     return _user_prefix(app_id, user_id) + _length_prefixed(product_id)
 
 

@@ -1,4 +1,4 @@
-"""The two tools as agents see them, and the check of what agents send.
+"""The definitions of the two tools for clients, and the validation of their arguments.
 
 Names and schemas are stable within a major version. What is to go is announced first: a `ToolDeprecation` puts the
 date of removal into the tool's own description, and refuses a date less than 30 days away.
@@ -20,7 +20,7 @@ GET = "get_archive_article"
 NOTICE = timedelta(days=30)
 
 MOST_QUESTION = 4_000
-"Characters of a question; a longer one is refused, because what it is about would be guesswork."
+"Characters of a question; a longer one is refused, because its subject would be unclear."
 MOST_CONTEXT = 8_000
 "Characters of context that are read; the rest is ignored."
 MOST_NAME = 512
@@ -37,12 +37,12 @@ class ToolArgument:
     description: str
     required: bool = False
     longest: int = 0
-    "Characters; 0: no bound of its own."
+    "Largest length in characters; 0: no limit."
 
 
 @dataclass(frozen=True, slots=True)
 class ToolDeprecation:
-    """An announcement that a tool will go.
+    """The announcement that a tool will be removed.
 
     Errors:
         ValueError: less than 30 days between announcement and removal
@@ -57,14 +57,14 @@ class ToolDeprecation:
             raise ValueError(f"a deprecated tool works for at least {NOTICE.days} days")
 
     def to_sentence(self) -> str:
-        """Say it to whoever reads the description."""
+        """Return the sentence for the tool's description."""
         use = f" Use {self.instead} instead." if self.instead else ""
         return f"Deprecated since {self.announced}; it will be removed on {self.removed}.{use}"
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool: what it is called, what it takes, what it gives."""
+    """One tool: name, arguments and result."""
 
     name: str
     title: str
@@ -74,7 +74,7 @@ class Tool:
     deprecation: ToolDeprecation | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Describe it as `tools/list` does."""
+        """Return the description for `tools/list`."""
         notice = f" {self.deprecation.to_sentence()}" if self.deprecation else ""
         properties = {one.name: {"type": one.type, "description": one.description} for one in self.arguments}
         return {
@@ -97,10 +97,10 @@ class Tool:
         }
 
     def parse_arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Take the known arguments out of what was sent; unknown ones are ignored, null counts as absent.
+        """Return the valid arguments; unknown ones are ignored, null counts as absent.
 
         Errors:
-            Invalid: with a message that names every argument that is missing, or the first that is wrong
+            Invalid: names every missing argument, or the first wrong one
         """
         found = {one.name: given[one.name] for one in self.arguments if given.get(one.name) is not None}
         missing = [one.name for one in self.arguments if one.required and one.name not in found]

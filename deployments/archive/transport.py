@@ -1,4 +1,4 @@
-"""The HTTP side of the MCP endpoint: replies that are not JSON-RPC (401, 403, 405), origins, and the response writer.
+"""The HTTP side of the archive: replies without JSON-RPC (401, 403, 405), origins, and writing replies.
 
 A foreign `Origin` gets 403. A preflight (`OPTIONS` with `Origin` and `Access-Control-Request-Method`) of an allowed
 origin gets 204, every other `OPTIONS` 405.
@@ -21,7 +21,7 @@ WRONG_ORIGIN = "origin is not allowed"
 
 _PRIVATE = (NO_STORE, NOSNIFF)
 _PREFLIGHT: tuple[Header, ...] = (
-    # GET and DELETE too, so that a client in a browser sees the 405 it takes for "no stream, no session".
+    # GET and DELETE too, so that a browser client gets the 405 that means "no stream, no session".
     (b"access-control-allow-methods", b"GET, POST, DELETE"),
     (
         b"access-control-allow-headers",
@@ -33,50 +33,50 @@ _PREFLIGHT: tuple[Header, ...] = (
 
 
 def unauthorized_reply(base: str) -> Reply:
-    """Answer 401: clients begin their sign-in from the address it names."""
+    """Return a 401; clients start their sign-in at the address in it."""
     address = resource_metadata_of(base)
     header = (b"www-authenticate", f'Bearer resource_metadata="{address}"'.encode())
     return Reply(401, _body("unauthorized", NOT_SIGNED_IN, 401, address), (header,))
 
 
 def wrong_method_reply() -> Reply:
-    """Answer 405; clients take it for "there is no event stream here"."""
+    """Return a 405, which means "no event stream" to clients."""
     return Reply(405, _body("method_not_allowed", WRONG_METHOD, 405), ((b"allow", b"POST"),))
 
 
 def wrong_origin_reply() -> Reply:
-    """Answer 403."""
+    """Return a 403."""
     return Reply(403, _body("forbidden", WRONG_ORIGIN, 403))
 
 
 def preflight_reply() -> Reply:
-    """Answer a browser that asks before it sends."""
+    """Return the answer to a preflight request."""
     return Reply(204, b"", _PREFLIGHT)
 
 
 def result_reply(body: bytes) -> Reply:
-    """Answer 200 with JSON-RPC."""
+    """Return a 200 with JSON-RPC."""
     return Reply(200, body)
 
 
 def accepted_reply() -> Reply:
-    """Answer a notification: 202 and nothing else."""
+    """Return the answer to a notification: 202 without a body."""
     return Reply(202, b"")
 
 
 @dataclass(frozen=True, slots=True)
 class AllowedOrigins:
-    """Which pages may call from a browser: our own, loopback, and those the configuration names."""
+    """The origins of pages that may call from a browser: this installation, loopback, and the configured ones."""
 
     allowed: frozenset[str] = frozenset()
 
     @classmethod
     def from_config(cls, origins: Iterable[str]) -> AllowedOrigins:
-        """Take a list from the configuration."""
+        """Parse a list from the configuration."""
         return cls(frozenset(found for found in map(canonical_origin, origins) if found))
 
     def allows(self, origin: bytes, base: str) -> bool:
-        """Compare whole origins, never beginnings of them."""
+        """Compare whole origins, never prefixes."""
         found = canonical_origin(origin.decode("latin-1"))
         if not found:
             return False
@@ -87,7 +87,7 @@ class AllowedOrigins:
 
 
 async def write(reply: Reply, method: str, origin: bytes | None, request_id: str, send: Send) -> None:
-    """Send a reply; `origin` is an allowed one, which may then read it."""
+    """Send a reply; pages of `origin`, an allowed one, may then read it."""
     headers: list[Header] = [
         (b"content-length", b"%d" % len(reply.body)),
         (b"x-request-id", request_id.encode()),

@@ -19,20 +19,20 @@ _MOST_NAME = 120
 
 @dataclass(frozen=True, slots=True)
 class PendingToolCall:
-    """A call while it is being answered."""
+    """A call in progress."""
 
     tool: str
     person: ArchiveCaller
     skill_used: str
     question: str
     begun_s: float
-    "Monotonic seconds at which its message was whole."
+    "Monotonic seconds at which its message was complete."
 
     @classmethod
     def from_arguments(
         cls, tool: str, person: ArchiveCaller, arguments: Mapping[str, Any], begun_s: float
     ) -> PendingToolCall:
-        """Begin with what was sent, which may be anything."""
+        """Return a pending call with its arguments, which may be invalid."""
         return cls(
             tool,
             person,
@@ -42,20 +42,20 @@ class PendingToolCall:
         )
 
     def finish(self, result: Mapping[str, Any], coverage: float | None = None) -> FinishedToolCall:
-        """End with the articles of an answer."""
+        """Return the finished call with the articles of an answer."""
         found = result.get("results", (result,))
         return FinishedToolCall(
             self, tuple(dict.fromkeys(one["product_id"] for one in found)), coverage=coverage
         )
 
     def refuse(self, why: str) -> FinishedToolCall:
-        """End with a refusal."""
+        """Return the finished call with a refusal."""
         return FinishedToolCall(self, outcome="refused", refusal=why[:_MOST_QUESTION])
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedToolCall:
-    """A call that ended."""
+    """A finished call."""
 
     usage: PendingToolCall
     articles: tuple[str, ...] = ()

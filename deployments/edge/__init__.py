@@ -1,1 +1,1 @@
-"""What every door shares: who is calling, may they, how a body is read and how an error looks."""
+"""Checks that all HTTP endpoints share: keys, tokens, limits, request bodies, replies and errors."""

@@ -1,7 +1,7 @@
-"""Client addresses as a bound may count them: kept in this process, for a bounded number of addresses.
+"""Token buckets for client addresses, for a bounded number of addresses in this process.
 
-Two tables take turns. A new address goes to the young one; when that is full it becomes the old one and what stood
-there is dropped. So an address that comes often stays, and memory never grows beyond two tables.
+Two tables take turns. A new address enters the young one. When that is full it becomes the old one, and the previous
+old one is dropped. So frequent addresses stay, and memory never exceeds two tables.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from functools import lru_cache
 from cluster.clock import Clock
 
 MOST_ADDRESSES = 20_000
-"Addresses of one table: about 4 MB in all."
+"Addresses of one table: about 4 MB in both."
 
 
 def network_from_address(address: str) -> str:
-    """Return what of an address one caller can't choose: an IPv4 address, or the first 64 bits of an IPv6 one.
+    """Return the part of an address that a client can't choose: an IPv4 address, or the first 64 bits of an IPv6 one.
 
     Cost: 60 ns for IPv4.
     """
@@ -37,7 +37,7 @@ def _network_of_v6(address: str) -> str:
 
 
 def digest_address(secret: bytes, period: int, address: str) -> str:
-    """Return a name for an address that says nothing without the secret key, another one each period."""
+    """Return a keyed digest of an address; it differs each period."""
     message = f"{period}\0{network_from_address(address)}".encode("utf-8", "surrogatepass")
     return hmac.digest(secret or b"kiosk", message, "sha256").hex()[:16]
 
@@ -49,7 +49,7 @@ class _Bucket:
 
 
 class AddressBuckets:
-    """Token buckets by address; the caller names rate and burst each time."""
+    """Token buckets by address; the caller gives rate and burst with each call."""
 
     def __init__(self, clock: Clock, most: int = MOST_ADDRESSES) -> None:
         self._clock = clock
@@ -60,7 +60,7 @@ class AddressBuckets:
     def spend(
         self, key_id: str, bucket: str, address: str, rate: float, burst: float, count: float = 1
     ) -> float:
-        """Take tokens; returns 0, or the seconds until there are enough.
+        """Take tokens; return 0, or the seconds until there are enough.
 
         Cost: half a microsecond.
         """

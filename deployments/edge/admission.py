@@ -4,8 +4,8 @@
     examine   JSON (400) -> token (401) -> schema (422) -> user_hash (401)
     then the endpoint itself: engine and record (404)
 
-The two halves are apart because an `Idempotency-Key` is looked up between them: what the second half says is
-part of the answer that is repeated.
+The two halves are separate because the `Idempotency-Key` is looked up between them: a repeated reply may be a refusal
+of the second half.
 
 The replies are listed in `docs/reference/errors.md`.
 """
@@ -35,38 +35,38 @@ from deployments.edge.tokens import check_same_user, parse_bearer, read_token
 _log = structlog.get_logger()
 
 _INLINE = 200_000
-"Bytes of body that are parsed on the event loop; more goes to a thread, so that neighbours need not wait."
+"Bytes of body that are parsed on the event loop; larger bodies are parsed in a thread."
 
 
 @dataclass(frozen=True, slots=True)
 class AdmissionRules:
-    """What an endpoint asks of a request."""
+    """What an endpoint requires of a request."""
 
     publishable: bool = False
-    "The publishable key may call it."
+    "Whether publishable keys may call it."
     publishable_by: str = ""
-    "... or may when this switch of the app is on."
+    "Name of the app's setting that allows publishable keys; empty: none."
     bucket: Literal["query", "write"] = "query"
     writes: bool = False
-    "Refused in the playground; takes an Idempotency-Key."
+    "Whether it writes: the playground refuses it, and it accepts an Idempotency-Key."
     body: Literal["ignored", "json", "raw"] = "ignored"
     "`raw`: the schema step parses the JSON itself."
     reads_token: bool = False
     token_in_body: bool = False
-    proves_reader: bool = False
-    "A publishable key must prove a `user_id` by `user_hash` or token."
+    proves_user: bool = False
+    "Whether a publishable key must prove a `user_id` by `user_hash` or token."
     proves_writer: bool = False
-    "The same where the app's switch `prove_writers` is on."
+    "The same if the app's setting `prove_writers` is on."
     browser_bytes: int = 1 << 20
-    "Largest body of a publishable key."
+    "Largest body with a publishable key, in bytes."
 
 
-def _ignore_identities(arrival: ApiRequest) -> None:
-    """Leave the ids of a request as they are."""
+def _ignore_identities(request: ApiRequest) -> None:
+    """Leave the ids of a request unlinked."""
 
 
 class AdmissionServices:
-    """What admission needs to know and to spend."""
+    """What admission depends on."""
 
     def __init__(
         self,
@@ -83,37 +83,37 @@ class AdmissionServices:
         self.meter = meter
         self.most_bytes = most_bytes
         self.why_no_writes = why_no_writes
-        "Says why writes are refused just now (a full disk); empty while they are welcome."
+        "Returns why writes are refused now (a full disk); empty while they are allowed."
         self.link_identities = link_identities
-        "Is called with every request that was answered."
+        "Called with every answered request."
 
 
-async def admit(arrival: ApiRequest, rules: AdmissionRules, gate: AdmissionServices) -> None:
-    """Let a request in or raise; afterwards `arrival.caller` and `arrival.body` are set.
+async def admit(request: ApiRequest, rules: AdmissionRules, gate: AdmissionServices) -> None:
+    """Check key, access, rate and body of a request; set `request.caller` and `request.body`.
 
     Errors:
-        Unauthenticated, Forbidden, TooMany, ReadOnly, TooLarge, Malformed, Gone
-        Unavailable: no book of keys was read yet, or there is no room for writes
+        Unauthenticated, Forbidden, TooMany, ReadOnly, TooLarge, Malformed, Gone: the request is refused
+        Unavailable: no keys were read yet, or writes are refused
     Cost: 6 microseconds for a secret key without a body.
     """
-    headers = arrival.headers
+    headers = request.headers
     credential = None
-    if len(headers) == len(arrival.scope["headers"]) or not _has_conflicting_headers(arrival):
+    if len(headers) == len(request.scope["headers"]) or not _has_conflicting_headers(request):
         header = headers.get(HEADER)
         if not header:
-            check_single(arrival.query_string)
-        credential = gate.keyring.find(find_key(header, arrival.query_string))
+            check_single(request.query_string)
+        credential = gate.keyring.find(find_key(header, request.query_string))
     if credential is None:
         if not gate.keyring.ready:
             raise Unavailable("keys are not loaded yet", retry_after_s=1)
-        fault = key_fault(headers.get(HEADER), arrival.query_string, headers.get(b"authorization"))
+        fault = key_fault(headers.get(HEADER), request.query_string, headers.get(b"authorization"))
         raise Unauthenticated(messages.INVALID_KEY, key_fault=fault)
-    arrival.caller, arrival.gate = Caller(credential), gate
-    await check_access(arrival, rules, gate)
+    request.caller, request.gate = Caller(credential), gate
+    await check_access(request, rules, gate)
     if rules.body != "ignored":
         most_bytes = gate.most_bytes if credential.is_secret else min(rules.browser_bytes, gate.most_bytes)
-        arrival.body = await read_body(
-            arrival.receive,
+        request.body = await read_body(
+            request.receive,
             announced=headers.get(b"content-length"),
             encoding=headers.get(b"content-encoding"),
             most_bytes=most_bytes,
@@ -121,22 +121,22 @@ async def admit(arrival: ApiRequest, rules: AdmissionRules, gate: AdmissionServi
 
 
 async def check_access(
-    arrival: ApiRequest, rules: AdmissionRules, gate: AdmissionServices, *, spend: bool = True
+    request: ApiRequest, rules: AdmissionRules, gate: AdmissionServices, *, spend: bool = True
 ) -> None:
-    """Check whether a known key may do this now; the part of `enter` that each request within a request repeats.
+    """Check whether a valid key may call this endpoint now; a bulk call repeats this for each request in it.
 
     Errors:
         Forbidden, TooMany, ReadOnly, Unavailable
     """
-    credential = arrival.credential
+    credential = request.credential
     if not credential.is_secret:
         if not (rules.publishable or _is_switched_on(credential, rules.publishable_by)):
             raise Forbidden(messages.SECRET_ONLY)
-        _check_robot(arrival, credential, gate.meter)
-    elif b"origin" in arrival.headers:
-        _check_origin(arrival, credential, gate)
+        _check_robot(request, credential, gate.meter)
+    elif b"origin" in request.headers:
+        _check_origin(request, credential, gate)
     if spend:
-        address = "" if credential.is_secret else arrival.ip
+        address = "" if credential.is_secret else request.ip
         await gate.limits.spend(credential, rules.bucket, address)
     if rules.writes:
         if credential.app.read_only:
@@ -147,7 +147,7 @@ async def check_access(
 
 
 def refresh_credential(credential: Credential, gate: AdmissionServices) -> Credential:
-    """Look a key up again, with the settings its app has by now.
+    """Look the key of a request up again, with the current settings of its app.
 
     Errors:
         Unauthenticated: it was revoked
@@ -159,57 +159,57 @@ def refresh_credential(credential: Credential, gate: AdmissionServices) -> Crede
 
 
 async def validate_request(
-    arrival: ApiRequest, rules: AdmissionRules, schema: Callable[[Any], Any] | None
+    request: ApiRequest, rules: AdmissionRules, schema: Callable[[Any], Any] | None
 ) -> None:
-    """Check what a request says; afterwards `arrival.payload` and `arrival.parsed` are set.
+    """Validate the body of a request; set `request.payload` and `request.parsed`.
 
-    `schema` is called with the arrival.
+    `schema` is called with the request.
 
     Errors:
         Malformed, Unauthenticated, Unprocessable
     """
-    if len(arrival.body) > _INLINE:
+    if len(request.body) > _INLINE:
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, _examine, arrival, rules, schema)
+        await loop.run_in_executor(None, _examine, request, rules, schema)
     else:
-        _examine(arrival, rules, schema)
+        _examine(request, rules, schema)
 
 
-def _examine(arrival: ApiRequest, rules: AdmissionRules, schema: Callable[[Any], Any] | None) -> None:
+def _examine(request: ApiRequest, rules: AdmissionRules, schema: Callable[[Any], Any] | None) -> None:
     if rules.body == "json":
-        arrival.payload = load_json(arrival.body, refuse_duplicates=rules.writes)
+        request.payload = load_json(request.body, refuse_duplicates=rules.writes)
     if rules.reads_token:
         try:
-            _read_token(arrival, rules)
+            _read_token(request, rules)
         except Unauthenticated:
             if rules.body == "raw":
-                # The schema step would have parsed it; what is no JSON is told before a bad token is.
-                load_json(arrival.body, refuse_duplicates=True)
+                # The schema step would have parsed it; invalid JSON is reported before an invalid token.
+                load_json(request.body, refuse_duplicates=True)
             raise
     if schema is not None:
-        arrival.parsed = schema(arrival)
-    credential = arrival.credential
+        request.parsed = schema(request)
+    credential = request.credential
     if not credential.is_secret and (
-        rules.proves_reader or (rules.proves_writer and credential.app.settings.prove_writers)
+        rules.proves_user or (rules.proves_writer and credential.app.settings.prove_writers)
     ):
-        verify_identity(arrival, ClaimedIdentity.from_body(arrival.payload))
+        verify_identity(request, ClaimedIdentity.from_body(request.payload))
 
 
 def _is_switched_on(credential: Credential, switch: str) -> bool:
     return bool(switch) and getattr(credential.app.settings, switch) is True
 
 
-def _check_robot(arrival: ApiRequest, credential: Credential, meter: Meter) -> None:
+def _check_robot(request: ApiRequest, credential: Credential, meter: Meter) -> None:
     rule = credential.app.settings.bot_rule
     if rule == "off":
         return
-    reason = detect_robot(arrival.headers.get(b"user-agent"))
+    reason = detect_robot(request.headers.get(b"user-agent"))
     if not reason:
         return
     meter.count("kiosk_robot_requests", app=credential.app.app_id, reason=reason)
     _log.info(
         "robot_suspected",
-        request_id=arrival.request_id,
+        request_id=request.request_id,
         app=credential.app.app_id,
         reason=reason,
         refused=rule == "on",
@@ -219,63 +219,63 @@ def _check_robot(arrival: ApiRequest, credential: Credential, meter: Meter) -> N
         raise Forbidden(messages.ROBOT)
 
 
-def _check_origin(arrival: ApiRequest, credential: Credential, gate: AdmissionServices) -> None:
-    """Record a secret key that a page of another origin sent; our own pages may hold the key of who opened them.
+def _check_origin(request: ApiRequest, credential: Credential, gate: AdmissionServices) -> None:
+    """Record a secret key that a page of another origin sent; Kiosk's pages may hold the key of their user.
 
     Errors:
-        Forbidden: the app wants such requests refused
+        Forbidden: the app refuses such requests
     """
-    headers = arrival.headers
+    headers = request.headers
     _, _, origin = headers[b"origin"].partition(b"://")
     if origin and origin == headers.get(b"host"):
         return
-    gate.keyring.record_exposed(credential, arrival.clock.now_ms(), in_browser=True)
+    gate.keyring.record_exposed(credential, request.clock.now_ms(), in_browser=True)
     gate.meter.count("kiosk_secret_keys_in_browsers", app=credential.app.app_id)
     rule = credential.app.settings.secret_key_in_browser
     if rule == "refuse":
         raise Forbidden(messages.SECRET_IN_BROWSER)
 
 
-def _has_conflicting_headers(arrival: ApiRequest) -> bool:
-    """Check whether a header that says who calls stands there twice with different values."""
+def _has_conflicting_headers(request: ApiRequest) -> bool:
+    """Return whether an identity header occurs twice with different values."""
     for name in (HEADER, b"authorization"):
-        if len({value for header, value in arrival.scope["headers"] if header == name}) > 1:
+        if len({value for header, value in request.scope["headers"] if header == name}) > 1:
             return True
     return False
 
 
-def bearer_user(arrival: ApiRequest) -> str:
-    """Return the user of the token in the header; empty without one.
+def bearer_user(request: ApiRequest) -> str:
+    """Return the user of the token in the header; empty without a token.
 
     Errors:
         Unauthenticated
     """
-    text = parse_bearer(arrival.headers.get(b"authorization"))
-    return "" if text is None else _verify_token(arrival, text).user_id
+    text = parse_bearer(request.headers.get(b"authorization"))
+    return "" if text is None else _verify_token(request, text).user_id
 
 
-def _verify_token(arrival: ApiRequest, text: str) -> UserToken:
-    credential = arrival.credential
+def _verify_token(request: ApiRequest, text: str) -> UserToken:
+    credential = request.credential
     settings = credential.app.settings
     secrets = credential.token_keys if settings.derived_token_key else credential.secrets
-    now_s = arrival.clock.now_ms() / 1000
+    now_s = request.clock.now_ms() / 1000
     return read_token(text, secrets, now_s=now_s, max_age_s=settings.token_max_age_h * 3600)
 
 
-def _read_token(arrival: ApiRequest, rules: AdmissionRules) -> None:
-    text = parse_bearer(arrival.headers.get(b"authorization"))
+def _read_token(request: ApiRequest, rules: AdmissionRules) -> None:
+    text = parse_bearer(request.headers.get(b"authorization"))
     if text is None and rules.token_in_body:
-        given = _field(arrival, "jwt_token")
+        given = _field(request, "jwt_token")
         text = given or None
     if text is None:
         return
-    token = _verify_token(arrival, text)
-    check_same_user(token, _field(arrival, "user_id"), _field(arrival, "user_type"))
-    arrival.caller = Caller(arrival.credential, token)
+    token = _verify_token(request, text)
+    check_same_user(token, _field(request, "user_id"), _field(request, "user_type"))
+    request.caller = Caller(request.credential, token)
 
 
-def _field(arrival: ApiRequest, name: str) -> str:
-    """Read a text field of a JSON object; empty when there is none. What is no text is the schema's to refuse."""
-    payload = arrival.payload
+def _field(request: ApiRequest, name: str) -> str:
+    """Return a text field of a JSON object; empty if it is absent. The schema refuses values of other types."""
+    payload = request.payload
     value = payload.get(name) if isinstance(payload, dict) else None
     return value if isinstance(value, str) else ""

@@ -1,7 +1,7 @@
-"""Logs that requests write to: entries wait in memory and reach the store twice a second, off the request path.
+"""A base class for logs that requests write to: entries are written twice a second, off the request path.
 
-While the store is away the newest entries are kept until it is back. A killed process loses what it had not written
-yet: at most half a second of entries.
+While the store is unavailable the newest entries are kept. A killed process loses at most the entries of the last
+half second.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Entry = TypeVar("Entry")
 
 
 class BatchWriter(ABC, Generic[Entry]):
-    """Collects entries and writes them in batches; a subclass says how entries are batched and stored.
+    """Collects entries and writes them in batches; subclasses define how entries are batched and stored.
 
-    `name` begins the names of log events: `<name>_kept` while the store is away, `<name>_lost` after a fault.
+    `name` starts the names of log events: `<name>_kept` while the store is unavailable, `<name>_lost` after a fault.
     """
 
     def __init__(self, name: str) -> None:
@@ -37,31 +37,31 @@ class BatchWriter(ABC, Generic[Entry]):
 
     @abstractmethod
     def split(self, entries: Sequence[Entry]) -> Iterable[Sequence[Entry]]:
-        """Split entries into batches that the store takes at once."""
+        """Split entries into batches for the store."""
 
     @abstractmethod
     async def write_batch(self, batch: Sequence[Entry]) -> None:
         """Write one batch.
 
         Errors:
-            HouseError: the store is away; the batch is tried again
+            HouseError: the store is unavailable; the batch is retried
         """
 
     def count_dropped(self, count: int) -> None:
-        """Count entries for which there was no room."""
+        """Count dropped entries."""
 
     def put(self, entry: Entry) -> None:
-        """Add an entry; the oldest one is dropped when there is no room. Cost: under a microsecond."""
+        """Add an entry; drop the oldest one if the queue is full. Cost: under a microsecond."""
         if len(self._waiting) == MOST_WAITING:
             self.count_dropped(1)
         self._waiting.append(entry)
 
     async def start(self) -> None:
-        """Begin to write."""
+        """Start to write in the background."""
         self._writing = asyncio.get_running_loop().create_task(self._write_forever())
 
     async def close(self) -> None:
-        """Write what is left and stop."""
+        """Write the remaining entries and stop."""
         if self._writing is not None:
             self._writing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -70,7 +70,7 @@ class BatchWriter(ABC, Generic[Entry]):
         await self.write()
 
     async def write(self) -> None:
-        """Write all waiting entries; those that the store does not take are kept."""
+        """Write all waiting entries; keep those that the store refuses."""
         waiting, self._waiting = self._waiting, deque(maxlen=MOST_WAITING)
         batches = deque(self.split(tuple(waiting)))
         try:
@@ -90,7 +90,7 @@ class BatchWriter(ABC, Generic[Entry]):
             self._put_back([entry for batch in batches for entry in batch])
 
     def _put_back(self, entries: Sequence[Entry]) -> None:
-        """Put the newest of some entries in front of those that came meanwhile."""
+        """Put the newest of some entries in front of later ones."""
         room = MOST_WAITING - len(self._waiting)
         if len(entries) > room:
             self.count_dropped(len(entries) - room)

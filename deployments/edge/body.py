@@ -15,7 +15,7 @@ Receive = Callable[[], Awaitable[Message]]
 
 
 class ClientDisconnected(HouseError):
-    """The caller hung up before its request was complete; nobody is there to be answered."""
+    """The client disconnected before its request was complete, so there is no reply."""
 
     code = "gone"
 
@@ -23,19 +23,19 @@ class ClientDisconnected(HouseError):
 async def read_body(
     receive: Receive, *, announced: bytes | None, encoding: bytes | None, most_bytes: int
 ) -> bytes:
-    """Read a whole body.
+    """Read and return a whole body.
 
     Errors:
-        TooLarge: announced or grown over `most_bytes`; never more than that is kept
-        Malformed: a compressed body (a small one may unfold to any size), or a length that is no number
-        Gone: the caller hung up
+        TooLarge: the announced or received body exceeds `most_bytes`; no more than that is kept in memory
+        Malformed: a compressed body (a small one may expand to any size), or a length that is not a number
+        Gone: the client disconnected
     """
     if encoding and encoding.strip().lower() not in (b"", b"identity"):
         raise Malformed("Content-Encoding is not supported; send the body as it is.")
     if announced is not None:
         if not announced.isdigit():
             raise Malformed(messages.MALFORMED)
-        # Leading digits of a number with thousands of them already tell enough.
+        # The first digits of a very long number are enough to refuse it.
         if len(announced) > 18 or int(announced) > most_bytes:
             raise _too_large(most_bytes)
     message = await receive()

@@ -1,4 +1,4 @@
-"""Who is calling: a live key of an app, and the reader a token names."""
+"""The caller of a request: a live key of an app, and the user that a token names."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from cluster.records.access import App, KeyKind
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """One live key, as a door keeps it in memory."""
+    """One live key, as an API replica keeps it in memory."""
 
     app: App
     key_id: str
     kind: KeyKind
     text: str = field(repr=False)
-    "The key itself; part of the default anonymous id."
+    "The key itself; the default anonymous id is derived from it."
     secrets: tuple[bytes, ...] = field(repr=False)
-    "The app's live secret keys: they sign `user_hash` and reader tokens."
+    "The app's live secret keys: they sign `user_hash` and user tokens."
     token_keys: tuple[bytes, ...] = field(default=(), repr=False)
-    "The keys derived from them that sign reader tokens under `derived_token_key`."
+    "The keys derived from them, which sign user tokens under `derived_token_key`."
 
     @property
     def is_secret(self) -> bool:
-        """A secret key may do everything and needs no proof of who the reader is."""
+        """Whether this is a secret key, which may call everything without proofs."""
         return self.kind == "secret"
 
 
 @dataclass(frozen=True, slots=True)
 class UserToken:
-    """What a valid reader token says."""
+    """The claims of a valid user token."""
 
     user_id: str = ""
     user_type: str = ""
     claims: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    "All claims; those the interface does not know are merged into the metadata of a question."
+    "All claims; unknown ones are merged into the metadata of a question."
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A credential and, when a valid token came along, its reader."""
+    """A credential and, with a valid token, its user."""
 
     credential: Credential
     token: UserToken | None = None

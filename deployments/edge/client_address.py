@@ -1,4 +1,4 @@
-"""The address a request comes from: the only place that reads `X-Forwarded-For`.
+"""The client address of a request. No other module reads `X-Forwarded-For`.
 
     behind HAProxy       HAProxy overwrites the header with the address it found; that one counts
     without HAProxy      the peer counts; if it is a trusted proxy, the last entry that is not trusted
@@ -15,21 +15,21 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any
 
 UNKNOWN = "?"
-"Stands for every caller whose address can't be read; they share one bound."
+"Replaces every invalid address; these clients share one limit."
 HEADER = b"x-forwarded-for"
 
 Address = IPv4Address | IPv6Address
 
 
 class ClientAddresses:
-    """Finds the address of a caller."""
+    """Finds client addresses."""
 
     def __init__(self, trusted: Iterable[str] = (), *, behind_haproxy: bool = False) -> None:
         self._trusted = [ip_network(network) for network in trusted]
         self._behind_haproxy = behind_haproxy
 
     def find(self, scope: Mapping[str, Any], forwarded: bytes | None) -> str:
-        """Find the address; all of an IPv6 network of 64 bits is one address, because one caller owns it.
+        """Return the client address; an IPv6 network of 64 bits counts as one address because one client owns it.
 
         Cost: 2 microseconds.
         """

@@ -1,11 +1,11 @@
-"""Answers as gzip for callers that take it: long ones only, and none that shows a secret.
+"""gzip compression of replies: only long ones, for clients that accept it, and none that contains a secret.
 
-Small answers gain nothing and would cost the hot path a header scan, so they are left alone. Sign-in, agents and keys
-are answered elsewhere and never compressed: a length that depends on a secret tells it (BREACH). Here no caller is
-known by a cookie, and no answer holds a key.
+Short replies gain nothing, and scanning their headers would slow the hot path. Sign-in, the archive and keys have
+other endpoints, which never compress: a length that depends on a secret discloses it (BREACH). These endpoints use no
+cookies, and no reply contains a key.
 
-HAProxy 2.8 could compress, too, but knows no least size (3.2 does): it would spend the hot path's time on answers of
-300 bytes, and compress those of the archive and of sign-in.
+HAProxy 2.8 could compress too, but has no minimum size (3.2 has). It would compress replies of 300 bytes on the
+hot path, and those of the archive and of sign-in.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from typing import Final
 from deployments.edge.envelope import Header
 
 LEAST_BYTES: Final = 1_024
-"Bodies from here on are compressed."
+"Bodies of at least this many bytes are compressed."
 LEAST_HOT_BYTES: Final = 16_384
-"The same for endpoints that are asked often: 0.3 ms for 25 kB."
+"The same for hot endpoints: 0.3 ms for 25 kB."
 _INLINE: Final = 65_536
 _LONGEST_HEADER: Final = 512
 _LEVEL: Final = 1
-"Level 6 needs three times as long for 5 % less."
+"Level 6 takes three times as long for 5 % fewer bytes."
 
 ENCODED: tuple[Header, ...] = ((b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding"))
 
 
 def accepts_gzip(accept_encoding: bytes) -> bool:
-    """Tell whether a caller takes gzip (RFC 9110, 12.5.3); a weight of 0 refuses it."""
+    """Return whether a client accepts gzip (RFC 9110, 12.5.3); a weight of 0 refuses it."""
     return _accepts(accept_encoding[:_LONGEST_HEADER])
 
 
@@ -48,15 +48,15 @@ def _accepts(accept_encoding: bytes) -> bool:
 
 
 def gzip(body: bytes) -> bytes:
-    """Compress a body.
+    """Return a compressed body.
 
-    Cost: 10 ms for 1 MB, which other threads need not wait for.
+    Cost: 10 ms for 1 MB; zlib releases the GIL meanwhile.
     """
     return zlib.compress(body, _LEVEL, 31)
 
 
 async def gzip_beside(body: bytes) -> bytes:
-    """Compress a body; a long one in a thread, so that other requests need not wait."""
+    """Return a compressed body; a long one is compressed in a thread, so that other requests continue."""
     if len(body) < _INLINE:
         return gzip(body)
     return await asyncio.get_running_loop().run_in_executor(None, gzip, body)

@@ -1,4 +1,4 @@
-"""Cross-origin headers: every browser may call, and may read errors too."""
+"""Cross-origin headers: every origin may call, and may read errors too."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ MAX_AGE: Header = (b"access-control-max-age", b"86400")
 
 
 def preflight() -> Reply:
-    """Answer an OPTIONS request; asked before a key is sent, so it needs none."""
+    """Answer an OPTIONS request; browsers send it without a key, so it needs none."""
     return Reply(204, b"", (METHODS, HEADERS, MAX_AGE))

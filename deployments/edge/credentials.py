@@ -1,4 +1,4 @@
-"""Find the key in a request, and say what is wrong with one that opens nothing. The header wins over the query.
+"""Finds the key in a request and explains an invalid one. The header wins over the query.
 
 The keys are described in `docs/concepts/identities.md`.
 """
@@ -19,7 +19,7 @@ _LONGEST_KEY = 256
 
 
 def find_key(header: bytes | None, query: bytes) -> str:
-    """Take the key a request carries; empty when it carries none or something that can't be a key.
+    """Return the key of a request; empty if it has none or if the value can't be a key.
 
     An empty header counts as no header.
     """
@@ -33,10 +33,10 @@ def find_key(header: bytes | None, query: bytes) -> str:
 
 
 def check_single(query: bytes) -> None:
-    """Check that a query string carries one key: of two, every program on the way might take another one.
+    """Check that a query string has at most one key, because proxies may disagree on which of two counts.
 
     Errors:
-        Malformed
+        Malformed: it has two
     Cost: 0.1 microseconds for one key.
     """
     if (
@@ -49,7 +49,7 @@ def check_single(query: bytes) -> None:
 
 
 def key_fault(header: bytes | None, query: bytes, authorization: bytes | None) -> str:
-    """Say why a request has no valid key; nothing of the key is repeated."""
+    """Return why a request has no valid key; the text never repeats the key."""
     if b"ksk_" in (authorization or b"") or b"kpk_" in (authorization or b""):
         return "the key came in Authorization, which is for reader tokens; send it in the header X-API-KEY"
     key = find_key(header, query)
@@ -61,7 +61,7 @@ def key_fault(header: bytes | None, query: bytes, authorization: bytes | None) -
 
 
 def parse_query(query: bytes) -> dict[str, str]:
-    """Read a query string; the first value of a repeated name counts, one with too many fields is empty."""
+    """Parse a query string; the first value of a repeated name counts, and one with too many fields is empty."""
     if not query:
         return {}
     fields: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""A deadline for a block of code that costs a microsecond while it is kept."""
+"""A deadline for a block of code; it costs a microsecond if the block finishes in time."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ class DeadlineExceeded(Exception):
 
 
 class Deadline:
-    """Cancels the current task when the block takes longer than `limit_s`, and says so by `DeadlineExceeded`.
+    """Cancels the current task if the block takes longer than `limit_s`, and raises `DeadlineExceeded`.
 
-    A cancellation from outside stays one. Unlike `asyncio.wait_for` it makes no task of its own.
+    Cancellations from outside remain cancellations. Unlike `asyncio.wait_for` it creates no task.
     """
 
     def __init__(self, limit_s: float) -> None:
@@ -35,7 +35,7 @@ class Deadline:
         assert self._timer is not None
         self._timer.cancel()
         if self._fired and kind is asyncio.CancelledError:
-            # From Python 3.11 on a task counts its cancellations; this one is dealt with.
+            # From Python 3.11 on a task counts its cancellations; this one is handled.
             getattr(self._task, "uncancel", int)()
             raise DeadlineExceeded from None
 

@@ -1,4 +1,4 @@
-"""Replies as bytes: `{message, data}`, spliced around JSON that is already written."""
+"""Replies as bytes: `{message, data}` around JSON that is already serialized."""
 
 from __future__ import annotations
 
@@ -17,40 +17,41 @@ HTML_TYPE: Header = (b"content-type", b"text/html; charset=utf-8")
 
 NOSNIFF: Header = (b"x-content-type-options", b"nosniff")
 NO_STORE: Header = (b"cache-control", b"no-store")
-"For every reply that does not say otherwise: what a key reads is nobody else's."
+"Default for replies: caches must not store what a key may read."
 REVALIDATED: tuple[Header, ...] = (
     (b"cache-control", b"private, no-cache"),
     (b"vary", b"X-API-KEY, Authorization"),
 )
-"For replies with a tag: the caller's own cache keeps them and asks whether they changed."
+"For replies with a tag: the client caches them and revalidates."
 
 _OPTIONS = orjson.OPT_NON_STR_KEYS
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A status, a body that is already JSON, and headers beyond the usual ones."""
+    """A status, a serialized JSON body, and headers beyond the usual ones."""
 
     status: int
     body: bytes
     headers: tuple[Header, ...] = ()
     content_type: Header = JSON_TYPE
     etag: bytes = b""
-    "Names this content, for callers that ask again and again whether it changed; empty: nobody keeps the reply."
+    "Tag of the content for clients that revalidate; empty: the reply is not cached."
 
 
 def dumps(value: Any) -> bytes:
-    """Write a value as JSON."""
+    """Return a value as JSON bytes."""
     return orjson.dumps(value, option=_OPTIONS)
 
 
 def with_etag(reply: Reply) -> Reply:
-    """Give a reply that is asked for often a tag of its content, so that an unchanged one need not be sent again."""
+    """Add a tag of the content to a reply, so that clients need not load it again unchanged."""
     return Reply(reply.status, reply.body, reply.headers, reply.content_type, compute_etag(reply.body))
 
 
 def compute_etag(body: bytes) -> bytes:
-    """Name a content by its hash, which needs no strength: who forges one cheats a cache of their own.
+    """Return the tag of a content: a hash, which need not be strong because a forged one affects only its client's
+    cache.
 
     Cost:
         half a microsecond for 1 kB
@@ -59,28 +60,28 @@ def compute_etag(body: bytes) -> bytes:
 
 
 def matches_etag(etag: bytes, if_none_match: bytes) -> bool:
-    """Say whether `If-None-Match` names a tag, as a weak one too."""
-    known = [one.strip().removeprefix(b"W/") for one in if_none_match.split(b",")]
-    return etag in known or known == [b"*"]
+    """Return whether `If-None-Match` contains a tag, also as a weak one."""
+    tags = [one.strip().removeprefix(b"W/") for one in if_none_match.split(b",")]
+    return etag in tags or tags == [b"*"]
 
 
 def plain_reply(value: Any, status: int = 200) -> Reply:
-    """Answer with a body that has no envelope."""
+    """Return a reply without an envelope."""
     return Reply(status, dumps(value))
 
 
 def message_reply(message: str, status: int = 200) -> Reply:
-    """Answer with a message only."""
+    """Return a reply with a message only."""
     return Reply(status, dumps({"message": message}))
 
 
 def success(data: Any, message: str = messages.SUCCESS) -> Reply:
-    """Answer `{message, data}`."""
+    """Return a reply `{message, data}`."""
     return Reply(200, dumps({"message": message, "data": data}))
 
 
 def success_json(data: bytes) -> Reply:
-    """Answer `{message, data}` around a record that is stored as JSON; nothing is parsed."""
+    """Return a reply `{message, data}` around a stored JSON record, without parsing it."""
     return Reply(200, b'{"message":"success","data":' + data + b"}")
 
 

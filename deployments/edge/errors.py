@@ -6,8 +6,8 @@
     upload        {errors: true, message, data: [str]}            {message}
     experiments   {message, data: {errors: [...]}}, also for 400  {message}
 
-Anything that is not a `HouseError` is a fault of ours: logged once with the request id, answered with one
-sentence that says nothing about it.
+Any exception that is not a `HouseError` is an internal error: it is logged once with the request id, and the reply
+has a fixed sentence without details.
 
 The replies are listed in `docs/reference/errors.md`.
 """
@@ -44,11 +44,11 @@ _STATUS: tuple[tuple[type[HouseError], int], ...] = (
     (errors.TooMany, 429),
     (errors.Unavailable, 503),
 )
-"First match wins, so a subclass stands before its parent."
+"The first match wins, so a subclass precedes its parent."
 
 
 def reply_from_error(error: BaseException, family: Family, *, request_id: str) -> Reply:
-    """Turn anything that was raised into the reply its caller gets."""
+    """Return the reply for an exception."""
     if isinstance(error, HouseError):
         for kind, status in _STATUS:
             if isinstance(error, kind):
@@ -57,24 +57,24 @@ def reply_from_error(error: BaseException, family: Family, *, request_id: str) -
 
 
 def method_not_allowed_reply(allowed: tuple[str, ...]) -> Reply:
-    """Answer a path that exists under other methods."""
+    """Return the reply for a path that exists with other methods only."""
     allow: Header = (b"allow", ", ".join(allowed).encode())
     right = " or ".join(name for name in allowed if name not in _ANSWERED_EVERYWHERE)
     return Reply(405, dumps({"message": f"{METHOD_NOT_ALLOWED}; use {right} on this path"}), (allow,))
 
 
 def unknown_path_reply() -> Reply:
-    """Answer a path that does not exist; the REST interface prescribes the text, so the header carries the hint."""
+    """Return the reply for an unknown path; its message is fixed, so the link to /docs is a header."""
     return Reply(404, dumps({"message": messages.NOT_FOUND}), (_HELP,))
 
 
 def timeout_reply() -> Reply:
-    """Answer an upload or delete that took too long."""
+    """Return the reply for an upload or delete that took too long."""
     return Reply(400, dumps({"message": messages.TIMEOUT}))
 
 
 def list_faults(error: HouseError) -> list[dict[str, Any]]:
-    """List what is wrong as `{loc, msg, type}`."""
+    """Return the errors of a request as `{loc, msg, type}`."""
     found = error.facts.get("detail")
     return found if found else [{"loc": ["body"], "msg": error.message, "type": "value_error"}]
 
@@ -92,7 +92,7 @@ def _expected(error: HouseError, status: int, family: Family) -> Reply:
 
 def _message(error: HouseError, status: int, family: Family) -> dict[str, Any]:
     if status == 503 and not error.facts.get("told"):
-        # What exactly is away is for the log, not for strangers.
+        # The log names the unavailable service; clients need not know it.
         return {"message": BUSY}
     if family == "experiments" and error.message == messages.INVALID_KEY:
         return {"message": messages.EXPERIMENT_KEY}
@@ -104,12 +104,17 @@ def _message(error: HouseError, status: int, family: Family) -> dict[str, Any]:
 
 
 def _upload(error: HouseError) -> dict[str, Any]:
-    """Build the upload shape; clients iterate `data`, so it is a list of sentences even for a body-level fault."""
-    told = error.facts.get("messages")
-    if told is None:
-        told = [_sentence(entry) for entry in list_faults(error)]
+    """Build the body of a refused upload; clients iterate `data`, so it is always a list of sentences."""
+    sentences = error.facts.get("messages")
+    if sentences is None:
+        sentences = [_sentence(entry) for entry in list_faults(error)]
     more = {"details": error.facts["details"]} if error.facts.get("details") else {}
-    return {"errors": True, "message": error.message or messages.UPLOAD_REJECTED, "data": list(told), **more}
+    return {
+        "errors": True,
+        "message": error.message or messages.UPLOAD_REJECTED,
+        "data": list(sentences),
+        **more,
+    }
 
 
 def _sentence(entry: dict[str, Any]) -> str:
@@ -129,7 +134,7 @@ def _headers(error: HouseError, status: int) -> tuple[Header, ...]:
 
 
 def _fault(error: BaseException, request_id: str) -> Reply:
-    # The message of an unexpected error may hold anything, a record or a key among them: class and place only.
+    # The message of an unexpected error may contain a record or a key, so only class and place are logged.
     frame = error.__traceback__
     while frame is not None and frame.tb_next is not None:
         frame = frame.tb_next

@@ -3,7 +3,7 @@
 Costs nothing when the header is absent. The same key with the same request repeats the first answer for 24
 hours, with another request it is 422, and while the first is still running 409.
 
-A key belongs to whoever sent it: to an API key and, with a token, to its reader. Keys of browsers are kept for an
+A key belongs to the API key that sent it and, with a token, to its user. Keys of browsers are kept for an
 hour, and only so many of an app, because everybody who sees a page can make them.
 """
 
@@ -33,17 +33,17 @@ BROWSER_MOST = 20_000
 "Keys of browsers that an app keeps at a time: about 8 MB."
 
 _FINAL = frozenset({200, 400, 404, 413, 422})
-"Statuses that would come again for the same request; everything else is forgotten, so that a retry may succeed."
+"Statuses that a retry would get again; replies with other statuses are not stored, so a retry may succeed."
 
 
 @dataclass(frozen=True, slots=True)
 class KeyOwner:
-    """Whose Idempotency-Key it is."""
+    """The owner of an Idempotency-Key."""
 
     app_id: str
     key_id: str
     user_id: str = ""
-    "Of a verified token; empty without one."
+    "User of a verified token; empty without one."
     is_browser: bool = False
 
 
@@ -56,14 +56,14 @@ async def answer_once(
     refused: Callable[[HouseError], Reply],
     readers: Callable[[], Sequence[str]] = tuple,
 ) -> Reply:
-    """Run `answer` unless the same request was answered before.
+    """Run `answer` unless the same request was answered before; return its reply or the stored one.
 
-    `request` is what makes two requests the same: method, path, query, body. `refused` turns an expected
-    error of `answer` into its reply, because a refusal is an answer to repeat as well. `readers` names whom the
-    answer is about, once it is there: with them it is erased.
+    `request` identifies the request: method, path, query, body. `refused` renders an expected error of `answer`,
+    because refusals are stored and repeated as well. `readers` returns the users of the request, so that their
+    erasure deletes the reply.
 
     Errors:
-        Unprocessable: another request used the key, or it is not a key
+        Unprocessable: another request used the key, or the key is invalid
         Conflict: the first request is still running
         TooMany: browsers of this app use too many keys
     """
@@ -89,7 +89,7 @@ async def answer_once(
             reply = refused(error)
         if reply.status in _FINAL:
             settled = True
-            # The write has happened; a store that went away since must not turn it into a failure.
+            # The write is done; if the store has become unavailable since, the request must not fail.
             with contextlib.suppress(HouseError):
                 await store.finish(app_id, token, reply.status, reply.body, readers(), life_ms=life_ms)
         return reply

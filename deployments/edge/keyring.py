@@ -1,7 +1,7 @@
-"""All live keys in memory, refreshed in the background: a request never asks the store who it is.
+"""All live keys in memory, refreshed in the background, so no request reads its key from the store.
 
-A revoked key is refused within one poll (a quarter of a second) everywhere, and an unknown key costs one hash
-and no round trip, so that guessing keys loads nobody.
+Every replica refuses a revoked key within one poll (a quarter of a second). An unknown key costs one hash and no
+round trip, so guessing keys does not load the store.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from deployments.edge.caller import Credential
 
 EXPOSED_EVERY_MS = 3_600_000
 _ALL = "all"
-"The one entry of the cache."
+"The only entry of the cache."
 
 _log = structlog.get_logger()
 
 
 class Keyring:
-    """Looks keys up by hash and follows the store's version counter."""
+    """Looks keys up by hash and follows the version counter in the store."""
 
     def __init__(self, store: AccessStore, vault: Vault, *, poll_s: float = 0.25) -> None:
         self._store = store
@@ -39,13 +39,13 @@ class Keyring:
         self._exposed: dict[str, int] = {}
         self._unwritten: dict[str, int] = {}
         self.ready = False
-        "False until the first book was read; a door answers 503 and not 401 as long."
+        "False until keys were first read; until then an API replica answers 503 instead of 401."
 
     def find(self, key: str) -> Credential | None:
-        """Look a key up.
+        """Return the credential of a key; None for an unknown one.
 
-        Cost: 1 microsecond. The hash is computed for every key, known or not, and the look-up compares hashes,
-        so its time says nothing about a key.
+        Cost: 1 microsecond. Every key is hashed, and the look-up compares hashes, so its time discloses nothing about
+        a key.
         """
         return self._credentials.get(key_sha256(key))
 
@@ -54,9 +54,9 @@ class Keyring:
         self._listeners.append(listener)
 
     def record_exposed(self, credential: Credential, now_ms: int, *, in_browser: bool = False) -> None:
-        """Record that a secret key came in an address, which proxies write down, or from a page of another origin.
+        """Record that a secret key was sent in an address, which proxies log, or from a page of another origin.
 
-        Once an hour for each key and way.
+        At most once an hour for each key and way.
 
         Cost:
             0.2 microseconds when that happened within the hour
@@ -70,11 +70,11 @@ class Keyring:
 
     @property
     def app_ids(self) -> tuple[str, ...]:
-        """Apps that have at least one live key."""
+        """App ids with at least one live key."""
         return tuple(sorted({credential.app.app_id for credential in self._credentials.values()}))
 
     def tokens_of(self, app_id: str) -> int:
-        """Return how many tokens of the language model an app's answers may cost on a day; 0: no bound."""
+        """Return how many tokens of the language model the answers of an app may use a day; 0: no limit."""
         for credential in self._credentials.values():
             if credential.app.app_id == app_id:
                 return credential.app.settings.provider_tokens_per_day
@@ -82,11 +82,11 @@ class Keyring:
 
     @property
     def is_following(self) -> bool:
-        """Is the background task alive?"""
+        """Whether the background task is running."""
         return self._cache.is_following(_ALL)
 
     async def start(self) -> None:
-        """Read the book once, if the store answers, and keep following it."""
+        """Read all keys once, if the store answers, and start to follow changes."""
         await self._cache.follow(
             _ALL,
             self._poll_s,
@@ -96,14 +96,14 @@ class Keyring:
         )
 
     async def close(self) -> None:
-        """Stop following."""
+        """Stop following changes."""
         await self._cache.close()
 
     async def refresh(self) -> None:
-        """Read the book again when its version moved.
+        """Read all keys again if their version changed.
 
         Errors:
-            Unavailable: the store is away; the keys read last stay valid
+            Unavailable: the store is unavailable; the keys read last stay valid
         """
         await self._cache.refresh(_ALL)
 
@@ -136,7 +136,8 @@ class Keyring:
         }
         token_keys = {app_id: tuple(map(derive_token_key, found)) for app_id, found in signing.items()}
         return {
-            # the hash the record is bound to, not the one it was found under: else a copy would open for another key
+            # use the hash inside the record, not the hash it was stored under: otherwise a copy would open for
+            # another key
             key.sha256: Credential(
                 app=book.apps[key.app_id],
                 key_id=key.key_id,

@@ -1,4 +1,4 @@
-"""Who a publishable key may speak for: ids it claims, and what proves them.
+"""Verifies the user and visitor ids that a request with a publishable key claims.
 
     user_id         `user_hash`, or a token that names it
     anonymous_id    alone: `user_hash`, which only `strict_user_hash` demands
@@ -24,7 +24,7 @@ ANONYMOUS_HASH_REQUIRED = "anonymous_hash is required."
 
 @dataclass(frozen=True, slots=True)
 class ClaimedIdentity:
-    """The ids a body names, with the proofs it brings; empty where it names none."""
+    """The ids in a body and their proofs; empty if absent."""
 
     user_id: str = ""
     anonymous_id: str = ""
@@ -34,7 +34,8 @@ class ClaimedIdentity:
 
     @classmethod
     def from_body(cls, body: Any, otherwise: Mapping[str, Any] | None = None) -> ClaimedIdentity:
-        """Read them; what is no text is the schema's to refuse. `otherwise` may hold proofs a body lacks."""
+        """Return the claims of a body; the schema refuses values that are not text. `otherwise` may hold further
+        proofs."""
         if not isinstance(body, dict):
             return _NOBODY
         more = otherwise or {}
@@ -55,19 +56,19 @@ def _text(given: Mapping[str, Any], name: str) -> str:
 _NOBODY = ClaimedIdentity()
 
 
-def verify_identity(arrival: ApiRequest, claimed: ClaimedIdentity) -> None:
-    """Check that a publishable key proves whom it names.
+def verify_identity(request: ApiRequest, claimed: ClaimedIdentity) -> None:
+    """Check that a publishable key proves the ids it claims.
 
     Errors:
         Unauthenticated: a proof is missing or wrong
     """
-    credential = arrival.credential
+    credential = request.credential
     strict = credential.app.settings.strict_user_hash
     user_id, anonymous_id = claimed.user_id, claimed.anonymous_id
-    token = arrival.token
+    token = request.token
     if token is not None and token.user_id:
-        known_id = token.claims.get("anonymous_id")
-        if anonymous_id and anonymous_id != known_id:
+        linked_id = token.claims.get("anonymous_id")
+        if anonymous_id and anonymous_id != linked_id:
             _verify_visitor(credential, claimed, strict)
         return
     if user_id:
@@ -84,15 +85,15 @@ def verify_identity(arrival: ApiRequest, claimed: ClaimedIdentity) -> None:
             raise Unauthenticated(messages.HASH_REQUIRED)
 
 
-def verify_user_type(credential: Credential, given: str, reader_id: str, user_type: str) -> str:
-    """Check a digest and return the user type it proves; empty when it proves the id only.
+def verify_user_type(credential: Credential, given: str, signed_id: str, user_type: str) -> str:
+    """Check a digest; return the user type it proves, or an empty text if it proves the id only.
 
     Errors:
-        Unauthenticated: it is the digest of nothing this app signs
+        Unauthenticated: the digest fits no key of this app
     """
-    # An unknown type is none: `x:bob` may be an id that a visitor chose.
-    known_type = user_type if user_type in USER_TYPES else ""
-    plain, typed = compare_hash(credential.secrets, given, reader_id, known_type)
+    # An unknown type counts as none: `x:bob` may be an id that a visitor chose.
+    listed_type = user_type if user_type in USER_TYPES else ""
+    plain, typed = compare_hash(credential.secrets, given, signed_id, listed_type)
     if typed and credential.app.settings.typed_user_hash:
         return user_type
     if not plain:
@@ -101,7 +102,7 @@ def verify_user_type(credential: Credential, given: str, reader_id: str, user_ty
 
 
 def _verify_visitor(credential: Credential, claimed: ClaimedIdentity, strict: bool) -> None:
-    """Check the visitor that is named beside a proven user."""
+    """Check the visitor id that is claimed beside a proven user."""
     if claimed.anonymous_hash:
         verify_user_type(credential, claimed.anonymous_hash, claimed.anonymous_id, "")
     elif strict:

@@ -1,4 +1,4 @@
-"""A request as the edge sees it: what arrived, and what admission found out about it."""
+"""A request with the results of its admission."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Send = Callable[[Any], Awaitable[None]]
 
 
 class ApiRequest:
-    """One HTTP request on its way through the edge.
+    """One HTTP request during its processing.
 
-    `payload` is the parsed JSON of the body, `parsed` what the endpoint's schema made of it. Both are absent
-    (None) until admission has come that far. `gate` is what admitted it, for requests that hold other requests.
+    `payload` is the parsed JSON of the body, `parsed` the result of the endpoint's schema. Both are None until
+    admission sets them. `gate` are the services that admitted it, for the requests inside a bulk call.
     """
 
     __slots__ = (
@@ -52,18 +52,18 @@ class ApiRequest:
 
     @property
     def credential(self) -> Credential:
-        """The key the request came with. Only after admission."""
+        """The key of the request. Only after admission."""
         assert self.caller is not None
         return self.caller.credential
 
     @property
     def token(self) -> UserToken | None:
-        """The reader token, when a valid one came along."""
+        """The user token, if it is valid."""
         return self.caller.token if self.caller is not None else None
 
     @property
     def app_id(self) -> str:
-        """The app whose data this request may touch."""
+        """The app that the request may access."""
         return self.credential.app.app_id
 
     @property
@@ -75,15 +75,16 @@ class ApiRequest:
 
     @property
     def user_keys(self) -> tuple[str, ...]:
-        """Whom the request is for (`u:...`, `a:...`), the surest first. Only after admission has parsed the body."""
-        told: Mapping[str, Any] = self.payload if isinstance(self.payload, dict) else {}
+        """Keys of the request's user (`u:...`, `a:...`), the most certain first. Only after admission parsed the
+        body."""
+        fields: Mapping[str, Any] = self.payload if isinstance(self.payload, dict) else {}
         named = [
             ids.user_reader(self.token.user_id) if self.token is not None and self.token.user_id else "",
             *(
                 mark(text)
                 for mark, text in (
-                    (ids.user_reader, told.get("user_id")),
-                    (ids.anonymous_reader, told.get("anonymous_id")),
+                    (ids.user_reader, fields.get("user_id")),
+                    (ids.anonymous_reader, fields.get("anonymous_id")),
                 )
                 if isinstance(text, str) and text
             ),
@@ -92,7 +93,7 @@ class ApiRequest:
 
     @property
     def ip(self) -> str:
-        """Address of the caller, which no header of its own can change."""
+        """Address of the client; the client's headers can't change it."""
         return self.addresses.find(self.scope, self.headers.get(FORWARDED))
 
     @property

@@ -1,4 +1,4 @@
-"""Counting requests in memory, told to the meter now and then: metrics cost the request next to nothing."""
+"""Request counts and the access log: counts stay in memory until they are reported, so metrics cost little."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cluster.ids import new_request_id
 from cluster.meter import Meter
 
 _SAMPLES = 32
-"Durations kept per endpoint and status between two tellings; the count is exact."
+"Durations kept per endpoint and status between two reports; the count is exact."
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class _EndpointCounts:
 
 
 class RequestCounts:
-    """Counts and sample durations per endpoint and status."""
+    """Counts and sampled durations per endpoint and status."""
 
     def __init__(self) -> None:
         self._lines: dict[tuple[str, int], _EndpointCounts] = {}
@@ -38,7 +38,7 @@ class RequestCounts:
             line.took_ms.append(took_ms)
 
     def flush(self, meter: Meter) -> None:
-        """Hand everything to the meter and begin anew."""
+        """Report all counts to the meter and reset them."""
         lines, self._lines = self._lines, {}
         for (endpoint, status), line in lines.items():
             meter.count("kiosk_requests", line.count, endpoint=endpoint, status=str(status))
@@ -53,9 +53,10 @@ _log = structlog.get_logger()
 
 
 def request_id_from(given: bytes | None, mint: Callable[[], str] = new_request_id) -> str:
-    """Keep the id a caller or a proxy sent when it is harmless, else mint one.
+    """Return the id that the client or a proxy sent if it is safe, else a new one.
 
-    Only letters, digits, dot, dash and underscore may pass: the id is written to log lines and headers.
+    Safe ids have only letters, digits, dots, dashes and underscores, because ids are written to log lines and
+    headers.
     """
     if given and _FORM.fullmatch(given):
         return given.decode()
@@ -63,7 +64,7 @@ def request_id_from(given: bytes | None, mint: Callable[[], str] = new_request_i
 
 
 class AccessLog:
-    """Writes one line for a sample of requests, and for every request that failed on our side.
+    """Logs a sample of requests, and every request that failed with an internal error.
 
     A line never holds a query string, a header or an id of a record: only the name of the endpoint.
     """
@@ -73,7 +74,7 @@ class AccessLog:
         self._chance = chance
 
     def record(self, request_id: str, endpoint: str, status: int, took_ms: float, *, app: str = "") -> None:
-        """Write the line if this request is in the sample."""
+        """Log the request if it is in the sample."""
         if status < 500 and self._chance.random() >= self._share:
             return
         _log.info(

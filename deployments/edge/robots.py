@@ -1,4 +1,4 @@
-"""Does a request look automated? Asked only of publishable keys.
+"""Detects automated requests; applied to publishable keys only.
 
 A request without `User-Agent` looks automated, and so does one whose `User-Agent` holds a word of the list below.
 The app setting `bot_rule` (off, log, on) decides what follows.
@@ -13,8 +13,8 @@ _BOUNDED = {
     b"java": re.compile(rb"(?<![a-z])java(?![a-z])"),
     b"node": re.compile(rb"(?<![a-z])node(?:js)?(?![a-z])"),
 }
-"""How short words have to stand, because browsers of people hold them too: phones of the maker Cubot, JavaFX. Robots
-hang `bot` onto their names, so it need not stand alone."""
+"""The characters that must surround short words, because some browsers contain them: Cubot phones, JavaFX.
+Robots append `bot` to their names, so nothing need precede it."""
 _WORDS = (
     b"bot", b"crawl", b"spider", b"curl", b"wget", b"postman", b"python", b"httpx", b"aiohttp", b"node",
     b"axios", b"okhttp", b"java", b"go-http", b"libwww", b"headless",
@@ -22,9 +22,9 @@ _WORDS = (
 
 
 def detect_robot(user_agent: bytes | None) -> str:
-    """Tell why a request looks automated; empty when it does not.
+    """Return why a request looks automated; empty if it does not.
 
-    The reason is one of our own words, never the caller's text.
+    The reason is one of a fixed set of words, never the client's text.
     """
     if not user_agent or not user_agent.strip():
         return "no user agent"

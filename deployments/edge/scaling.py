@@ -1,8 +1,9 @@
-"""How many replicas a deployment wants, by what its replicas say of themselves.
+"""Autoscaling by the load that replicas report.
 
-Serve counts only the requests it saw itself; hot ones pass in front of it, and those of lines past it. So replicas
-measure how busy they are, as one number: 1.0 is as much as one of them should carry. They report it
-(`record_autoscaling_stats`), the policy adds it up, and Serve adds delays and bounds.
+Serve counts only its requests; hot requests and those over local channels bypass it. So replicas measure their load
+as
+one number: 1.0 is the load one replica should carry. They report it (`record_autoscaling_stats`), the policy sums it
+up, and Serve applies delays and limits.
 """
 
 from __future__ import annotations
@@ -18,14 +19,16 @@ POLICY = "deployments.edge.scaling:compute_replicas"
 FULL_SHARE = 0.7
 "Share of one core at which a replica counts as full."
 FULL_IN_FLIGHT = 8.0
-"Requests at once, on average, at which a replica counts as full."
+"Mean number of requests in flight at which a replica counts as full."
 
 
 class LoadMeter:
-    """Measures between two readings. Of two views the larger counts: processor time (a replica's Python runs on one
-    core, and hot requests are mostly that), and requests in flight (those that wait for a store or another deployment).
+    """Measures the load between two readings, as the larger of two values.
 
-    `busy_s` tells how long requests were under way so far, all added up; `full_in_flight` how many at once are enough.
+    The first is processor time: the Python code of a replica runs on one core. The second is the number of requests
+    in flight, which includes those that wait for a store or another deployment.
+
+    `busy_s` returns the sum of seconds spent in requests; `full_in_flight` how many requests at once are enough.
     """
 
     def __init__(
@@ -44,7 +47,8 @@ class LoadMeter:
         self._load = 0.0
 
     def read(self) -> float:
-        """Measure since the last reading; readings less than a tenth of a second apart give the same number."""
+        """Return the load since the last reading; readings less than a tenth of a second apart return the same
+        number."""
         at_s, busy_s, processor_s = self._now()
         passed_s = at_s - self._last[0]
         if passed_s >= 0.1:
@@ -59,21 +63,21 @@ class LoadMeter:
 
 
 class AutoscalingReport(Protocol):
-    """What is read of Serve's `AutoscalingContext`."""
+    """The fields that the policy reads of Serve's `AutoscalingContext`."""
 
     @property
     def aggregated_metrics(self) -> Mapping[str, Mapping[Any, float]] | None:
-        """What replicas reported of late, by name and replica."""
+        """Recent metrics of the replicas, by name and replica."""
         ...
 
     @property
     def target_num_replicas(self) -> int:
-        """How many replicas there are to be."""
+        """The current target number of replicas."""
         ...
 
 
 def compute_replicas(context: AutoscalingReport) -> tuple[float, dict[str, Any]]:
-    """Add up the load of all replicas; Serve applies delays and bounds."""
+    """Return the number of replicas for the summed load; Serve applies delays and limits."""
     reported = (context.aggregated_metrics or {}).get("load", {})
     if not reported:
         return context.target_num_replicas, {}

@@ -1,4 +1,4 @@
-"""Verify user tokens: HS256 and nothing else, and the seven ways to fail.
+"""Verifies user tokens: HS256 only, with a message for each of seven faults.
 
 PyJWT verifies the signature. The checks on top of it are ours: no header that could choose another algorithm, one
 spelling for each token, exact messages, and exactly one type for every claim that Kiosk acts on. Every doubtful token
@@ -27,19 +27,19 @@ from deployments.edge.caller import UserToken
 USER_TYPES = frozenset({"anonymous", "registered", "free", "subscriber", "paid", "internal"})
 
 _LONGEST = 8192
-"Characters of a token; a longer one is refused before anything is decoded."
+"Characters of a token; longer ones are refused before decoding."
 _LATEST = 2**53
-"Times beyond it are no times; everything up to it is exact in every JSON library."
+"Largest valid time; times up to it are exact in every JSON library."
 _LONGEST_ID = 512
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LEEWAY_S = 300
-"How far ahead of ours the clock may be that wrote `iat`."
+"Seconds by which the clock that wrote `iat` may be ahead."
 _USUAL_HEADERS = frozenset({"eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9", "eyJ0eXAiOiJKV1QiLCJhbGciOiJIUzI1NiJ9"})
-'`{"alg":"HS256","typ":"JWT"}` in both orders: what almost every library writes.'
+"""`{"alg":"HS256","typ":"JWT"}` in both orders, as almost every library writes it."""
 
 
 class _KioskHMAC(HMACAlgorithm):
-    """HMAC with SHA-256 for keys that Kiosk made: they are neither short nor certificates."""
+    """HMAC with SHA-256 for keys that Kiosk generated: they are neither short nor certificates."""
 
     def prepare_key(self, key: str | bytes) -> bytes:
         return key if isinstance(key, bytes) else key.encode()
@@ -58,7 +58,7 @@ _VERIFIER = _open_verifier()
 
 
 def parse_bearer(authorization: bytes | None) -> str | None:
-    """Take the token of an `Authorization: Bearer` header; None when there is none or another scheme."""
+    """Return the token of an `Authorization: Bearer` header; None without one or with another scheme."""
     if not authorization:
         return None
     scheme, _, token = authorization.strip().partition(b" ")
@@ -70,11 +70,11 @@ def parse_bearer(authorization: bytes | None) -> str | None:
 def read_token(token: str, secrets: Iterable[bytes], *, now_s: float, max_age_s: int = 0) -> UserToken:
     """Verify a token and return the user it names.
 
-    `max_age_s` bounds a token without `exp`: it must carry `iat` and is accepted for so long after it; 0: for ever.
+    `max_age_s` limits the age of a token without `exp`, which must have `iat`; 0: no limit.
 
     Errors:
-        Unauthenticated: with the message of the way it failed
-    Cost: 35 microseconds for a new token, 3 for one of the 4,096 that were verified last.
+        Unauthenticated: with the message of the fault
+    Cost: 35 microseconds for a new token, 3 for one of the 4,096 verified last.
     """
     if len(token) > _LONGEST or not token.isascii():
         raise _invalid()
@@ -85,7 +85,7 @@ def read_token(token: str, secrets: Iterable[bytes], *, now_s: float, max_age_s:
 
 @lru_cache(4096)
 def _read_verified(token: str, secrets: tuple[bytes, ...]) -> dict[str, Any]:
-    """Return the claims of a genuine token; failures are not cached, and other secrets are another entry."""
+    """Return the claims of a valid token; failures are not cached, and other secrets are another cache entry."""
     head, dot, signature = token.rpartition(".")
     header, middle, payload = head.partition(".")
     if not dot or not middle or "." in payload or not header or not payload:
@@ -96,7 +96,7 @@ def _read_verified(token: str, secrets: tuple[bytes, ...]) -> dict[str, Any]:
 
 
 def check_same_user(token: UserToken, user_id: str, user_type: str = "") -> None:
-    """Check that a body which names a user names the token's user.
+    """Check that the user in a body is the token's user.
 
     Errors:
         Unauthenticated: `Token does not match ...`
@@ -123,14 +123,16 @@ def _check_header(segment: str) -> None:
 
 
 def _verify_signature(token: str, signature: str, secrets: Iterable[bytes]) -> bytes:
-    """Return the bytes of the claims. All secrets are tried, so the time does not tell which one signed."""
+    """Return the bytes of the claims. It tries all secrets, so the time does not disclose which one signed."""
     found: bytes | None = None
     for secret in secrets:
         try:
             verified = _VERIFIER.decode_complete(token, secret, algorithms=["HS256"])
         except jwt.PyJWTError:
             continue
-        if _encode(verified["signature"]) == signature:  # not padded, and no other spelling of the same bytes
+        if (
+            _encode(verified["signature"]) == signature
+        ):  # require exactly this spelling of the bytes, without padding
             found = verified["payload"]
     if found is None:
         raise _invalid()
@@ -142,12 +144,12 @@ def _encode(raw: bytes) -> str:
 
 
 def _parse_object(raw: bytes, segment: str) -> dict[str, Any]:
-    """Parse the bytes of one segment, which must be its only spelling, to a JSON object without repeated names."""
+    """Parse the bytes of one segment, which must be in canonical form, to a JSON object without repeated names."""
     if _encode(raw) != segment:
         raise _invalid()
     try:
         orjson.loads(raw)
-        # The strict parser has refused NaN, overflow, bad UTF-8 and great depth; the second one sees repeats.
+        # The strict parser refuses NaN, overflow, bad UTF-8 and deep nesting; the second one finds repeated names.
         value = json.loads(raw, object_pairs_hook=_reject_duplicates)
     except (ValueError, RecursionError) as error:
         raise _invalid() from error
@@ -181,7 +183,7 @@ def _time(claims: dict[str, Any], name: str) -> int | None:
     if name not in claims:
         return None
     value = claims[name]
-    # `True` is an int to Python; a string, a fraction or a null is a token somebody made by hand.
+    # `True` is an int in Python; common libraries write no text, fraction or null here.
     if type(value) is not int or not -_LATEST <= value <= _LATEST:
         raise _invalid()
     return value

@@ -1,5 +1,5 @@
-"""The replica that answers HTTP: opens stores, keys and actors once, and puts the doors before them.
+"""The API replica: opens stores, keys and hosts once, and serves HTTP with them.
 
-app        the Serve application, and when it grows
-gateway    everything a replica needs, made once inside it; the one place that knows all doors
+app        the Serve application and its autoscaling
+gateway    creates everything an API replica needs, once per replica
 """

@@ -1,4 +1,4 @@
-"""The Serve application of the doors: `deployments.front.app:build`."""
+"""The Serve application of the API replicas: `deployments.front.app:build`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from deployments.front.gateway import Gateway
 
 NAME = "api"
 DRAINING_S = 65.0
-"How long a replica may go on after it was told to stop: as long as HAProxy may know it, and its longest request."
+"Seconds a stopping replica may take: as long as HAProxy may still route to it, plus the longest request."
 
 
 def build(args: dict[str, Any]) -> Application:
-    """Build the application. `args` may hold `replicas_min`, `replicas_max` and `memory_budget_mb`; no secrets."""
+    """Build the application.
+
+    `args` may hold `replicas_min`, `replicas_max` and `memory_budget_mb`. It holds no secrets.
+    """
     settings = Settings()
     autoscaling = AutoscalingConfig(
         min_replicas=int(args.get("replicas_min", settings.replicas_min)),
@@ -33,15 +36,15 @@ def build(args: dict[str, Any]) -> Application:
         serve.ingress()(Gateway),
         name=NAME,
         autoscaling_config=autoscaling,
-        # Requests count where they are answered, once they are whole. Serve would count them from their first
-        # byte, so that callers who send nothing more could stop all others.
+        # The request handler counts requests once they are complete. Serve would count them from their first
+        # byte, so clients that send nothing more could block all others.
         max_ongoing_requests=10_000,
         health_check_period_s=5.0,
         health_check_timeout_s=10.0,
-        # One replica more than usual while a new version comes in: an old one stops when a new one is warm.
+        # During an update there is one replica more: an old replica stops after a new one is warm.
         max_surge_percent=1,
         graceful_shutdown_timeout_s=DRAINING_S,
-        # Our own lines are a sample without ids; Serve's would be one a request, with the path.
+        # The access log samples requests and omits ids. Serve's would have one line per request, with the path.
         logging_config=LoggingConfig(enable_access_log=False),
         ray_actor_options={"num_cpus": float(args.get("num_cpus", 0.1))},
     )

@@ -1,4 +1,4 @@
-"""The gateway: makes everything a replica of the doors needs, once, inside the replica. No routes here."""
+"""The gateway: creates everything that an API replica needs, once per replica. It defines no routes."""
 
 from __future__ import annotations
 
@@ -63,24 +63,24 @@ from deployments.hosts.engine_connections import EngineConnections
 from deployments.hosts.gateway import open_answering
 
 ACCESS_SHARE = 0.01
-"Share of requests that get an access line."
+"Share of requests that get a line in the access log."
 REPORT_EVERY_S = 5
 MEMORY_BUDGET_MB = 512
-"For the engines a replica holds in its own memory."
+"Memory for embedded engines."
 ARCHIVE_BUDGET_MB = 2_048
-"For archives: mapped files, which replicas of a node share."
+"Memory for archives: mapped files, which the replicas of a node share."
 _AWAY = (RayError, RayServeException, BackPressureError, DeploymentUnavailableError)
 _build_router = partial(EngineRouter, away=_AWAY, overloaded=(BackPressureError,))
 
 
 class Gateway:
-    """One replica of the doors."""
+    """One API replica."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._budget_mb = int(options.get("memory_budget_mb", MEMORY_BUDGET_MB))
 
     async def __serve_build_asgi_app__(self) -> Any:
-        """Open everything and build the ordinary way in; Serve calls it inside the replica."""
+        """Open everything and build the FastAPI application; Serve calls this inside the replica."""
         set_up_logging()
         settings, clock, meter = Settings(), SystemClock(), RayMeter()
         url = settings.redis_url
@@ -92,115 +92,132 @@ class Gateway:
         self._keyring = Keyring(self._stores.access, vault)
         self._limits = RateLimiter(self._stores.limits, clock)
         self._keyring.on_change(self._limits.prune)
-        self._tally = RequestCounts()
-        shelf = open_artifact_store(settings)
+        self._request_counts = RequestCounts()
+        artifact_store = open_artifact_store(settings)
         ALLOWED.set_source(partial(allowed_learners, settings))
-        segments = SegmentStore(shelf, clock)
-        models = SnapshotLoader(SnapshotStore(shelf), settings.snapshot_cache_dir)
+        segments = SegmentStore(artifact_store, clock)
+        models = SnapshotLoader(SnapshotStore(artifact_store), settings.snapshot_cache_dir)
         self._host = EngineHost(self._stores, segments, clock, meter, self._budget_mb, models=models)
         run_dir = InstallationPaths.from_data_dir(settings.data_dir).run_dir
-        self._reaching = EngineConnections(run_dir, self._stores.engine_watch, _find_handle, (RayActorError,))
-        self._placed = _build_router(self._stores.engines, self._host, self._reaching.connect, clock)
+        self._engine_connections = EngineConnections(
+            run_dir, self._stores.engine_watch, _find_handle, (RayActorError,)
+        )
+        self._engine_router = _build_router(
+            self._stores.engines, self._host, self._engine_connections.connect, clock
+        )
         find = partial(find_encoder, settings.data_dir / "models")
-        passages = PassageSnapshotStore(settings.artifact_dir, find, shelf.signer)
-        self._answers = ArchiveHost(self._stores, segments, passages, clock, meter, ARCHIVE_BUDGET_MB)
+        passages = PassageSnapshotStore(settings.artifact_dir, find, artifact_store.signer)
+        self._archive_host = ArchiveHost(self._stores, segments, passages, clock, meter, ARCHIVE_BUDGET_MB)
         config = archive_config_from_settings(settings)
-        self._library = LocalArchiveClient(self._answers)
-        self._archive = open_archive(self._stores, vault, self._library, clock, config, tally=self._tally)
+        self._archive_client = LocalArchiveClient(self._archive_host)
+        self._archive = open_archive(
+            self._stores, vault, self._archive_client, clock, config, request_counts=self._request_counts
+        )
         self._memory = guard_writes(settings.data_dir, settings.disk_limit, self._stores.info, meter, clock)
         gate = AdmissionServices(self._keyring, self._limits, meter, most_bytes=settings.max_body_mb << 20)
         gate.why_no_writes = self._memory.refusal_reason
         gate.link_identities = IdentityLinkWriter(self._stores.interactions, meter).record
-        means = self._open_services(settings, shelf, clock)
-        self.door = RequestHandler(
-            build_endpoints(means), gate, replays=self._stores.idempotency, clock=clock, tally=self._tally,
-            access_log=AccessLog(ACCESS_SHARE, Random()), addresses=config.client_addresses,
+        services = self._open_services(settings, artifact_store, clock)
+        self.handler = RequestHandler(
+            build_endpoints(services), gate, replays=self._stores.idempotency, clock=clock,
+            request_counts=self._request_counts, access_log=AccessLog(ACCESS_SHARE, Random()),
+            addresses=config.client_addresses,
         )  # fmt: skip
-        self._load = LoadMeter(clock, lambda: self.door.busy_s + self._archive.endpoint.busy_s)
+        self._load = LoadMeter(clock, lambda: self.handler.busy_s + self._archive.endpoint.busy_s)
         await self._keyring.start()
         await self._host.start()
-        await self._answers.start()
+        await self._archive_host.start()
         await self._archive.start()
-        await self._query_book.start()
-        await self._asking.start()
-        await load_busy_engines(self._stores, self._placed, clock)
+        await self._query_log.start()
+        await self._question_client.start()
+        await load_busy_engines(self._stores, self._engine_router, clock)
         restore_priority()
-        self._warming = self.loop.create_task(self._load_in_background(config.app_id))
-        self._telling = self.loop.create_task(self._report_metrics())
+        self._loading_task = self.loop.create_task(self._load_in_background(config.app_id))
+        self._metrics_task = self.loop.create_task(self._report_metrics())
         return build_application(
-            self.door, version=installed_version(), close=self.close, more=build_archive_routes(self._archive)
+            self.handler,
+            version=installed_version(),
+            close=self.close,
+            more=build_archive_routes(self._archive),
         )
 
-    def _open_services(self, settings: Settings, shelf: ArtifactStore, clock: SystemClock) -> ApiServices:
-        """Make what the endpoints work with."""
-        here = LocalExperimentClient(self._stores.experiments, clock, self._meter)
+    def _open_services(
+        self, settings: Settings, artifact_store: ArtifactStore, clock: SystemClock
+    ) -> ApiServices:
+        """Return the services that the endpoints use."""
+        local_client = LocalExperimentClient(self._stores.experiments, clock, self._meter)
         self._experiments = ActorExperimentClient(
-            _find_assigner, here, clock, lost=_AWAY, meter=self._meter, here_first=True
+            _find_assigner, local_client, clock, lost=_AWAY, meter=self._meter, here_first=True
         )
-        self._query_book = QueryLogWriter(self._stores.queries, clock, self._meter)
+        self._query_log = QueryLogWriter(self._stores.queries, clock, self._meter)
         history = LocalHistoryClient(self._stores, clock, open_answering(self._stores))
-        self._asking = open_question_client(
-            self._stores, self._library, clock, self._meter, app_ids=lambda: self._keyring.app_ids,
+        self._question_client = open_question_client(
+            self._stores, self._archive_client, clock, self._meter, app_ids=lambda: self._keyring.app_ids,
             begun=record_in_history(history), llm=settings.llm, tokens_of=self._keyring.tokens_of,
         )  # fmt: skip
-        ask = AskServices(self._asking, self._library, self._stores.questions, clock, history)
+        ask = AskServices(self._question_client, self._archive_client, self._stores.questions, clock, history)
         return ApiServices(
-            self._stores, self._placed, clock, self._experiments, self._query_book, ask=ask, history=history,
-            shelf=shelf,
+            self._stores, self._engine_router, clock, self._experiments, self._query_log, ask=ask, history=history,
+            artifact_store=artifact_store,
         )  # fmt: skip
 
     async def check_health(self) -> None:
-        """Fail when keys are no longer followed: a revoked one would be let in. An absent store is no reason."""
+        """Raise if this replica no longer follows key changes, because it would accept revoked keys.
+
+        A store that is unavailable does not make the replica unhealthy.
+        """
         if not self._keyring.is_following:
             raise RuntimeError("keys are not followed any more")
         if not self._archive.is_following:
             raise RuntimeError("revocations are not followed any more")
 
     def record_autoscaling_stats(self) -> dict[str, float]:
-        """Report how busy this replica is."""
+        """Return the load of this replica."""
         return {"load": self._load.read()}
 
     async def close(self) -> None:
-        """Close everything in the order of dependence."""
-        for task in (self._telling, self._warming):
+        """Close everything, dependents first."""
+        for task in (self._metrics_task, self._loading_task):
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         await self._experiments.treatments.flush()
         await self._experiments.close()
-        await self._asking.close()
-        await self._query_book.close()
+        await self._question_client.close()
+        await self._query_log.close()
         await self._archive.close()
-        await self._answers.close()
+        await self._archive_host.close()
         await self._keyring.close()
         await self._limits.close()
-        await self._placed.close()
-        await self._reaching.close()
+        await self._engine_router.close()
+        await self._engine_connections.close()
         await self._host.close()
         await self._stores.close()
 
     async def _load_in_background(self, app_id: str) -> None:
-        """Load the archive before somebody asks, and from then on the apps that are written."""
+        """Load the archive before the first question, then every app that receives writes."""
         with contextlib.suppress(HouseError):
-            await self._answers.ask(ArchiveQuery(app_id, "news"))
-        await load_written_apps(self._stores, self._placed, lambda: self._keyring.app_ids)
+            await self._archive_host.ask(ArchiveQuery(app_id, "news"))
+        await load_written_apps(self._stores, self._engine_router, lambda: self._keyring.app_ids)
 
     async def _report_metrics(self) -> None:
         for second in itertools.count(1):
             await asyncio.sleep(1.0)
             await self._memory.refresh()
             if second % REPORT_EVERY_S == 0:
-                self._tally.flush(self._meter)
+                self._request_counts.flush(self._meter)
                 self._meter.gauge("kiosk_slow_front", float(not is_behind_haproxy(os.environ)))
                 await self._experiments.treatments.flush()
-            for app_id, asked in self._placed.take_counts().items():
+            for app_id, counts in self._engine_router.take_counts().items():
                 with contextlib.suppress(HouseError):
-                    await self._stores.engine_watch.add_requests(app_id, asked, SystemClock().now_ms())
-                    await self._reaching.count_replicas(app_id, [engine_id for _, engine_id in asked])
+                    await self._stores.engine_watch.add_requests(app_id, counts, SystemClock().now_ms())
+                    await self._engine_connections.count_replicas(
+                        app_id, [engine_id for _, engine_id in counts]
+                    )
 
 
 def archive_config_from_settings(settings: Settings) -> ArchiveConfig:
-    """Take what the archive is told from the settings."""
+    """Return the archive's configuration from the settings."""
     return ArchiveConfig(
         app_id=settings.archive_app,
         title=settings.archive_title,
@@ -218,13 +235,13 @@ def archive_config_from_settings(settings: Settings) -> ArchiveConfig:
 
 
 async def _find_handle(application: str) -> Any:
-    """Find the handle of an application."""
+    """Return the Serve handle of an application."""
     return await asyncio.get_running_loop().run_in_executor(None, partial(serve.get_app_handle, application))
 
 
 async def _find_assigner() -> Any | None:
-    """Find the actor that gives readers variants; None while it is not there."""
+    """Return the actor that assigns users to variants, or None while it is not running."""
     with contextlib.suppress(RayError):
-        look = partial(roster.find, "assigner", installed_version())
-        return await asyncio.get_running_loop().run_in_executor(None, look)
+        find_actor = partial(roster.find, "assigner", installed_version())
+        return await asyncio.get_running_loop().run_in_executor(None, find_actor)
     return None

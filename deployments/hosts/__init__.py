@@ -1,1 +1,1 @@
-"""Deployments without a route: recommenders that live in a place of their own."""
+"""Serve deployments without a route: dedicated engines."""

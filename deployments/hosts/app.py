@@ -1,9 +1,8 @@
-"""Recommenders with a place of their own: `deployments.hosts.app:build_recommender`.
+"""The Serve application of a dedicated engine: `deployments.hosts.app:build_recommender`.
 
-One Serve application for each dedicated engine (`docs/decisions/0019-engines-inside-api-replicas.md`), without a
-route: API replicas reach it through its handle
-under the name its record gives, or over a line where they are on the same machine. Serve scales it by the requests
-that are under way, as its replicas report them.
+One Serve application per engine (decision S4, placement `own`), without a route. API replicas reach it through its
+Serve handle, or over a local channel on the same machine. Serve scales it by the requests in flight that its
+replicas report.
 """
 
 from __future__ import annotations
@@ -48,12 +47,12 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLAR
 
 
 def build_recommender(args: dict[str, Any]) -> Application:
-    """Build the application of one engine.
+    """Build the Serve application of one engine.
 
-    `args` holds `app_id` and may hold `engine_id` and the fields of `Scaling`; no secrets.
+    `args` holds `app_id`. It may also hold `engine_id` and the fields of `Scaling`. It holds no secrets.
 
     Errors:
-        Invalid: no `app_id`, or scaling that makes no sense
+        Invalid: `app_id` is missing, or the scaling fields are invalid
     """
     if not args.get("app_id"):
         raise Invalid("build_recommender needs an app_id")
@@ -77,43 +76,43 @@ def build_recommender(args: dict[str, Any]) -> Application:
             downscale_delay_s=scaling.downscale_delay_s,
             policy=AutoscalingPolicy(policy_function=POLICY),
         ),
-        # the doors let in what they have room for; were a replica full before they are, Serve would ask it again in
-        # growing pauses, and who waits for that waits for seconds while others pass
+        # API replicas limit concurrent requests. If this limit were lower than theirs, Serve would retry with growing
+        # pauses, and a request could wait for seconds.
         max_ongoing_requests=512,
         max_queued_requests=512,
         health_check_period_s=5.0,
         health_check_timeout_s=10.0,
         graceful_shutdown_timeout_s=20.0,
-        # Serve makes a record of every call before it finds that nobody wants it, unless it need not look
+        # With the access log on, Serve builds a log record for every call before it drops the record.
         logging_config=LoggingConfig(enable_access_log=False, log_level="WARNING"),
         ray_actor_options={
             "num_cpus": scaling.num_cpus,
             "runtime_env": {"env_vars": dict.fromkeys(_THREADS, "1")},
         },
-        # all of it: whoever keeps the engines reads here what a running application was built with
+        # Complete: the engine operator compares these options with the engine's record.
         user_config=engine.deployment_arguments(),
     )
-    # Serve starts all replicas anew when the version changes, and makes one up for each deployment that has none.
+    # Serve restarts all replicas when the version changes. Without a version it generates one for each deployment.
     return deployment.options(version=_version(scaling), _internal=True).bind()
 
 
 def _version(scaling: Scaling) -> str:
-    """Name what only new replicas can take on: the release and what Ray keeps for them."""
+    """Return the version of what only new replicas can apply: the release and the CPUs that Ray reserves."""
     return f"{installed_version()} cpus={scaling.num_cpus}"
 
 
 class RecommenderReplica:
-    """One replica of an engine's deployment: a host with stores of its own."""
+    """One replica of a dedicated engine: an `EngineHost` with its stores."""
 
     def __init__(self) -> None:
         set_up_logging()
         self._host: EngineHost | None = None
         self._stores: OpenStores | None = None
         self._opened: tuple[str, str, int] | None = None
-        self._board: LocalChannelServer | None = None
+        self._channel_server: LocalChannelServer | None = None
         self._busy_s = 0.0
         self._target = Scaling().target_requests
-        # by what is asked alone: the processor also follows the log and loads snapshots
+        # Only queries count: the process also follows the change log and loads snapshots.
         self._load = LoadMeter(
             SystemClock(), lambda: self._busy_s, lambda: 0.0, full_in_flight=lambda: self._target
         )
@@ -121,10 +120,10 @@ class RecommenderReplica:
         self._log = structlog.get_logger()
 
     async def reconfigure(self, options: dict[str, Any]) -> None:
-        """Open stores and host and load the engine; Serve calls it before the first query and on every change.
+        """Open stores and host and load the engine.
 
-        Queries go on meanwhile: what serves now is let go when its successor is ready, and stays when only the
-        number of replicas changes.
+        Serve calls this before the first query and after every change of the options. Queries continue meanwhile: the
+        old host is closed when the new one is ready. If only the number of replicas changes, the host stays.
         """
         self._target = float(options["target_requests"])
         opened = (options["app_id"], options["engine_id"], int(options["memory_budget_mb"]))
@@ -133,26 +132,28 @@ class RecommenderReplica:
         before = self._host, self._stores
         settings = Settings()
         stores = connect(settings)
-        shelf = open_artifact_store(settings)
+        artifact_store = open_artifact_store(settings)
         ALLOWED.set_source(partial(allowed_learners, settings))
-        models = SnapshotLoader(SnapshotStore(shelf), settings.snapshot_cache_dir)
-        host = EngineHost(stores, SegmentStore(shelf), SystemClock(), self._meter, opened[2], models=models)
+        models = SnapshotLoader(SnapshotStore(artifact_store), settings.snapshot_cache_dir)
+        host = EngineHost(
+            stores, SegmentStore(artifact_store), SystemClock(), self._meter, opened[2], models=models
+        )
         await host.start()
         warm = UserQuery(kind="user_to_trending", app_id=opened[0], engine_id=opened[1], rows=1)
         answer = await host.answer(warm)
         if isinstance(answer, Refusal):
-            # an engine may get its place before its first product
+            # an engine can become dedicated before its first product
             self._log.info("recommender_not_warm", app=opened[0], reason=answer.message)
         self._host, self._stores, self._opened = host, stores, opened
         await _close(*before)
-        if self._board is None:
+        if self._channel_server is None:
             await self._open_local_channel(
                 InstallationPaths.from_data_dir(settings.data_dir).run_dir, *opened[:2]
             )
         restore_priority()
 
     async def answer(self, query: UserQuery) -> RecommendationResult | Refusal:
-        """Answer one query."""
+        """Return the result of one query, or a refusal."""
         if self._host is None:
             return Refusal.of(Unavailable("the recommender is not open yet", retry_after_s=1))
         began_s = time.monotonic()
@@ -162,26 +163,26 @@ class RecommenderReplica:
             self._busy_s += time.monotonic() - began_s
 
     def record_autoscaling_stats(self) -> dict[str, float]:
-        """Report how busy this replica is, however it is asked."""
+        """Return the load of this replica, for queries over Serve and over local channels."""
         return {"load": self._load.read()}
 
     async def close(self) -> None:
-        """Close what is open."""
+        """Close the channel server, the host and the stores."""
         host, stores = self._host, self._stores
         self._host = self._stores = None
-        if self._board is not None:
-            await self._board.close()
+        if self._channel_server is not None:
+            await self._channel_server.close()
         await _close(host, stores)
 
     async def _open_local_channel(self, run_dir: Path, app_id: str, engine_id: str) -> None:
-        board = LocalChannelServer(self.answer, run_dir, application_name(app_id, engine_id))
+        server = LocalChannelServer(self.answer, run_dir, application_name(app_id, engine_id))
         try:
-            await board.open()
+            await server.open()
         except OSError as error:
-            # doors ask through the handle, as those of other machines do
+            # API replicas use the Serve handle, as those on other machines do
             self._log.warning("lines_not_opened", app=app_id, engine=engine_id, reason=str(error))
             return
-        self._board = board
+        self._channel_server = server
 
 
 async def _close(host: EngineHost | None, stores: OpenStores | None) -> None:

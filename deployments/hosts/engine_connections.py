@@ -1,4 +1,4 @@
-"""How doors reach engines with a place of their own: the handle of the deployment, and lines to replicas near by."""
+"""Connections from an API replica to dedicated engines: the Serve handle, and local channels on the same machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from deployments.hosts.local_channel import LocalChannelPool
 
 
 class EngineConnections:
-    """Finds deployments by the names of their engines; `find_handle` asks Serve, `lost` says that a replica died."""
+    """Makes clients of dedicated engines.
+
+    `find_handle` returns the Serve handle of an application. `lost` are the errors raised when a replica died.
+    """
 
     def __init__(
         self,
@@ -26,38 +29,38 @@ class EngineConnections:
         self._watch = watch
         self._find_handle = find_handle
         self._lost = lost
-        self._lines: dict[str, LocalChannelPool] = {}
+        self._pools: dict[str, LocalChannelPool] = {}
 
     async def connect(self, app_id: str, engine_id: str) -> RemoteRecommenderClient:
-        """Make a client of an engine's own deployment.
+        """Return a client of a dedicated engine.
 
         Errors:
-            what Serve raises where there is none
+            the errors of Serve if the application does not exist
         """
         name = application_name(app_id, engine_id)
         handle = await self._find_handle(name)
-        # both ends know the messages: nothing needs to be carried that only cloudpickle can
+        # Both ends know the message classes, so plain pickle is enough; cloudpickle would be slower.
         plain = handle.options(request_serialization="pickle", response_serialization="pickle")
-        lines = self._lines.get(name)
-        if lines is None:
-            lines = self._lines[name] = LocalChannelPool(self._run_dir, name)
-        return RemoteRecommenderClient(plain, lost=self._lost, find_line=lines.select)
+        pools = self._pools.get(name)
+        if pools is None:
+            pools = self._pools[name] = LocalChannelPool(self._run_dir, name)
+        return RemoteRecommenderClient(plain, lost=self._lost, find_line=pools.select)
 
     async def count_replicas(self, app_id: str, engine_ids: Sequence[str]) -> None:
-        """Let lines know how many replicas there are besides those they reach.
+        """Update how many replicas each engine has on all machines.
 
         Errors:
-            Unavailable: the store is away
+            Unavailable: the store is unavailable
         """
-        lines = {name: self._lines.get(application_name(app_id, name)) for name in engine_ids}
-        if not any(lines.values()):
+        pools = {name: self._pools.get(application_name(app_id, name)) for name in engine_ids}
+        if not any(pools.values()):
             return
         statuses = await self._watch.list_statuses(app_id)
-        for name, one in lines.items():
+        for name, one in pools.items():
             if one is not None and name in statuses:
                 one.replicas = statuses[name].replicas
 
     async def close(self) -> None:
-        """Hang up."""
-        for lines in self._lines.values():
-            await lines.close()
+        """Close all local channels."""
+        for pools in self._pools.values():
+            await pools.close()

@@ -1,5 +1,4 @@
-"""What brings the history tracker together with whoever answers questions:
-`deployments.hosts.gateway:open_tracker_services`."""
+"""Wires the history tracker to the question submitter: `deployments.hosts.gateway:open_tracker_services`."""
 
 from __future__ import annotations
 
@@ -21,16 +20,16 @@ _MOST_PASSAGES = 200
 
 
 class StoreAnswering:
-    """`Answering` by way of `Asking`."""
+    """Implements `AnswerService` with a `QuestionSubmitter`."""
 
-    def __init__(self, asking: QuestionSubmitter) -> None:
-        self._asking = asking
+    def __init__(self, submitter: QuestionSubmitter) -> None:
+        self._submitter = submitter
 
     async def ask(self, app_id: str, user_id: str, text: str, parent_id: str, question_id: str) -> None:
-        await self._asking.ask(RepeatedQuestion(app_id, user_id, text, parent_id, question_id))
+        await self._submitter.ask(RepeatedQuestion(app_id, user_id, text, parent_id, question_id))
 
     async def answer(self, app_id: str, question_id: str) -> ThreadAnswer | None:
-        outcome = await self._asking.get_outcome(app_id, question_id)
+        outcome = await self._submitter.get_outcome(app_id, question_id)
         if outcome is None:
             return None
         good = outcome.finish_reason == "success" and bool(outcome.sources)
@@ -38,17 +37,17 @@ class StoreAnswering:
 
 
 def open_tracker_services(stores: Stores) -> tuple[SignificanceConfig, AnswerService]:
-    """Make what judges content, and what answers."""
+    """Return the configuration of the content monitor, and the service that answers questions again."""
     return SignificanceConfig(read_article, HashingEmbedder()), open_answering(stores)
 
 
 def open_answering(stores: Stores) -> AnswerService:
-    """Make what answers the questions of threads again."""
+    """Return the service that answers the questions of threads again."""
     return StoreAnswering(StoreQuestionSubmitter(stores.questions, SystemClock(), new_question_id))
 
 
 def read_article(record: Mapping[str, Any]) -> UploadedArticle | None:
-    """Read a stored product as an article; None when it has no text or must not be asked about."""
+    """Read a stored product as an article; return None if it has no text or is excluded from answers."""
     document = read_product(record)
     if document is None:
         return None
@@ -58,7 +57,7 @@ def read_article(record: Mapping[str, Any]) -> UploadedArticle | None:
 
 
 def _moment(text: str) -> int | None:
-    """Read a day or a moment; a day counts as its end, so that nothing of today is old."""
+    """Parse a day or a time to milliseconds; a day counts as its end, so no article of today is old."""
     try:
         return moment_ms(f"{text}T23:59:59" if len(text) == len("2026-03-02") else text) if text else None
     except ValueError:

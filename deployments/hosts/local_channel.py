@@ -1,13 +1,12 @@
-"""A line between a door and an engine's replica on the same machine: questions and answers over a socket.
+"""Local channels: queries from an API replica to an engine's replica on the same machine, over a Unix socket.
 
-    door  Lines ──▶ Line ═══════ <run directory>/lines/<engine>/<process>.sock ═══════ Switchboard ──▶ host  replica
+    LocalChannelPool -> LocalChannel == <run directory>/lines/<engine>/<process>.sock == LocalChannelServer
 
-Serve's handle finds replicas anywhere, and for that every call passes several threads and loops; on one machine a
-socket does with one each way. Frames: length and number (4 bytes each, big-endian), then a pickled message. What is
-pickled can do anything, so both sides see to it that nobody but this user's processes, which trust each other
-already, can have made the folder or a socket in it.
+A call over the Serve handle passes several threads and event loops. On one machine a socket needs one loop on each
+side. Frame: length and number (4 bytes each, big-endian), then a pickled message. Unpickling can run any code, so
+both sides check that only processes of this user can create the folder or a socket in it.
 
-Whoever finds no line, or loses one, asks through the handle: lines are never needed.
+Without a channel the client uses the Serve handle, so channels are optional.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from cluster.errors import Fault, Refusal, Unavailable
 _HEAD = struct.Struct(">II")
 _MOST_BYTES = 1 << 28
 _MOST_WAITING = 256
-"Questions under way on a line: twice what a door lets in."
+"Queries in flight on a channel: twice the concurrency limit of an API replica."
 _LOOK_EVERY_S = 0.5
 _AVOIDED_S = 5.0
 
@@ -39,12 +38,12 @@ Answer = Callable[[Any], Awaitable[Any]]
 
 
 def channel_folder(run_dir: Path, application: str) -> Path:
-    """Name the folder for the lines of an engine's deployment: short, for the path of a socket must be."""
+    """Return the socket folder of an engine's deployment; short, as Unix limits socket paths."""
     return run_dir / "lines" / hashlib.sha256(application.encode()).hexdigest()[:16]
 
 
 def _is_private(run_dir: Path) -> bool:
-    """Is a directory a real one, ours, and closed to others? Then so is everything below it."""
+    """Return whether a directory is not a link, belongs to this user and is closed to others."""
     try:
         found = run_dir.lstat()
     except OSError:
@@ -54,7 +53,7 @@ def _is_private(run_dir: Path) -> bool:
 
 
 class _FrameProtocol(asyncio.Protocol):
-    """Cuts what arrives into frames."""
+    """Splits received bytes into frames."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
@@ -79,85 +78,87 @@ class _FrameProtocol(asyncio.Protocol):
         del buffer[:at]
 
     def frame(self, number: int, payload: bytes) -> None:
-        """Take one frame."""
+        """Handle one frame."""
         raise NotImplementedError
 
     def send(self, number: int, payload: bytes) -> None:
-        """Send one frame, unless nobody is there any more."""
+        """Send one frame, unless the connection is closing."""
         if self.transport is not None and not self.transport.is_closing():
             self.transport.write(_HEAD.pack(len(payload), number) + payload)
 
     def drop(self) -> None:
-        """End the connection now."""
+        """Abort the connection."""
         if self.transport is not None:
             self.transport.abort()
 
 
-# --- the replica's side --------------------------------------------------------------------------------------------
+# --- the side of the engine's replica ------------------------------------------------------------------------------
 
 
 class LocalChannelServer:
-    """Answers what comes over lines."""
+    """Answers queries that arrive over local channels."""
 
     def __init__(self, answer: Answer, run_dir: Path, application: str) -> None:
         self._answer = answer
         self._run_dir = run_dir
         self._path = channel_folder(run_dir, application) / f"{os.getpid()}.sock"
         self._server: asyncio.AbstractServer | None = None
-        self._lines: set[_ServerConnection] = set()
+        self._connections: set[_ServerConnection] = set()
 
     async def open(self) -> None:
-        """Let doors in.
+        """Start to accept connections of API replicas.
 
         Errors:
-            OSError: the folder can't be made, or the socket, or others reach the run directory
+            OSError: the folder or the socket can't be created, or other users can access the run directory
         """
         for folder in (self._run_dir, self._path.parents[1], self._path.parent):
             folder.mkdir(mode=0o700, exist_ok=True)
         if not _is_private(self._run_dir):
             raise PermissionError(f"{self._run_dir} is not ours alone")
         loop = asyncio.get_running_loop()
-        # under another name until it listens: a door takes a socket where nobody listens for a dead one's
+        # under another name until it listens: an API replica deletes a socket on which nobody listens
         early = self._path.with_name(f".{self._path.name}")
         early.unlink(missing_ok=True)
-        self._server = await loop.create_unix_server(lambda: _ServerConnection(self, self._lines), str(early))
+        self._server = await loop.create_unix_server(
+            lambda: _ServerConnection(self, self._connections), str(early)
+        )
         early.chmod(0o600)
         early.replace(self._path)
 
     async def close(self) -> None:
-        """Let nobody in any more; who waits for an answer asks elsewhere."""
+        """Stop accepting connections and close the open ones; clients then use the Serve handle."""
         if self._server is None:
             return
         self._path.unlink(missing_ok=True)
         self._server.close()
-        for line in list(self._lines):
-            line.drop()
+        for channel in list(self._connections):
+            channel.drop()
 
     async def reply(self, payload: bytes) -> bytes:
-        """Answer one question; what goes wrong is an answer too."""
+        """Return the pickled result of one pickled query; an exception becomes a refusal."""
         try:
             found = await self._answer(pickle.loads(payload))
-        except Exception:  # noqa: BLE001 - a fault of ours must not leave the door waiting
+        except Exception:  # noqa: BLE001 - an internal error must not leave the API replica waiting
             structlog.get_logger().exception("question_failed")
             found = Refusal.of(Fault("the engine failed to answer"))
         return pickle.dumps(found, pickle.HIGHEST_PROTOCOL)
 
 
 class _ServerConnection(_FrameProtocol):
-    """One door's line, as the replica sees it."""
+    """One connection of an API replica, on the side of the engine's replica."""
 
-    def __init__(self, board: LocalChannelServer, lines: set[_ServerConnection]) -> None:
+    def __init__(self, server: LocalChannelServer, connections: set[_ServerConnection]) -> None:
         super().__init__()
-        self._board = board
-        self._lines = lines
+        self._channel_server = server
+        self._connections = connections
         self._under_way: set[asyncio.Task[None]] = set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._lines.add(self)
+        self._connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._lines.discard(self)
+        self._connections.discard(self)
         for task in self._under_way:
             task.cancel()
 
@@ -167,61 +168,61 @@ class _ServerConnection(_FrameProtocol):
         task.add_done_callback(self._under_way.discard)
 
     async def _reply(self, number: int, payload: bytes) -> None:
-        self.send(number, await self._board.reply(payload))
+        self.send(number, await self._channel_server.reply(payload))
 
 
-# --- the door's side -----------------------------------------------------------------------------------------------
+# --- the side of the API replica ------------------------------------------------------------------------------------
 
 
 class LocalChannel(_FrameProtocol):
-    """One open line, as the door sees it."""
+    """One open connection to a replica, on the side of the API replica."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._asked: dict[int, asyncio.Future[Any]] = {}
+        self._pending: dict[int, asyncio.Future[Any]] = {}
         self._number = 0
         self.lost = False
 
     def __len__(self) -> int:
-        """Count the questions under way."""
-        return len(self._asked)
+        """Return the number of queries in flight."""
+        return len(self._pending)
 
-    async def ask(self, question: Any, within_s: float) -> Any:
-        """Ask and wait.
+    async def ask(self, query: Any, within_s: float) -> Any:
+        """Send a query and return its result.
 
         Errors:
-            ConnectionError: the line is lost; the question changes nothing and may be asked elsewhere
-            Unavailable: no answer in time; the line is given up
+            ConnectionError: the connection is lost; the query changed nothing, so the caller may send it elsewhere
+            Unavailable: no answer in time; the channel is closed
         """
         if self.lost:
             raise ConnectionResetError("the line is lost")
         number = self._number = (self._number + 1) & 0xFFFFFFFF
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._asked[number] = answer
+        self._pending[number] = answer
         try:
-            self.send(number, pickle.dumps(question, pickle.HIGHEST_PROTOCOL))
+            self.send(number, pickle.dumps(query, pickle.HIGHEST_PROTOCOL))
             return await asyncio.wait_for(answer, within_s)
         except asyncio.TimeoutError:
             self.drop()
             raise Unavailable("the engine's deployment does not answer", retry_after_s=1) from None
         finally:
-            self._asked.pop(number, None)
+            self._pending.pop(number, None)
 
     def frame(self, number: int, payload: bytes) -> None:
-        answer = self._asked.pop(number, None)
+        answer = self._pending.pop(number, None)
         if answer is not None and not answer.done():
             answer.set_result(pickle.loads(payload))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
-        for answer in self._asked.values():
+        for answer in self._pending.values():
             if not answer.done():
                 answer.set_exception(ConnectionResetError("the line is lost"))
-        self._asked.clear()
+        self._pending.clear()
 
 
 class LocalChannelPool:
-    """The lines of one door to the replicas of one engine that are on this machine."""
+    """The channels of one API replica to the replicas of one engine on this machine."""
 
     def __init__(
         self, run_dir: Path, application: str, monotonic_s: Callable[[], float] = time.monotonic
@@ -235,13 +236,15 @@ class LocalChannelPool:
         self._connecting: set[asyncio.Task[None]] = set()
         self._turn = 0
         self.replicas = 0
-        "So many replicas answer, on whatever machine."
+        "The number of replicas on all machines."
 
     def select(self) -> LocalChannel | None:
-        """Give the line with the fewest questions under way; None when there is none, or it is the turn of replicas
-        on other machines: they get their share through the handle.
+        """Return the channel with the fewest queries in flight.
 
-        Cost: a microsecond; twice a second a look into the folder. Nobody waits for a connection.
+        Return None if there is no channel, or if it is the turn of replicas on other machines. The client then uses
+        the Serve handle.
+
+        Cost: a microsecond; twice a second it lists the folder. It never waits for a connection.
         """
         if self._monotonic_s() >= self._look_at_s:
             self._refresh()
@@ -249,24 +252,24 @@ class LocalChannelPool:
             self._turn = (self._turn + 1) % self.replicas
             if self._turn >= len(self._open):
                 return None
-        line = min(self._open.values(), key=len, default=None)
-        return line if line is not None and len(line) < _MOST_WAITING else None
+        channel = min(self._open.values(), key=len, default=None)
+        return channel if channel is not None and len(channel) < _MOST_WAITING else None
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close all channels."""
         for task in self._connecting:
             task.cancel()
         await asyncio.gather(*self._connecting, return_exceptions=True)
-        for line in self._open.values():
-            line.drop()
+        for channel in self._open.values():
+            channel.drop()
         self._open.clear()
 
     def _refresh(self) -> None:
         now_s = self._monotonic_s()
         self._look_at_s = now_s + _LOOK_EVERY_S
-        for name in [name for name, line in self._open.items() if line.lost]:
+        for name in [name for name, channel in self._open.items() if channel.lost]:
             del self._open[name]
-            # whoever hung up may be leaving, or stuck
+            # the replica that closed the connection may be stopping or stuck
             self._avoided[name] = now_s + _AVOIDED_S
         names: list[str] = []
         with contextlib.suppress(OSError):
@@ -274,7 +277,7 @@ class LocalChannelPool:
         self._avoided = {name: until_s for name, until_s in self._avoided.items() if until_s > now_s}
         for name in names:
             if not name.startswith(".") and name not in self._open and name not in self._avoided:
-                # not twice at a time, and not at once again when nobody is there
+                # do not connect twice at a time, nor again at once if the replica does not accept
                 self._avoided[name] = now_s + _AVOIDED_S
                 task = asyncio.get_running_loop().create_task(self._connect(name))
                 self._connecting.add(task)
@@ -283,12 +286,12 @@ class LocalChannelPool:
     async def _connect(self, name: str) -> None:
         path = self._folder / name
         try:
-            _, line = await asyncio.get_running_loop().create_unix_connection(LocalChannel, str(path))
+            _, channel = await asyncio.get_running_loop().create_unix_connection(LocalChannel, str(path))
         except ConnectionRefusedError:
-            # left by a process that was killed
+            # a killed process left it behind
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
         except OSError:
             return
         else:
-            self._open[name] = line
+            self._open[name] = channel

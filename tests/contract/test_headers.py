@@ -38,7 +38,7 @@ async def corner() -> Corner:
 def app(request: pytest.FixtureRequest, corner: Corner) -> Any:
     archive = open_archive(
         corner.stores, Vault(MASTER), LocalArchiveClient(corner.archive), corner.clock, ArchiveConfig(),
-        tally=RequestCounts(), access_log=AccessLog(0.0, Random(1)),
+        request_counts=RequestCounts(), access_log=AccessLog(0.0, Random(1)),
     )  # fmt: skip
     ordinary = build_application(corner.door, version="0", more=build_archive_routes(archive))
     return HotLayer(ordinary, lambda: corner.door) if request.param == "front" else ordinary

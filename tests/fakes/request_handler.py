@@ -177,14 +177,14 @@ async def open_corner(
     keyring = Keyring(stores.access, vault)
     purses = Purses(stores.limits, clock)
     recommender = ScriptedRecommender(stores)
-    tally = RequestCounts()
+    request_counts = RequestCounts()
     experiments = LocalExperimentClient(stores.experiments, clock)
     archive = ArchiveHost(stores, None, None, clock, SilentMeter())
     local = LocalArchiveClient(archive)
     asking = open_question_client(stores, local, clock, SilentMeter(), app_ids=lambda: keyring.app_ids)
     history = LocalHistoryClient(stores, clock)
     ask = AskServices(asking, local, stores.questions, clock, history)
-    means = ApiServices(
+    services = ApiServices(
         stores,
         client or recommender,
         clock,
@@ -192,17 +192,17 @@ async def open_corner(
         query_log or DisabledQueryLog(),
         ask=ask,
         history=history,
-        shelf=shelf,
+        artifact_store=shelf,
     )
     links = IdentityLinkWriter(stores.interactions, SilentMeter())
     door = RequestHandler(
-        build_endpoints(means),
+        build_endpoints(services),
         AdmissionServices(
             keyring, purses, SilentMeter(), most_bytes=most_bytes, link_identities=links.record
         ),
         replays=stores.idempotency,
         clock=clock,
-        tally=tally,
+        request_counts=request_counts,
         access_log=AccessLog(share, Random(1)),
     )
     corner = Corner(stores, clock, vault, keyring, recommender, door, experiments, archive, asking, links)

@@ -104,7 +104,7 @@ async def open_house(stores: Stores, shelf: Path) -> AsyncIterator[House]:
         AdmissionServices(keyring, Purses(stores.limits, CLOCK), meter, most_bytes=32 << 20),
         replays=stores.idempotency,
         clock=CLOCK,
-        tally=RequestCounts(),
+        request_counts=RequestCounts(),
         access_log=AccessLog(0.0, Random(1)),
     )
     rules = IntakeConfig(

@@ -290,7 +290,7 @@ async def test_who_reaches_engines_keeps_their_lines_and_knows_of_replicas_elsew
     name = application_name("a")
     async with _open(channel_folder(tmp_path, name), by_line, name):
         assert (await client.answer(QUERY)).served_by == "handle"
-        await until(lambda: bool(reaching._lines[name]._open))
+        await until(lambda: bool(reaching._pools[name]._open))
         assert {(await client.answer(QUERY)).served_by for _ in range(4)} == {"line"}
         await reaching.count_replicas("a", ["default", "unknown"])
         assert [(await client.answer(QUERY)).served_by for _ in range(6)].count("line") == 3

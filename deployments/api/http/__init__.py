@@ -1,1 +1,1 @@
-"""Http."""
+"""HTTP handling of the API replica: paths, admission, request handler, OpenAPI document, background writers."""

@@ -1,7 +1,8 @@
-"""What a publishable key may write: for whom, how much at a time, and what remains of it.
+"""Limits on writes with a publishable key: which users it may name, how much it may write, how long lists live.
 
-Everybody who opens a page has the key. So a `user_id` needs a proof (`prove_writers`), a request carries few events of
-few readers, and a stranger's new list lives for a day until they return (`cluster.store.redis.append_plan`).
+Every visitor of a page can read the key. So a `user_id` needs a proof (`prove_writers`), and a request carries few
+events of few users. A new list of an unproven user lives for a day unless the user returns
+(`cluster.store.redis.append_plan`).
 
     {"data": [...], "user_hash": "...", "anonymous_hash": "..."}      proofs for all events of a body
     {"data": [{"type": ..., "user_id": ..., "user_hash": "..."}]}     or for one; they are not stored
@@ -21,11 +22,11 @@ from deployments.edge.request import ApiRequest
 PROOFS = ("user_hash", "anonymous_hash", "user_type")
 _DAY_MS = 86_400_000
 BYTES_PER_EVENT = 2_048
-"Of change log that an event of a browser may cost on average, at the app's rate of queries."
+"Bytes of change log that a browser event may cost on average, at the app's query rate."
 
 
 class WritePermission:
-    """Checks the interactions of one request; `UploadCheck` for any key."""
+    """Checks the interactions of one request; implements `UploadCheck` for every key."""
 
     def __init__(self, request: ApiRequest) -> None:
         self._request = request
@@ -35,15 +36,15 @@ class WritePermission:
         self._items: list[Any] = []
         self._proofs: dict[int, dict[str, Any]] = {}
         self._checked: set[tuple[str, str, int]] = set()
-        self._readers: set[str] = set()
+        self._user_ids: set[str] = set()
         self._origin = "" if self._is_secret else address_pseudonym(request)
         self.proven: set[str] = set()
         "User ids that the request proved."
         self.checkouts = 0
-        "Checkouts of readers without proof."
+        "Checkouts of users without proof."
 
     def take_proofs(self, body: dict[str, Any], items: list[Any]) -> None:
-        """Take the proofs out of a body, so that its events are those of the interface.
+        """Remove the proofs from a body, so that its events have the documented fields only.
 
         Errors:
             Unprocessable: more events than a browser may send at once
@@ -60,11 +61,11 @@ class WritePermission:
                 self._proofs[at] = {name: item.pop(name) for name in PROOFS if name in item}
 
     def check(self, at: int, user_id: str, anonymous_id: str) -> str:
-        """Check one event's readers; return the pseudonym of the address when none of them is proven.
+        """Check the user of one event; return the pseudonym of the address if no id is proven.
 
         Errors:
-            Unauthenticated: a reader that is not proven and must be
-            Unprocessable: more readers than a browser may write for at once
+            Unauthenticated: a user id lacks a required proof
+            Unprocessable: the request names more users than a browser may write for
         """
         if self._is_secret:
             return ""
@@ -79,43 +80,43 @@ class WritePermission:
         return self._origin
 
     def _verify(self, at: int, user_id: str, anonymous_id: str) -> None:
-        own = self._proofs.get(at, {})
+        event_proofs = self._proofs.get(at, {})
         claimed = ClaimedIdentity.from_body(
-            {"user_id": user_id, "anonymous_id": anonymous_id, **own}, self._body
+            {"user_id": user_id, "anonymous_id": anonymous_id, **event_proofs}, self._body
         )
-        if self._needs_proof(claimed, own):
+        if self._needs_proof(claimed, event_proofs):
             verify_identity(self._request, claimed)
         token = self._request.token
         if user_id and ((token is not None and token.user_id == user_id) or claimed.user_hash):
             self.proven.add(user_id)
 
-    def _needs_proof(self, claimed: ClaimedIdentity, own: Mapping[str, Any]) -> bool:
-        """Check whether an event's proofs must be looked at: where one is asked for, and where one is given."""
+    def _needs_proof(self, claimed: ClaimedIdentity, event_proofs: Mapping[str, Any]) -> bool:
+        """Return whether the proofs of an event must be verified: if the app requires one, or if the event has one."""
         settings = self._settings
-        if own or claimed.anonymous_hash:
+        if event_proofs or claimed.anonymous_hash:
             return True
         if not claimed.user_id:
-            # The hash of a body is its user's; beside it stand what the visitor did before they signed in.
+            # The hash in the body proves its user. The visitor's events before sign-in may stand beside it.
             return settings.prove_writers and settings.strict_user_hash
         has_pair = bool(claimed.anonymous_id)
         return bool(claimed.user_hash) or settings.prove_writers or (has_pair and settings.strict_user_hash)
 
     def writer(self, now_ms: int) -> BrowserWriter | None:
-        """Return how much this request may write; None for a secret key, which has no bounds."""
+        """Return the write limits of this request; None for a secret key, which has no limits."""
         if self._is_secret:
             return None
         return browser_writer(self._request, now_ms, frozenset(self.proven))
 
-    def _count(self, reader: str) -> None:
-        self._readers.add(reader)
+    def _count(self, writer_id: str) -> None:
+        self._user_ids.add(writer_id)
         most = self._settings.browser_readers
-        if most and len(self._readers) > most:
+        if most and len(self._user_ids) > most:
             text = f"The entries should be of at most {most} readers with a publishable key."
             raise rejected_upload_error("interaction", f"data is invalid. {text}")
 
 
 def browser_writer(request: ApiRequest, now_ms: int, proven: frozenset[str] = frozenset()) -> BrowserWriter:
-    """Return how much a request with a publishable key may write."""
+    """Return the write limits of a request with a publishable key."""
     settings = request.credential.app.settings
     return BrowserWriter(
         address=daily_address_digest(request, now_ms),
@@ -128,19 +129,19 @@ def browser_writer(request: ApiRequest, now_ms: int, proven: frozenset[str] = fr
 
 
 def limit_new_users(request: ApiRequest, proven_id: str) -> BrowserWriter | None:
-    """Return how many readers this request may add; None when its key or its user is proven."""
+    """Return how many new users this request may add; None if its key is secret or its user is proven."""
     if request.credential.is_secret or proven_id:
         return None
     return browser_writer(request, request.clock.now_ms())
 
 
 def address_pseudonym(request: ApiRequest) -> str:
-    """Name the client's address for counting different people, the same for 30 days."""
+    """Return a pseudonym of the client's address, stable for 30 days; it counts distinct users."""
     return _digest(request, request.clock.now_ms() // (30 * _DAY_MS))
 
 
 def daily_address_digest(request: ApiRequest, now_ms: int) -> str:
-    """Name the client's address for counting, so that the store never holds it."""
+    """Return a digest of the client's address for one day, so that the store never holds the address."""
     return _digest(request, now_ms // _DAY_MS)
 
 

@@ -1,6 +1,6 @@
-"""Product fields that a publishable key never learns: not shown, and nothing is filtered, sorted or counted by them.
+"""Product fields that a publishable key can't read, filter by, sort by or count.
 
-A filter tells a value as well as a field does: `margin:[0.4 TO *]` finds it in a few requests. So a query that names a
+A filter discloses values, too: a few queries such as `margin:[0.4 TO *]` find one. So a query that names a
 confidential field, or an object that holds one, is refused; what a wildcard of `fl` covers is left out of the reply.
 """
 
@@ -18,18 +18,18 @@ from deployments.api.wire.faults import refuse
 from deployments.edge.request import ApiRequest
 
 _INSIDE = re.compile(r"(?:i18n_[^.]*|children)\.")
-"Objects of a product that hold the same fields again."
+"Fields whose values are product objects with the same confidential fields."
 _TREES = ("filter", "boosts", "circles", "boost_circles", "spacing", "search")
 
 
 def hidden_fields(request: ApiRequest) -> tuple[str, ...]:
-    """Return the fields this request may not learn."""
+    """Return the fields that are confidential for this request."""
     credential = request.credential
     return () if credential.is_secret else credential.app.settings.confidential_fields
 
 
 def check_query(request: ApiRequest, query: UserQuery) -> UserQuery:
-    """Check that a query names no confidential field; returns it.
+    """Return the query unchanged after checking that it names no confidential field.
 
     Errors:
         Unprocessable
@@ -50,7 +50,7 @@ def check_query(request: ApiRequest, query: UserQuery) -> UserQuery:
 def check_names(
     hidden: Sequence[str], parameter: str, names: Iterable[str], *, may_cover: bool = False
 ) -> None:
-    """Check the field names of one parameter; `may_cover`: an object that holds a confidential field is allowed.
+    """Check the field names of one parameter; `may_cover` allows an object that contains a confidential field.
 
     Errors:
         Unprocessable
@@ -61,7 +61,7 @@ def check_names(
 
 
 def check_format(request: ApiRequest, body: Any) -> None:
-    """Check the fields that a stored answer will show of its sources: nothing is left out of it later.
+    """Check the fields that a stored answer will show of its sources; they are not filtered later.
 
     Errors:
         Unprocessable
@@ -79,7 +79,7 @@ def check_format(request: ApiRequest, body: Any) -> None:
 def remove_hidden_fields(
     request: ApiRequest, query: UserQuery, found: RecommendationResult
 ) -> RecommendationResult:
-    """Leave confidential fields out of a result whose `fl` covers them; returns it, changed."""
+    """Remove confidential fields from a result whose `fl` covers them; return the changed result."""
     hidden = hidden_fields(request)
     if hidden and may_cover_hidden(hidden, query.fields):
         for records in _lists(found):
@@ -90,19 +90,19 @@ def remove_hidden_fields(
 
 
 def remove_hidden_suggestions(hidden: Sequence[str], warnings: Iterable[dict[str, str]]) -> None:
-    """Leave the names of confidential fields out of warnings."""
+    """Remove the names of confidential fields from warnings."""
     for warning in warnings:
         if _names_hidden(hidden, warning.get("did_you_mean", ""), may_cover=False):
             del warning["did_you_mean"]
 
 
 def may_cover_hidden(hidden: Sequence[str], names: Sequence[str]) -> bool:
-    """Check whether a wildcard or an object among these names may hold a confidential field."""
+    """Return whether a wildcard or an object among these names may contain a confidential field."""
     return any("*" in name or _names_hidden(hidden, name, may_cover=False) for name in names)
 
 
 def remove_from_records(hidden: Sequence[str], records: list[dict[str, Any]]) -> None:
-    """Leave confidential fields out of records; their values may be shared, so what changes is copied."""
+    """Remove confidential fields from records; changed objects are copied because other requests may share them."""
     for at, record in enumerate(records):
         product = record.get("product")
         if isinstance(product, dict):
@@ -135,7 +135,7 @@ def _names_hidden(hidden: Sequence[str], name: str, may_cover: bool) -> bool:
 
 
 def _named_fields(part: Any) -> Iterator[str]:
-    """List the fields that a part of a query names, however deep."""
+    """Return all field names in a part of a query."""
     if isinstance(part, (tuple, list)):
         for one in part:
             yield from _named_fields(one)
@@ -171,7 +171,7 @@ def _value_without(value: Mapping[str, Any], paths: Iterable[str]) -> dict[str, 
 
 
 def _drop(kept: dict[str, Any], path: str) -> None:
-    """Take a path out of an object of our own; objects on the way are copied first."""
+    """Delete a path from a copied object; nested objects on the path are copied first."""
     kept.pop(path, None)
     head, dot, rest = path.partition(".")
     value = kept.get(head)

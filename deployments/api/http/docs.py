@@ -1,7 +1,7 @@
-"""The page people read at /docs: the OpenAPI document as plain HTML, complete without a network or a script.
+"""The page at /docs: the OpenAPI document as plain HTML that needs no network and no script.
 
-What nearly every body has stands once, under "Fields that many bodies share". Statuses that mean the same everywhere
-stand once, too.
+Fields of nearly every body are listed once, under "Fields that many bodies share", and so are statuses with the
+same meaning everywhere.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ HEADERS = page_headers()
 _MOST_VALUES = 12
 _LINE = 96
 _SHARED_BY = 4
-"Models that must have a field with the same type and text before it is listed once."
+"A field is listed once if at least this many models have it with the same type and text."
 _EVERYWHERE = ("400", "401", "403", "409", "413", "429", "500", "503")
 
 Fields = dict[str, str]
 
 
 def render_docs(document: dict[str, Any]) -> bytes:
-    """Write the page."""
+    """Return the page as HTML."""
     title = f"{document['info']['title']} {document['info']['version']}"
     separate = _separate(document)
     schemas = document["components"]["schemas"]
@@ -104,7 +104,7 @@ def _operation(
 
 
 def render_curl(method: str, path: str, operation: Mapping[str, Any]) -> str:
-    """Write the example of an operation as a command for a shell."""
+    """Return the example of an operation as a curl command."""
     query = {}
     for given in operation["parameters"]:
         if given["in"] == "path":
@@ -126,7 +126,7 @@ def render_curl(method: str, path: str, operation: Mapping[str, Any]) -> str:
 
 
 def render_json(value: Any, indent: str = "") -> str:
-    """Write JSON for people: what fits a line stands on one line."""
+    """Return JSON with short values on one line."""
     flat = json.dumps(value, ensure_ascii=False)
     if not value or not isinstance(value, dict | list) or len(indent) + len(flat) <= _LINE:
         return flat
@@ -138,7 +138,7 @@ def render_json(value: Any, indent: str = "") -> str:
 
 
 def _statuses(paths: dict[str, Any]) -> Iterator[str]:
-    """List statuses with the meaning that most operations give them."""
+    """Return statuses with the meaning that most operations give them."""
     meanings: dict[str, Counter[str]] = {}
     for operations in paths.values():
         for operation in operations.values():
@@ -152,7 +152,7 @@ def _statuses(paths: dict[str, Any]) -> Iterator[str]:
 
 
 def _separate(document: dict[str, Any]) -> list[str]:
-    """List the schemas that stand by themselves: neither the body of one operation nor an envelope around data."""
+    """Return schemas with a section each: neither the body of one operation nor a reply envelope."""
     schemas = document["components"]["schemas"]
     bodies, replies, members = Counter[str](), Counter[str](), set[str]()
     for operations in document["paths"].values():
@@ -180,7 +180,7 @@ def _is_envelope(schema: dict[str, Any]) -> bool:
 
 
 def _data_of(schema: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
-    """Look through the envelope of a reply."""
+    """Return the schema of `data` in a reply envelope."""
     model = schemas.get(_model(schema), {})
     data: dict[str, Any] = model["properties"]["data"] if _is_envelope(model) else schema
     return data
@@ -192,7 +192,7 @@ def _model(schema: dict[str, Any]) -> str:
 
 
 def _refusals(schemas: dict[str, Any]) -> Iterator[str]:
-    """Show an example of each shape that a refusal may have."""
+    """Return an example of each shape of an error reply."""
     yield "<h2>Shapes of refusals</h2>"
     for name, schema in schemas.items():
         for example in schema.get("examples", ()):
@@ -211,7 +211,7 @@ def _schemas(schemas: dict[str, Any], shared: Fields) -> Iterator[str]:
 
 
 def _table(schema: dict[str, Any], shared: Fields) -> str:
-    """List the fields of an object: its own in full, shared ones by name."""
+    """Return a table of an object's fields; shared fields appear by name only."""
     required = schema.get("required", ())
     own, others = [], []
     for name, field in schema.get("properties", {}).items():
@@ -224,7 +224,7 @@ def _table(schema: dict[str, Any], shared: Fields) -> str:
 
 
 def _shared_fields(schemas: dict[str, Any]) -> Fields:
-    """Find the fields that many models have with the same type and text."""
+    """Return the fields that many models have with the same type and text."""
     counts: Counter[tuple[str, str]] = Counter()
     for schema in schemas.values():
         required = schema.get("required", ())
@@ -246,12 +246,12 @@ def _cells(name: str, field: dict[str, Any], is_required: bool) -> str:
 
 
 def _row(name: str, kind: str, text: str) -> str:
-    # The end tags of cells and rows may be absent, and there are a thousand of them.
+    # HTML allows to omit the end tags of cells and rows, and the page has about a thousand of them.
     return f"<td><code>{escape(name)}</code><td>{kind}<td>{render_inline(text)}"
 
 
 def _type(schema: dict[str, Any]) -> str:
-    """Write a type in few words, as HTML."""
+    """Return a short description of a type, as HTML."""
     name = _model(schema)
     if name:
         return f'<a href="#schema-{escape(name)}">{escape(name)}</a>'

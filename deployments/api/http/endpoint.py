@@ -1,4 +1,4 @@
-"""What an endpoint is: everything the door, the framework's routes and the OpenAPI page need to know of it."""
+"""The description of an endpoint, as the request handler, the framework's routes and the OpenAPI document use it."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ _REFUSED = 400
 
 @dataclass(frozen=True, slots=True)
 class EndpointTexts:
-    """What people read about an endpoint; models are pydantic models, type adapters or JSON schemas."""
+    """Texts of an endpoint for the documentation; models are pydantic models, type adapters or JSON schemas."""
 
     summary: str
     tag: str
     body: Any = None
     replies: Mapping[int, Any] = field(default_factory=dict)
-    "Status -> model, beyond the ones every endpoint has."
+    "Status -> model, in addition to those that every endpoint has."
     query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     "Query parameter -> JSON schema."
     needs_user: bool = False
-    "A publishable key needs a reader token beside it."
+    "Whether a publishable key also needs a user token."
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """One method on one path.
 
-    A path holds at most one `{name}`; without a suffix it takes the rest of the path, slashes included.
+    A path holds at most one `{name}`. Without a suffix it matches the rest of the path, slashes included.
     """
 
     name: str
@@ -47,17 +47,17 @@ class Endpoint:
     about: EndpointTexts
     schema: Schema | None = None
     hot: bool = False
-    "Answered in front of the framework."
+    "Whether `HotLayer` answers it in front of the framework."
 
 
-async def validate_and_answer(arrival: ApiRequest, endpoint: Endpoint) -> Reply:
-    """Answer a request that was admitted; link the user and the visitor it names.
+async def validate_and_answer(request: ApiRequest, endpoint: Endpoint) -> Reply:
+    """Answer an admitted request; link the user and the visitor that it names.
 
     Errors:
-        HouseError: it is refused
+        HouseError: the endpoint refuses the request
     """
-    await validate_request(arrival, endpoint.rules, endpoint.schema)
-    reply = await endpoint.answer(arrival)
+    await validate_request(request, endpoint.rules, endpoint.schema)
+    reply = await endpoint.answer(request)
     if reply.status < _REFUSED:
-        arrival.gate.link_identities(arrival)
+        request.gate.link_identities(request)
     return reply

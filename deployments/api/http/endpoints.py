@@ -1,4 +1,4 @@
-"""The one table of endpoints: what the door answers, what the framework routes, what the OpenAPI page lists.
+"""The table of all endpoints, for the request handler, the framework's routes and the OpenAPI document.
 
 `docs/reference/rest.md` is generated from this table.
 """
@@ -57,7 +57,7 @@ from deployments.edge.admission import AdmissionRules
 _READ = AdmissionRules()
 _UPLOAD = AdmissionRules(bucket="write", writes=True, body="raw")
 _REMOVE = AdmissionRules(bucket="write", writes=True)
-_ASK = AdmissionRules(publishable=True, body="json", reads_token=True, proves_reader=True)
+_ASK = AdmissionRules(publishable=True, body="json", reads_token=True, proves_user=True)
 _STREAM = AdmissionRules(publishable=True, writes=True, body="raw", reads_token=True, browser_bytes=256 << 10)
 _COUNT = AdmissionRules(body="json")
 _MANY = AdmissionRules(publishable=True, body="json")
@@ -75,68 +75,76 @@ _TASK = wire.build_envelope(wire.TaskId)
 
 @dataclass(frozen=True, slots=True)
 class ApiServices:
-    """What the handlers work with."""
+    """What the endpoints depend on."""
 
     stores: Stores
     recommender: RecommenderClient
     clock: Clock
     experiments: ExperimentClient | None = None
-    "None: experiments are looked after in this process."
+    "None: experiments run in this process."
     query_log: QueryLog = field(default_factory=DisabledQueryLog)
     history: LocalHistoryClient | None = None
-    "None: threads are looked after in this process, and nobody answers their questions again."
+    "None: threads are stored from this process, and their questions are not answered again."
     ask: AskServices | None = None
-    "None: nobody answers questions here."
-    shelf: ArtifactStore | None = None
-    "None: nothing settles here, so reports of experiments know no conversions."
+    "None: the ask endpoints are missing."
+    artifact_store: ArtifactStore | None = None
+    "None: without compacted segments, experiment reports have no conversions."
     new_task_id: Callable[[], ids.TaskId] = ids.new_task_id
     new_service_id: Callable[[], ids.ServiceId] = ids.new_service_id
 
 
-def build_endpoints(means: ApiServices) -> tuple[Endpoint, ...]:
-    """Make the table."""
-    users = UsersResource(means.stores, means.clock, means.new_task_id)
-    products = ProductsResource(means.stores, means.clock, means.new_task_id)
-    rules = StoredRules(means.stores.boost_rules, means.clock)
-    experiments = means.experiments or LocalExperimentClient(means.stores.experiments, means.clock)
-    queries = QueryTreatment(means.recommender, rules, experiments)
-    history = means.history or LocalHistoryClient(means.stores, means.clock)
-    banks = QuestionBankClient(means.stores.question_bank)
-    suggestions = QuestionBankSuggestions(banks, means.recommender)
+def build_endpoints(services: ApiServices) -> tuple[Endpoint, ...]:
+    """Return the table of endpoints."""
+    users = UsersResource(services.stores, services.clock, services.new_task_id)
+    products = ProductsResource(services.stores, services.clock, services.new_task_id)
+    rules = StoredRules(services.stores.boost_rules, services.clock)
+    experiments = services.experiments or LocalExperimentClient(services.stores.experiments, services.clock)
+    queries = QueryTreatment(services.recommender, rules, experiments)
+    history = services.history or LocalHistoryClient(services.stores, services.clock)
+    banks = QuestionBankClient(services.stores.question_bank)
+    suggestions = QuestionBankSuggestions(banks, services.recommender)
     table = (
-        *_interactions(InteractionsResource(means.stores.interactions, means.stores.records, means.clock)),
+        *_interactions(
+            InteractionsResource(services.stores.interactions, services.stores.records, services.clock)
+        ),
         *_erasures(users),
         *_records(
-            users, AggregationResource("user", means.stores.records), wire.build_envelope(wire.StoredUser)
+            users, AggregationResource("user", services.stores.records), wire.build_envelope(wire.StoredUser)
         ),
         *_records(
             products,
-            AggregationResource("product", means.stores.records),
+            AggregationResource("product", services.stores.records),
             wire.ProductPart | wire.build_envelope(wire.ProductPart),
         ),
-        *_recommendations(RecommendationResource(queries, means.clock, means.new_service_id)),
+        *_recommendations(RecommendationResource(queries, services.clock, services.new_service_id)),
         *_search(
-            SearchResource(queries, means.recommender, means.clock, means.new_service_id, means.query_log),
-            CompletionsResource(queries, means.clock, means.new_service_id, means.query_log, suggestions),
+            SearchResource(
+                queries, services.recommender, services.clock, services.new_service_id, services.query_log
+            ),
+            CompletionsResource(
+                queries, services.clock, services.new_service_id, services.query_log, suggestions
+            ),
         ),
         *build_experiment_endpoints(
-            ExperimentEventsResource(experiments, means.clock),
-            ExperimentsResource(LocalExperimentAdmin(means.stores, means.shelf, means.clock)),
+            ExperimentEventsResource(experiments, services.clock),
+            ExperimentsResource(
+                LocalExperimentAdmin(services.stores, services.artifact_store, services.clock)
+            ),
         ),
         *build_question_answer_endpoints(
-            QuestionBankResource(means.stores.question_bank, banks, means.new_service_id),
-            QuestionAnswersResource(queries, means.new_service_id, means.query_log),
+            QuestionBankResource(services.stores.question_bank, banks, services.new_service_id),
+            QuestionAnswersResource(queries, services.new_service_id, services.query_log),
         ),
         *build_history_endpoints(HistoryResource(history)),
         *build_thread_endpoints(ThreadsResource(history)),
         build_generation_endpoint(),
     )
-    if means.ask is not None:
-        asking = build_ask_endpoints(
-            means.ask, means.recommender, means.new_service_id, means.query_log, suggestions
+    if services.ask is not None:
+        ask_endpoints = build_ask_endpoints(
+            services.ask, services.recommender, services.new_service_id, services.query_log, suggestions
         )
-        table = (*table, *asking)
-    # last: a bulk call asks whatever stands above
+        table = (*table, *ask_endpoints)
+    # last: a bulk call may contain requests to any endpoint above
     return (*table, *_bulk(BulkResource(table)))
 
 
@@ -169,33 +177,34 @@ def _search(searches: SearchResource, completions: CompletionsResource) -> tuple
     )  # fmt: skip
 
 
-def _bulk(desk: BulkResource) -> tuple[Endpoint, ...]:
+def _bulk(resource: BulkResource) -> tuple[Endpoint, ...]:
     return (
         Endpoint(
-            "bulk", "POST", "/v1/bulk", _MANY, "detail", desk.answer, schema=desk.read,
+            "bulk", "POST", "/v1/bulk", _MANY, "detail", resource.answer, schema=resource.read,
             about=EndpointTexts("Send several queries at once", "Bulk", Bulk, {200: BulkReply}),
         ),
     )  # fmt: skip
 
 
-def _interactions(desk: InteractionsResource) -> tuple[Endpoint, ...]:
+def _interactions(resource: InteractionsResource) -> tuple[Endpoint, ...]:
     path, tag = "/v1/interactions", "Interactions"
     erase = wire.delete_schema("user_ids", wrapped=False)
     alias = wire.delete_schema("user_ids", wrapped=True)
     return (
         Endpoint(
-            "interactions.upload", "POST", path, _STREAM, "upload", desk.upload, schema=desk.read_upload, hot=True,
+            "interactions.upload", "POST", path, _STREAM, "upload", resource.upload,
+            schema=resource.read_upload, hot=True,
             about=EndpointTexts(
                 "Send interactions", tag, record_schema("interaction"), {200: wire.UploadedInteractions}, _DRY_RUN
             ),
         ),
         Endpoint(
-            "interactions.erase", "DELETE", path, _UPLOAD, "detail", desk.erase, schema=desk.read_erase,
+            "interactions.erase", "DELETE", path, _UPLOAD, "detail", resource.erase, schema=resource.read_erase,
             about=EndpointTexts("Erase users' interactions", tag, erase, {200: wire.MessageReply}),
         ),
         Endpoint(
-            "interactions.erase_alias", "POST", path + "/_delete", _UPLOAD, "detail", desk.erase,
-            schema=desk.read_erase,
+            "interactions.erase_alias", "POST", path + "/_delete", _UPLOAD, "detail", resource.erase,
+            schema=resource.read_erase,
             about=EndpointTexts("Erase users' interactions (form of some SDKs)", tag, alias, {200: wire.MessageReply}),
         ),
     )  # fmt: skip
@@ -213,9 +222,9 @@ def _erasures(users: UsersResource) -> tuple[Endpoint, ...]:
     )  # fmt: skip
 
 
-def _records(desk: RecordsResource, counting: AggregationResource, stored: Any) -> tuple[Endpoint, ...]:
-    noun, base = desk.noun, f"/v1/{desk.noun}s"
-    one, tag = f"{base}/{{{desk.id_field}}}", f"{desk.noun}s".capitalize()
+def _records(resource: RecordsResource, counting: AggregationResource, stored: Any) -> tuple[Endpoint, ...]:
+    noun, base = resource.noun, f"/v1/{resource.noun}s"
+    one, tag = f"{base}/{{{resource.id_field}}}", f"{resource.noun}s".capitalize()
     lost: Mapping[int, Any] = {404: wire.MessageReply}
     counted: Mapping[int, Any] = {200: wire.build_envelope(wire.Counts), **lost}
     by_type = {"type": {"type": "string"}} if noun == "product" else {}
@@ -230,18 +239,18 @@ def _records(desk: RecordsResource, counting: AggregationResource, stored: Any) 
         )
     }
     uploaded = _TASK | wire.PartialUpload
-    deleted = wire.delete_schema(desk.id_field + "s", wrapped=True)
+    deleted = wire.delete_schema(resource.id_field + "s", wrapped=True)
     return (
         Endpoint(
-            f"{noun}s.upload", "POST", base, _UPLOAD, "upload", desk.upload, schema=desk.read_upload,
+            f"{noun}s.upload", "POST", base, _UPLOAD, "upload", resource.upload, schema=resource.read_upload,
             about=EndpointTexts(f"Upload {noun}s", tag, record_schema(noun), {200: uploaded}, _DRY_RUN),
         ),
         Endpoint(
-            f"{noun}s.delete_many", "POST", base + "/_delete", _UPLOAD, "detail", desk.delete_many,
-            schema=desk.read_delete, about=EndpointTexts(f"Delete {noun}s", tag, deleted, {200: _TASK}),
+            f"{noun}s.delete_many", "POST", base + "/_delete", _UPLOAD, "detail", resource.delete_many,
+            schema=resource.read_delete, about=EndpointTexts(f"Delete {noun}s", tag, deleted, {200: _TASK}),
         ),
         Endpoint(
-            f"{noun}s.ids", "GET", base + "/_ids", _READ, "message", desk.list_ids,
+            f"{noun}s.ids", "GET", base + "/_ids", _READ, "message", resource.list_ids,
             about=EndpointTexts(
                 f"List all {noun} ids", tag, None, {200: wire.build_envelope(wire.IdList), 404: wire.NoDataSet}, by_type
             ),
@@ -257,15 +266,15 @@ def _records(desk: RecordsResource, counting: AggregationResource, stored: Any) 
             about=EndpointTexts(f"Count values of a {noun} field", tag, None, counted, fields),
         ),
         Endpoint(
-            f"{noun}s.status", "GET", base + "/_status/{task_id}", _READ, "message", desk.status,
+            f"{noun}s.status", "GET", base + "/_status/{task_id}", _READ, "message", resource.status,
             about=EndpointTexts("Read the progress of a task", tag, None, {200: wire.TaskReply, **lost}),
         ),
         Endpoint(
-            f"{noun}s.read", "GET", one, _READ, "message", desk.read, schema=desk.read_id, hot=True,
+            f"{noun}s.read", "GET", one, _READ, "message", resource.read, schema=resource.read_id, hot=True,
             about=EndpointTexts(f"Read one {noun}", tag, None, {200: stored, **lost}),
         ),
         Endpoint(
-            f"{noun}s.delete_one", "DELETE", one, _REMOVE, "message", desk.delete_one, schema=desk.read_id,
+            f"{noun}s.delete_one", "DELETE", one, _REMOVE, "message", resource.delete_one, schema=resource.read_id,
             about=EndpointTexts(f"Delete one {noun}", tag, None, {200: _TASK}, _EVERYTHING if noun == "user" else {}),
         ),
     )  # fmt: skip
@@ -285,11 +294,11 @@ _FOUND: dict[QueryKind, Any] = {
 }
 
 
-def _recommendations(desk: RecommendationResource) -> tuple[Endpoint, ...]:
+def _recommendations(resource: RecommendationResource) -> tuple[Endpoint, ...]:
     return tuple(
         Endpoint(
             f"recommendation.{kind}", "POST", f"/v1/recommendation/{kind}", _ASK, "detail",
-            desk.build_answer(kind), schema=desk.body_parser(kind), hot=True,
+            resource.build_answer(kind), schema=resource.body_parser(kind), hot=True,
             about=EndpointTexts(
                 _RECOMMENDS[kind], "Recommendation", body,
                 {200: wire.build_envelope(_FOUND.get(kind, wire.ProductsReply)), 404: wire.MessageReply},

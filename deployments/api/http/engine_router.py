@@ -1,9 +1,7 @@
-"""Which recommender answers: the one in this process or one with a place of its own.
+"""Routes each query to the engine: embedded in this API replica, or dedicated in a deployment.
 
-The engine's record says which, and is asked again after a moment, so that an engine moves without a restart. On the
-way back the dedicated engine answers until the engine is loaded here, so no request waits for the loading.
-
-Source: `docs/decisions/0019-engines-inside-api-replicas.md`
+The router reads the placement from the engine's record and rereads it after a second, so that an engine moves without
+a restart (decision S4). When an engine becomes embedded again, its deployment answers until this process has loaded it.
 """
 
 from __future__ import annotations
@@ -30,10 +28,10 @@ _LOADING_TRIES = 20
 
 
 class QueryAnswerer(Protocol):
-    """Answers queries: the host in this process, or a client of another one."""
+    """Answers queries: the host in this process, or a client of another deployment."""
 
     async def answer(self, query: UserQuery) -> RecommendationResult | Refusal:
-        """Answer one query; an expected "no" may come as a refusal."""
+        """Return the result of one query; an expected error may be returned as a refusal."""
         ...
 
 
@@ -42,20 +40,20 @@ class _CachedRoute:
     client: QueryAnswerer
     until_s: float
     remote: bool
-    leaving: asyncio.Task[None] | None = None
-    "The engine comes back here and is being loaded."
+    loading_task: asyncio.Task[None] | None = None
+    "Loads the engine here because it moves back into this process."
     queries: int = 0
-    "Queries since this was told."
+    "Queries since the counts were last reported."
 
 
 class EngineRouter:
-    """A `RecommenderClient` that sends each query to where its engine lives."""
+    """A `RecommenderClient` that sends each query to the deployment of its engine."""
 
     def __init__(
         self,
         engines: EngineStore,
         local: QueryAnswerer,
-        reach: ConnectToEngine,
+        connect: ConnectToEngine,
         clock: Clock,
         *,
         away: tuple[type[Exception], ...] = (),
@@ -64,107 +62,107 @@ class EngineRouter:
     ) -> None:
         self._engines = engines
         self._local = local
-        self._reach = reach
+        self._connect = connect
         self._clock = clock
         self._away = away
         self._overloaded = overloaded
         self._keep_s = keep_s
-        self._known: dict[tuple[str, str], _CachedRoute] = {}
+        self._routes: dict[tuple[str, str], _CachedRoute] = {}
 
     def take_counts(self) -> dict[str, dict[tuple[Placement, str], int]]:
-        """Take how often each engine was asked since the last time: app id -> (place, engine id) -> queries."""
+        """Return and reset the number of queries of each engine: app id -> (placement, engine id) -> queries."""
         taken: dict[str, dict[tuple[Placement, str], int]] = {}
-        for (app_id, engine_id), known in self._known.items():
-            if known.queries:
-                place: Placement = "own" if known.remote else "door"
-                taken.setdefault(app_id, {})[place, engine_id] = known.queries
-                known.queries = 0
+        for (app_id, engine_id), route in self._routes.items():
+            if route.queries:
+                place: Placement = "own" if route.remote else "door"
+                taken.setdefault(app_id, {})[place, engine_id] = route.queries
+                route.queries = 0
         return taken
 
     async def close(self) -> None:
-        """End what loads."""
-        loading = [known.leaving for known in self._known.values() if known.leaving is not None]
+        """Cancel the loading of engines."""
+        loading = [route.loading_task for route in self._routes.values() if route.loading_task is not None]
         for task in loading:
             task.cancel()
         await asyncio.gather(*loading, return_exceptions=True)
 
     async def answer(self, query: UserQuery) -> RecommendationResult:
-        """Ask the engine named in the query.
+        """Send the query to the engine that it names and return the result.
 
         Errors:
             NotFound: `engine is not found`
-            Unavailable: the engine's own deployment is away
-            TooMany: more queries wait for it than may
+            Unavailable: the engine's deployment is unavailable
+            TooMany: too many queries wait for the engine
         Cost: a dictionary look-up; once a second per engine one read of its record.
         """
-        known = self._known.get((query.app_id, query.engine_id))
+        route = self._routes.get((query.app_id, query.engine_id))
         now_s = self._clock.monotonic_s()
-        if known is None or now_s >= known.until_s:
-            if known is not None:
-                # one looks, the others go on with what was true a moment ago
-                known.until_s = now_s + self._keep_s
-            known = await self._refresh(query.app_id, query.engine_id, known)
-        if known is None:
-            # The host in this process says itself what it says of unknown engines.
+        if route is None or now_s >= route.until_s:
+            if route is not None:
+                # one request refreshes the route; the others use the old one meanwhile
+                route.until_s = now_s + self._keep_s
+            route = await self._refresh(query.app_id, query.engine_id, route)
+        if route is None:
+            # The host in this process raises the error for unknown engines.
             return unwrap(await self._local.answer(query))
-        known.queries += 1
-        if not known.remote:
+        route.queries += 1
+        if not route.remote:
             return unwrap(await self._local.answer(query))
         try:
-            return unwrap(await known.client.answer(query))
+            return unwrap(await route.client.answer(query))
         except self._overloaded as error:
             raise TooMany(messages.OVERLOADED, retry_after_s=1) from error
         except self._away as error:
-            self._known.pop((query.app_id, query.engine_id), None)
-            if known.leaving is not None:
+            self._routes.pop((query.app_id, query.engine_id), None)
+            if route.loading_task is not None:
                 return unwrap(await self._local.answer(query))
             raise self._unavailable(query.app_id, query.engine_id, error) from error
 
-    async def _refresh(self, app_id: str, engine_id: str, known: _CachedRoute | None) -> _CachedRoute | None:
+    async def _refresh(self, app_id: str, engine_id: str, route: _CachedRoute | None) -> _CachedRoute | None:
         try:
             engine = await self._engines.get(app_id, engine_id)
         except Unavailable:
-            # An absent store must not stop recommenders that need none: what was true a moment ago still is.
-            return known
+            # The last known route stays valid while the store is unavailable.
+            return route
         if engine is None:
-            self._known.pop((app_id, engine_id), None)
+            self._routes.pop((app_id, engine_id), None)
             return None
-        found = await self._route(engine, known)
-        if known is not None and found is not known and known.remote == found.remote:
-            found.queries = known.queries
-        self._known[app_id, engine_id] = found
-        return found
+        fresh = await self._route(engine, route)
+        if route is not None and fresh is not route and route.remote == fresh.remote:
+            fresh.queries = route.queries
+        self._routes[app_id, engine_id] = fresh
+        return fresh
 
-    async def _route(self, engine: Engine, known: _CachedRoute | None) -> _CachedRoute:
+    async def _route(self, engine: Engine, route: _CachedRoute | None) -> _CachedRoute:
         until_s = self._clock.monotonic_s() + self._keep_s
         if engine.placement == "door":
-            if known is None or not known.remote:
+            if route is None or not route.remote:
                 return _CachedRoute(self._local, until_s, remote=False)
-            if known.leaving is None:
-                known.leaving = asyncio.get_running_loop().create_task(self._load(engine))
-            elif known.leaving.done():
+            if route.loading_task is None:
+                route.loading_task = asyncio.get_running_loop().create_task(self._load(engine))
+            elif route.loading_task.done():
                 return _CachedRoute(self._local, until_s, remote=False)
-            known.until_s = until_s
-            return known
-        if known is not None and known.remote:
-            return _CachedRoute(known.client, until_s, remote=True)
+            route.until_s = until_s
+            return route
+        if route is not None and route.remote:
+            return _CachedRoute(route.client, until_s, remote=True)
         try:
-            client = await self._reach(engine.app_id, engine.engine_id)
+            client = await self._connect(engine.app_id, engine.engine_id)
         except self._away as error:
-            if known is not None:
-                return known
+            if route is not None:
+                return route
             raise self._unavailable(engine.app_id, engine.engine_id, error) from error
         return _CachedRoute(client, until_s, remote=True)
 
     async def _load(self, engine: Engine) -> None:
-        """Have the host in this process load an engine by asking it something small."""
+        """Load an engine into the host of this process by a small query."""
         query = UserQuery(kind="user_to_trending", app_id=engine.app_id, engine_id=engine.engine_id, rows=1)
         for _ in range(_LOADING_TRIES):
             try:
                 unwrap(await self._local.answer(query))
                 return
             except Unavailable:
-                # a large engine takes longer than one query waits for it
+                # loading a large engine takes longer than the deadline of one query
                 await asyncio.sleep(self._keep_s)
             except HouseError as error:
                 _log.warning("recommender_not_loaded", app=engine.app_id, reason=error.message)

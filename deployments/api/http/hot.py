@@ -1,18 +1,17 @@
-"""The fast way in: a layer in front of the framework and of Serve's own accounting.
+"""Answers hot endpoints in front of the framework and of Serve's request accounting.
 
 Installed by Serve itself through `RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH=deployments.api.http.hot:middlewares`, it
-stands outermost in every process that speaks HTTP. In a replica whose deployment has a `door` it answers hot
-endpoints at once; everything else goes on inside.
+is the outermost layer of every HTTP process. In an API replica it answers hot endpoints itself and passes all other
+requests on.
 
-    request -> HotLayer -> door                                     hot endpoints
-                      \\-> Serve -> FastAPI -> door                  the rest
+    request -> HotLayer -> RequestHandler                           hot endpoints
+                      \\-> Serve -> FastAPI -> RequestHandler        the rest
 
-Standing outside Serve's accounting it keeps no count of its own: whoever answers counts a request when its key is
-known and its body is here (`RequestHandler`, `McpEndpoint`), so nobody without a key takes a place. Draining
-needs nothing:
-the HTTP server waits for requests in flight wherever they are answered.
+The layer counts no requests. `RequestHandler` and `McpEndpoint` count a request once its key is valid and its body is
+complete, so clients without a key take no slot. On shutdown the HTTP server waits for all requests in flight,
+also for those that Serve does not count.
 
-The layer also refuses what no endpoint sees: websockets, and Serve's own paths except the health check.
+The layer also refuses websockets, and Serve's internal paths except the health check.
 
 Source: `docs/decisions/0002-a-fast-layer-before-the-framework.md`
 """
@@ -38,34 +37,34 @@ from deployments.edge.request_log import HEADER, request_id_from
 
 Find = Callable[[], "RequestHandler | None"]
 SHORT_BYTES = 16_000
-"Bodies up to here are whole before HAProxy passes them on, so their connections can be kept after any answer."
+"HAProxy buffers shorter bodies, so their connections stay open after any reply."
 MOST_ARRIVING = (64 << 20, 1 << 30)
-"Bytes of longer bodies that one process keeps before they are whole: of browsers, and of servers and agents."
+"Bytes of longer, incomplete bodies that one process buffers: of publishable keys, and of all other clients."
 HEALTH = "/-/healthz"
 
 
 def middlewares() -> list[Middleware]:
-    """Name the layer to Serve."""
+    """Return the middlewares that Serve installs in front of its HTTP server."""
     return [Middleware(HotLayer, find=_find_request_handler)]
 
 
 class HotLayer:
     """An ASGI layer that answers hot endpoints itself.
 
-    `find` names the door once it is open; a process without one is asked again a hundred times and then left
-    alone.
+    `find` returns the request handler once it is open. After a hundred calls without a handler the layer stops
+    looking for it.
     """
 
     def __init__(self, app: Any, find: Find, *, most_arriving: tuple[int, int] = MOST_ARRIVING) -> None:
         self._app = app
         self._find = find
-        self._door: RequestHandler | None = None
+        self._handler: RequestHandler | None = None
         self._tries = 100
         self._most_arriving = most_arriving
         self._arriving = [0, 0]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a hot request, or pass it on."""
+        """Answer a hot request, or pass it to the framework."""
         if scope["type"] != "http":
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1008, "reason": ""})
@@ -82,10 +81,10 @@ class HotLayer:
             await self._answer(scope, receive, send)
 
     async def _answer_long(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request whose body may still be on its way.
+        """Answer a request whose body may be incomplete.
 
-        Bytes that arrived count until the answer is out. The connection ends if the answer goes out before the body
-        was read, or the caller could keep it for as long as it sends the rest.
+        Received bytes count until the reply is sent. If the reply is sent before the body is read, the connection is
+        closed; otherwise the client could keep it open while it sends the rest.
         """
         key = find_key(dict(scope["headers"]).get(KEY_HEADER), scope.get("query_string", b""))
         kind = 0 if key.startswith("kpk_") else 1
@@ -96,7 +95,7 @@ class HotLayer:
             message = await receive()
             size = len(message.get("body", b""))
             if self._arriving[kind] + size > self._most_arriving[kind] and not refused:
-                # Answered here, because Serve takes an exception of this function for a fault of its own.
+                # Answered here, because Serve treats an exception in this function as an internal error.
                 full = TooMany(messages.OVERLOADED, retry_after_s=1)
                 await _write(reply_from_error(full, "message", request_id=""), scope, send_and_close)
                 refused = True
@@ -120,24 +119,24 @@ class HotLayer:
             self._arriving[kind] -= taken
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        door = self._door or self._find_handler()
-        if door is None:
+        handler = self._handler or self._find_handler()
+        if handler is None:
             await self._app(scope, receive, send)
             return
         if scope["path"] == HEALTH:
             send = _ready_while_draining(send)
-        match = door.find(scope)
+        match = handler.find(scope)
         endpoint = match.endpoint(scope["method"]) if match is not None else None
         if endpoint is not None and endpoint.hot:
-            await door.serve(match, scope, receive, send)
+            await handler.serve(match, scope, receive, send)
         else:
             await self._pass_on(scope, receive, send)
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand a request to the framework under one request id, answered once.
+        """Pass a request to the framework with one request id.
 
-        Serve mints an id and appends a header of its own; it keeps the one it finds, and the second header is
-        dropped here.
+        Serve would otherwise generate an id and append its header. It keeps an id that the request has, and this
+        method removes the second header.
         """
         request_id = request_id_from(dict(scope["headers"]).get(HEADER)).encode()
         headers = [pair for pair in scope["headers"] if pair[0] != HEADER]
@@ -154,12 +153,12 @@ class HotLayer:
     def _find_handler(self) -> RequestHandler | None:
         if self._tries:
             self._tries -= 1
-            self._door = self._find()
-        return self._door
+            self._handler = self._find()
+        return self._handler
 
 
 def _is_long(scope: Scope) -> bool:
-    """May part of the body still be on its way when the request arrives here?"""
+    """Return whether part of the body may still be missing when the request arrives."""
     for name, value in scope["headers"]:
         if name == b"content-length":
             return len(value) > 5 or not value.isdigit() or int(value) > SHORT_BYTES
@@ -169,22 +168,22 @@ def _is_long(scope: Scope) -> bool:
 
 
 def _ready_while_draining(send: Send) -> Send:
-    """Call a replica ready for as long as it takes requests, although it is to stop.
+    """Report a draining replica as healthy while it accepts requests.
 
-    Serve calls it unhealthy at once, so a busy HAProxy would drop it before it knows the replica that takes its place.
-    HAProxy drops it when Serve writes the new list, and the replica listens until then.
+    Serve reports it unhealthy at once, so a busy HAProxy would drop it before it knows the new replica.
+    HAProxy drops it when Serve writes the new server list, and the replica listens until then.
     """
-    held: Any = None
+    start_message: Any = None
 
     async def send_ready(message: Any) -> None:
-        nonlocal held
+        nonlocal start_message
         if message["type"] == "http.response.start" and message["status"] == 503:
-            held = message
+            start_message = message
             return
-        if held is not None:
+        if start_message is not None:
             is_draining = b"DRAINING" in message.get("body", b"")
-            await send({**held, "status": 200} if is_draining else held)
-            held = None
+            await send({**start_message, "status": 200} if is_draining else start_message)
+            start_message = None
         await send(message)
 
     return send_ready
@@ -204,10 +203,10 @@ async def _write(reply: Reply, scope: Scope, send: Send) -> None:
 
 
 def _find_request_handler() -> RequestHandler | None:
-    """Find the gateway of this process, if it is one and runs on this event loop.
+    """Return the request handler of this process, if it runs on this event loop.
 
-    With user code in a thread of its own, Serve's HTTP server and the gateway live on different loops; then all
-    requests take the ordinary way.
+    If Serve runs user code in another thread, its HTTP server and the gateway have different loops. Then all
+    requests pass through the framework.
     """
     from ray import serve
     from ray.serve.exceptions import RayServeException
@@ -216,6 +215,6 @@ def _find_request_handler() -> RequestHandler | None:
         gateway = serve.get_replica_context().servable_object
     except RayServeException:
         return None
-    door = getattr(gateway, "door", None)
+    handler = getattr(gateway, "handler", None)
     loop = getattr(gateway, "loop", None)
-    return door if isinstance(door, RequestHandler) and loop is asyncio.get_running_loop() else None
+    return handler if isinstance(handler, RequestHandler) and loop is asyncio.get_running_loop() else None

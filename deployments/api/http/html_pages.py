@@ -1,4 +1,4 @@
-"""What the pages for people share: style, headers, and text with a little markup as HTML."""
+"""Shared parts of the HTML pages: style, headers, and text with light markup as HTML."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _BOLD = re.compile(r"\*\*([^*]+)\*\*")
 
 
 def page_headers(style: str = STYLE, script: str = "") -> dict[str, str]:
-    """Make the headers of a page that runs `script` and loads nothing else; it holds nobody's data."""
+    """Return the headers of a page that runs `script` and loads nothing else; the page holds no user data."""
     more = f"script-src '{_hash(script)}'; connect-src 'self'; " if script else ""
     return {
         "content-security-policy": f"default-src 'none'; style-src '{_hash(style)}'; {more}base-uri 'none'; "
@@ -57,7 +57,7 @@ def page_headers(style: str = STYLE, script: str = "") -> dict[str, str]:
 
 
 def render_page(title: str, body: str, script: str = "") -> bytes:
-    """Put a body into a whole page."""
+    """Return a whole page around a body."""
     run = f"<script>{script}</script>" if script else ""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -67,12 +67,12 @@ def render_page(title: str, body: str, script: str = "") -> bytes:
 
 
 def render_prose(text: str) -> str:
-    """Write text with backquotes and double asterisks as HTML, one paragraph for each block."""
+    """Return text with backquotes and double asterisks as HTML, one paragraph for each block."""
     return "".join(f"<p>{render_inline(block)}</p>" for block in text.split("\n\n") if block.strip())
 
 
 def render_inline(text: str) -> str:
-    """Write one block of such text."""
+    """Return one block of such text as HTML."""
     return _BOLD.sub(r"<b>\1</b>", _CODE.sub(r"<code>\1</code>", escape(text, quote=False)))
 
 
@@ -91,12 +91,12 @@ _PLACES = {
 
 
 def render_start_json(name: str, version: str) -> dict[str, Any]:
-    """List the addresses for programs."""
+    """Return the JSON start page with the main addresses."""
     return {"name": name, "version": version, **{key: f"/{path}" for key, (path, _) in _PLACES.items()}}
 
 
 def render_start_page(name: str, version: str) -> bytes:
-    """List the addresses for people."""
+    """Return the HTML start page with the main addresses."""
     rows = "".join(
         f"<tr><td>{_link(path) if key != 'mcp' else f'<code>/{path}</code>'}<td>{render_inline(text)}"
         for key, (path, text) in _PLACES.items()
@@ -135,13 +135,13 @@ production here: it may change and delete everything.</small>
 
 @cache
 def render_try_page() -> tuple[bytes, dict[str, str]]:
-    """Write the page and its headers."""
+    """Return the try page and its headers."""
     script = Path(__file__).with_name("try_out.js").read_text("utf-8")
     return render_page("Kiosk: try it", _BODY, script), page_headers(script=script)
 
 
 class PublishedDocument:
-    """A document that `write` makes when it is first asked for."""
+    """A document that `write` creates on the first request."""
 
     def __init__(self, write: Callable[[], bytes], media_type: str, headers: Mapping[str, str]) -> None:
         self._write = write
@@ -163,7 +163,7 @@ class PublishedDocument:
         return compute_etag(self.body)
 
     async def _build_off_loop(self) -> None:
-        """Write the document on a thread: it takes up to half a second, and requests go on meanwhile."""
+        """Create the document on a thread: it takes up to half a second, and other requests continue."""
         if self._building is None:
             self._building = asyncio.ensure_future(asyncio.to_thread(self._write_once))
         await asyncio.shield(self._building)
@@ -172,15 +172,15 @@ class PublishedDocument:
         _ = self._etag, self._compressed
 
     def respond(self, request: Request) -> Response:
-        """Answer with the document, or with 304 when the caller has it."""
+        """Return the document, or status 304 if the client has it."""
         etag = self._etag
         headers = {**self._headers, "etag": etag.decode()}
-        known = request.headers.get("if-none-match")
-        if known is not None and matches_etag(etag, known.encode("latin-1")):
+        if_none_match = request.headers.get("if-none-match")
+        if if_none_match is not None and matches_etag(etag, if_none_match.encode("latin-1")):
             return Response(status_code=304, headers=headers)
         if not accepts_gzip(request.headers.get("accept-encoding", "").encode("latin-1")):
             return Response(self.body, media_type=self._media_type, headers=headers)
-        # One tag for both forms, so it says that they mean the same and not that their bytes are the same.
+        # Both encodings share one weak tag: it says that the content is the same, not the bytes.
         headers |= {"content-encoding": "gzip", "etag": "W/" + etag.decode()}
         return Response(self._compressed, media_type=self._media_type, headers=headers)
 

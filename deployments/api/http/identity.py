@@ -1,8 +1,8 @@
-"""Who asks: what a token, a proof or a server says, and nothing a browser merely claims.
+"""The identity of the user of a request: proven by a token, a proof or a secret key, never by a browser's claim.
 
     publishable key   a token or `user_hash` proves the user; the user type is the token's, or the one that the second
-                      form of the hash proves; a proven user without a type is `free`, everybody else `anonymous`
-    secret key        the body is the word of the shop's own server
+                      form of the hash proves; a proven user without a type is `free`, all others `anonymous`
+    secret key        the body is trusted, because the shop's server sent it
 
 The rules for users are in `docs/concepts/identities.md`.
 """
@@ -23,41 +23,41 @@ from deployments.edge.request import ApiRequest
 
 _RESERVED_CLAIMS = frozenset({"user_id", "sub", "user_type", "exp", "nbf", "iat", "iss", "aud"})
 VERIFIED_TYPE = "free"
-"User type of a reader who proved who they are and not what."
+"User type of a user whose id is proven and whose type is not."
 ANONYMOUS_TYPE = "anonymous"
 
 
 @dataclass(frozen=True, slots=True)
 class RequestIdentity:
-    """A reader, as far as they are known."""
+    """The user of a request, as far as proven."""
 
     user_id: str
     "Empty unless proven."
     anonymous_id: str
     user_type: str
-    "Tier for metering; a claim nobody proved counts for nothing."
+    "User type for metering; an unproven claim is ignored."
     metadata: Mapping[str, Any]
     claims: Mapping[str, Any] = field(default_factory=dict)
-    "Of the token, beside who it names; only the asker's own server sees them."
+    "Other claims of the token; only the client's own server sees them."
     origin: str = ""
-    "Pseudonym of the client's address of an asker without proof; empty for everybody else."
+    "Pseudonym of the client's address if no user is proven; empty otherwise."
 
     @property
-    def reader_id(self) -> str:
-        """Name the reader for counting."""
+    def user_key(self) -> str:
+        """Return the user key for counting."""
         return "u:" + self.user_id if self.user_id else "a:" + self.anonymous_id
 
     @property
     def counting_id(self) -> str:
-        """Name the reader where different people are counted: strangers of one address are one."""
-        return "o:" + self.origin if self.origin else self.reader_id
+        """Return the key for counting distinct users; unproven users of one address share a key."""
+        return "o:" + self.origin if self.origin else self.user_key
 
 
 def identity_from_request(request: ApiRequest, body: AskBody, now_ms: int) -> RequestIdentity:
-    """Find out who asks.
+    """Return the identity of the user of a request.
 
     Errors:
-        Unauthenticated: a `user_hash` that is wrong
+        Unauthenticated: a `user_hash` is wrong
     """
     token = request.token
     metadata = dict((body.metadata if body.metadata is not None else body.meta) or {})
@@ -81,10 +81,10 @@ def _find_identity(request: ApiRequest, body: AskBody) -> tuple[str, str, bool]:
     if token is not None and token.user_id:
         return token.user_id, token_type or VERIFIED_TYPE, True
     user_id = body.user_id or ""
-    reader_id = user_id or body.anonymous_id or ""
-    if not body.user_hash or not reader_id:
+    user_key = user_id or body.anonymous_id or ""
+    if not body.user_hash or not user_key:
         return "", token_type or ANONYMOUS_TYPE, bool(token_type)
-    proven = verify_user_type(credential, body.user_hash, reader_id, body.user_type or "")
+    proven = verify_user_type(credential, body.user_hash, user_key, body.user_type or "")
     return user_id, token_type or proven or (VERIFIED_TYPE if user_id else ANONYMOUS_TYPE), True
 
 

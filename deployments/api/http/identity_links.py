@@ -3,8 +3,8 @@
     token names a user           any key; a publishable key proves the visitor as `verify_identity` asks it to
     `user_hash` proves a user    publishable key
 
-The reply never waits for it and never fails by it. A process writes each pair once in a while, and only when the store
-does not have it yet; how many visitors a browser may link is bounded as for interactions (`append_browser.lua`).
+The reply neither waits for the link nor fails if it fails. A process writes each pair at most once a while, and only
+if the store lacks it. Limits on new visitors are those of interactions (`append_browser.lua`).
 
 The rules for users are in `docs/concepts/identities.md`, section "Visitor and user: linking".
 """
@@ -26,7 +26,7 @@ from deployments.edge.proof import ClaimedIdentity, verify_identity
 from deployments.edge.request import ApiRequest
 
 LINKED_FOR_S = 900.0
-"How long a process believes that a pair it wrote is still linked."
+"Seconds for which a process assumes that a pair it wrote is still linked."
 
 _MOST_PAIRS = 10_000
 _MOST_WRITES = 100
@@ -36,7 +36,7 @@ _NO_EVENTS = b"[]"
 
 
 class IdentityLinkWriter:
-    """Writes links in the background, within bounds."""
+    """Writes links in the background, within limits."""
 
     def __init__(self, store: InteractionStore, meter: Meter) -> None:
         self._store = store
@@ -46,7 +46,7 @@ class IdentityLinkWriter:
         self._log = structlog.get_logger()
 
     def record(self, request: ApiRequest) -> None:
-        """Link the ids of an answered request, if both are there and the user is proven.
+        """Link the ids of an answered request if both are given and the user is proven.
 
         Cost:
             0.1 microseconds without an `anonymous_id` in a JSON body; one look-up for a known pair
@@ -63,8 +63,8 @@ class IdentityLinkWriter:
         if not user_id or not visitor_id:
             return
         now_s = request.clock.monotonic_s()
-        known = self._linked.get((request.app_id, visitor_id))
-        if known is not None and known[0] == user_id and now_s < known[1]:
+        cached = self._linked.get((request.app_id, visitor_id))
+        if cached is not None and cached[0] == user_id and now_s < cached[1]:
             return
         if (
             request.credential.app.read_only
@@ -95,7 +95,7 @@ class IdentityLinkWriter:
                 await self._store.append(app_id, _NO_EVENTS, [(user_id, visitor_id, b"")], writer)
                 self._meter.count("kiosk_identity_links_total")
         except HouseError as error:
-            # the next request with this pair tries again
+            # the next request with this pair retries
             self._linked.pop((app_id, visitor_id), None)
             self._meter.count("kiosk_identity_links_missed_total")
             self._log.info("identity_link_missed", app=app_id, reason=error.message)
@@ -116,13 +116,13 @@ def _can_write(request: ApiRequest) -> bool:
 
 
 def _are_valid_ids(user_id: str, visitor_id: str) -> bool:
-    """Check ids as interactions do."""
+    """Check ids with the rules for interactions."""
     short = len(user_id) <= _LONGEST_USER and len(visitor_id) <= _LONGEST_VISITOR
     return short and bool(_NAME.fullmatch(user_id) and _NAME.fullmatch(visitor_id))
 
 
 def _has_valid_proof(request: ApiRequest, claimed: ClaimedIdentity) -> bool:
-    """Check the proofs of a publishable key; an endpoint that uses one id only need not have done so."""
+    """Verify the proofs of a publishable key; endpoints that use one id only may not have done so."""
     if request.credential.is_secret:
         return True
     try:

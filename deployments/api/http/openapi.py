@@ -55,7 +55,7 @@ _RETRY_AFTER = {
 def build_openapi(endpoints: tuple[Endpoint, ...], version: str) -> dict[str, Any]:
     """Build the document. Cost: half a second, once for each process."""
     texts = read_texts()
-    # An operation that is played twice shows its first example.
+    # For an operation with two examples the first one is shown.
     examples = {example.operation: example for example in reversed(texts.examples)}
     schemas: dict[str, Any] = {}
     paths: dict[str, dict[str, Any]] = {}
@@ -164,7 +164,7 @@ def _responses(
 
 
 def _schema(model: Any, schemas: dict[str, Any], mode: Any) -> dict[str, Any]:
-    """Describe a model by reference, a union by its members, a ready schema as it is."""
+    """Return the schema of a model: a reference, a union of its members, or a ready schema unchanged."""
     if isinstance(model, dict):
         ready = deepcopy(model)
         schemas.update(ready.pop("$defs", {}))
@@ -181,7 +181,7 @@ _NOUNS: tuple[Literal["user", "product", "interaction"], ...] = ("user", "produc
 
 
 def _name_records(paths: dict[str, dict[str, Any]], schemas: dict[str, Any]) -> None:
-    """Give records, and the kinds of interactions, schemas of their own, where uploads and simulations refer to."""
+    """Give records and types of interactions named schemas, which uploads and simulations refer to."""
     for noun in _NOUNS:
         name = noun.capitalize()
         upload = record_schema(noun)
@@ -204,7 +204,7 @@ def _name_records(paths: dict[str, dict[str, Any]], schemas: dict[str, Any]) -> 
 
 
 def _context_of(interaction: dict[str, Any]) -> dict[str, Any]:
-    """Take the schema of `context` out of an interaction and leave a reference."""
+    """Move the schema of `context` out of an interaction and leave a reference."""
     options = interaction["properties"]["context"]["anyOf"]
     at = next(at for at, option in enumerate(options) if option.get("type") == "object")
     context: dict[str, Any] = options[at]
@@ -225,7 +225,7 @@ _READER = "It needs a reader token; a secret key names the user in `user_id` ins
 
 
 def list_security(endpoint: Endpoint) -> list[dict[str, list[str]]]:
-    """List the combinations of keys and tokens that an endpoint takes."""
+    """Return the combinations of keys and tokens that an endpoint accepts."""
     rules = endpoint.rules
     ways: list[dict[str, list[str]]] = [{"SecretKey": []}]
     if not (rules.publishable or rules.publishable_by):
@@ -238,7 +238,7 @@ def list_security(endpoint: Endpoint) -> list[dict[str, list[str]]]:
 
 
 def describe_keys(endpoint: Endpoint) -> str:
-    """Say who may call an endpoint."""
+    """Return a sentence on which keys may call an endpoint."""
     rules = endpoint.rules
     if rules.publishable_by:
         words = f"**Keys:** secret key. A publishable key needs the app's switch `{rules.publishable_by}`."
@@ -253,7 +253,7 @@ def describe_keys(endpoint: Endpoint) -> str:
 
 def _describe_proof(endpoint: Endpoint) -> str:
     rules = endpoint.rules
-    if rules.proves_reader:
+    if rules.proves_user:
         return f" {_PROOF}"
     if rules.proves_writer or (rules.writes and rules.reads_token):
         return f" {_WRITER_PROOF}"
@@ -261,7 +261,7 @@ def _describe_proof(endpoint: Endpoint) -> str:
 
 
 def describe_status(status: int, endpoint: Endpoint, missing: str) -> str:
-    """Say what a status means at an endpoint; `missing` is the text of its 404."""
+    """Return the meaning of a status at an endpoint; `missing` is the text of its 404."""
     if status in (400, 422):
         return _bad_request(endpoint) if status == 400 else _unprocessable(endpoint)
     if status == 403:
@@ -291,7 +291,7 @@ _STATUS_TEXTS = {
 
 def _has_proof(endpoint: Endpoint) -> bool:
     rules = endpoint.rules
-    return rules.reads_token or rules.proves_reader or rules.proves_writer
+    return rules.reads_token or rules.proves_user or rules.proves_writer
 
 
 def _bad_request(endpoint: Endpoint) -> str:

@@ -35,13 +35,13 @@ class _PendingQuery:
     served_by: str
     engine_id: str
     took_ms: float
-    reader_id: str
+    user_key: str
     typist: str
     origin: str
 
 
 class QueryLogWriter(BatchWriter[_PendingQuery]):
-    """`QueryLog` into the store."""
+    """Writes the query log to the store."""
 
     def __init__(self, store: QueryStore, clock: Clock, meter: Meter | None = None) -> None:
         super().__init__("queries")
@@ -65,7 +65,7 @@ class QueryLogWriter(BatchWriter[_PendingQuery]):
         rule = request.credential.app.settings.query_log
         if rule == "off" or not text or text.isspace():
             return
-        reader_id = next(iter(request.user_keys), "")
+        user_key = next(iter(request.user_keys), "")
         self.put(
             _PendingQuery(
                 app_id=request.app_id,
@@ -77,9 +77,9 @@ class QueryLogWriter(BatchWriter[_PendingQuery]):
                 served_by=served_by,
                 engine_id=engine_id,
                 took_ms=(self._clock.monotonic_s() - request.started_s) * 1000,
-                reader_id=reader_id if rule == "pseudonym" else "",
-                typist=reader_id or f"{request.ip} {request.user_agent}",
-                origin=_origin(request) if kind != "autocomplete" and reader_id else "",
+                user_key=user_key if rule == "pseudonym" else "",
+                typist=user_key or f"{request.ip} {request.user_agent}",
+                origin=_origin(request) if kind != "autocomplete" and user_key else "",
             )
         )
 
@@ -103,7 +103,7 @@ class QueryLogWriter(BatchWriter[_PendingQuery]):
 
 
 def _origin(request: ApiRequest) -> str:
-    """Stand for a reader whom nobody proved: ids cost nothing. A hash that came along was checked before."""
+    """Return the pseudonym of the client's address if the user is not proven, because ids are free to invent."""
     token, payload = request.token, request.payload
     if request.credential.is_secret or (token is not None and token.user_id):
         return ""
@@ -124,7 +124,7 @@ def _logged_query_from(pending: _PendingQuery, salt: bytes) -> LoggedQuery:
         served_by=pending.served_by,
         engine_id=pending.engine_id,
         took_ms=round(pending.took_ms, 3),
-        reader=pseudonym(salt, pending.reader_id) if pending.reader_id else "",
+        reader=pseudonym(salt, pending.user_key) if pending.user_key else "",
         typist=pseudonym(salt, pending.typist)[:12],
     )
 
@@ -144,7 +144,7 @@ def _printable(text: str) -> str:
 
 
 class QueryLog(Protocol):
-    """Records answered queries; user and duration are read from the request."""
+    """Records answered queries; it reads user and duration from the request."""
 
     def record(
         self,

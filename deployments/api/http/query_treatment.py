@@ -1,6 +1,6 @@
-"""From a query to its result: what experiments and stored rules make of it, then the engine.
+"""Applies experiments and stored rules to a query, then sends it to the engine.
 
-experiments (engine, snapshot, rule of the reader's variant) -> stored rules -> engine -> how it went is counted
+experiments (engine, snapshot, rule of the user's variant) -> stored rules -> engine -> outcome is counted
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from deployments.edge.request import ApiRequest
 
 
 class QueryTreatment:
-    """Answers the queries of readers, each with the variants the reader is given."""
+    """Answers queries with the variants that each user is assigned to."""
 
     def __init__(self, client: RecommenderClient, rules: StoredRules, experiments: ExperimentClient) -> None:
         self._client = client
@@ -28,18 +28,18 @@ class QueryTreatment:
         self._treatments = experiments.treatments
 
     async def answer(self, request: ApiRequest) -> RecommendationResult:
-        """Answer the parsed query of a request.
+        """Return the result of the parsed query of a request.
 
         Errors:
-            as `RecommenderClient.answer`
+            those of `RecommenderClient.answer`
         Cost:
-            next to nothing over rules and engine for apps without a running experiment that serves
+            without a running experiment: one dictionary look-up more than rules and engine
         """
         query: UserQuery = request.parsed
         met = await self._treatments.assign(
             query.app_id, query.engine_id, query.reader_ids,
             through=query.kind, device=classify_device(request.user_agent),
-            # Answers from pages take a user id that nobody proved where `prove_writers` is off.
+            # Browsers may name an unproven user id if the app has `prove_writers` off.
             writer=partial(limit_new_users, request, "" if query.question is not None else query.user_id),
         )  # fmt: skip
         if not met:
@@ -60,8 +60,7 @@ class QueryTreatment:
 
 
 def apply_treatments(query: UserQuery, met: Sequence[ExperimentTreatment]) -> UserQuery:
-    """Let a query obey the variants its reader was given; of two that want another engine or snapshot the older
-    one has it."""
+    """Apply the variants of a user to a query; of two that set engine or snapshot, the older experiment wins."""
     engine_id, snapshot, rules = query.engine_id, "", list(query.rule_names)
     for treatment in met:
         variant = treatment.variant
@@ -73,7 +72,7 @@ def apply_treatments(query: UserQuery, met: Sequence[ExperimentTreatment]) -> Us
 
 
 def classify_device(user_agent: str) -> str:
-    """Sort a user agent into one of a few kinds, good enough to see that one of them breaks a split."""
+    """Classify a user agent into a few kinds, enough to notice that one kind breaks a split."""
     if "iPad" in user_agent or "Tablet" in user_agent:
         return "tablet"
     if "Mobi" in user_agent:

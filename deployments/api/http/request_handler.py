@@ -1,11 +1,11 @@
-"""The door: from an ASGI scope to bytes on the wire, for every endpoint and both ways in.
+"""The request handler: from an ASGI scope to the bytes of the reply, for every endpoint.
 
     find the endpoint -> admit (edge/admission) -> endpoint's answer -> write
 
-The fast layer calls it in front of the framework, the framework's generated routes call it from inside; what is
-answered is the same to the byte but for the request id.
+`HotLayer` calls it in front of the framework, and the generated routes call it inside the framework. Both replies
+are byte-equal except for the request id.
 
-A request counts when its key is known and its body is here. Quick reads, slow reads and writes have a bound each.
+A request counts once its key is valid and its body is complete. Hot reads, other reads and writes have a limit each.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from deployments.edge.request_log import AccessLog, RequestCounts
 
 @dataclass(slots=True)
 class RequestSlots:
-    """How many requests of one kind are under way, and how many may be."""
+    """The number of requests of one kind in flight, and its limit."""
 
     limit: int
     in_use: int = 0
@@ -55,7 +55,7 @@ class RequestHandler:
         *,
         replays: IdempotencyStore,
         clock: Clock,
-        tally: RequestCounts,
+        request_counts: RequestCounts,
         access_log: AccessLog,
         most_reads: int = 256,
         most_slow_reads: int = 64,
@@ -68,7 +68,7 @@ class RequestHandler:
         self._gate = gate
         self._replays = replays
         self._clock = clock
-        self._tally = tally
+        self._request_counts = request_counts
         self._access_log = access_log
         self._deadline_s = deadline_s
         self._addresses = addresses
@@ -77,13 +77,13 @@ class RequestHandler:
             RequestSlots(most_slow_reads),
             RequestSlots(most_writes),
         )
-        "Reads answered in front of the framework, other reads, and writes; more of a kind are refused with 429."
+        "Hot reads, other reads, and writes; requests over the limit of a kind get status 429."
         self.busy_s = 0.0
-        "Seconds spent in requests so far, summed over them: its growth per second is how many ran at once."
+        "Sum of the seconds spent in requests; its growth per second is the number of requests in flight."
 
     @property
     def in_flight(self) -> int:
-        """Requests that are being answered."""
+        """Return the number of requests in flight."""
         return self.reads.in_use + self.slow_reads.in_use + self.writes.in_use
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -91,73 +91,73 @@ class RequestHandler:
         await self.serve(self.find(scope), scope, receive, send)
 
     def find(self, scope: Scope) -> PathMatch | None:
-        """Find the path of a request; None when there is none."""
+        """Return the match of a request's path; None if the path does not exist."""
         return self._paths.find(raw_path(scope))
 
     async def serve(self, match: PathMatch | None, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request whose path was looked up already."""
-        arrival = ApiRequest(scope, receive, self._clock, self._addresses)
-        endpoint = match.endpoint(arrival.method) if match is not None else None
+        """Answer a request whose path is already matched."""
+        request = ApiRequest(scope, receive, self._clock, self._addresses)
+        endpoint = match.endpoint(request.method) if match is not None else None
         try:
             if endpoint is None:
-                reply = self._answer_unknown_path(match, arrival)
+                reply = self._answer_unknown_path(match, request)
             else:
                 assert match is not None
-                arrival.ids = match.ids
-                reply = await self._reply(arrival, endpoint)
+                request.ids = match.ids
+                reply = await self._reply(request, endpoint)
             await _write(
                 reply,
-                arrival,
+                request,
                 send,
                 LEAST_HOT_BYTES if endpoint is not None and endpoint.hot else LEAST_BYTES,
             )
         except ClientDisconnected:
             return
-        took_s = self._clock.monotonic_s() - arrival.started_s
-        self._record(arrival, endpoint, reply, took_s * 1000)
+        took_s = self._clock.monotonic_s() - request.started_s
+        self._record(request, endpoint, reply, took_s * 1000)
 
-    async def _reply(self, arrival: ApiRequest, endpoint: Endpoint) -> Reply:
+    async def _reply(self, request: ApiRequest, endpoint: Endpoint) -> Reply:
         if endpoint.rules.body == "ignored" and not endpoint.rules.writes:
-            # Reads wait for the store only, which has deadlines of its own.
-            return await self._answer(arrival, endpoint)
+            # Reads only wait for the store, whose calls have deadlines.
+            return await self._answer(request, endpoint)
         try:
             with Deadline(self._deadline_s):
-                return await self._answer(arrival, endpoint)
+                return await self._answer(request, endpoint)
         except DeadlineExceeded:
             if endpoint.rules.writes:
                 return timeout_reply()
             slow = Unavailable("deadline exceeded", retry_after_s=1)
-            return reply_from_error(slow, endpoint.family, request_id=arrival.request_id)
+            return reply_from_error(slow, endpoint.family, request_id=request.request_id)
 
-    async def _answer(self, arrival: ApiRequest, endpoint: Endpoint) -> Reply:
+    async def _answer(self, request: ApiRequest, endpoint: Endpoint) -> Reply:
         try:
-            await admit(arrival, endpoint.rules, self._gate)
-            return await self._answer_within_limit(arrival, endpoint)
+            await admit(request, endpoint.rules, self._gate)
+            return await self._answer_within_limit(request, endpoint)
         except ClientDisconnected:
             raise
         except Exception as error:  # noqa: BLE001 - the edge's last layer: everything becomes a reply
-            return reply_from_error(error, endpoint.family, request_id=arrival.request_id)
+            return reply_from_error(error, endpoint.family, request_id=request.request_id)
 
-    def _answer_unknown_path(self, match: PathMatch | None, arrival: ApiRequest) -> Reply:
-        """Answer a path or a method that does not exist; whoever shows a wrong key hears of that first.
+    def _answer_unknown_path(self, match: PathMatch | None, request: ApiRequest) -> Reply:
+        """Answer a path or a method that does not exist; a wrong key gets status 401 first.
 
-        HAProxy takes a 404 to a request with a key for a proof of the key.
+        HAProxy treats a 404 to a request with a key as proof that the key is valid.
         """
-        if arrival.method == "OPTIONS":
+        if request.method == "OPTIONS":
             return cors.preflight()
-        given = arrival.headers.get(KEY_HEADER)
-        query = arrival.query_string
+        given = request.headers.get(KEY_HEADER)
+        query = request.query_string
         shown = given is not None or PARAMETER.encode() in query
         if shown and self._gate.keyring.find(find_key(given, query)) is None:
             wrong = Unauthenticated(messages.INVALID_KEY, key_fault=key_fault(given, query, None))
-            return reply_from_error(wrong, "message", request_id=arrival.request_id)
+            return reply_from_error(wrong, "message", request_id=request.request_id)
         return unknown_path_reply() if match is None else method_not_allowed_reply(match.entry.allowed)
 
-    async def _answer_within_limit(self, arrival: ApiRequest, endpoint: Endpoint) -> Reply:
-        """Answer a request that is whole and whose key is known.
+    async def _answer_within_limit(self, request: ApiRequest, endpoint: Endpoint) -> Reply:
+        """Answer a complete request with a valid key.
 
         Errors:
-            TooMany: there are too many of its kind
+            TooMany: too many requests of this kind are in flight
         """
         places = self.writes if endpoint.rules.writes else self.reads if endpoint.hot else self.slow_reads
         if places.in_use >= places.limit:
@@ -165,59 +165,59 @@ class RequestHandler:
         places.in_use += 1
         begun_s = self._clock.monotonic_s()
         try:
-            key = arrival.headers.get(idempotency.HEADER)
+            key = request.headers.get(idempotency.HEADER)
             if key is None or not endpoint.rules.writes:
-                return await validate_and_answer(arrival, endpoint)
-            return await self._answer_idempotently(arrival, endpoint, key)
+                return await validate_and_answer(request, endpoint)
+            return await self._answer_idempotently(request, endpoint, key)
         finally:
             places.in_use -= 1
             self.busy_s += self._clock.monotonic_s() - begun_s
 
-    async def _answer_idempotently(self, arrival: ApiRequest, endpoint: Endpoint, key: bytes) -> Reply:
+    async def _answer_idempotently(self, request: ApiRequest, endpoint: Endpoint, key: bytes) -> Reply:
         async def answer() -> Reply:
-            return await validate_and_answer(arrival, endpoint)
+            return await validate_and_answer(request, endpoint)
 
         def refused(error: HouseError) -> Reply:
-            return reply_from_error(error, endpoint.family, request_id=arrival.request_id)
+            return reply_from_error(error, endpoint.family, request_id=request.request_id)
 
-        same = (endpoint.name.encode(), *_request_parts(arrival), arrival.body)
-        credential = arrival.credential
+        same = (endpoint.name.encode(), *_request_parts(request), request.body)
+        credential = request.credential
         try:
-            user_id = bearer_user(arrival) if endpoint.rules.reads_token else ""
+            user_id = bearer_user(request) if endpoint.rules.reads_token else ""
         except Unauthenticated:
-            # Whoever can't say who they are shares a key with nobody; `examine` finds the right words.
+            # A request without a valid token shares its idempotency key with nobody; `examine` raises the error.
             return await answer()
         owner = idempotency.KeyOwner(
-            arrival.app_id, credential.key_id, user_id, is_browser=not credential.is_secret
+            request.app_id, credential.key_id, user_id, is_browser=not credential.is_secret
         )
         return await idempotency.answer_once(
-            self._replays, owner, key, same, answer, refused, lambda: arrival.user_keys
+            self._replays, owner, key, same, answer, refused, lambda: request.user_keys
         )
 
-    def _record(self, arrival: ApiRequest, endpoint: Endpoint | None, reply: Reply, took_ms: float) -> None:
+    def _record(self, request: ApiRequest, endpoint: Endpoint | None, reply: Reply, took_ms: float) -> None:
         name = endpoint.name if endpoint is not None else "none"
         app = ""
-        if arrival.caller is not None:
-            credential = arrival.caller.credential
+        if request.caller is not None:
+            credential = request.caller.credential
             app = credential.app.app_id
-            if credential.is_secret and not arrival.headers.get(KEY_HEADER):
+            if credential.is_secret and not request.headers.get(KEY_HEADER):
                 self._gate.keyring.record_exposed(credential, self._clock.now_ms())
                 self._gate.meter.count("kiosk_secret_keys_in_addresses", app=app)
-        self._tally.record(name, reply.status, took_ms)
-        self._access_log.record(arrival.request_id, name, reply.status, took_ms, app=app)
+        self._request_counts.record(name, reply.status, took_ms)
+        self._access_log.record(request.request_id, name, reply.status, took_ms, app=app)
 
 
 def raw_path(scope: Scope) -> bytes:
-    """Take the path as it was sent, before anybody decoded it."""
+    """Return the path as the client sent it, before any decoding."""
     raw: Any = scope.get("raw_path")
     path = bytes(raw) if raw else scope["path"].encode("utf-8", "surrogatepass")
     return path.partition(b"?")[0]
 
 
-def _request_parts(arrival: ApiRequest) -> tuple[bytes, ...]:
-    """What of path and query makes a write another write; a key in the query does not."""
-    ids = [f"{name}={value}".encode() for name, value in sorted(arrival.ids.items())]
-    query = [f"{name}={value}".encode() for name, value in sorted(arrival.query.items()) if name != "api_key"]
+def _request_parts(request: ApiRequest) -> tuple[bytes, ...]:
+    """Return the parts of path and query that identify a write; an API key in the query is not one."""
+    ids = [f"{name}={value}".encode() for name, value in sorted(request.ids.items())]
+    query = [f"{name}={value}".encode() for name, value in sorted(request.query.items()) if name != "api_key"]
     return tuple(ids + query)
 
 
@@ -226,11 +226,11 @@ _USUAL: Final = (*_ALWAYS, NO_STORE)
 _TAGGED: Final = (*_ALWAYS, *REVALIDATED)
 
 
-async def _write(reply: Reply, arrival: ApiRequest, send: Send, least_gzip_bytes: int) -> None:
-    request_id = (b"x-request-id", arrival.request_id.encode())
+async def _write(reply: Reply, request: ApiRequest, send: Send, least_gzip_bytes: int) -> None:
+    request_id = (b"x-request-id", request.request_id.encode())
     if reply.etag:
         tag = (b"etag", reply.etag)
-        given = arrival.headers.get(b"if-none-match")
+        given = request.headers.get(b"if-none-match")
         if given is not None and matches_etag(reply.etag, given):
             headers = [request_id, tag, *_TAGGED, *reply.headers]
             await send({"type": "http.response.start", "status": 304, "headers": headers})
@@ -240,7 +240,7 @@ async def _write(reply: Reply, arrival: ApiRequest, send: Send, least_gzip_bytes
     else:
         usual = _USUAL
     body = reply.body
-    if len(body) >= least_gzip_bytes and _takes_gzip(arrival):
+    if len(body) >= least_gzip_bytes and _takes_gzip(request):
         body = await gzip_beside(body)
         usual = _compressed_headers(reply.etag)
     headers = [
@@ -251,12 +251,12 @@ async def _write(reply: Reply, arrival: ApiRequest, send: Send, least_gzip_bytes
         *reply.headers,
     ]
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if arrival.method == "HEAD" else body})
+    await send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else body})
 
 
-def _takes_gzip(arrival: ApiRequest) -> bool:
-    given = arrival.headers.get(b"accept-encoding")
-    return given is not None and arrival.method != "HEAD" and accepts_gzip(given)
+def _takes_gzip(request: ApiRequest) -> bool:
+    given = request.headers.get(b"accept-encoding")
+    return given is not None and request.method != "HEAD" and accepts_gzip(given)
 
 
 def _compressed_headers(etag: bytes) -> tuple[Header, ...]:

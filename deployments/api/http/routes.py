@@ -1,7 +1,7 @@
-"""The ordinary way in: a FastAPI application whose routes are generated from the table of endpoints.
+"""The FastAPI application, whose routes are generated from the table of endpoints.
 
-Every route leads to the same door as the fast layer, so there is one behaviour; what the framework adds is the
-OpenAPI document and its page.
+Every route calls the same request handler as `HotLayer`, so both behave alike. The framework adds the OpenAPI
+document and its page.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _OPEN = {name.decode(): value.decode() for name, value in (ORIGIN, NOSNIFF)} | {
 
 
 def build_application(
-    door: RequestHandler, *, version: str, close: Closing | None = None, more: Sequence[BaseRoute] = ()
+    handler: RequestHandler, *, version: str, close: Closing | None = None, more: Sequence[BaseRoute] = ()
 ) -> FastAPI:
-    """Build the application; `close` runs when it shuts down, `more` are routes of other doors."""
+    """Build the application; `close` runs at shutdown, `more` are routes beside the API."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -59,17 +59,17 @@ def build_application(
 
     @cache
     def document() -> dict[str, Any]:
-        # Asked for by few and rarely, so it is not built while a replica starts.
-        return build_openapi(door.endpoints, version)
+        # Requested rarely, so it is not built while a replica starts.
+        return build_openapi(handler.endpoints, version)
 
     app.openapi = document  # type: ignore[method-assign]
     seen: set[str] = set()
-    for endpoint in sorted(door.endpoints, key=lambda endpoint: "{" in endpoint.path):
+    for endpoint in sorted(handler.endpoints, key=lambda endpoint: "{" in endpoint.path):
         if endpoint.path not in seen:
             seen.add(endpoint.path)
-            # No methods: the door knows them, and answers the wrong ones in our own shape.
+            # No methods: the request handler checks them and renders the error.
             app.router.routes.append(
-                Route(endpoint.path.replace("}", ":path}"), endpoint=_HandlerEndpoint(door))
+                Route(endpoint.path.replace("}", ":path}"), endpoint=_HandlerEndpoint(handler))
             )
     described = PublishedDocument(lambda: dumps(document()), "application/json", _OPEN)
     written = PublishedDocument(lambda: render_docs(document()), "text/html", HEADERS)
@@ -78,18 +78,18 @@ def build_application(
     app.router.routes.append(Route("/docs/try", endpoint=_show_try_page, methods=["GET"]))
     app.router.routes.append(Route("/", endpoint=_build_start_page(version), methods=["GET"]))
     app.router.routes.extend(more)
-    app.router.default = door
+    app.router.default = handler
     return app
 
 
 class _HandlerEndpoint:
-    """The door as the endpoint of a route: an object, so that the framework calls it as an ASGI application."""
+    """The request handler as the endpoint of a route: an object, so that FastAPI calls it as an ASGI application."""
 
-    def __init__(self, door: RequestHandler) -> None:
-        self._door = door
+    def __init__(self, handler: RequestHandler) -> None:
+        self._handler = handler
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await self._door(scope, receive, send)
+        await self._handler(scope, receive, send)
 
 
 async def _show_try_page(_: Request) -> Response:
@@ -98,7 +98,7 @@ async def _show_try_page(_: Request) -> Response:
 
 
 def _build_start_page(version: str) -> Callable[[Request], Awaitable[Response]]:
-    """Make the answer at `/`: a page for browsers, JSON for everything else."""
+    """Return the endpoint of `/`: a page for browsers, JSON for other clients."""
 
     async def show(request: Request) -> Response:
         vary = {"vary": "Accept"}

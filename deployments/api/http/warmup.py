@@ -1,4 +1,4 @@
-"""A new replica loads what is being asked before it takes its first request, so that nobody waits for that."""
+"""Loads the engines in use before a new replica takes requests, so that no request waits for the load."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from cluster.store.ports.stores import Stores
 
 LATELY_MS = 10 * 60_000
 WITHIN_S = 10.0
-"So long it waits in any case; what is not loaded by then loads when it is asked for."
+"Seconds to wait in any case; what is not loaded by then loads on the first query."
 WHILE_OTHERS_S = 120.0
-"So long it waits while others answer: a replica that opens before it is loaded makes a part of the requests wait."
+"Seconds to wait while other replicas answer: a replica that opens too early makes some requests wait."
 
 EVERY_S = 2.0
 MOST_WATCHED = 16
-"Apps of which a replica looks whether they were written; who has more has requests that load them."
+"Apps that a replica checks for writes; with more apps, requests load the others."
 
 _log = structlog.get_logger()
 
@@ -35,11 +35,11 @@ async def load_busy_engines(
     within_s: float = WITHIN_S,
     while_others_s: float = WHILE_OTHERS_S,
 ) -> int:
-    """Ask every engine that was asked lately something small, the busiest first; return how many answered."""
+    """Send a small query to every recently queried engine, the busiest first; return how many answered."""
     begun_s, begun_ms, warm = clock.monotonic_s(), clock.now_ms(), 0
     try:
-        wanted = await _recently_queried(stores, clock)
-        for app_id, engine_id in wanted:
+        busy_engines = await _recently_queried(stores, clock)
+        for app_id, engine_id in busy_engines:
             query = UserQuery(kind="user_to_trending", app_id=app_id, engine_id=engine_id, rows=1)
             limit_s = within_s
             while (left_s := limit_s - (clock.monotonic_s() - begun_s)) > 0:
@@ -50,7 +50,7 @@ async def load_busy_engines(
                     break
                 limit_s = while_others_s
         took_ms = round((clock.monotonic_s() - begun_s) * 1000)
-        _log.info("replica_warmed", engines=warm, wanted=len(wanted), took_ms=took_ms)
+        _log.info("replica_warmed", engines=warm, wanted=len(busy_engines), took_ms=took_ms)
     except HouseError as error:
         _log.warning("replica_not_warmed", reason=error.message)
     return warm
@@ -63,7 +63,7 @@ async def load_written_apps(
     *,
     every_s: float = EVERY_S,
 ) -> None:
-    """Load each app once whose products are written while this replica runs, before somebody asks; never returns.
+    """Load each app once when its products are written while this replica runs; never return.
 
     So the first search after a first upload does not wait for the load.
 
@@ -100,16 +100,16 @@ async def _is_answering(client: RecommenderClient, query: UserQuery, within_s: f
 async def _is_answered_elsewhere(
     stores: Stores, clock: Clock, app_id: str, engine_id: str, since_ms: int
 ) -> bool:
-    """Was the engine asked in the doors since a moment? Then another replica answers."""
-    asked = (await stores.engine_watch.read_traffic(app_id, clock.now_ms())).get(("door", engine_id))
-    return asked is not None and asked.last_ms > since_ms
+    """Return whether API replicas queried the engine since a time: then another replica answers."""
+    traffic = (await stores.engine_watch.read_traffic(app_id, clock.now_ms())).get(("door", engine_id))
+    return traffic is not None and traffic.last_ms > since_ms
 
 
 async def _recently_queried(stores: Stores, clock: Clock) -> list[tuple[str, str]]:
     now_ms = clock.now_ms()
     busy: dict[tuple[str, str], float] = {}
     for app_id in (await stores.access.read_all()).apps:
-        for (_, engine_id), asked in (await stores.engine_watch.read_traffic(app_id, now_ms)).items():
-            if now_ms - asked.last_ms < LATELY_MS:
-                busy[app_id, engine_id] = busy.get((app_id, engine_id), 0.0) + asked.per_s
+        for (_, engine_id), traffic in (await stores.engine_watch.read_traffic(app_id, now_ms)).items():
+            if now_ms - traffic.last_ms < LATELY_MS:
+                busy[app_id, engine_id] = busy.get((app_id, engine_id), 0.0) + traffic.per_s
     return sorted(busy, key=lambda name: -busy[name])

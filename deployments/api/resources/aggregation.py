@@ -1,7 +1,6 @@
-"""Counting the values of a field over all records of a noun.
+"""Endpoints that count the values of a field over all users or products.
 
-The records stream through a worker thread in slices; the event loop only fetches them, so counting a large data
-set delays nobody.
+Records are read in slices and counted in a worker thread, so a large data set does not block the event loop.
 
 Published in `docs/reference/rest.md`, `users-aggregate` and `products-aggregate`.
 """
@@ -33,7 +32,7 @@ _PATIENCE_S = 30.0
 
 
 class AggregationResource:
-    """Endpoints 9 and 16, one noun each."""
+    """The aggregation endpoint of one noun."""
 
     def __init__(self, noun: RecordNoun, records: RecordStore, *, at_once: int = 2) -> None:
         self._noun = noun
@@ -45,12 +44,12 @@ class AggregationResource:
         return _read(request.payload, "body")
 
     def read_query(self, request: ApiRequest) -> tuple[AggregateBody, Node | None]:
-        """Validate the GET form; parameters it does not know are none of its business."""
-        known = {name: value for name, value in request.query.items() if name in AggregateBody.model_fields}
-        return _read(known, "query")
+        """Validate the GET form; unknown parameters are ignored."""
+        fields = {name: value for name, value in request.query.items() if name in AggregateBody.model_fields}
+        return _read(fields, "query")
 
     async def count(self, request: ApiRequest) -> Reply:
-        """Answer with the values of the field, the most frequent first."""
+        """Return the values of the field with their counts, the most frequent first."""
         body, tree = request.parsed
         async with self._turns:
             counted = await self._count(request.app_id, body, tree)
@@ -66,8 +65,8 @@ class AggregationResource:
             for start in range(0, len(ids), _SLICE):
                 if stopped.is_set():
                     raise Unavailable("nobody waits for the count any more")
-                asked = self._records.get_many(app_id, self._noun, ids[start : start + _SLICE])
-                found = asyncio.run_coroutine_threadsafe(asked, loop).result(_PATIENCE_S)
+                reading = self._records.get_many(app_id, self._noun, ids[start : start + _SLICE])
+                found = asyncio.run_coroutine_threadsafe(reading, loop).result(_PATIENCE_S)
                 yield from (orjson.loads(record) for record in found if record is not None)
 
         def run() -> Counted:

@@ -1,4 +1,4 @@
-"""Search that may be a question: products by the words they are described with and by what their passages say.
+"""The search endpoint that also answers questions: products found by their texts and by their passages.
 
     passages  ranked by words and meaning  --\\
                                              +--> fused by rank --> order, page --> records, snippets
@@ -43,7 +43,7 @@ from deployments.edge.envelope import Reply, success
 from deployments.edge.request import ApiRequest
 
 MOST_RANKED = 1_000
-"Products ordered by words and passages together; beyond them the engine's order goes on."
+"Products ordered by both ranks; later pages continue with the engine's order."
 MOST_PASSAGES = 200
 ALWAYS_SHOWN = ("title", "authors", "tags", "categories")
 SNIPPET_CHARS = 320
@@ -51,44 +51,44 @@ _RANK_DAMPING = 60.0
 "Source: reciprocal rank fusion, Cormack et al. 2009"
 _PASSAGES_WEIGH = 1.2
 LEAST_PASSAGE_SCORE = 0.25
-"Score from which a passage is about the question though it shares no word with it."
+"Lowest score of a passage that shares no word with the question."
 _MATCHED = 1e-3
-"`_search_score` of what the engine found itself; what it was told to include has less."
+"`_search_score` of products that the engine found; products included because of a passage have less."
 _LIGHT = 1
-"How much taste counts, of 5: what was asked for comes first."
+"Weight of personalization, of 5: relevance comes first."
 
 
 class AskSearchResource:
-    """Endpoint 30."""
+    """The search endpoint of ask."""
 
     def __init__(
         self,
-        means: AskServices,
+        services: AskServices,
         questions: QuestionsResource,
         recommender: RecommenderClient,
         new_service_id: Callable[[], ServiceId],
         query_log: QueryLog,
     ) -> None:
         self._query_log = query_log
-        self._means = means
+        self._services = services
         self._questions = questions
         self._recommender = recommender
         self._new_service_id = new_service_id
 
     def read(self, request: ApiRequest) -> tuple[AskSearch, RequestIdentity, UserQuery]:
-        """Read the body."""
+        """Validate the body."""
         body: AskSearch = validate_body(AskSearch, request.payload)
         check_browser_question(request, body)
-        asker = identity_from_request(request, body, self._means.clock.now_ms())
+        identity = identity_from_request(request, body, self._services.clock.now_ms())
         check_names(
             hidden_fields(request), "fl", (name for name in body.fl if "*" not in name), may_cover=True
         )
-        return body, asker, check_query(request, self._query(request, body, asker))
+        return body, identity, check_query(request, self._query(request, body, identity))
 
     async def answer(self, request: ApiRequest) -> Reply:
-        """Search, and ask."""
-        body, asker, query = request.parsed
-        question_id = await self._create_question(request, body, asker) if body.answer else None
+        """Search products and passages, and create the question if an answer is requested."""
+        body, identity, query = request.parsed
+        question_id = await self._create_question(request, body, identity) if body.answer else None
         snippets = await self._retrieve_passages(request.app_id, body)
         found = await self._search_products(query, list(snippets))
         products = await self._page(request, body, query, found, snippets)
@@ -114,10 +114,10 @@ class AskSearchResource:
             data["question_id"] = question_id
         return success(data)
 
-    def _query(self, request: ApiRequest, body: AskSearch, asker: RequestIdentity) -> UserQuery:
+    def _query(self, request: ApiRequest, body: AskSearch, identity: RequestIdentity) -> UserQuery:
         given: dict[str, Any] = {
             "q": body.q,
-            "user_id": asker.user_id or None,
+            "user_id": identity.user_id or None,
             "anonymous_id": body.anonymous_id,
             "rows": body.rows,
             "start": body.start,
@@ -133,33 +133,35 @@ class AskSearchResource:
         }
         search: SearchBody = validate_body(SearchBody, given)
         return to_search_query(
-            search, app_id=request.app_id, user_id=asker.user_id, now_ms=self._means.clock.now_ms()
+            search, app_id=request.app_id, user_id=identity.user_id, now_ms=self._services.clock.now_ms()
         )
 
-    async def _create_question(self, request: ApiRequest, body: AskSearch, asker: RequestIdentity) -> str:
-        """Ask, or on a later page name the question of the first."""
-        known = asker.metadata.get("question_id")
-        if body.start and known is not None:
+    async def _create_question(self, request: ApiRequest, body: AskSearch, identity: RequestIdentity) -> str:
+        """Create the question; on a later page return the id of the first page's question."""
+        claimed_id = identity.metadata.get("question_id")
+        if body.start and claimed_id is not None:
             try:
-                return parse_question_id(known)
+                return parse_question_id(claimed_id)
             except PydanticCustomError:
                 pass
-        question = self._questions.build_question(request, body, body.q, asker, exclude=tuple(body.exclude))
-        return await self._questions.accept(request, question, asker, body.parent_question_id)
+        question = self._questions.build_question(
+            request, body, body.q, identity, exclude=tuple(body.exclude)
+        )
+        return await self._questions.accept(request, question, identity, body.parent_question_id)
 
     async def _retrieve_passages(self, app_id: str, body: AskSearch) -> dict[str, Snippet]:
-        """Find the best passage of each product, best first."""
+        """Return the best passage of each product, best first."""
         only = await list_few_matching(self._recommender, app_id, body.fq, body.type)
         query = ArchiveQuery(
             app_id, body.q, rows=MOST_PASSAGES, per_product=1, type=body.type,
             yearly_decay=body.yearly_decay, exclude=tuple(body.exclude),
             only=None if only is None else frozenset(only),
         )  # fmt: skip
-        found = await self._means.client.retrieve(query)
+        found = await self._services.client.retrieve(query)
         return {one.product_id: one for one in found if one.lexical or one.score >= LEAST_PASSAGE_SCORE}
 
     async def _search_products(self, query: UserQuery, by_passage: Sequence[str]) -> RecommendationResult:
-        """Let the engine search, what the passages found included; nothing without an engine."""
+        """Return the engine's products, with those of the passages included; nothing without an engine."""
         assert query.search is not None
         wide = replace(
             query,
@@ -188,9 +190,9 @@ class AskSearchResource:
         named = ManyProducts.model_construct(
             product_ids=list(marks), fl=["*"] if "*" in body.fl else [*body.fl, *ALWAYS_SHOWN, "description"]
         )
-        asked = to_named_query(named, app_id=request.app_id)
+        user_query = to_named_query(named, app_id=request.app_id)
         records = (
-            remove_hidden_fields(request, asked, await self._recommender.answer(asked)).products
+            remove_hidden_fields(request, user_query, await self._recommender.answer(user_query)).products
             if page
             else []
         )
@@ -216,14 +218,14 @@ class AskSearchResource:
         underscored = {name: value for name, value in marks[product_id].items() if name.startswith("_")}
         if passage is not None:
             underscored["_search_score"] = max(underscored.get("_search_score", 0.0), round(passage.score, 6))
-        snippet = self._means.client.highlight_excerpt(text, body.q, chars) if chars else ""
+        snippet = self._services.client.highlight_excerpt(text, body.q, chars) if chars else ""
         return {**record, "snippet": snippet, **underscored}
 
 
 def fuse_rankings(found: Sequence[Mapping[str, Any]], by_passage: Sequence[str]) -> list[Mapping[str, Any]]:
-    """Order what the engine found by its rank there, when its words matched, and by the rank of its passage.
+    """Return products ordered by the fused ranks of the engine's words and of passages.
 
-    Boosted products stay before the others.
+    Boosted products stay first.
     """
     passage_rank = {product_id: rank for rank, product_id in enumerate(by_passage)}
     scores = []
@@ -237,7 +239,7 @@ def fuse_rankings(found: Sequence[Mapping[str, Any]], by_passage: Sequence[str])
 
 
 def _order_keys(order_by: str | list[Any]) -> list[Any]:
-    """Read both spellings of an order."""
+    """Return the field and direction of an order, in either spelling."""
     if isinstance(order_by, list):
         return order_by
     return [] if order_by == "relevance" else [{"field": order_by}]

@@ -1,4 +1,4 @@
-"""What could be asked: questions about a product, questions of many readers, and the rest of what is being typed.
+"""Endpoints that suggest questions: about a product, popular questions, and completions.
 
 Published in `docs/reference/rest.md`, section Ask.
 """
@@ -27,33 +27,33 @@ from deployments.edge.request import ApiRequest
 
 TRENDING_DAYS = 7
 TRENDING_READERS = 3
-"Different readers a question needs before it is shown to others."
+"Users who must have asked a question before others see it."
 MOST_TYPED = 500
 _ANYTHING = "news"
 _DAY_MS = 86_400_000
 _WIDE = 200
 _MOST_TRENDING = 30
 _MOST_CITING = 60
-"Questions looked at for one product."
+"Candidate questions for one product."
 
 
 class AskSuggestionsResource:
-    """Endpoints 31 to 35."""
+    """The suggestion endpoints of ask."""
 
     def __init__(
         self,
-        means: AskServices,
+        services: AskServices,
         recommender: RecommenderClient,
         new_service_id: Callable[[], ServiceId],
         suggestions: QuestionBankSuggestions,
     ) -> None:
         self._suggestions = suggestions
-        self._means = means
+        self._services = services
         self._recommender = recommender
         self._new_service_id = new_service_id
 
     def body_parser(self, model: Any) -> Callable[[ApiRequest], Any]:
-        """Make the schema step of one endpoint."""
+        """Return the schema step of one endpoint."""
 
         def read(request: ApiRequest) -> Any:
             return validate_body(model, request.payload)
@@ -61,24 +61,26 @@ class AskSuggestionsResource:
         return read
 
     async def related(self, request: ApiRequest) -> Reply:
-        """Name questions about a product: what many asked and it answered, then what its text answers.
+        """Return questions about a product: popular ones that its text answered, then generated ones.
 
-        Who names none gets what many ask.
+        Without a product, return the result of `trending_questions`.
         """
         body: wire.RelatedQuestions = request.parsed
         if body.product_id is None:
             return await self._trending(request.app_id, body.rows)
-        asked = await self._popular_about(request.app_id, body.product_id)
-        told = await self._means.client.suggest_product_questions(request.app_id, body.product_id, body.rows)
-        return self._questions_reply(_deduplicate([*asked, *told], body.rows))
+        popular = await self._popular_about(request.app_id, body.product_id)
+        from_text = await self._services.client.suggest_product_questions(
+            request.app_id, body.product_id, body.rows
+        )
+        return self._questions_reply(_deduplicate([*popular, *from_text], body.rows))
 
     async def trending(self, request: ApiRequest) -> Reply:
-        """Name questions many ask lately, filled up with some the archive answers."""
+        """Return recent popular questions, then questions that the archive answers."""
         body: wire.TrendingQuestions = request.parsed
         return await self._trending(request.app_id, body.rows)
 
     async def suggestion(self, request: ApiRequest) -> Reply:
-        """Turn a query into questions."""
+        """Return questions for a search query."""
         body: wire.Suggestion = request.parsed
         typed = " ".join(body.q[:MOST_TYPED].split())
         found = _filter_by_prefix(await self._popular_questions(request.app_id, _WIDE), typed)
@@ -87,7 +89,7 @@ class AskSuggestionsResource:
         return success({"completions": _deduplicate(found, body.rows)})
 
     async def autocomplete(self, request: ApiRequest) -> Reply:
-        """Complete a question."""
+        """Return completions of a question."""
         body: wire.Suggestion = request.parsed
         typed = " ".join(body.q[:MOST_TYPED].split())
         found = _filter_by_prefix(await self._popular_questions(request.app_id, _WIDE), typed)
@@ -97,7 +99,7 @@ class AskSuggestionsResource:
         return success({"completions": _deduplicate(found, body.rows)})
 
     async def search_autocomplete(self, request: ApiRequest) -> Reply:
-        """Complete a search."""
+        """Return completions of a search."""
         body: wire.SearchSuggestion = request.parsed
         fields = tuple(dict.fromkeys(body.completion_fields))
         check_names(hidden_fields(request), "completion_fields", fields)
@@ -114,20 +116,20 @@ class AskSuggestionsResource:
         return success({"related_questions": found, "service_id": self._new_service_id()})
 
     async def _popular_questions(self, app_id: str, rows: int) -> list[str]:
-        today = self._means.clock.now_ms() // _DAY_MS
+        today = self._services.clock.now_ms() // _DAY_MS
         days = range(today, today - TRENDING_DAYS, -1)
-        return await self._means.store.list_popular(app_id, days, readers=TRENDING_READERS, rows=rows)
+        return await self._services.store.list_popular(app_id, days, readers=TRENDING_READERS, rows=rows)
 
     async def _popular_about(self, app_id: str, product_id: str) -> list[str]:
-        """Name questions many ask lately whose answers cite a product."""
+        """Return recent popular questions whose answers cite a product."""
         often = await self._popular_questions(app_id, _WIDE)
-        citing = (await self._means.store.list_citing(app_id, product_id))[-_MOST_CITING:] if often else []
-        recorded = await asyncio.gather(*(self._means.store.read(app_id, one) for one in citing))
+        citing = (await self._services.store.list_citing(app_id, product_id))[-_MOST_CITING:] if often else []
+        recorded = await asyncio.gather(*(self._services.store.read(app_id, one) for one in citing))
         cited = {one.question.text.casefold() for one in recorded if one is not None}
         return [text for text in often if text.casefold() in cited]
 
     async def _suggest_for_trending(self, app_id: str, rows: int) -> list[str]:
-        """Name questions about the products that are in demand; without an engine there are none."""
+        """Return questions about trending products; nothing without an engine."""
         query = UserQuery(
             kind="user_to_trending", app_id=app_id, engine_id=DEFAULT_ENGINE, rows=_MOST_TRENDING
         )
@@ -136,26 +138,26 @@ class AskSuggestionsResource:
             for product in (await self._recommender.answer(query)).products:
                 if len(found) >= rows:
                     break
-                found += await self._means.client.suggest_product_questions(
+                found += await self._services.client.suggest_product_questions(
                     app_id, str(product["product_id"]), 1
                 )
             if len(found) < rows:
-                found += await self._means.client.suggest_questions(app_id, _ANYTHING, rows)
+                found += await self._services.client.suggest_questions(app_id, _ANYTHING, rows)
             return found
         except HouseError:
             return found
 
     async def _suggest(self, app_id: str, text: str, rows: int) -> list[str]:
-        """Ask the archive; while it is away there are fewer suggestions, and no error."""
+        """Return suggestions of the archive; an unavailable archive causes fewer suggestions, not an error."""
         try:
-            return await self._means.client.suggest_questions(app_id, text, rows)
+            return await self._services.client.suggest_questions(app_id, text, rows)
         except HouseError:
             return []
 
     async def _complete(
         self, request: ApiRequest, typed: str, fields: tuple[str, ...], rows: int
     ) -> dict[str, list[dict[str, Any]]]:
-        """Ask the engine; an app without one completes nothing."""
+        """Return completions of the engine; nothing without an engine."""
         query = UserQuery(
             kind="autocomplete", app_id=request.app_id, engine_id=DEFAULT_ENGINE, rows=rows,
             typed=typed[:MOST_TYPED], completion_fields=fields,
@@ -176,11 +178,11 @@ class AskSuggestionsResource:
 
 
 def _filter_by_prefix(often: Iterable[str], typed: str) -> list[str]:
-    """Choose questions with a word that begins as what was typed, those that begin with it first."""
-    wanted = typed.casefold()
-    if not wanted:
+    """Return questions in which a word starts with the prefix, those that start with it first."""
+    prefix = typed.casefold()
+    if not prefix:
         return list(often)
-    found = [(text.casefold().find(wanted), text) for text in often]
+    found = [(text.casefold().find(prefix), text) for text in often]
     inside = [(at, text) for at, text in found if at == 0 or (at > 0 and not text[at - 1].isalnum())]
     return [text for at, text in inside if at == 0] + [text for at, text in inside if at > 0]
 
@@ -197,25 +199,25 @@ _TAG = "Ask"
 
 
 def build_ask_endpoints(
-    means: AskServices,
+    services: AskServices,
     recommender: RecommenderClient,
     new_service_id: Callable[[], ServiceId],
     query_log: QueryLog,
     suggestions: QuestionBankSuggestions,
 ) -> tuple[Endpoint, ...]:
-    """Make the rows."""
-    questions = QuestionsResource(means, recommender, query_log)
+    """Return the endpoints."""
+    questions = QuestionsResource(services, recommender, query_log)
     return (
         *_question_rows(questions),
-        *_search_rows(AskSearchResource(means, questions, recommender, new_service_id, query_log)),
-        *_suggestion_rows(AskSuggestionsResource(means, recommender, new_service_id, suggestions)),
+        *_search_rows(AskSearchResource(services, questions, recommender, new_service_id, query_log)),
+        *_suggestion_rows(AskSuggestionsResource(services, recommender, new_service_id, suggestions)),
     )
 
 
-def _search_rows(desk: AskSearchResource) -> tuple[Endpoint, ...]:
+def _search_rows(resource: AskSearchResource) -> tuple[Endpoint, ...]:
     return (
         Endpoint(
-            "ask.search", "POST", "/v1/ask/search", _ASK, "detail", desk.answer, schema=desk.read, hot=True,
+            "ask.search", "POST", "/v1/ask/search", _ASK, "detail", resource.answer, schema=resource.read, hot=True,
             about=EndpointTexts(
                 "Search by words and meaning, and ask a question", _TAG, wire.AskSearch,
                 {200: build_envelope(wire.AskSearchReply), 404: MessageReply},
@@ -224,46 +226,46 @@ def _search_rows(desk: AskSearchResource) -> tuple[Endpoint, ...]:
     )  # fmt: skip
 
 
-def _suggestion_rows(desk: AskSuggestionsResource) -> tuple[Endpoint, ...]:
+def _suggestion_rows(resource: AskSuggestionsResource) -> tuple[Endpoint, ...]:
     questions, texts = (
         {200: build_envelope(wire.QuestionsReply)},
         {200: build_envelope(wire.CompletedTextsReply)},
     )
     rows = (
-        ("related_questions", "Suggest questions about a product", wire.RelatedQuestions, desk.related, questions),
-        ("trending_questions", "List trending questions", wire.TrendingQuestions, desk.trending, questions),
-        ("query_suggestion", "Turn a query into questions", wire.Suggestion, desk.suggestion, texts),
-        ("autocomplete", "Complete a question", wire.Suggestion, desk.autocomplete, texts),
+        ("related_questions", "Suggest questions about a product", wire.RelatedQuestions, resource.related, questions),
+        ("trending_questions", "List trending questions", wire.TrendingQuestions, resource.trending, questions),
+        ("query_suggestion", "Turn a query into questions", wire.Suggestion, resource.suggestion, texts),
+        ("autocomplete", "Complete a question", wire.Suggestion, resource.autocomplete, texts),
         (
-            "search_autocomplete", "Complete a search", wire.SearchSuggestion, desk.search_autocomplete,
+            "search_autocomplete", "Complete a search", wire.SearchSuggestion, resource.search_autocomplete,
             {200: build_envelope(wire.CompletedFieldsReply)},
         ),
     )  # fmt: skip
     return tuple(
         Endpoint(
             f"ask.{name}", "POST", f"/v1/ask/{name}", _ASK, "detail", answer,
-            schema=desk.body_parser(body), hot=True, about=EndpointTexts(summary, _TAG, body, replies),
+            schema=resource.body_parser(body), hot=True, about=EndpointTexts(summary, _TAG, body, replies),
         )
         for name, summary, body, answer, replies in rows
     )  # fmt: skip
 
 
-def _question_rows(desk: QuestionsResource) -> tuple[Endpoint, ...]:
+def _question_rows(resource: QuestionsResource) -> tuple[Endpoint, ...]:
     return (
         Endpoint(
-            "ask.questions", "POST", "/v1/ask/questions", _ASK, "detail", desk.ask, schema=desk.read, hot=True,
+            "ask.questions", "POST", "/v1/ask/questions", _ASK, "detail", resource.ask, schema=resource.read, hot=True,
             about=EndpointTexts(
                 "Ask a question", _TAG, wire.AskQuestion, {200: build_envelope(wire.QuestionIdReply), 404: MessageReply}
             ),
         ),
         Endpoint(
-            "ask.answer", "GET", "/v1/ask/questions/{question_id}/answer", _READ, "detail", desk.answer,
-            schema=desk.read_id, hot=True,
+            "ask.answer", "GET", "/v1/ask/questions/{question_id}/answer", _READ, "detail", resource.answer,
+            schema=resource.read_id, hot=True,
             about=EndpointTexts("Read an answer", _TAG, None,
                 {200: build_envelope(wire.ShownAnswer), 404: MessageReply}),
         ),
         Endpoint(
-            "ask.answers", "POST", "/v1/ask/answers", _ASK, "detail", desk.answers, schema=desk.read_many,
+            "ask.answers", "POST", "/v1/ask/answers", _ASK, "detail", resource.answers, schema=resource.read_many,
             about=EndpointTexts(
                 "Read several answers", _TAG, wire.AskAnswers,
                 {200: wire.ShownAnswers},

@@ -1,4 +1,4 @@
-"""Several queries in one call: each is answered as if it had come alone, and stands in its own place.
+"""The bulk endpoint: several queries in one call, each answered as if sent alone, in the same order.
 
     bulk -> for every request: find its endpoint in the table -> reach, robot, rate -> examine -> answer
 
@@ -31,11 +31,11 @@ from deployments.edge.request import ApiRequest
 
 GROUPS = frozenset({"search", "recommendation", "ask", "qa"})
 AT_ONCE = 8
-"Requests of one call that are answered at the same time."
+"Requests of one call that run at the same time."
 DEADLINE_S = 25.0
-"So long after the call arrived a request may still be answered; the others keep their answers."
+"Seconds after the call's arrival after which no further request is answered; answered ones keep their replies."
 PATIENCE_S = 5.0
-"So long after the call arrived its requests wait for tokens; 100 requests need 2 s of the default rate."
+"Seconds after the call's arrival in which its requests wait for tokens; 100 need 2 s of the default rate."
 MOST_WAITING = 16
 "Calls of one replica whose requests may wait for tokens at the same time."
 _SHORTEST_S, _LONGEST_S = 0.02, 0.25
@@ -43,13 +43,13 @@ _SHORTEST_S, _LONGEST_S = 0.02, 0.25
 
 @dataclass(slots=True)
 class _WaitBudget:
-    """Until when the requests of one call wait for tokens; None while none of them had to."""
+    """The time until which the requests of one call wait for tokens; None while none has waited."""
 
     until_s: float | None = None
 
 
 class BulkResource:
-    """Endpoint 47."""
+    """The bulk endpoint."""
 
     def __init__(self, table: Sequence[Endpoint]) -> None:
         self._table: Mapping[str, Endpoint] = {
@@ -59,19 +59,19 @@ class BulkResource:
 
     @property
     def endpoint_names(self) -> tuple[str, ...]:
-        """What can be asked, in order."""
+        """Return the names of the endpoints that a request may name, in order."""
         return tuple(sorted(self._table))
 
     def read(self, request: ApiRequest) -> Bulk:
-        """Read the body."""
+        """Validate the body."""
         try:
             return Bulk.model_validate(request.payload)
         except ValidationError as error:
             raise unprocessable_from(error) from error
 
     async def answer(self, request: ApiRequest) -> Reply:
-        """Answer all of them."""
-        asked: Bulk = request.parsed
+        """Answer all requests."""
+        body: Bulk = request.parsed
         room = asyncio.Semaphore(AT_ONCE)
         patience = _WaitBudget()
 
@@ -79,7 +79,7 @@ class BulkResource:
             async with room:
                 return await self._answer_item(request, item, patience, first=not at)
 
-        tasks = [asyncio.ensure_future(one(at, item)) for at, item in enumerate(asked.requests)]
+        tasks = [asyncio.ensure_future(one(at, item)) for at, item in enumerate(body.requests)]
         try:
             replies = await asyncio.gather(*tasks)
         finally:
@@ -100,7 +100,7 @@ class BulkResource:
         left_s = DEADLINE_S - (request.clock.monotonic_s() - request.started_s)
         try:
             with Deadline(max(0.0, left_s)):
-                # A key that was revoked since the call began opens nothing more.
+                # A key that was revoked during the call is refused for the remaining requests.
                 inner.caller = Caller(refresh_credential(request.credential, request.gate))
                 await self._admit(inner, endpoint.rules, request.gate, patience, spend=not first)
                 inner.body = dumps(item.body)
@@ -120,10 +120,10 @@ class BulkResource:
         *,
         spend: bool,
     ) -> None:
-        """Check whether a request may be answered now, and wait for its token while that makes sense.
+        """Admit one request, and wait for its token if one is expected in time.
 
         Errors:
-            TooMany: no token will come in time, or too many calls wait already
+            TooMany: no token is expected in time, or too many calls wait already
         """
         while True:
             try:
@@ -135,7 +135,7 @@ class BulkResource:
             await asyncio.sleep(min(wait_s, _LONGEST_S))
 
     def _may_wait(self, patience: _WaitBudget, wait_s: float) -> bool:
-        """Check whether a request of a call may wait so long; the first one that waits takes a place for its call."""
+        """Return whether a request may wait that long; the first one that waits reserves a place for its call."""
         now_s = asyncio.get_running_loop().time()
         if patience.until_s is None:
             if self._waiting >= MOST_WAITING:
@@ -154,7 +154,7 @@ def _is_query(endpoint: Endpoint) -> bool:
 
 
 def _join_replies(replies: Sequence[Reply]) -> Reply:
-    """Put replies behind each other; their bodies are JSON already."""
+    """Return replies as a JSON list; their bodies are already JSON."""
     entries = [
         b'{"error":%s,"status_code":%d,"body":%s%s}'
         % (_json_bool(reply.status >= 400), reply.status, reply.body, _retry_seconds(reply))
@@ -165,7 +165,7 @@ def _join_replies(replies: Sequence[Reply]) -> Reply:
 
 
 def _retry_seconds(reply: Reply) -> bytes:
-    """Say how long to wait, which a single answer says by its header `Retry-After`."""
+    """Return the seconds to wait, which a single reply has in its header `Retry-After`."""
     if reply.status < 400:
         return b""
     return next(

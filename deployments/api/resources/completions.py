@@ -27,11 +27,11 @@ from deployments.edge.envelope import Reply, dumps, result
 from deployments.edge.request import ApiRequest
 
 LEAST_USERS = 5
-"Different people whose query a publishable key may learn at the least: fewer could be one of them."
+"Least number of users of a query that a publishable key may see: fewer would disclose single users."
 
 
 class CompletionsResource:
-    """Endpoint 18."""
+    """The autocomplete endpoint."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class CompletionsResource:
         self._query_log = query_log
 
     def read(self, request: ApiRequest) -> UserQuery:
-        """Read the body."""
+        """Validate the body."""
         try:
             body = Autocomplete.model_validate(request.payload)
         except ValidationError as error:
@@ -68,7 +68,7 @@ class CompletionsResource:
         return query
 
     async def answer(self, request: ApiRequest) -> Reply:
-        """Complete."""
+        """Return completions."""
         answered = await self._queries.answer(request)
         query: UserQuery = request.parsed
         completions = await self._suggestions.fill(query, answered.completions)
@@ -88,20 +88,20 @@ class CompletionsResource:
 
 FIELD = "suggested_queries"
 MOST_ASKED = 500
-"Characters of what was typed that a bank is asked for."
+"Characters of the typed text that are looked up in the question bank."
 
 Completions = Mapping[str, list[dict[str, Any]]]
 
 
 class QuestionBankSuggestions:
-    """Questions of the bank as completions."""
+    """Adds questions of the question bank to completions."""
 
     def __init__(self, banks: QuestionBankClient, recommender: RecommenderClient) -> None:
         self._banks = banks
         self._recommender = recommender
 
     async def fill(self, query: UserQuery, completions: Completions) -> Completions:
-        """Add questions to the page of a query when popular queries do not fill it.
+        """Add questions to the first page of a query if popular queries do not fill it.
 
         Cost:
             one read of a counter, only for this field and a page that is not full
@@ -110,7 +110,7 @@ class QuestionBankSuggestions:
         if found is None or len(found) >= query.rows:
             return completions
         if query.start:
-            # what stands on earlier pages is not repeated
+            # skip the questions of earlier pages
             whole = replace(query, completion_fields=(FIELD,), start=0, rows=query.start + query.rows)
             found = list((await self._recommender.answer(whole)).completions.get(FIELD, ()))
         try:
@@ -121,6 +121,6 @@ class QuestionBankSuggestions:
 
     async def _add_questions(self, query: UserQuery, found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         beside = [one["text"] for one in found]
-        wanted = query.start + query.rows
-        questions = await self._banks.suggest(query.app_id, query.typed[:MOST_ASKED], wanted, beside)
+        last = query.start + query.rows
+        questions = await self._banks.suggest(query.app_id, query.typed[:MOST_ASKED], last, beside)
         return [*found, *questions]

@@ -1,6 +1,6 @@
-"""Experiment events: who gets which variant.
+"""Endpoints of experiments: assignment and events, and administration.
 
-The body is parsed here and not by admission, because this endpoint alone says where bad JSON went wrong.
+The event endpoint parses its body itself, because only this endpoint reports the place of invalid JSON.
 
 The publishable key may send events only if the app sets `publishable_experiments`.
 Published in `docs/reference/rest.md`, section Experiments.
@@ -34,18 +34,18 @@ from deployments.edge.request import ApiRequest
 
 NAMED = "experiment_id_or_slug"
 _MOST_FAULTS = 1 << 20
-"Bodies beyond this size are refused without saying where they went wrong."
+"Larger invalid bodies are refused without the place of the fault."
 
 
 class ExperimentEventsResource:
-    """Endpoint 26."""
+    """The endpoint of experiment events."""
 
     def __init__(self, client: ExperimentClient, clock: Clock) -> None:
         self._client = client
         self._clock = clock
 
     def read(self, request: ApiRequest) -> ExperimentEvent:
-        """Read the body; who names nobody is a visitor made from key, address, agent and day."""
+        """Validate the body; without an id the visitor's id is derived from key, address, agent and day."""
         given = parse_event(request.body)
         try:
             body = ExperimentBody.model_validate(given)
@@ -69,7 +69,7 @@ class ExperimentEventsResource:
         )
 
     async def answer(self, request: ApiRequest) -> Reply:
-        """Record the event and say which variant it is."""
+        """Record the event and return the user's variant."""
         assigned = await self._client.record(request.parsed)
         variant = assigned.variant
         shown = {
@@ -88,7 +88,7 @@ def parse_event(body: bytes) -> Any:
     """Parse a body.
 
     Errors:
-        Malformed: no JSON, with the place and the words of a well-known parser; or beyond the limits of any body
+        Malformed: invalid JSON, with place and message of a well-known parser; or a body beyond the limits
     """
     try:
         return load_json(body, refuse_duplicates=False)
@@ -98,7 +98,7 @@ def parse_event(body: bytes) -> Any:
 
 
 def _invalid_json_position(body: bytes) -> dict[str, Any] | None:
-    """Say where a body stops being JSON; None when that is not its fault."""
+    """Return the place at which a body stops being valid JSON; None if it is valid."""
     if len(body) > _MOST_FAULTS:
         return None
     try:
@@ -111,13 +111,13 @@ def _invalid_json_position(body: bytes) -> dict[str, Any] | None:
 
 
 class ExperimentsResource:
-    """Makes, shows and changes experiments."""
+    """The endpoints that create, show and change experiments."""
 
     def __init__(self, client: LocalExperimentAdmin) -> None:
         self._client = client
 
     def body_parser(self, model: type[BaseModel]) -> Callable[[ApiRequest], Any]:
-        """Make the step that reads a body."""
+        """Return the schema step of one endpoint."""
 
         def read(request: ApiRequest) -> Any:
             try:
@@ -128,31 +128,31 @@ class ExperimentsResource:
         return read
 
     async def create(self, request: ApiRequest) -> Reply:
-        """Make drafts, all or none."""
+        """Create drafts, all or none."""
         try:
             return success({"experiments": await self._client.create(request.app_id, request.payload)})
         except Invalid as error:
             refuse(error.message)
 
     async def list(self, request: ApiRequest) -> Reply:
-        """List the experiments of the app, oldest first."""
+        """Return the experiments of the app, oldest first."""
         return success({"experiments": await self._client.list(request.app_id)})
 
     async def show(self, request: ApiRequest) -> Reply:
-        """Show one experiment."""
+        """Return one experiment."""
         return success(await self._client.show(request.app_id, request.ids[NAMED]))
 
     async def edit(self, request: ApiRequest) -> Reply:
-        """Change one where it stands."""
+        """Change one experiment."""
         body: ExperimentEdit = request.parsed
-        wanted = ExperimentUpdate(
+        update = ExperimentUpdate(
             name=body.name, traffic=body.traffic, weights=body.weights, ends_at=body.ends_at,
             goal=None if body.goal is None else tuple(body.goal), layer=body.layer, slice=body.slice,
         )  # fmt: skip
-        return success(await self._client.edit(request.app_id, request.ids[NAMED], wanted))
+        return success(await self._client.edit(request.app_id, request.ids[NAMED], update))
 
     def build_step(self, step: LifecycleStep) -> Callable[[ApiRequest], Awaitable[Reply]]:
-        """Make the answer of a step that needs nothing but the experiment's name."""
+        """Return the answer of a state transition that needs only the experiment's name."""
 
         async def answer(request: ApiRequest) -> Reply:
             return success(await self._client.step(request.app_id, request.ids[NAMED], step))
@@ -160,13 +160,13 @@ class ExperimentsResource:
         return answer
 
     async def schedule(self, request: ApiRequest) -> Reply:
-        """Let it run from a moment on, perhaps until another."""
+        """Schedule the start and, optionally, the end of an experiment."""
         body: ScheduleBody = request.parsed
         named = request.ids[NAMED]
         return success(await self._client.schedule(request.app_id, named, body.starts_at, body.ends_at))
 
     async def report(self, request: ApiRequest) -> Reply:
-        """Say what came of it."""
+        """Return the report of an experiment."""
         return success(await self._client.report(request.app_id, request.ids[NAMED]))
 
 
@@ -184,7 +184,7 @@ _CHANGE = AdmissionRules(bucket="write", writes=True, body="json")
 def build_experiment_endpoints(
     events: ExperimentEventsResource, admin: ExperimentsResource
 ) -> tuple[Endpoint, ...]:
-    """Make the rows."""
+    """Return the endpoints."""
     return (
         Endpoint(
             "experiments.event", "POST", f"{_ONE}/events", _EVENT, "experiments", events.answer,
@@ -197,7 +197,7 @@ def build_experiment_endpoints(
     )  # fmt: skip
 
 
-def _administration(desk: ExperimentsResource) -> tuple[Endpoint, ...]:
+def _administration(resource: ExperimentsResource) -> tuple[Endpoint, ...]:
     one, many = build_envelope(shape.ShownExperiment), build_envelope(shape.ShownExperiments)
 
     def row(
@@ -213,29 +213,29 @@ def _administration(desk: ExperimentsResource) -> tuple[Endpoint, ...]:
         )  # fmt: skip
 
     def step(name: LifecycleStep, about: str) -> Endpoint:
-        return row(name, "POST", f"{_ONE}/{name}", _STEP, desk.build_step(name), about)
+        return row(name, "POST", f"{_ONE}/{name}", _STEP, resource.build_step(name), about)
 
     return (
-        row("list", "GET", BASE, _READ, desk.list, "List experiments", reply=many),
+        row("list", "GET", BASE, _READ, resource.list, "List experiments", reply=many),
         row(
-            "create", "POST", BASE, _CHANGE, desk.create, "Create experiments as drafts",
+            "create", "POST", BASE, _CHANGE, resource.create, "Create experiments as drafts",
             reply=many, body=shape.EXPERIMENT_DRAFTS,
         ),
-        row("show", "GET", _ONE, _READ, desk.show, "Read an experiment"),
+        row("show", "GET", _ONE, _READ, resource.show, "Read an experiment"),
         row(
-            "edit", "PUT", _ONE, _CHANGE, desk.edit, "Change an experiment",
-            body=shape.ExperimentEdit, schema=desk.body_parser(shape.ExperimentEdit),
+            "edit", "PUT", _ONE, _CHANGE, resource.edit, "Change an experiment",
+            body=shape.ExperimentEdit, schema=resource.body_parser(shape.ExperimentEdit),
         ),
         step("start", "Start an experiment"),
         row(
-            "schedule", "POST", f"{_ONE}/schedule", _CHANGE, desk.schedule, "Schedule an experiment",
-            body=shape.ScheduleBody, schema=desk.body_parser(shape.ScheduleBody),
+            "schedule", "POST", f"{_ONE}/schedule", _CHANGE, resource.schedule, "Schedule an experiment",
+            body=shape.ScheduleBody, schema=resource.body_parser(shape.ScheduleBody),
         ),
         step("pause", "Pause an experiment"),
         step("complete", "End an experiment for good"),
         step("archive", "Archive an experiment"),
         row(
-            "report", "GET", f"{_ONE}/report", _READ, desk.report, "Read the report of an experiment",
+            "report", "GET", f"{_ONE}/report", _READ, resource.report, "Read the report of an experiment",
             reply=build_envelope(shape.ShownReport),
         ),
     )  # fmt: skip

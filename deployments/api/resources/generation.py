@@ -1,7 +1,7 @@
-"""Text generation: the rule for its body. Behind it there is nothing yet.
+"""The text generation endpoint: it validates the body and then answers 404.
 
-The interface names the endpoint by this one rule. What it generates, and from which templates and tasks, no source
-says; so a body that keeps the rule names something that is not there, instead of being given an invented answer.
+The specification defines only the rule of the body. It defines neither templates nor tasks, so every valid body
+names something that does not exist.
 
 Published in `docs/reference/rest.md`, section Generation.
 """
@@ -26,7 +26,7 @@ NO_PROVIDER = (
 
 
 def build_generation_endpoint() -> Endpoint:
-    """Make the row."""
+    """Return the endpoint."""
     return Endpoint(
         "genai.generate", "POST", "/v1/genai/generate", AdmissionRules(body="json"), "detail", _answer, schema=_read,
         about=EndpointTexts(

@@ -1,7 +1,7 @@
-"""The history of questions: threads, and whether something new was said since.
+"""Endpoints of the question history: threads, subscriptions, and notifications of new answers.
 
-Every call is one reader's, who is named by a token or, by a server with its secret key, in the body. What the store
-can't answer is a 500: nothing was changed, and the caller keeps what it shows and retries.
+Each request is for one user, named by a token, or in the body with a secret key. If the store is unavailable the
+reply is a 500: nothing was changed, and the client keeps its view and retries.
 
 Published in `docs/reference/rest.md`, section History.
 """
@@ -32,20 +32,20 @@ from deployments.edge.tokens import check_same_user
 
 @dataclass(frozen=True, slots=True)
 class HistoryRequest:
-    """A reader and what they want."""
+    """A user and the validated body."""
 
     user_id: str
     body: Any
 
 
 class HistoryResource:
-    """Endpoints 36 to 46."""
+    """The endpoints of threads with POST bodies."""
 
     def __init__(self, client: LocalHistoryClient) -> None:
         self._client = client
 
     def body_parser(self, model: wire.Body) -> Callable[[ApiRequest], HistoryRequest]:
-        """Make the step that reads a body and finds out whose history it is."""
+        """Return the schema step that validates a body and identifies its user."""
 
         def read(request: ApiRequest) -> HistoryRequest:
             token_user = request.token.user_id if request.token is not None else ""
@@ -63,24 +63,28 @@ class HistoryResource:
         return read
 
     async def list(self, request: ApiRequest) -> Reply:
-        """List threads."""
-        wanted: HistoryRequest = request.parsed
-        body: wire.ThreadList = wanted.body
+        """Return threads."""
+        history_request: HistoryRequest = request.parsed
+        body: wire.ThreadList = history_request.body
         with store_errors_as_faults():
             page = await self._client.list_threads(
-                request.app_id, wanted.user_id, rows=body.rows, start=body.start, before_ms=body.before
+                request.app_id,
+                history_request.user_id,
+                rows=body.rows,
+                start=body.start,
+                before_ms=body.before,
             )
         shown = [_thread_to_dict(thread) for thread in page.threads]
         return success({"threads": shown, "has_more": page.has_more, "start": body.start, "rows": body.rows})
 
     async def contents(self, request: ApiRequest) -> Reply:
-        """List the questions of a thread."""
-        wanted: HistoryRequest = request.parsed
-        body: wire.ThreadContents = wanted.body
+        """Return the questions of a thread."""
+        history_request: HistoryRequest = request.parsed
+        body: wire.ThreadContents = history_request.body
         with store_errors_as_faults():
             page = await self._client.list_questions(
                 request.app_id,
-                wanted.user_id,
+                history_request.user_id,
                 body.thread_id,
                 rows=body.rows,
                 descending=body.order == "desc",
@@ -89,13 +93,13 @@ class HistoryResource:
         return success({"question_ids": list(page.question_ids), "has_more": page.has_more})
 
     async def updates(self, request: ApiRequest) -> Reply:
-        """Tell the account's indicator."""
-        wanted: HistoryRequest = request.parsed
+        """Return whether the user has new answers."""
+        history_request: HistoryRequest = request.parsed
         with store_errors_as_faults():
-            return success({"has_new": await self._client.has_new(request.app_id, wanted.user_id)})
+            return success({"has_new": await self._client.has_new(request.app_id, history_request.user_id)})
 
     async def rename(self, request: ApiRequest) -> Reply:
-        """Give a thread another title."""
+        """Rename a thread."""
         body: wire.Rename = request.parsed.body
         changed = await self._change(request, "rename", body.thread_id, text=body.title)
         return success({"question_id": changed.thread_id, "title": changed.title})
@@ -107,24 +111,24 @@ class HistoryResource:
         return success({"deleted_count": changed.count})
 
     async def touch(self, request: ApiRequest) -> Reply:
-        """Raise a thread's indicator; with `generate` append a new answer first.
+        """Set the indicator of a thread; with `generate` first append a new answer.
 
         Only a subscribed thread takes updates. Any other thread stays as it is, and nothing is generated for it.
         """
-        wanted: HistoryRequest = request.parsed
-        body: wire.Touch = wanted.body
+        history_request: HistoryRequest = request.parsed
+        body: wire.Touch = history_request.body
         if not body.generate:
             return success({"touched": (await self._change(request, "touch", body.thread_id)).count})
         with store_errors_as_faults():
             made = await self._client.generate_update(
-                GenerateUpdate(request.app_id, wanted.user_id, body.thread_id)
+                GenerateUpdate(request.app_id, history_request.user_id, body.thread_id)
             )
         if not made.appended:
             return success({"touched": 0, "generated": False})
         return success({"touched": 1, "generated": True, "question_id": made.question_id})
 
     def build_change(self, verb: ThreadVerb) -> Callable[[ApiRequest], Any]:
-        """Make the answer of a change that is told nothing but that it happened."""
+        """Return the answer of a change whose reply is only a confirmation."""
 
         async def answer(request: ApiRequest) -> Reply:
             body = request.parsed.body
@@ -137,10 +141,10 @@ class HistoryResource:
     async def _change(
         self, request: ApiRequest, verb: ThreadVerb, *thread_ids: str, text: str = ""
     ) -> ThreadChangeResult:
-        wanted: HistoryRequest = request.parsed
+        history_request: HistoryRequest = request.parsed
         with store_errors_as_faults():
             return await self._client.change(
-                ThreadChange(request.app_id, wanted.user_id, verb, thread_ids=thread_ids, text=text)
+                ThreadChange(request.app_id, history_request.user_id, verb, thread_ids=thread_ids, text=text)
             )
 
 
@@ -157,7 +161,7 @@ def _thread_to_dict(thread: Thread) -> wire.Shown:
 
 @contextmanager
 def store_errors_as_faults() -> Iterator[None]:
-    """Say as a 500 that the store is away: callers of these endpoints expect exactly that."""
+    """Turn an unavailable store into a 500, as the specification of these endpoints requires."""
     try:
         yield
     except Unavailable as error:
@@ -171,13 +175,13 @@ Read = Callable[[ApiRequest], HistoryRequest]
 
 
 class ThreadsResource:
-    """Threads and notifications of one reader."""
+    """The endpoints of one user's threads and notifications as resources."""
 
     def __init__(self, client: LocalHistoryClient) -> None:
         self._client = client
 
     def body_parser(self, model: wire.Body = wire.UserBody) -> Read:
-        """Make the step that reads whose history it is, and a body when there is one."""
+        """Return the schema step that identifies the user and validates the body, if there is one."""
 
         def read(request: ApiRequest) -> HistoryRequest:
             given = request.payload if isinstance(request.payload, dict) else {}
@@ -190,17 +194,17 @@ class ThreadsResource:
         return read
 
     async def list(self, request: ApiRequest) -> Reply:
-        """List all threads, latest activity first."""
+        """Return all threads, latest activity first."""
         return with_etag(
             success({"threads": [_resource_from_thread(thread) for thread in await self._threads(request)]})
         )
 
     async def show(self, request: ApiRequest) -> Reply:
-        """Show a thread with its questions."""
+        """Return a thread with its questions."""
         return with_etag(success(await self._thread(request)))
 
     async def rename(self, request: ApiRequest) -> Reply:
-        """Give a thread another title."""
+        """Rename a thread."""
         body: wire.NewTitle = request.parsed.body
         await self._change(request, "rename", _named_thread(request), text=body.title)
         return success(await self._thread(request))
@@ -212,17 +216,17 @@ class ThreadsResource:
         return message_reply(messages.SUCCESS)
 
     async def delete_many(self, request: ApiRequest) -> Reply:
-        """Delete threads; what is unknown is skipped."""
+        """Delete threads; unknown ids are skipped."""
         body: wire.ThreadDeletion = request.parsed.body
         return success({"deleted_count": (await self._change(request, "delete", *body.thread_ids)).count})
 
     async def delete_all(self, request: ApiRequest) -> Reply:
-        """Delete all threads of the reader."""
+        """Delete all threads of the user."""
         await self._change(request, "delete_all")
         return message_reply(messages.SUCCESS)
 
     def build_change(self, verb: ThreadVerb) -> Callable[[ApiRequest], Awaitable[Reply]]:
-        """Make the answer of a change of one thread that is told nothing but that it happened."""
+        """Return the answer of a change of one thread whose reply is only a confirmation."""
 
         async def answer(request: ApiRequest) -> Reply:
             await self._change(request, verb, _named_thread(request))
@@ -231,11 +235,11 @@ class ThreadsResource:
         return answer
 
     async def notifications(self, request: ApiRequest) -> Reply:
-        """Tell the account's indicator, how many threads are unread, and when the last update came."""
-        wanted: HistoryRequest = request.parsed
+        """Return whether the user has new answers, the number of unread threads, and the time of the last update."""
+        history_request: HistoryRequest = request.parsed
         threads = await self._threads(request)
         with store_errors_as_faults():
-            has_new = await self._client.has_new(request.app_id, wanted.user_id)
+            has_new = await self._client.has_new(request.app_id, history_request.user_id)
         last_ms = max((thread.new_at_ms for thread in threads), default=0)
         new = {
             "has_new": has_new,
@@ -245,14 +249,16 @@ class ThreadsResource:
         return with_etag(success(new))
 
     async def dismiss(self, request: ApiRequest) -> Reply:
-        """Clear the account's indicator."""
+        """Clear the user's indicator."""
         await self._change(request, "dismiss_overall")
         return message_reply(messages.SUCCESS)
 
     async def _threads(self, request: ApiRequest) -> tuple[Thread, ...]:
-        wanted: HistoryRequest = request.parsed
+        history_request: HistoryRequest = request.parsed
         with store_errors_as_faults():
-            page = await self._client.list_threads(request.app_id, wanted.user_id, rows=_ALL, start=0)
+            page = await self._client.list_threads(
+                request.app_id, history_request.user_id, rows=_ALL, start=0
+            )
         return tuple(page.threads)
 
     async def _thread(self, request: ApiRequest) -> dict[str, Any]:
@@ -265,10 +271,10 @@ class ThreadsResource:
     async def _change(
         self, request: ApiRequest, verb: ThreadVerb, *thread_ids: str, text: str = ""
     ) -> ThreadChangeResult:
-        wanted: HistoryRequest = request.parsed
+        history_request: HistoryRequest = request.parsed
         with store_errors_as_faults():
             return await self._client.change(
-                ThreadChange(request.app_id, wanted.user_id, verb, thread_ids=thread_ids, text=text)
+                ThreadChange(request.app_id, history_request.user_id, verb, thread_ids=thread_ids, text=text)
             )
 
 
@@ -305,8 +311,8 @@ _CHANGE = AdmissionRules(publishable=True, writes=True, body="json", reads_token
 _OPERATE = AdmissionRules(writes=True, body="json", reads_token=True, token_in_body=True)
 
 
-def build_history_endpoints(desk: HistoryResource) -> tuple[Endpoint, ...]:
-    """Make the rows."""
+def build_history_endpoints(resource: HistoryResource) -> tuple[Endpoint, ...]:
+    """Return the endpoints of threads with POST bodies."""
 
     def row(
         name: str, path: str, rules: AdmissionRules, answer: Answer, body: wire.Body, reply: Any, about: str, *,
@@ -317,35 +323,36 @@ def build_history_endpoints(desk: HistoryResource) -> tuple[Endpoint, ...]:
             replies[404] = records.MessageReply
         return Endpoint(
             f"history.{name}", "POST", BASE + path, rules, "detail", answer,
-            schema=desk.body_parser(body), hot=hot, about=EndpointTexts(about, _TAG, body, replies, needs_user=True),
+            schema=resource.body_parser(body), hot=hot,
+            about=EndpointTexts(about, _TAG, body, replies, needs_user=True),
         )  # fmt: skip
 
     def change(name: ThreadVerb, body: wire.Body, about: str, path: str = "") -> Endpoint:
-        answer, of_thread = desk.build_change(name), issubclass(body, wire.ThreadBody)
+        answer, of_thread = resource.build_change(name), issubclass(body, wire.ThreadBody)
         path = path or f"/thread/updates/{name}"
         return row(name, path, _CHANGE, answer, body, records.MessageReply, about, thread=of_thread)
 
     enveloped = records.build_envelope
     return (
         row(
-            "list", "/list", _READ, desk.list, wire.ThreadList, enveloped(wire.Threads),
+            "list", "/list", _READ, resource.list, wire.ThreadList, enveloped(wire.Threads),
             "List the threads of a user",
         ),
         row(
-            "thread", "/thread", _READ, desk.contents, wire.ThreadContents, enveloped(wire.ThreadQuestions),
+            "thread", "/thread", _READ, resource.contents, wire.ThreadContents, enveloped(wire.ThreadQuestions),
             "List the questions of a thread", thread=True,
         ),
         row(
-            "rename", "/thread/rename", _CHANGE, desk.rename, wire.Rename, enveloped(wire.Renamed),
+            "rename", "/thread/rename", _CHANGE, resource.rename, wire.Rename, enveloped(wire.Renamed),
             "Give a thread another title", thread=True,
         ),
         row(
-            "delete", "/delete", _CHANGE, desk.delete, wire.Deletion, enveloped(wire.DeletedThreads),
+            "delete", "/delete", _CHANGE, resource.delete, wire.Deletion, enveloped(wire.DeletedThreads),
             "Delete threads",
         ),
         change("delete_all", wire.UserBody, "Delete all threads of a user", "/delete_all"),
         row(
-            "updates", "/thread/updates", _READ, desk.updates, wire.UserBody, enveloped(wire.Updates),
+            "updates", "/thread/updates", _READ, resource.updates, wire.UserBody, enveloped(wire.Updates),
             "Check for news", hot=True,
         ),
         change("subscribe", wire.ThreadBody, "Watch a thread for news"),
@@ -353,7 +360,7 @@ def build_history_endpoints(desk: HistoryResource) -> tuple[Endpoint, ...]:
         change("dismiss_thread", wire.ThreadBody, "Clear a thread's indicator"),
         change("dismiss_overall", wire.UserBody, "Clear the account's indicator"),
         row(
-            "touch", "/thread/updates/touch", _OPERATE, desk.touch, wire.Touch, enveloped(wire.Touched),
+            "touch", "/thread/updates/touch", _OPERATE, resource.touch, wire.Touch, enveloped(wire.Touched),
             "Set a thread's indicator", thread=True,
         ),
     )  # fmt: skip
@@ -364,8 +371,8 @@ _STEP = AdmissionRules(publishable=True, writes=True, reads_token=True)
 _READER = {"user_id": {"type": "string"}}
 
 
-def build_thread_endpoints(desk: ThreadsResource) -> tuple[Endpoint, ...]:
-    """Make the rows of threads and notifications as resources."""
+def build_thread_endpoints(resource: ThreadsResource) -> tuple[Endpoint, ...]:
+    """Return the endpoints of threads and notifications as resources."""
     threads, notifications = f"{BASE}/threads", f"{BASE}/notifications"
     one = f"{threads}/{{{NAMED}}}"
     enveloped = records.build_envelope
@@ -378,32 +385,40 @@ def build_thread_endpoints(desk: ThreadsResource) -> tuple[Endpoint, ...]:
         replies = {200: reply, **({404: records.MessageReply} if path.startswith(one) else {})}
         return Endpoint(
             f"history.{name}", method, path, rules, "detail", answer,
-            schema=desk.body_parser(body or wire.UserBody), about=EndpointTexts(about, _TAG, body, replies,
+            schema=resource.body_parser(body or wire.UserBody), about=EndpointTexts(about, _TAG, body, replies,
             _READER, True),
         )  # fmt: skip
 
     def change(name: str, verb: ThreadVerb, about: str) -> Endpoint:
-        return row(f"threads.{name}", "POST", f"{one}/{name}", desk.build_change(verb), about)
+        return row(f"threads.{name}", "POST", f"{one}/{name}", resource.build_change(verb), about)
 
     return (
-        row("threads.list", "GET", threads, desk.list, "List the threads of a user", enveloped(wire.ThreadResources)),
-        row("threads.show", "GET", one, desk.show, "Read a thread", enveloped(wire.WholeThread)),
         row(
-            "threads.rename", "PUT", one, desk.rename, "Give a thread another title", enveloped(wire.WholeThread),
+            "threads.list", "GET", threads, resource.list, "List the threads of a user",
+            enveloped(wire.ThreadResources),
+        ),
+        row("threads.show", "GET", one, resource.show, "Read a thread", enveloped(wire.WholeThread)),
+        row(
+            "threads.rename", "PUT", one, resource.rename, "Give a thread another title", enveloped(wire.WholeThread),
             wire.NewTitle,
         ),
-        row("threads.delete", "DELETE", one, desk.delete_one, "Delete a thread"),
+        row("threads.delete", "DELETE", one, resource.delete_one, "Delete a thread"),
         row(
-            "threads.delete_many", "POST", f"{threads}/_delete", desk.delete_many, "Delete threads",
+            "threads.delete_many", "POST", f"{threads}/_delete", resource.delete_many, "Delete threads",
             enveloped(wire.DeletedThreads), wire.ThreadDeletion,
         ),
-        row("threads.delete_all", "POST", f"{threads}/_delete_all", desk.delete_all, "Delete all threads of a user"),
+        row(
+            "threads.delete_all", "POST", f"{threads}/_delete_all", resource.delete_all, "Delete all threads of a user",
+        ),
         change("read", "dismiss_thread", "Clear a thread's indicator"),
         change("subscribe", "subscribe", "Watch a thread for news"),
         change("unsubscribe", "unsubscribe", "Stop watching a thread"),
         row(
-            "notifications", "GET", notifications, desk.notifications, "Count unread updates",
+            "notifications", "GET", notifications, resource.notifications, "Count unread updates",
             enveloped(wire.Notifications),
         ),
-        row("notifications.dismiss", "POST", f"{notifications}/dismiss", desk.dismiss, "Clear the account's indicator"),
+        row(
+            "notifications.dismiss", "POST", f"{notifications}/dismiss", resource.dismiss,
+            "Clear the account's indicator",
+        ),
     )  # fmt: skip

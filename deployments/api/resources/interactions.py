@@ -1,4 +1,4 @@
-"""Interactions: the short road. One script appends and pushes; no task, no intake.
+"""The endpoints that append and erase interactions, without a task or the intake queue.
 
 An app may accept other names of `service_id` (`service_id_aliases`). `dry_run=1` checks and writes nothing.
 Published in `docs/reference/rest.md`, section Interactions.
@@ -26,7 +26,7 @@ from deployments.edge.request import ApiRequest
 
 MOST_WARNINGS = 20
 MOST_LOOKED_UP = 500
-"Products that a dry run looks for."
+"Products that a dry run looks up."
 _SHOWN = 100
 AHEAD = "the time is more than a day ahead; recommendations count it as now"
 UNNAMED = (
@@ -35,7 +35,7 @@ UNNAMED = (
 
 
 class InteractionsResource:
-    """Endpoints 1 and 2, and the alias of 2."""
+    """The endpoints that upload and erase interactions."""
 
     def __init__(self, store: InteractionStore, records: RecordStore, clock: Clock) -> None:
         self._store = store
@@ -43,7 +43,7 @@ class InteractionsResource:
         self._clock = clock
 
     def read_upload(self, request: ApiRequest) -> tuple[AcceptedInteractions, BrowserWriter | None, int]:
-        """Validate interactions; those without any id get a default visitor's id."""
+        """Validate interactions; an event without any id gets the default visitor id."""
         now_ms = self._clock.now_ms()
         check = WritePermission(request)
         accepted = parse_upload(
@@ -58,7 +58,7 @@ class InteractionsResource:
         return accepted, check.writer(now_ms), check.checkouts
 
     async def upload(self, request: ApiRequest) -> Reply:
-        """Append the interactions; they count in the next recommendation.
+        """Append the interactions; the next recommendation uses them.
 
         Errors:
             TooMany: a browser sends more than it may
@@ -78,7 +78,7 @@ class InteractionsResource:
         return _upload_reply(request, accepted, warnings)
 
     async def _missing(self, request: ApiRequest, accepted: AcceptedInteractions) -> list[dict[str, Any]]:
-        """Warn of interactions with products that are not there; a dry run only, because it asks the store."""
+        """Return warnings on interactions with missing products; for dry runs only, because it reads the store."""
         named: dict[str, int] = {}
         for at, interaction in enumerate(orjson.loads(accepted.payload)):
             for product_id in interaction.get("product_ids") or ():
@@ -89,7 +89,7 @@ class InteractionsResource:
         return [_warning(named[one], "product_ids", f"no product has the id {one[:_SHOWN]}") for one in lost]
 
     def read_erase(self, request: ApiRequest) -> list[str]:
-        """Validate whose interactions to erase; the alias wraps the ids in `data`."""
+        """Validate the ids whose interactions to erase; the alias wraps the ids in `data`."""
         return parse_interaction_delete(request.body)
 
     async def erase(self, request: ApiRequest) -> Reply:
@@ -107,7 +107,7 @@ def _warning(index: int, field: str, message: str) -> dict[str, Any]:
 def _upload_reply(
     request: ApiRequest, accepted: AcceptedInteractions, warnings: list[dict[str, Any]]
 ) -> Reply:
-    """Answer an upload; the interface fixes the body of one that is in order."""
+    """Return the reply to an upload; the specification fixes the body of a successful one."""
     found = {"message": messages.SUCCESS, "warnings": warnings[:MOST_WARNINGS]} if warnings else None
     reply = message_reply(messages.SUCCESS) if found is None else plain_reply(found)
     if accepted.unnamed and request.credential.is_secret:

@@ -1,4 +1,4 @@
-"""Answers out of the pages of products.
+"""Endpoints that answer questions from product pages, and of the question bank.
 
 Published in `docs/reference/rest.md`, section Questions and answers.
 """
@@ -37,7 +37,7 @@ _NOTHING = AnswerResult(0, [], SpellingResult(False, False, "", "", "", ""))
 
 
 class QuestionAnswersResource:
-    """Endpoint 48."""
+    """The endpoint that answers a question from product pages."""
 
     def __init__(
         self, queries: QueryTreatment, new_service_id: Callable[[], ServiceId], query_log: QueryLog
@@ -47,7 +47,7 @@ class QuestionAnswersResource:
         self._query_log = query_log
 
     def read(self, request: ApiRequest) -> UserQuery:
-        """Read the body."""
+        """Validate the body."""
         try:
             body = QuestionAnswering.model_validate(request.payload)
         except ValidationError as error:
@@ -88,7 +88,7 @@ class QuestionAnswersResource:
 
 
 class QuestionBankResource:
-    """Endpoints 49 and 50."""
+    """The endpoints that replace the question bank and complete questions."""
 
     def __init__(
         self, store: QuestionBankStore, banks: QuestionBankClient, new_service_id: Callable[[], ServiceId]
@@ -98,29 +98,29 @@ class QuestionBankResource:
         self._new_service_id = new_service_id
 
     def read_bank(self, request: ApiRequest) -> QuestionBank:
-        """Read the body of an upload."""
+        """Validate the body of an upload."""
         try:
             return QuestionBank.model_validate(request.payload)
         except ValidationError as error:
             raise unprocessable_from(error) from error
 
     async def replace(self, request: ApiRequest) -> Reply:
-        """Replace the bank."""
+        """Replace the question bank."""
         bank: QuestionBank = request.parsed
         await self._store.replace(request.app_id, [entry.record() for entry in bank.data])
         return success({"took": request.took_ms(), "service_id": self._new_service_id()})
 
     def read_typed(self, request: ApiRequest) -> QuestionAutocomplete:
-        """Read the body of a completion."""
+        """Validate the body of a completion."""
         try:
             return QuestionAutocomplete.model_validate(request.payload)
         except ValidationError as error:
             raise unprocessable_from(error) from error
 
     async def complete(self, request: ApiRequest) -> Reply:
-        """Complete a question."""
-        asked: QuestionAutocomplete = request.parsed
-        found = await self._banks.complete(request.app_id, asked.q[:MOST_COMPLETIONS], asked.rows)
+        """Return completions of a question."""
+        typed: QuestionAutocomplete = request.parsed
+        found = await self._banks.complete(request.app_id, typed.q[:MOST_COMPLETIONS], typed.rows)
         return result(
             "completions",
             dumps([{"question": one.question, "weight": one.weight} for one in found]),
@@ -138,7 +138,7 @@ _TAG = "Questions and answers"
 def build_question_answer_endpoints(
     banks: QuestionBankResource, pages: QuestionAnswersResource
 ) -> tuple[Endpoint, ...]:
-    """Make the rows."""
+    """Return the endpoints."""
     return (
         Endpoint(
             "qa.question_answering", "POST", "/v1/qa/question_answering", _ASK, "detail", pages.answer,

@@ -1,4 +1,4 @@
-"""Questions and their answers: accepted at once, answered behind, read from the store.
+"""Endpoints of questions: a question is accepted at once, answered in the background, and read from the store.
 
 Published in `docs/reference/rest.md`, section Ask.
 """
@@ -40,17 +40,17 @@ from deployments.edge.request import ApiRequest
 
 NAMED = "question_id"
 _AGAIN_S = 3600
-"When a stranger may try again whose address asked too much today."
+"Seconds after which an unproven user may retry whose address exceeded its daily limit."
 QUOTA_SPENT = "The number of questions for today is used up."
 _DAY_MS = 86_400_000
 _HISTORY_WAIT_S = 1.0
-"How long a reply waits until the question stands in the reader's history."
+"Seconds for which a reply waits until the question is in the user's history."
 _HISTORY_PAUSES_S = (0.2, 1.0, 5.0)
 
 
 @dataclass(frozen=True, slots=True)
 class AskServices:
-    """What asking works with."""
+    """What the ask endpoints depend on."""
 
     client: QuestionClient
     archive: ArchiveClient
@@ -61,29 +61,29 @@ class AskServices:
 
 
 class QuestionsResource:
-    """Endpoints 27 to 29."""
+    """The endpoints that accept questions and return answers."""
 
-    def __init__(self, means: AskServices, recommender: RecommenderClient, query_log: QueryLog) -> None:
+    def __init__(self, services: AskServices, recommender: RecommenderClient, query_log: QueryLog) -> None:
         self._query_log = query_log
-        self._means = means
+        self._services = services
         self._recommender = recommender
-        self._put = record_in_history(means.history)
+        self._put = record_in_history(services.history)
         self._noting: set[asyncio.Task[None]] = set()
         self._log = structlog.get_logger()
 
     def read(self, request: ApiRequest) -> tuple[AskQuestion, RequestIdentity]:
-        """Read a question."""
+        """Validate the body of a question."""
         body = validate_body(AskQuestion, request.payload)
         check_browser_question(request, body)
         parse_filter(body.fq, "fq")
         parse_filter(body.boost_fq, "boost_fq")
-        return body, identity_from_request(request, body, self._means.clock.now_ms())
+        return body, identity_from_request(request, body, self._services.clock.now_ms())
 
     async def ask(self, request: ApiRequest) -> Reply:
         """Accept a question."""
-        body, asker = request.parsed
-        question = self.build_question(request, body, body.question, asker)
-        question_id = await self.accept(request, question, asker, body.parent_question_id)
+        body, identity = request.parsed
+        question = self.build_question(request, body, body.question, identity)
+        question_id = await self.accept(request, question, identity, body.parent_question_id)
         self._query_log.record(
             request,
             "ask",
@@ -95,63 +95,63 @@ class QuestionsResource:
         return success({"question_id": question_id})
 
     def build_question(
-        self, request: ApiRequest, body: Any, text: str, asker: RequestIdentity, **more: Any
+        self, request: ApiRequest, body: Any, text: str, identity: RequestIdentity, **more: Any
     ) -> Question:
-        """Make a question out of a body."""
-        now_ms = self._means.clock.now_ms()
+        """Return a question from a body."""
+        now_ms = self._services.clock.now_ms()
         default = Format(related_resource_fl=tuple(getattr(body, "related_resource_fl", None) or ("title",)))
         return Question(
-            question_id=self._means.new_question_id(),
+            question_id=self._services.new_question_id(),
             app_id=request.app_id,
             text=" ".join(text.split()),
             asked_at=now_ms,
             deadline_at=now_ms + ANSWER_WITHIN_MS,
-            user_id=asker.user_id,
-            anonymous_id=asker.anonymous_id,
-            user_type=asker.user_type,
-            logged=bool(asker.user_id) and body.log_user_history,
+            user_id=identity.user_id,
+            anonymous_id=identity.anonymous_id,
+            user_type=identity.user_type,
+            logged=bool(identity.user_id) and body.log_user_history,
             fq=body.fq or "",
             boost_fq=body.boost_fq or "",
             yearly_decay=body.yearly_decay,
             type=body.type,
             language=(getattr(body, "language", None) or "").lower(),
             format=body.format(default),
-            metadata=asker.metadata,
-            claims=asker.claims,
-            is_strangers=bool(asker.origin),
+            metadata=identity.metadata,
+            claims=identity.claims,
+            is_strangers=bool(identity.origin),
             **more,
         )
 
     async def accept(
-        self, request: ApiRequest, question: Question, asker: RequestIdentity, parent_id: str | None
+        self, request: ApiRequest, question: Question, identity: RequestIdentity, parent_id: str | None
     ) -> str:
-        """Write a question down, unless its reader may not ask any more; its answer begins behind the reply.
+        """Store a question unless its user has reached a limit; it is answered in the background.
 
         Errors:
-            NotFound: no such parent, or another reader's
-            TooMany
-            Unavailable: also while there is no room for writes
+            NotFound: the parent question is missing, or another user's
+            TooMany: the user or the address has reached its daily limit
+            Unavailable: the store is unavailable, or writes are refused
         """
-        means = self._means
+        services = self._services
         if parent_id is not None:
             question = self._check_parent(
-                question, await means.store.read(request.app_id, parent_id), parent_id
+                question, await services.store.read(request.app_id, parent_id), parent_id
             )
         reason = request.gate.why_no_writes()
         if reason:
             raise Unavailable(reason, retry_after_s=10, told=True)
         day = question.asked_at // _DAY_MS
-        await self._admit(request, asker, day)
+        await self._admit(request, identity, day)
         quotas = request.credential.app.settings.questions_per_day.items()
-        quota = next((bound for kind, bound in quotas if kind == asker.user_type), None)
-        if quota is not None and await self._is_over_quota(request.app_id, asker, day, quota):
-            await means.client.refuse(question, QUOTA_SPENT)
+        quota = next((bound for kind, bound in quotas if kind == identity.user_type), None)
+        if quota is not None and await self._is_over_quota(request.app_id, identity, day, quota):
+            await services.client.refuse(question, QUOTA_SPENT)
             return question.question_id
         only = await list_few_matching(self._recommender, question.app_id, question.fq, question.type)
-        await means.client.submit(question.model_copy(update={"only": only}))
+        await services.client.submit(question.model_copy(update={"only": only}))
         if not has_link(question.text):
             self._run_in_background(
-                means.store.record_question(request.app_id, question.text, asker.counting_id, day)
+                services.store.record_question(request.app_id, question.text, identity.counting_id, day)
             )
         if question.logged:
             await asyncio.wait(
@@ -159,37 +159,40 @@ class QuestionsResource:
             )
         return question.question_id
 
-    async def _admit(self, request: ApiRequest, asker: RequestIdentity, day: int) -> None:
-        """Refuse a stranger whose address, or whose kind, asked too much today; nothing is written then.
+    async def _admit(self, request: ApiRequest, identity: RequestIdentity, day: int) -> None:
+        """Check the daily limits of unproven users before anything is written.
 
         Errors:
-            TooMany
+            TooMany: the address, or all unproven users, reached the limit
         """
         settings = request.credential.app.settings
         each, total = settings.questions_per_address, settings.questions_without_proof
-        if not asker.origin or not (each or total):
+        if not identity.origin or not (each or total):
             return
-        counted = self._means.store.count_stranger(request.app_id, asker.origin, day, each=each, total=total)
+        counted = self._services.store.count_stranger(
+            request.app_id, identity.origin, day, each=each, total=total
+        )
         if not await counted:
             raise TooMany(QUOTA_SPENT, retry_after_s=_AGAIN_S)
 
-    async def _is_over_quota(self, app_id: str, asker: RequestIdentity, day: int, quota: int) -> bool:
-        """Count a question against its asker, and a stranger's against their address too: ids cost nothing."""
+    async def _is_over_quota(self, app_id: str, identity: RequestIdentity, day: int, quota: int) -> bool:
+        """Count a question against its user, and against the address if the user is unproven."""
         counts = [
-            await self._means.store.count(app_id, one, day) for one in {asker.reader_id, asker.counting_id}
+            await self._services.store.count(app_id, one, day)
+            for one in {identity.user_key, identity.counting_id}
         ]
         return max(counts) > quota
 
     def read_id(self, request: ApiRequest) -> str:
-        """Read the id in the path."""
+        """Validate the id in the path."""
         try:
             return parse_question_id(request.ids[NAMED])
         except PydanticCustomError as error:
             refuse(error.message(), NAMED, kind=error.type, within="path")
 
     async def answer(self, request: ApiRequest) -> Reply:
-        """Give an answer as far as it is: bytes out of the store."""
-        shown = await self._means.store.shown(request.app_id, request.parsed)
+        """Return the current state of an answer, as the bytes in the store."""
+        shown = await self._services.store.shown(request.app_id, request.parsed)
         if shown is None:
             raise NotFound(messages.NOT_FOUND)
         if shown.endswith(CLAIMS_MARK):
@@ -197,15 +200,15 @@ class QuestionsResource:
         return with_etag(success_json(shown))
 
     def read_many(self, request: ApiRequest) -> AskAnswers:
-        """Read a list of ids."""
+        """Validate a list of ids."""
         body: AskAnswers = validate_body(AskAnswers, request.payload)
         check_browser_format(request, body)
         return body
 
     async def answers(self, request: ApiRequest) -> Reply:
-        """Give several answers, in the format asked for."""
+        """Return several answers in the requested format."""
         body: AskAnswers = request.parsed
-        store, ids = self._means.store, body.question_ids
+        store, ids = self._services.store, body.question_ids
         if not body.has_format:
             shown = await store.shown_many(request.app_id, ids)
             plain = (b"null" if one is None else _strip_mark(one) for one in shown)
@@ -214,18 +217,18 @@ class QuestionsResource:
         return success_json(dumps([await self._format_answer(one, body) for one in found]))
 
     async def close(self) -> None:
-        """Wait for what is still being noted."""
+        """Wait for background writes."""
         await asyncio.gather(*self._noting, return_exceptions=True)
 
     async def _with_claims(self, request: ApiRequest, shown: bytes) -> bytes:
-        """Add what the asker's token said, for the asker and for their own server; nobody else is shown it."""
+        """Add the claims of the user's token, which only this user and a secret key see."""
         try:
             user_id = bearer_user(request)
         except Unauthenticated:
             user_id = ""
         if not user_id and not request.credential.is_secret:
             return shown
-        recorded = await self._means.store.read(request.app_id, request.parsed)
+        recorded = await self._services.store.read(request.app_id, request.parsed)
         if recorded is None or not (request.credential.is_secret or user_id == recorded.question.user_id):
             return shown
         record = orjson.loads(shown)
@@ -243,10 +246,10 @@ class QuestionsResource:
     ) -> dict[str, Any] | None:
         if recorded is None:
             return None
-        return await self._means.client.render_answer(recorded, body.format(recorded.question.format))
+        return await self._services.client.render_answer(recorded, body.format(recorded.question.format))
 
     async def _record_in_history(self, question: Question) -> None:
-        """Put a question into its reader's history; what fails for good is logged, the question stands."""
+        """Add a question to its user's history; a permanent failure is logged, and the question is still answered."""
         for pause_s in (*_HISTORY_PAUSES_S, 0.0):
             try:
                 return await self._put(question)
@@ -263,7 +266,7 @@ class QuestionsResource:
 
 
 def record_in_history(history: LocalHistoryClient) -> Callable[[Question], Awaitable[None]]:
-    """Make what puts a question into its reader's history; putting it there again changes nothing."""
+    """Return the function that adds a question to its user's history; a repeated call changes nothing."""
 
     async def note(question: Question) -> None:
         await history.add_question(
@@ -274,7 +277,7 @@ def record_in_history(history: LocalHistoryClient) -> Callable[[Question], Await
 
 
 def validate_body(model: Any, payload: Any) -> Any:
-    """Read a body.
+    """Validate a body.
 
     Errors:
         Unprocessable
@@ -290,7 +293,7 @@ def _strip_mark(shown: bytes) -> bytes:
 
 
 async def _ignore_store_errors(work: Any) -> None:
-    """Do what no caller waits for; the store's absence is told elsewhere."""
+    """Wait for a background write; an unavailable store is logged elsewhere."""
     try:
         await work
     except HouseError as error:
@@ -303,7 +306,7 @@ _MARKUP = frozenset("<>&")
 
 
 def check_browser_question(request: ApiRequest, body: AnswerFormatBody) -> None:
-    """Check metadata and format of a question.
+    """Check metadata and format of a question from a browser.
 
     Errors:
         Unprocessable
@@ -314,7 +317,7 @@ def check_browser_question(request: ApiRequest, body: AnswerFormatBody) -> None:
 
 
 def check_browser_format(request: ApiRequest, body: AnswerFormatBody) -> None:
-    """Check that no mark of a citation is markup: pages put answers into their HTML.
+    """Check that citation marks contain no markup, because pages insert answers into their HTML.
 
     Errors:
         Unprocessable
@@ -340,13 +343,13 @@ MOST_LISTED = 1_000
 async def list_few_matching(
     recommender: RecommenderClient, app_id: str, fq: str | None, kind: str | None
 ) -> tuple[str, ...] | None:
-    """Name the products a filter lets through; None when they are many, or when no engine can say."""
+    """Return the products that a filter matches; None if they are many, or without an engine."""
     if fq is None or not fq.strip():
         return None
-    asked = SearchQuery(campaigns=False, personalization=0)
+    listing = SearchQuery(campaigns=False, personalization=0)
     query = UserQuery(
         kind="search", app_id=app_id, engine_id=DEFAULT_ENGINE, rows=MOST_LISTED, type=kind, dedupe=False,
-        filter=parse(fq), search=asked,
+        filter=parse(fq), search=listing,
     )  # fmt: skip
     try:
         found = await recommender.answer(query)

@@ -1,4 +1,4 @@
-"""The six recommendation endpoints: one wire model each, one query, one call, one reply.
+"""The six recommendation endpoints: each parses one wire model to a query and renders one reply.
 
 Published in `docs/reference/rest.md`, section Recommendation.
 """
@@ -47,7 +47,7 @@ BODIES: dict[QueryKind, type[Recommendation]] = {
 
 
 class RecommendationResource:
-    """Endpoints 20 to 25."""
+    """The recommendation endpoints."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class RecommendationResource:
         self._new_service_id = new_service_id
 
     def body_parser(self, kind: QueryKind) -> Schema:
-        """Make the schema step of one endpoint."""
+        """Return the schema step of one endpoint."""
         model = BODIES[kind]
 
         def read(request: ApiRequest) -> UserQuery:
@@ -80,7 +80,7 @@ class RecommendationResource:
         return read
 
     def build_answer(self, kind: QueryKind) -> Answer:
-        """Make the answer of one endpoint."""
+        """Return the answer function of one endpoint."""
         write = _WRITERS.get(kind, _products)
 
         async def answer(request: ApiRequest) -> Reply:
@@ -98,7 +98,7 @@ class RecommendationResource:
 
 
 def _add_explanation(found: bytes, answered: RecommendationResult) -> bytes:
-    """Put what is said of the whole list behind it."""
+    """Append the explanation of the whole list."""
     found += render_notices(answered)
     if answered.explanation is None:
         return found

@@ -1,6 +1,6 @@
-"""What users and products have in common: upload, read, delete, ids, tasks.
+"""Endpoints of users and products: upload, read, delete, list ids, task status.
 
-A read parses nothing: the stored JSON is spliced into the reply.
+A read parses nothing: it inserts the stored JSON into the reply.
 
 Published in `docs/reference/rest.md`, sections Users and Products.
 """
@@ -38,13 +38,13 @@ INCONSISTENT = (
     "with other records. Please see `data` field for details."
 )
 DRY_RUN: Final[Header] = (b"x-dry-run", b"1")
-"Says that nothing was written, and that `task_id` names no task."
+"States that nothing was written, and that `task_id` names no task."
 _CODES = {"queued": 202, "running": 202, "finished": 200, "failed": 500}
 _MOST_TRIES = 5
 
 
 class RecordsResource:
-    """Endpoints of one noun; `UsersResource` and `ProductsResource` say how they differ."""
+    """The endpoints of one noun; `UsersResource` and `ProductsResource` define the differences."""
 
     noun: ClassVar[RecordNoun]
     id_field: ClassVar[str]
@@ -59,39 +59,39 @@ class RecordsResource:
     # --- upload -----------------------------------------------------------------------------------------------
 
     def read_upload(self, request: ApiRequest) -> AcceptedRecords:
-        """Validate an upload body: all or nothing."""
+        """Validate an upload body: all records or none."""
         return parse_upload(self.noun, request.body, now_ms=self._clock.now_ms())
 
     async def upload(self, request: ApiRequest) -> Reply:
-        """Queue the records that agree with the data set's attribute types; say which do not."""
+        """Queue the records that agree with the app's attribute types; the reply lists the others."""
         accepted: AcceptedRecords = request.parsed
         if is_dry_run(request):
-            known = await self._stores.records.attribute_types(request.app_id, self.noun)
-            return mark_dry_run(_upload_reply(self._new_task_id(), accepted.check_types(known)))
-        known = {}
+            types = await self._stores.records.attribute_types(request.app_id, self.noun)
+            return mark_dry_run(_upload_reply(self._new_task_id(), accepted.check_types(types)))
+        types = {}
         for _ in range(_MOST_TRIES):
-            # Nothing is read first: the store says which attributes clash, which is rare, and then we know.
-            standing = accepted.check_types(known)
+            # The check reads nothing first: the store returns the rare attributes that conflict, then it repeats.
+            checked = accepted.check_types(types)
             took = await self._stores.intake.accept(
                 request.app_id,
                 self.noun,
                 "put",
-                standing.payload,
+                checked.payload,
                 task_id=self._new_task_id(),
                 total=len(accepted.records),
                 now_ms=self._clock.now_ms(),
-                attribute_types=standing.attribute_types,
-                errors=standing.messages,
+                attribute_types=checked.attribute_types,
+                errors=checked.messages,
             )
             if not took.conflicts:
-                return _upload_reply(took.task_id, standing)
-            known = {**known, **took.conflicts}
+                return _upload_reply(took.task_id, checked)
+            types = {**types, **took.conflicts}
         raise Conflict("attribute types changed while the upload was checked; please retry")
 
     # --- read -------------------------------------------------------------------------------------------------
 
     def read_id(self, request: ApiRequest) -> str:
-        """Take the id of a record out of the path.
+        """Return the id of a record in the path.
 
         Errors:
             Unprocessable: longer than 512 characters, or not UTF-8
@@ -109,7 +109,7 @@ class RecordsResource:
         return record_id
 
     async def read(self, request: ApiRequest) -> Reply:
-        """Answer with one record in the envelope."""
+        """Return one record in the envelope."""
         return with_etag(success_json(await self._stored(request)))
 
     async def _stored(self, request: ApiRequest) -> bytes:
@@ -122,7 +122,7 @@ class RecordsResource:
         return messages.NOT_FOUND
 
     async def list_ids(self, request: ApiRequest) -> Reply:
-        """Answer with all ids, sorted."""
+        """Return all ids, sorted."""
         if not await self._stores.records.seen(request.app_id, self.noun):
             raise NotFound(messages.NOT_FOUND, status_code=True)
         ids = await self._stores.records.ids(request.app_id, self.noun, self._type_of(request))
@@ -138,7 +138,7 @@ class RecordsResource:
         raise NotImplementedError
 
     async def delete_many(self, request: ApiRequest) -> Reply:
-        """Queue a bulk delete; unknown ids are as good as deleted."""
+        """Queue a bulk delete; unknown ids count as deleted."""
         return await self._delete(request, request.parsed, self.delete_many_message)
 
     async def delete_one(self, request: ApiRequest) -> Reply:
@@ -160,7 +160,7 @@ class RecordsResource:
     # --- task -------------------------------------------------------------------------------------------------
 
     async def status(self, request: ApiRequest) -> Reply:
-        """Answer with the state of a task of this noun."""
+        """Return the state of a task of this noun."""
         task = await self._stores.tasks.get(request.app_id, self.noun, request.ids["task_id"])
         if task is None:
             raise NotFound(messages.NOT_FOUND)
@@ -168,20 +168,20 @@ class RecordsResource:
 
 
 def is_dry_run(request: ApiRequest) -> bool:
-    """Return whether the request asks for a check only: `dry_run=1` answers as usual and writes nothing."""
+    """Return whether an upload is a dry run (decision I8)."""
     return request.query.get("dry_run", "").lower() in ("1", "true")
 
 
 def mark_dry_run(reply: Reply) -> Reply:
-    """Mark the reply of a dry run; its body is the usual one, as the interface asks."""
+    """Mark the reply of a dry run; its body is the usual one, as the specification requires."""
     return replace(reply, headers=(*reply.headers, DRY_RUN))
 
 
-def _upload_reply(task_id: str, standing: TypeCheck) -> Reply:
-    if not standing.messages:
+def _upload_reply(task_id: str, checked: TypeCheck) -> Reply:
+    if not checked.messages:
         return success({"task_id": task_id})
-    body = {"errors": True, "message": INCONSISTENT, "data": list(standing.messages), "task_id": task_id}
-    return plain_reply({**body, "details": list(standing.details)} if standing.details else body)
+    body = {"errors": True, "message": INCONSISTENT, "data": list(checked.messages), "task_id": task_id}
+    return plain_reply({**body, "details": list(checked.details)} if checked.details else body)
 
 
 def _task_body(task: Task, now_ms: int) -> dict[str, Any]:
@@ -206,7 +206,7 @@ def _task_body(task: Task, now_ms: int) -> dict[str, Any]:
 
 
 class ProductsResource(RecordsResource):
-    """Endpoints 10 to 15."""
+    """The endpoints of products."""
 
     noun = "product"
     id_field = "product_id"
@@ -214,7 +214,7 @@ class ProductsResource(RecordsResource):
     delete_many_message = messages.DELETED
 
     async def read(self, request: ApiRequest) -> Reply:
-        """Answer with the product itself, or in the envelope if the app says so."""
+        """Return the product alone, or in the envelope if the app's setting requires it."""
         found = await self._stored(request)
         if request.credential.app.settings.product_envelope:
             return with_etag(success_json(found))
@@ -229,7 +229,7 @@ class ProductsResource(RecordsResource):
 
 
 class UsersResource(RecordsResource):
-    """Endpoints 3 to 8."""
+    """The endpoints of users."""
 
     noun = "user"
     id_field = "user_id"
@@ -246,7 +246,7 @@ class UsersResource(RecordsResource):
         return messages.NO_SUCH_INDEX
 
     async def delete_one(self, request: ApiRequest) -> Reply:
-        """Queue the delete of a profile, or order that the person is forgotten everywhere."""
+        """Queue the delete of a user, or start the erasure of all data of the user."""
         if request.query.get("everything", "").lower() not in ("1", "true"):
             return await super().delete_one(request)
         erasure = await self._erasures.order(
@@ -256,7 +256,7 @@ class UsersResource(RecordsResource):
         return success(told, self.delete_one_message)
 
     async def receipt(self, request: ApiRequest) -> Reply:
-        """Answer with the receipt of an erasure; its status says whether it is complete."""
+        """Return the receipt of an erasure; its status is complete or not."""
         erasure = await self._erasures.receipt(request.app_id, request.ids["erasure_id"])
         return success(erasure.to_dict())
 

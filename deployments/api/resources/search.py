@@ -1,4 +1,4 @@
-"""Searches, and products by their ids.
+"""The endpoints that search products and read products by id.
 
 Published in `docs/reference/rest.md`, section Search.
 """
@@ -26,7 +26,7 @@ from deployments.edge.request import ApiRequest
 
 
 class SearchResource:
-    """Endpoints 17 and 19."""
+    """The search and mget endpoints."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class SearchResource:
         self._query_log = query_log
 
     def read(self, request: ApiRequest) -> UserQuery:
-        """Read the body of a search."""
+        """Validate the body of a search."""
         try:
             body = SearchBody.model_validate(request.payload)
         except ValidationError as error:
@@ -58,7 +58,7 @@ class SearchResource:
         return check_query(request, query)
 
     def read_many(self, request: ApiRequest) -> UserQuery:
-        """Read the body of mget."""
+        """Validate the body of mget."""
         try:
             body = ManyProducts.model_validate(request.payload)
         except ValidationError as error:
@@ -66,14 +66,14 @@ class SearchResource:
         return check_query(request, to_named_query(body, app_id=request.app_id))
 
     async def answer(self, request: ApiRequest) -> Reply:
-        """Search."""
+        """Search products."""
         answered = await self._queries.answer(request)
         query: UserQuery = request.parsed
-        asked = query.search or SearchQuery()
+        search_query = query.search or SearchQuery()
         found = answered.search or _NOTHING
         self._query_log.record(
-            request, "search", asked.original,
-            total=found.total, language=asked.prefer_language, served_by=answered.served_by,
+            request, "search", search_query.original,
+            total=found.total, language=search_query.prefer_language, served_by=answered.served_by,
             engine_id=query.engine_id,
         )  # fmt: skip
         return self._reply(
@@ -81,7 +81,7 @@ class SearchResource:
         )
 
     async def answer_many(self, request: ApiRequest) -> Reply:
-        """Give products by their ids."""
+        """Return products by their ids."""
         query: UserQuery = request.parsed
         return self._reply(
             request, remove_hidden_fields(request, query, await self._client.answer(query)), b""
@@ -101,9 +101,9 @@ _NOTHING = SearchResult(0, SpellingResult(False, False, "", "", "", ""))
 
 
 def _search_details(query: UserQuery, found: SearchResult) -> dict[str, Any]:
-    """Write what stands beside the products."""
+    """Return the search details beside the products."""
     spelling = found.spelling
-    told: dict[str, Any] = {
+    details: dict[str, Any] = {
         "total": found.total,
         "start": query.start,
         "spellcheck": {
@@ -120,4 +120,4 @@ def _search_details(query: UserQuery, found: SearchResult) -> dict[str, Any]:
         "custom_assets": found.assets,
         "boosting_rules": found.applied,
     }
-    return {**told, "filtering_rule": found.filtering} if found.filtering else told
+    return {**details, "filtering_rule": found.filtering} if found.filtering else details

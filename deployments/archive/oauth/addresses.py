@@ -26,20 +26,20 @@ SERVER_METADATA_PATH = "/.well-known/oauth-authorization-server"
 
 @dataclass(frozen=True, slots=True)
 class ServerAddresses:
-    """Makes the origin for a request."""
+    """Returns the origin of a request."""
 
     public_url: str
     "Configured origin; empty: none."
     fallback: str
-    "Origin for requests whose `Host` is not loopback while none is configured."
+    "Origin of requests whose `Host` is not loopback while none is configured."
     plain_sign_in: bool = False
-    "People may sign in beyond loopback although no https origin is configured."
+    "Whether users may sign in beyond loopback without an https origin."
 
     @classmethod
     def from_config(
         cls, public_url: str, *, host: str = "127.0.0.1", port: int = 8000, plain_sign_in: bool = False
     ) -> ServerAddresses:
-        """Check a configured origin; without one, `host` and `port` are where the doors listen.
+        """Check a configured origin; without one, use `host` and `port`, on which Kiosk listens.
 
         Errors:
             Invalid: not an origin, or plain http beyond loopback
@@ -49,26 +49,26 @@ class ServerAddresses:
         return cls(parse_origin(public_url) if public_url else "", fallback, plain_sign_in)
 
     def origin_for_host(self, host: str) -> str:
-        """Choose the origin for a request with this `Host` header."""
+        """Return the origin for a request with this `Host` header."""
         if self.public_url:
             return self.public_url
         return f"http://{host}" if is_loopback(host) else self.fallback
 
     def may_sign_in(self, host: str) -> bool:
-        """Say whether passwords may be typed in at this `Host`: not where they travel in the clear."""
+        """Return whether users may type passwords at this `Host`: not if they travel unencrypted."""
         return bool(self.public_url) or self.plain_sign_in or is_loopback(host)
 
 
 def resource_of(base: str) -> str:
-    """Name the protected resource: what tokens are bound to."""
+    """Return the protected resource, to which tokens are bound."""
     return base + MCP_PATH
 
 
 def issuer_of(base: str) -> str:
-    """Name the authorization server."""
+    """Return the authorization server."""
     return base + ISSUER_PATH
 
 
 def resource_metadata_of(base: str) -> str:
-    """Where the resource's metadata stands: the address every 401 names."""
+    """Return the address of the resource's metadata, which every 401 contains."""
     return base + RESOURCE_METADATA_PATH + MCP_PATH

@@ -1,4 +1,4 @@
-"""The page where a person allows a client to use the archive, or does not.
+"""The page on which a user allows or denies a client the use of the archive.
 
     GET                        nobody signed in: sign-in form; else: who asks for what, Allow, Deny
     POST decision=sign-in      right: back to GET;  wrong: the form again
@@ -41,24 +41,24 @@ _log = structlog.get_logger()
 
 
 class AuthorizationPage:
-    """Asks the person."""
+    """Asks the user for consent."""
 
     def __init__(
-        self, means: OAuthServices, pages: OAuthPages, sessions: BrowserSessions, sign_in: SignInPage
+        self, services: OAuthServices, pages: OAuthPages, sessions: BrowserSessions, sign_in: SignInPage
     ) -> None:
-        self._means = means
+        self._services = services
         self._pages = pages
         self._sessions = sessions
         self._sign_in = sign_in
 
     async def __call__(self, request: Request) -> Response:
         """Answer a request."""
-        self._means.count_request(request, "page", self._means.limits.pages)
+        self._services.count_request(request, "page", self._services.limits.pages)
         if request.method == "POST":
             return await self._decide(request)
         try:
-            asked, client = await read_authorization_request(
-                read_query(request), self._means.clients, self._means.origin(request)
+            authorization, client = await read_authorization_request(
+                read_query(request), self._services.clients, self._services.origin(request)
             )
         except InvalidClientRequest as fault:
             return self._pages.show_error("This request can’t be answered", fault.reason)
@@ -66,13 +66,13 @@ class AuthorizationPage:
             return await self._redirect_error(request, declined)
         account = await self._sessions.account(request)
         if account is None:
-            values = _form_values(asked, None)
-            connecting = ConnectingClient.from_client(client, asked.redirect_uri)
+            values = _form_values(authorization, None)
+            connecting = ConnectingClient.from_client(client, authorization.redirect_uri)
             return self._sign_in.show(request, values, action=AUTHORIZE_PATH, client=connecting)
-        return self._consent(request, asked, client, account)
+        return self._consent(request, authorization, client, account)
 
     async def _redirect_error(self, request: Request, declined: AuthorizationDeclined) -> Response:
-        """Send an error to the client's address, with a click where it could lead a person astray.
+        """Redirect an error to the client's address; ask for a click if the redirect could mislead the user.
 
         Anybody may register a website, so a redirect that asks nobody would lend our name to it. A loopback
         address leads to the person's own programs.
@@ -90,64 +90,64 @@ class AuthorizationPage:
         )
 
     def _consent(
-        self, request: Request, asked: AuthorizationRequest, client: OAuthClient, account: Account
+        self, request: Request, authorization: AuthorizationRequest, client: OAuthClient, account: Account
     ) -> Response:
         browser = self._sessions.browser_name(request)
         response = self._pages.show(
             "consent",
             action=AUTHORIZE_PATH,
-            form=self._sessions.sign_form(browser, _form_values(asked, account)),
+            form=self._sessions.sign_form(browser, _form_values(authorization, account)),
             username=account.username,
             clients_path=CLIENTS_PATH,
-            **asdict(ConnectingClient.from_client(client, asked.redirect_uri)),
+            **asdict(ConnectingClient.from_client(client, authorization.redirect_uri)),
         )
-        self._sessions.remember(response, browser, secure=asked.base.startswith("https:"))
+        self._sessions.remember(response, browser, secure=authorization.base.startswith("https:"))
         return response
 
     async def _decide(self, request: Request) -> Response:
-        form = await read_form(request, self._means.limits.body_s)
-        if not is_same_origin_form(request, self._means.origin(request)):
+        form = await read_form(request, self._services.limits.body_s)
+        if not is_same_origin_form(request, self._services.origin(request)):
             return self._strange()
         values, in_time = self._sessions.read_form(request, form.get("form") or "")
         if values is None or "asked" not in values:
             return self._strange()
-        asked = AuthorizationRequest(**values["asked"])
-        client = await self._means.clients.find(asked.client_id)
+        authorization = AuthorizationRequest(**values["asked"])
+        client = await self._services.clients.find(authorization.client_id)
         decision = form.once("decision")
         if client is None or not in_time or decision not in ("sign-in", "allow", "deny", "switch"):
-            # The same question again, with a fresh form.
-            return redirect(asked.authorization_url())
+            # Show the consent page again, with a fresh form.
+            return redirect(authorization.authorization_url())
         if decision == "deny":
             return redirect(
-                asked.redirect_url(error="access_denied", error_description="the person declined")
+                authorization.redirect_url(error="access_denied", error_description="the person declined")
             )
         if decision == "switch":
-            response = redirect(asked.authorization_url())
-            await self._sessions.sign_out(request, response, secure=asked.base.startswith("https:"))
+            response = redirect(authorization.authorization_url())
+            await self._sessions.sign_out(request, response, secure=authorization.base.startswith("https:"))
             return response
         if decision == "sign-in":
             return await self._sign_in.attempt(
                 request,
                 form,
                 values,
-                goal=asked.authorization_url(),
+                goal=authorization.authorization_url(),
                 action=AUTHORIZE_PATH,
-                client=ConnectingClient.from_client(client, asked.redirect_uri),
+                client=ConnectingClient.from_client(client, authorization.redirect_uri),
             )
         account = await self._sessions.account(request)
         if account is None or account.user_id != values["user_id"]:
-            return redirect(asked.authorization_url())
-        return redirect(asked.redirect_url(code=await self._issue(asked, client, account)))
+            return redirect(authorization.authorization_url())
+        return redirect(authorization.redirect_url(code=await self._issue(authorization, client, account)))
 
-    async def _issue(self, asked: AuthorizationRequest, client: OAuthClient, account: Account) -> str:
-        text, now_ms = self._means.signing.random(), self._means.clock.now_ms()
+    async def _issue(self, authorization: AuthorizationRequest, client: OAuthClient, account: Account) -> str:
+        text, now_ms = self._services.signing.random(), self._services.clock.now_ms()
         code = Code(
             grant_id=new_grant_id(), client_id=client.client_id, client_name=client.shown_name,
-            redirect_uri=asked.redirect_uri, challenge=asked.challenge, resource=asked.resource,
+            redirect_uri=authorization.redirect_uri, challenge=authorization.challenge, resource=authorization.resource,
             user_id=account.user_id, username=account.username,
             created_at=now_ms, expires_at=now_ms + CODE_LIFE_S * 1000,
         )  # fmt: skip
-        await self._means.grants.put_code(sha256(text), code)
+        await self._services.grants.put_code(sha256(text), code)
         _log.info("client_allowed", user_id=account.user_id, client=short_id(client.client_id))
         return text
 
@@ -159,12 +159,12 @@ class AuthorizationPage:
         )
 
 
-def _form_values(asked: AuthorizationRequest, account: Account | None) -> dict[str, Any]:
-    return {"asked": asked.to_dict(), "user_id": account.user_id if account else ""}
+def _form_values(authorization: AuthorizationRequest, account: Account | None) -> dict[str, Any]:
+    return {"asked": authorization.to_dict(), "user_id": account.user_id if account else ""}
 
 
 def render_error_page(pages: OAuthPages, refused: OAuthError) -> Response:
-    """Say a refusal to a person."""
+    """Return a page with an error."""
     heading = "Too many requests" if refused.status == 429 else "This request can’t be answered"
     text = refused.description[:1].upper() + refused.description[1:] + "."
     return pages.show_error(heading, text, refused.status, retry_after_s=refused.retry_after_s)

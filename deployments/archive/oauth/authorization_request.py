@@ -21,7 +21,7 @@ from deployments.archive.oauth.replies import OAuthError
 from deployments.archive.oauth.token import is_same_resource
 
 LONGEST_STATE = 3000
-"Characters. Platforms that keep no sessions pack all they know into it."
+"Largest `state` in characters; platforms without sessions put all their data into it."
 _AGAIN = "Go back to it and connect again; it then registers by itself."
 ONCE = (
     "response_type",
@@ -35,7 +35,7 @@ ONCE = (
 
 
 class InvalidClientRequest(Exception):
-    """Who asks, or where to answer, is not known: the person is told, and nobody else."""
+    """The client or its redirect address is unknown, so only the user gets the error."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -43,7 +43,7 @@ class InvalidClientRequest(Exception):
 
 
 class AuthorizationDeclined(Exception):
-    """The client asked for something it can't have; it is told at its address."""
+    """The client requested something that is not allowed; the error is sent to its redirect address."""
 
     def __init__(self, location: str, client_name: str, reason: str) -> None:
         super().__init__("declined")
@@ -54,7 +54,7 @@ class AuthorizationDeclined(Exception):
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationRequest:
-    """A whole and answerable request."""
+    """A valid authorization request."""
 
     client_id: str
     redirect_uri: str
@@ -64,11 +64,11 @@ class AuthorizationRequest:
     base: str
 
     def redirect_url(self, **answer: str) -> str:
-        """Make the address the answer goes to."""
+        """Return the redirect address with the answer."""
         return _redirect_url(self.redirect_uri, self.state, self.base, answer)
 
     def authorization_url(self) -> str:
-        """Make the address, below our origin, at which the same is asked again."""
+        """Return the address of the same request at this server."""
         query = {
             "response_type": "code",
             "client_id": self.client_id,
@@ -82,7 +82,7 @@ class AuthorizationRequest:
         return f"{AUTHORIZE_PATH}?{urlencode(query, quote_via=quote, safe='', errors='surrogateescape')}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Say it as JSON, for a form."""
+        """Return the request as JSON, for a form."""
         return asdict(self)
 
 
@@ -107,7 +107,7 @@ async def read_authorization_request(
         raise InvalidClientRequest(
             f"The application wants the answer at an address it did not register. {_AGAIN}"
         )
-    # One that stands there twice is given back as it stood there first.
+    # A repeated parameter is returned with its first value.
     state = parameters.get("state")
     try:
         return _validate(parameters, client, redirect_uri, base), client

@@ -1,8 +1,8 @@
-"""Access tokens: signed, good for an hour, refused everywhere within a second of their grant's end.
+"""Access tokens: signed, valid for an hour, refused everywhere within a second after their grant ends.
 
-A token says who, for which client, from which grant and for which resource, so checking one asks nobody. What a
-token can't say is that its grant has ended: those are few (the last two hours' revocations), every replica holds
-them in memory and follows a counter in the store, four times a second.
+A token contains user, client, grant and resource, so a check needs no store. It can't contain the end of its grant.
+Every replica holds the revocations of the last two hours in memory, and polls a counter in the store four times a
+second.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from deployments.archive.oauth.redirects import parse_target_host
 from deployments.archive.oauth.signing import OAuthSigner
 
 MOST_CACHED = 4096
-"Tokens whose signature is remembered."
+"Tokens whose verified signature is cached."
 SKEW_S = 60
-"How far ahead of ours the clock of the replica that signed may be."
+"Seconds by which the clock of the signing replica may be ahead."
 _ALL = "all"
-"The one entry of the cache."
+"The only entry of the cache."
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class _CachedToken:
 
 
 class AccessTokens:
-    """Knows whose token it is."""
+    """Issues and verifies access tokens."""
 
     def __init__(
         self, store: GrantStore, signing: OAuthSigner, clock: Clock, *, poll_s: float = 0.25
@@ -48,29 +48,29 @@ class AccessTokens:
         self._signing = signing
         self._clock = clock
         self._poll_s = poll_s
-        self._known: dict[str, _CachedToken] = {}
+        self._cached: dict[str, _CachedToken] = {}
         self._revoked: frozenset[str] = frozenset()
         self._cache = RefreshingCache(self._load, clock)
 
     async def person(self, token: str, resource: str) -> ArchiveCaller | None:
-        """Tell who holds a token for this resource; None for everything that is no valid token.
+        """Return the user of a token for this resource; None for an invalid token.
 
         Errors:
             Unavailable: revocations could not be read since the start
-        Cost: 1 microsecond for a known token, 40 for a new one; no round trip.
+        Cost: 1 microsecond for a cached token, 40 for a new one; no round trip.
         """
         if self._cache.get(_ALL) is None:
             await self.refresh()
-        known = self._known.get(token) or self._read(token)
-        if known is None or known.grant_id in self._revoked or known.client_mark in self._revoked:
+        cached = self._cached.get(token) or self._read(token)
+        if cached is None or cached.grant_id in self._revoked or cached.client_mark in self._revoked:
             return None
         now_s = self._clock.now_ms() / 1000
-        if now_s >= known.expires_s or not hmac.compare_digest(known.resource.encode(), resource.encode()):
+        if now_s >= cached.expires_s or not hmac.compare_digest(cached.resource.encode(), resource.encode()):
             return None
-        return known.person
+        return cached.person
 
     def issue(self, grant: Grant, life_s: int) -> str:
-        """Make an access token of a grant."""
+        """Return an access token of a grant."""
         now_s = self._clock.now_ms() // 1000
         return self._signing.issue_access(
             {
@@ -87,30 +87,30 @@ class AccessTokens:
         )
 
     def grant_of(self, token: str) -> str | None:
-        """Tell which grant a genuine access token belongs to, whether it is still good or not."""
+        """Return the grant of a genuine access token, also after it ended."""
         claims = self._signing.access_claims(token)
         return None if claims is None else str(claims.get("grant"))
 
     @property
     def is_following(self) -> bool:
-        """Is the background task alive?"""
+        """Whether the background task is running."""
         return self._cache.is_following(_ALL)
 
     async def start(self) -> None:
-        """Read revocations once, if the store answers, and keep following them."""
+        """Read revocations once, if the store answers, and start to follow them."""
         await self._cache.follow(
             _ALL, self._poll_s, away_event="revocations_not_followed", back_event="revocations_followed_again"
         )
 
     async def close(self) -> None:
-        """Stop following."""
+        """Stop following revocations."""
         await self._cache.close()
 
     async def refresh(self) -> None:
-        """Read revocations again when their version moved.
+        """Read revocations again if their version changed.
 
         Errors:
-            Unavailable: the store is away; the revocations read last stay in force
+            Unavailable: the store is unavailable; the revocations read last stay valid
         """
         await self._cache.refresh(_ALL)
 
@@ -131,11 +131,11 @@ class AccessTokens:
             return None
         person = ArchiveCaller(claims["sub"], claims["client"], claims["name"], str(claims.get("host", "")))
         mark = revocation_id_from_short(claims["client"])
-        known = _CachedToken(person, claims["grant"], mark, claims["aud"], claims["exp"])
-        if len(self._known) >= MOST_CACHED:
-            self._known.clear()
-        self._known[token] = known
-        return known
+        cached = _CachedToken(person, claims["grant"], mark, claims["aud"], claims["exp"])
+        if len(self._cached) >= MOST_CACHED:
+            self._cached.clear()
+        self._cached[token] = cached
+        return cached
 
 
 def _are_complete(claims: dict[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Registered clients, of which we keep nothing: a client id is its own signed registration.
+"""Registered clients without a stored record: a client id is its signed registration.
 
     c_<name, method, fingerprints of redirect addresses, nonce, signature>
 
@@ -26,42 +26,42 @@ UNNAMED = "A client without a name"
 
 _PREFIX = "c_"
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-"Kinds of characters that are invisible or turn the text around them."
+"Categories of invisible characters and of those that change the direction of text."
 
 
 @dataclass(frozen=True, slots=True)
 class OAuthClient:
-    """A registration."""
+    """A registered client."""
 
     client_id: str
     name: str
-    "Clean, but a stranger's words; may be empty."
+    "Cleaned, but chosen by the client; may be empty."
     method: AuthMethod
     fingerprints: frozenset[str]
     is_changed: bool = False
-    "The client changed its registration since; the store has it."
+    "Whether the client changed its registration; the store has the new one."
 
     @property
     def shown_name(self) -> str:
-        """What people see."""
+        """The name that users see."""
         return self.name or UNNAMED
 
     def allows(self, redirect_uri: str) -> bool:
-        """Was this address registered, but for the port of a loopback one?"""
+        """Return whether this address was registered; the port of a loopback address may differ."""
         return fingerprint(redirect_uri) in self.fingerprints
 
 
 def issue_client(
     signing: OAuthSigner, name: str, method: AuthMethod, redirect_uris: list[str]
 ) -> OAuthClient:
-    """Make the id of a registration. No id is made twice, so each has a secret and a life of its own."""
+    """Return a client id; each id is unique, so each client has its own secret."""
     marks = sorted({fingerprint(uri) for uri in redirect_uris})
     text = signing.clients.seal([name, METHODS.index(method), ".".join(marks), signing.random(9)])
     return OAuthClient(_PREFIX + text, name, method, frozenset(marks))
 
 
 def read_client(signing: OAuthSigner, client_id: str) -> OAuthClient | None:
-    """Read a client id; None when we did not make it."""
+    """Parse a client id; return None if this installation did not issue it."""
     if not client_id.startswith(_PREFIX):
         return None
     value = signing.clients.open(client_id[len(_PREFIX) :])
@@ -72,17 +72,17 @@ def read_client(signing: OAuthSigner, client_id: str) -> OAuthClient | None:
 
 
 class OAuthClients:
-    """Finds clients: what their ids say, or what they changed since."""
+    """Finds clients by their ids, with later changes."""
 
     def __init__(self, signing: OAuthSigner, store: RegistrationStore) -> None:
         self._signing = signing
         self._store = store
 
     async def find(self, client_id: str) -> OAuthClient | None:
-        """Find a client; None when we did not make this id, or it was removed. Cost: one read of the store.
+        """Return a client; None if the id is not genuine or the client was removed. Cost: one read of the store.
 
         Errors:
-            Unavailable: the store is away
+            Unavailable: the store is unavailable
         """
         client = read_client(self._signing, client_id)
         if client is None:
@@ -91,13 +91,13 @@ class OAuthClients:
         return client if changed is None else client_of_registration(changed)
 
     async def mark_used(self, client: OAuthClient, now_ms: int) -> None:
-        """Note that a client was used, so that what it changed is kept."""
+        """Record that a client was used, so that its changed registration is kept."""
         if client.is_changed:
             await self._store.touch(client.client_id, now_ms=now_ms)
 
 
 def client_of_registration(registration: Registration) -> OAuthClient | None:
-    """Make the client of a changed registration; None when it was removed."""
+    """Return the client of a changed registration; None if it was removed."""
     if registration.removed:
         return None
     marks = frozenset(fingerprint(uri) for uri in registration.redirect_uris)
@@ -105,12 +105,12 @@ def client_of_registration(registration: Registration) -> OAuthClient | None:
 
 
 def is_secret_of(signing: OAuthSigner, client: OAuthClient, secret: str) -> bool:
-    """Compare a client's secret, in constant time."""
-    wanted = signing.client_secret(client.client_id)
-    return hmac.compare_digest(secret.encode("utf-8", "surrogatepass"), wanted.encode())
+    """Compare a client's secret in constant time."""
+    expected = signing.client_secret(client.client_id)
+    return hmac.compare_digest(secret.encode("utf-8", "surrogatepass"), expected.encode())
 
 
 def clean_name(text: str) -> str:
-    """Take out of a name what can't be seen or turns text around, and fold white space."""
+    """Remove invisible and direction characters from a name, and collapse white space."""
     visible = (char for char in text if char.isspace() or unicodedata.category(char) not in _HIDDEN)
     return " ".join("".join(visible).split())

@@ -1,4 +1,4 @@
-"""The page where people see which clients they allowed, and end what they no longer want."""
+"""The page on which users see the clients they allowed, and revoke them."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _log = structlog.get_logger()
 
 
 class ConnectedClientsPage:
-    """Lists a person's grants."""
+    """Lists the grants of a user."""
 
     def __init__(
-        self, means: OAuthServices, pages: OAuthPages, sessions: BrowserSessions, sign_in: SignInPage
+        self, services: OAuthServices, pages: OAuthPages, sessions: BrowserSessions, sign_in: SignInPage
     ) -> None:
-        self._means = means
+        self._services = services
         self._pages = pages
         self._sessions = sessions
         self._sign_in = sign_in
 
     async def __call__(self, request: Request) -> Response:
         """Answer a request."""
-        self._means.count_request(request, "page", self._means.limits.pages)
+        self._services.count_request(request, "page", self._services.limits.pages)
         if request.method == "POST":
             return await self._change(request)
         account = await self._sessions.account(request)
@@ -42,7 +42,7 @@ class ConnectedClientsPage:
         return await self._list(request, account)
 
     async def _list(self, request: Request, account: Account) -> Response:
-        held = await self._means.grants.of_user(account.user_id)
+        user_grants = await self._services.grants.of_user(account.user_id)
         shown: list[dict[str, Any]] = [
             {
                 "grant_id": one.grant.grant_id,
@@ -51,24 +51,24 @@ class ConnectedClientsPage:
                 "since": iso_ms(one.grant.created_at)[:10],
                 "used": iso_ms(one.used_at)[:16].replace("T", " "),
             }
-            for one in held
+            for one in user_grants
         ]
         browser = self._sessions.browser_name(request)
         form = self._sessions.sign_form(browser, {"user_id": account.user_id})
         response = self._pages.show(
             "clients", action=CLIENTS_PATH, form=form, username=account.username, clients=shown
         )
-        secure = self._means.origin(request).startswith("https:")
+        secure = self._services.origin(request).startswith("https:")
         self._sessions.remember(response, browser, secure=secure)
         return response
 
     async def _change(self, request: Request) -> Response:
-        form = await read_form(request, self._means.limits.body_s)
+        form = await read_form(request, self._services.limits.body_s)
         values, in_time = self._sessions.read_form(request, form.get("form") or "")
         if (
             values is None
             or "asked" in values
-            or not is_same_origin_form(request, self._means.origin(request))
+            or not is_same_origin_form(request, self._services.origin(request))
         ):
             return self._pages.show_error(
                 "This form can’t be used", "It was not shown in this browser, or cookies are blocked.", 403
@@ -82,14 +82,14 @@ class ConnectedClientsPage:
         account = await self._sessions.account(request)
         if account is not None and account.user_id == values["user_id"]:
             if decision == "switch":
-                secure = self._means.origin(request).startswith("https:")
+                secure = self._services.origin(request).startswith("https:")
                 await self._sessions.sign_out(request, response, secure=secure)
             elif decision == "end":
                 await self._end(account, form.once("grant") or "")
         return response
 
     async def _end(self, account: Account, grant_id: str) -> None:
-        grant = await self._means.grants.grant(grant_id)
+        grant = await self._services.grants.grant(grant_id)
         if grant is not None and grant.user_id == account.user_id:
-            await self._means.grants.revoke(grant_id, now_ms=self._means.clock.now_ms())
+            await self._services.grants.revoke(grant_id, now_ms=self._services.clock.now_ms())
             _log.info("grant_ended", grant=grant_id, by="person")

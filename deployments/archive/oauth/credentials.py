@@ -1,4 +1,4 @@
-"""Which client is calling the token or the revocation endpoint, and does it prove it.
+"""Authenticates the client at the token and revocation endpoints.
 
 Source: RFC 6749, sections 2.3.1 and 5.2.
 """
@@ -19,7 +19,7 @@ from deployments.archive.oauth.services import OAuthServices
 CHALLENGE = {"www-authenticate": 'Basic realm="archive"'}
 
 
-async def authenticate_client(request: Request, form: Parameters, means: OAuthServices) -> OAuthClient:
+async def authenticate_client(request: Request, form: Parameters, services: OAuthServices) -> OAuthClient:
     """Tell which registered client calls.
 
     Errors:
@@ -32,16 +32,16 @@ async def authenticate_client(request: Request, form: Parameters, means: OAuthSe
         if client_id not in (None, basic[0]):
             raise _unknown("the body names another client than the header")
         client_id, secret = basic
-    client = await means.clients.find(client_id) if client_id else None
+    client = await services.clients.find(client_id) if client_id else None
     if client is None:
         raise _unknown("this client is not registered; register it again")
-    if client.method != "none" and not is_secret_of(means.signing, client, secret or ""):
+    if client.method != "none" and not is_secret_of(services.signing, client, secret or ""):
         raise _unknown("the client's secret is missing or wrong")
     return client
 
 
 def is_basic(request: Request) -> bool:
-    """Did the client name itself in a header?"""
+    """Return whether the client authenticates by a header."""
     return request.headers.get("authorization", "")[:6].lower() == "basic "
 
 

@@ -59,13 +59,13 @@ def build_server_document(base: str) -> dict[str, Any]:
 class MetadataEndpoint:
     """Shows one of the documents."""
 
-    def __init__(self, means: OAuthServices, kind: str) -> None:
-        self._means = means
+    def __init__(self, services: OAuthServices, kind: str) -> None:
+        self._services = services
         self._kind = kind
 
     async def __call__(self, request: Request) -> Response:
         """Answer a request."""
-        base = self._means.origin(request)
+        base = self._services.origin(request)
         if self._kind == "resource":
-            return render_document(build_resource_document(base, self._means.title), headers=_KEPT)
+            return render_document(build_resource_document(base, self._services.title), headers=_KEPT)
         return render_document(build_server_document(base), headers=_KEPT)

@@ -33,27 +33,29 @@ _log = structlog.get_logger()
 class RegistrationEndpoint:
     """Registers clients."""
 
-    def __init__(self, means: OAuthServices) -> None:
-        self._means = means
+    def __init__(self, services: OAuthServices) -> None:
+        self._services = services
 
     async def __call__(self, request: Request) -> Response:
         """Answer a request."""
-        self._means.count_request(request, "register", self._means.limits.registrations)
-        given = read_object(await read_small_body(request, self._means.limits.body_s))
+        self._services.count_request(request, "register", self._services.limits.registrations)
+        given = read_object(await read_small_body(request, self._services.limits.body_s))
         name, method, redirect_uris = read_metadata(given)
-        client = issue_client(self._means.signing, name, method, redirect_uris)
+        client = issue_client(self._services.signing, name, method, redirect_uris)
         registration = Registration(
             client_id=client.client_id, name=name, method=method, redirect_uris=tuple(redirect_uris),
-            issued_at=self._means.clock.now_ms() // 1000,
+            issued_at=self._services.clock.now_ms() // 1000,
         )  # fmt: skip
         _log.debug("client_registered", client=short_id(client.client_id), method=method)
         return render_document(
-            build_registration_document(self._means, self._means.origin(request), registration), 201, NO_STORE
+            build_registration_document(self._services, self._services.origin(request), registration),
+            201,
+            NO_STORE,
         )
 
 
 def build_registration_document(
-    means: OAuthServices, base: str, registration: Registration, token: str = ""
+    services: OAuthServices, base: str, registration: Registration, token: str = ""
 ) -> dict[str, Any]:
     """Describe a registration to the client: what it sent, what it was given, and where it changes both.
 
@@ -62,7 +64,7 @@ def build_registration_document(
     Source: RFC 7591 section 3.2.1, RFC 7592 section 3.
     """
     client_id = registration.client_id
-    token = token or issue_registration_token(means.signing, registration)
+    token = token or issue_registration_token(services.signing, registration)
     is_confidential = registration.method != "none"
     return {
         "client_id": client_id,
@@ -72,7 +74,7 @@ def build_registration_document(
         "response_types": ["code"],
         "token_endpoint_auth_method": registration.method,
         "client_name": registration.name or None,
-        "client_secret": means.signing.client_secret(client_id) if is_confidential else None,
+        "client_secret": services.signing.client_secret(client_id) if is_confidential else None,
         "client_secret_expires_at": 0 if is_confidential else None,
         "registration_client_uri": f"{base}{REGISTER_PATH}/{client_id}" if token else None,
         "registration_access_token": token or None,
@@ -152,7 +154,7 @@ def _redirects(given: Mapping[str, Any]) -> list[str]:
 
 
 def _check_grants(given: Mapping[str, Any]) -> None:
-    for member, wanted in (("grant_types", "authorization_code"), ("response_types", "code")):
+    for member, required in (("grant_types", "authorization_code"), ("response_types", "code")):
         named = given.get(member)
-        if named is not None and (not isinstance(named, list) or wanted not in named):
-            raise OAuthError("invalid_client_metadata", f"{member} has to hold {wanted}")
+        if named is not None and (not isinstance(named, list) or required not in named):
+            raise OAuthError("invalid_client_metadata", f"{member} has to hold {required}")

@@ -47,12 +47,12 @@ _log = structlog.get_logger()
 class RegistrationManagement:
     """Answers what a client asks about its own registration."""
 
-    def __init__(self, means: OAuthServices) -> None:
-        self._means = means
+    def __init__(self, services: OAuthServices) -> None:
+        self._services = services
 
     async def __call__(self, request: Request) -> Response:
         """Answer a request."""
-        self._means.count_request(request, "register", self._means.limits.registrations)
+        self._services.count_request(request, "register", self._services.limits.registrations)
         token = _parse_token(request)
         registration = await self._find(request.path_params["client_id"], token)
         if registration is None:
@@ -64,22 +64,24 @@ class RegistrationManagement:
         if request.method == "DELETE":
             return await self._remove(registration)
         if request.method == "PUT":
-            given = read_object(await read_small_body(request, self._means.limits.body_s))
+            given = read_object(await read_small_body(request, self._services.limits.body_s))
             registration = self._change(registration, given)
             await self._write(registration)
-        document = build_registration_document(self._means, self._means.origin(request), registration, token)
+        document = build_registration_document(
+            self._services, self._services.origin(request), registration, token
+        )
         return render_document(document, headers=NO_STORE)
 
     async def _find(self, client_id: str, token: str) -> Registration | None:
         """Find the registration a token is for; None when it is for none, or for one that was removed."""
-        facts = self._means.signing.registrations.open(token)
-        client = read_client(self._means.signing, client_id)
+        facts = self._services.signing.registrations.open(token)
+        client = read_client(self._services.signing, client_id)
         if facts is None or client is None:
             return None
         short, issued_at, redirect_uris = facts
         if not hmac.compare_digest(short, short_id(client_id)):
             return None
-        changed = await self._means.registrations.get(client_id)
+        changed = await self._services.registrations.get(client_id)
         if changed is not None:
             return None if changed.removed else changed
         return Registration(
@@ -105,27 +107,27 @@ class RegistrationManagement:
         return registration.model_copy(update=changes)
 
     def _is_secret(self, registration: Registration, secret: object) -> bool:
-        known = client_of_registration(registration)
+        registered_client = client_of_registration(registration)
         return (
-            known is not None
-            and known.method != "none"
+            registered_client is not None
+            and registered_client.method != "none"
             and isinstance(secret, str)
-            and is_secret_of(self._means.signing, known, secret)
+            and is_secret_of(self._services.signing, registered_client, secret)
         )
 
     async def _remove(self, registration: Registration) -> Response:
         await self._write(registration.model_copy(update={"removed": True}))
-        client_id, now_ms = registration.client_id, self._means.clock.now_ms()
-        ended = await self._means.grants.revoke_client(client_id, now_ms=now_ms)
+        client_id, now_ms = registration.client_id, self._services.clock.now_ms()
+        ended = await self._services.grants.revoke_client(client_id, now_ms=now_ms)
         _log.info("client_removed", client=short_id(client_id), grants=ended)
         return Response(None, 204, {**ANY_ORIGIN, **NOSNIFF, **NO_STORE})
 
     async def _write(self, registration: Registration) -> None:
-        wait_s = await self._means.changes.wait_s()
+        wait_s = await self._services.changes.wait_s()
         if wait_s:
             words = "too many registrations are being changed; try again later"
             raise OAuthError("temporarily_unavailable", words, 429, wait_s)
-        if not await self._means.registrations.put(registration, now_ms=self._means.clock.now_ms()):
+        if not await self._services.registrations.put(registration, now_ms=self._services.clock.now_ms()):
             raise OAuthError("invalid_token", WRONG_TOKEN, 401)
 
 

@@ -17,19 +17,19 @@ from deployments.archive.oauth.services import OAuthServices
 class RevocationEndpoint:
     """Takes tokens back."""
 
-    def __init__(self, means: OAuthServices) -> None:
-        self._means = means
+    def __init__(self, services: OAuthServices) -> None:
+        self._services = services
 
     async def __call__(self, request: Request) -> Response:
         """Answer a request."""
-        self._means.count_request(request, "token", self._means.limits.token_calls)
-        form = await read_form(request, self._means.limits.body_s)
-        client = await authenticate_client(request, form, self._means)
+        self._services.count_request(request, "token", self._services.limits.token_calls)
+        form = await read_form(request, self._services.limits.body_s)
+        client = await authenticate_client(request, form, self._services)
         token = form.once("token")
         if token is None:
             raise OAuthError("invalid_request", "token is missing")
-        grant_id = self._means.signing.refresh_grant(token) or self._means.bearer.grant_of(token)
-        grant = await self._means.grants.grant(grant_id) if grant_id else None
+        grant_id = self._services.signing.refresh_grant(token) or self._services.bearer.grant_of(token)
+        grant = await self._services.grants.grant(grant_id) if grant_id else None
         if grant is not None and grant.client_id == client.client_id:
-            await self._means.grants.revoke(grant.grant_id, now_ms=self._means.clock.now_ms())
+            await self._services.grants.revoke(grant.grant_id, now_ms=self._services.clock.now_ms())
         return render_document({}, headers=NO_STORE)

@@ -50,33 +50,33 @@ NEEDS_HTTPS = (
 _log = structlog.get_logger()
 
 
-def build_oauth_routes(means: OAuthServices) -> list[BaseRoute]:
+def build_oauth_routes(services: OAuthServices) -> list[BaseRoute]:
     """Make the routes; they answer every method themselves.
 
     `openid-configuration` is missing on purpose: where it is found clients insist on the rest of OpenID.
     """
-    pages = OAuthPages(means.title)
-    sessions = BrowserSessions(means.accounts, means.signing, means.clock)
-    sign_in = SignInPage(means, pages, sessions)
-    resource, server = MetadataEndpoint(means, "resource"), MetadataEndpoint(means, "server")
+    pages = OAuthPages(services.title)
+    sessions = BrowserSessions(services.accounts, services.signing, services.clock)
+    sign_in = SignInPage(services, pages, sessions)
+    resource, server = MetadataEndpoint(services, "resource"), MetadataEndpoint(services, "server")
     programs: list[tuple[str, Answering, tuple[str, ...]]] = [
         (RESOURCE_METADATA_PATH + MCP_PATH, resource, READ),
         (RESOURCE_METADATA_PATH + MCP_PATH + "/", resource, READ),
         (RESOURCE_METADATA_PATH, resource, READ),
         (SERVER_METADATA_PATH + ISSUER_PATH, server, READ),
         (SERVER_METADATA_PATH, server, READ),
-        (REGISTER_PATH, RegistrationEndpoint(means), WRITE),
-        (REGISTER_PATH + "/{client_id}", RegistrationManagement(means), MANAGE),
-        (TOKEN_PATH, TokenEndpoint(means), WRITE),
-        (REVOKE_PATH, RevocationEndpoint(means), WRITE),
+        (REGISTER_PATH, RegistrationEndpoint(services), WRITE),
+        (REGISTER_PATH + "/{client_id}", RegistrationManagement(services), MANAGE),
+        (TOKEN_PATH, TokenEndpoint(services), WRITE),
+        (REVOKE_PATH, RevocationEndpoint(services), WRITE),
     ]
     people: list[tuple[str, Answering]] = [
-        (AUTHORIZE_PATH, AuthorizationPage(means, pages, sessions, sign_in)),
-        (CLIENTS_PATH, ConnectedClientsPage(means, pages, sessions, sign_in)),
+        (AUTHORIZE_PATH, AuthorizationPage(services, pages, sessions, sign_in)),
+        (CLIENTS_PATH, ConnectedClientsPage(services, pages, sessions, sign_in)),
     ]
     return [
         *(Route(path, endpoint=_JsonEndpoint(answering, methods)) for path, answering, methods in programs),
-        *(Route(path, endpoint=_PageEndpoint(answering, pages, means)) for path, answering in people),
+        *(Route(path, endpoint=_PageEndpoint(answering, pages, services)) for path, answering in people),
     ]
 
 
@@ -123,10 +123,10 @@ class _JsonEndpoint(_Endpoint):
 class _PageEndpoint(_Endpoint):
     """Errors as pages."""
 
-    def __init__(self, answering: Answering, pages: OAuthPages, means: OAuthServices) -> None:
+    def __init__(self, answering: Answering, pages: OAuthPages, services: OAuthServices) -> None:
         self._answering = answering
         self._pages = pages
-        self._means = means
+        self._services = services
 
     async def answer(self, request: Request) -> Response:
         """Answer, whatever happens."""
@@ -136,7 +136,7 @@ class _PageEndpoint(_Endpoint):
             )
             response.headers["allow"] = "GET, HEAD, POST"
             return response
-        if not self._means.addresses.may_sign_in(request.headers.get("host", "")):
+        if not self._services.addresses.may_sign_in(request.headers.get("host", "")):
             return self._pages.show_error("Sign-in needs https", NEEDS_HTTPS, 403)
         try:
             return await self._answering(request)

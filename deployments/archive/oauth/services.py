@@ -1,4 +1,4 @@
-"""What the endpoints of OAuth work with, put together once a process."""
+"""What the OAuth endpoints depend on, created once per process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GRACE_S = 60
 
 @dataclass(frozen=True, slots=True)
 class OAuthServices:
-    """Stores, signatures, addresses and rates."""
+    """Stores, signatures, addresses and rate limits."""
 
     accounts: AccountStore
     grants: GrantStore
@@ -42,26 +42,26 @@ class OAuthServices:
     clock: Clock
     addresses: ServerAddresses
     bearer: AccessTokens
-    "Started and closed by whoever mounts the routes."
+    "Started and closed by the code that mounts the routes."
     address_limits: AddressLimits
     sign_ins: SignInLimits
     changes: ChangeLimit
     limits: OAuthLimits
     title: str
-    "What the archive is called on pages and in metadata."
+    "Name of the archive on pages and in metadata."
     client_addresses: ClientAddresses = DIRECT
 
     def origin(self, request: Request) -> str:
-        """Choose the origin this request came to."""
+        """Return the origin of this request."""
         return self.addresses.origin_for_host(request.headers.get("host", ""))
 
     def client_address(self, request: Request) -> str:
-        """Find the address a request comes from."""
+        """Return the client address of a request."""
         noted = request.headers.get("x-forwarded-for")
         return self.client_addresses.find(request.scope, noted.encode("latin-1") if noted else None)
 
     def count_request(self, request: Request, kind: str, rate: BucketRate) -> None:
-        """Count a request.
+        """Count a request against the limit of its address.
 
         Errors:
             Refused: too many from this address
@@ -81,7 +81,7 @@ def open_oauth(
     limits: OAuthLimits | None = None,
     client_addresses: ClientAddresses = DIRECT,
 ) -> OAuthServices:
-    """Put the means together; `bearer` is not started yet."""
+    """Create the services; `bearer` is not started yet."""
     limits = limits or OAuthLimits()
     signing = OAuthSigner(vault)
     return OAuthServices(

@@ -34,13 +34,13 @@ SESSION_LIFE_S = 4 * 3600
 DEVICE_LIFE_S = 180 * 86_400
 FORM_LIFE_S = 600
 MOST_WAITING = 16
-"Passwords that may wait for being checked, one after another, in one replica."
+"Passwords that may wait in one replica; they are checked one after another."
 MOST_WAITING_OF_ADDRESS = 3
-"Those of them that may come from one address."
+"Those that may come from one address."
 
 
 class BrowserSessions:
-    """Reads and writes the two cookies, and makes forms."""
+    """Reads and writes the cookies, and signs forms."""
 
     def __init__(self, accounts: AccountStore, signing: OAuthSigner, clock: Clock) -> None:
         self._accounts = accounts
@@ -48,7 +48,7 @@ class BrowserSessions:
         self._clock = clock
 
     async def account(self, request: Request) -> Account | None:
-        """Tell who is signed in here."""
+        """Return the account that is signed in here."""
         value = self._signing.sessions.open(request.cookies.get(SESSION, ""))
         if not isinstance(value, dict) or value.get("till", 0) <= self._now_s():
             return None
@@ -61,7 +61,7 @@ class BrowserSessions:
         return account
 
     async def sign_in(self, response: Response, account: Account, *, secure: bool) -> None:
-        """Remember who signed in."""
+        """Store in cookies who signed in."""
         value = {
             "username": account.username,
             "user_id": account.user_id,
@@ -78,35 +78,35 @@ class BrowserSessions:
         _set(response, DEVICE, self._signing.devices.seal(device), DEVICE_LIFE_S, secure=secure)
 
     def device(self, request: Request, username: str) -> str:
-        """Name this browser if the account signed in here before; else empty."""
+        """Return the name of this browser if the account signed in here before; else an empty text."""
         value = self._signing.devices.open(request.cookies.get(DEVICE, ""))
         if not isinstance(value, dict) or value["till"] <= self._now_s() or value["username"] != username:
             return ""
         return str(value["device"])
 
     async def sign_out(self, request: Request, response: Response, *, secure: bool) -> None:
-        """Forget who signed in, here and in copies of the cookie: all browser sessions of the person end."""
+        """Delete the cookie and end all browser sessions of the user."""
         account = await self.account(request)
         if account is not None:
             await self._accounts.end_sessions(account.user_id, self._signing.random(9))
         _set(response, SESSION, "", 0, secure=secure)
 
     def browser_name(self, request: Request) -> str:
-        """Name this browser, as it is already called or anew."""
+        """Return the name of this browser, or a new one."""
         name = request.cookies.get(BROWSER, "")
         return name if len(name) == 43 and name.isascii() else self._signing.random()
 
     def remember(self, response: Response, browser: str, *, secure: bool) -> None:
-        """Keep the browser's name in it."""
+        """Store the browser's name in a cookie."""
         _set(response, BROWSER, browser, None, secure=secure)
 
     def sign_form(self, browser: str, value: dict[str, Any]) -> str:
-        """Make the hidden value of a form: good in this browser, for a while."""
+        """Return the hidden value of a form, valid in this browser for a limited time."""
         bound = {**value, "browser": sha256(browser), "till": self._now_s() + FORM_LIFE_S}
         return self._signing.forms.seal(bound)
 
     def read_form(self, request: Request, text: str) -> tuple[dict[str, Any] | None, bool]:
-        """Read a form's hidden value, and whether it is still in time; None when it is not this browser's."""
+        """Return a form's hidden value and whether it is still in time; None if another browser got it."""
         value = self._signing.forms.open(text)
         if not isinstance(value, dict):
             return None, False
@@ -120,7 +120,7 @@ class BrowserSessions:
 
 
 class PasswordChecks:
-    """Checks passwords beside the event loop, one at a time, so that a flood of attempts costs one core.
+    """Checks passwords in a thread, one at a time, so that a flood of attempts costs one core.
 
     Browsers in which an account signed in before have a queue of their own.
     """
@@ -133,7 +133,7 @@ class PasswordChecks:
     async def account(
         self, username: str, password: str, address: str, *, known: bool = False
     ) -> Account | None:
-        """Check a name and a password; takes as long for a name nobody has.
+        """Check a name and a password; the time is the same for unknown names.
 
         Errors:
             TooMany: too many are waiting, in all or from this address
@@ -146,7 +146,7 @@ class PasswordChecks:
 
 
 class _BoundedQueue:
-    """One turn after another, with a bounded number of waiting callers in all and from each address."""
+    """A queue with a bounded number of waiting callers in all and from each address."""
 
     def __init__(self, most_of_address: int) -> None:
         self._most_of_address = most_of_address
@@ -163,7 +163,7 @@ class _BoundedQueue:
                 yield
         finally:
             self._waiting[address] -= 1
-            # Drops addresses at zero, so that the counter stays as small as the queue.
+            # Drop addresses at zero, so that the counter stays as small as the queue.
             self._waiting += Counter()
 
 

@@ -1,4 +1,4 @@
-"""Signing in, for whichever page asks for it."""
+"""The sign-in form, for every page that needs an account."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class ConnectingClient:
-    """The client that a person signs in for, as pages show it."""
+    """The client for which a user signs in, as pages show it."""
 
     client_name: str
-    "The client's own claim; empty: the person signs in for no client."
+    "Name that the client gave itself; empty: the user signs in for no client."
     target: str = ""
-    "Host or scheme the answer is sent to: the only fact about the client that is verified."
+    "Host or scheme of the redirect target: the only verified fact about the client."
     is_local: bool = False
 
     @classmethod
     def from_client(cls, client: OAuthClient, redirect_uri: str) -> ConnectingClient:
-        """Describe a client whose answer goes to a registered address."""
+        """Return the description of a client with a registered redirect address."""
         return cls(client.shown_name, describe_target(redirect_uri), is_on_this_machine(redirect_uri))
 
 
@@ -45,13 +45,13 @@ NO_CLIENT = ConnectingClient("")
 
 
 class SignInPage:
-    """Shows the form and checks what comes back."""
+    """Shows the form and checks the submitted values."""
 
-    def __init__(self, means: OAuthServices, pages: OAuthPages, sessions: BrowserSessions) -> None:
-        self._means = means
+    def __init__(self, services: OAuthServices, pages: OAuthPages, sessions: BrowserSessions) -> None:
+        self._services = services
         self._pages = pages
         self._sessions = sessions
-        self._passwords = PasswordChecks(means.accounts)
+        self._passwords = PasswordChecks(services.accounts)
 
     def show(
         self,
@@ -65,8 +65,8 @@ class SignInPage:
         status: int = 200,
         retry_after_s: int = 0,
     ) -> Response:
-        """Show the form; `values` come back with it."""
-        secure = self._means.origin(request).startswith("https:")
+        """Show the form; the browser sends `values` back with it."""
+        secure = self._services.origin(request).startswith("https:")
         browser = self._sessions.browser_name(request)
         response = self._pages.show(
             "sign_in", status, retry_after_s=retry_after_s, action=action,
@@ -85,13 +85,13 @@ class SignInPage:
         action: str,
         client: ConnectingClient = NO_CLIENT,
     ) -> Response:
-        """Check a name and a password; to `goal` when they are right, back to the form when not."""
+        """Check a name and a password; redirect to `goal` if they are right, else show the form again."""
         username = (form.get("username") or "").strip().lower()
         known_form = username if _NAME.fullmatch(username) else ""
         again = partial(self.show, request, values, action=action, client=client, username=known_form)
-        address = self._means.client_address(request)
+        address = self._services.client_address(request)
         device = self._sessions.device(request, known_form) if known_form else ""
-        wait_s = await self._means.sign_ins.wait_s(username[:200], address, device)
+        wait_s = await self._services.sign_ins.wait_s(username[:200], address, device)
         if wait_s:
             _log.warning("sign_in_throttled", wait_s=wait_s)
             fault = f"Too many attempts. Try again in {_span(wait_s)}."
@@ -105,7 +105,7 @@ class SignInPage:
         _log.info("signed_in", user_id=account.user_id)
         response = redirect(goal)
         await self._sessions.sign_in(
-            response, account, secure=self._means.origin(request).startswith("https:")
+            response, account, secure=self._services.origin(request).startswith("https:")
         )
         return response
 

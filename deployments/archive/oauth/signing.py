@@ -47,7 +47,7 @@ class _AsciiJson:
 
 
 class PurposeSigner:
-    """Values of one purpose, signed and readable by whoever holds them."""
+    """Signs and verifies values of one purpose."""
 
     def __init__(self, key: bytes, purpose: str) -> None:
         self._serializer: URLSafeSerializer = URLSafeSerializer(
@@ -55,11 +55,11 @@ class PurposeSigner:
         )
 
     def seal(self, value: Any) -> str:
-        """Sign a JSON value; the result is made of `A-Za-z0-9-_.`."""
+        """Return a signed JSON value; it consists of `A-Za-z0-9-_.`."""
         return str(self._serializer.dumps(value))
 
     def open(self, text: str) -> Any | None:
-        """Read what `seal` made; None for everything else."""
+        """Return the value that `seal` signed; None for anything else."""
         if not _is_whole(text):
             return None
         try:
@@ -69,7 +69,7 @@ class PurposeSigner:
 
 
 class OAuthSigner:
-    """All of our signatures."""
+    """All signatures of the authorization server."""
 
     def __init__(self, vault: Vault, randomness: Callable[[int], bytes] = secrets.token_bytes) -> None:
         self._randomness = randomness
@@ -85,25 +85,25 @@ class OAuthSigner:
         self._slot_key = vault.derive("oauth slot")
 
     def random(self, size: int = 32) -> str:
-        """Make up something nobody can guess, in base64url."""
+        """Return an unguessable random text in base64url."""
         return base64.urlsafe_b64encode(self._randomness(size)).rstrip(b"=").decode()
 
     def client_secret(self, client_id: str) -> str:
-        """Compute the secret of a confidential client; it is nowhere kept."""
+        """Return the secret of a confidential client; it is derived and never stored."""
         digest = hmac.digest(self._secret_key, client_id.encode(), "sha256")
         return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
     def hash_slot(self, text: str, slots: int = 4096) -> str:
-        """Sort a name into one of few slots, so that counters for strangers' names stay bounded."""
+        """Map a name to one of few slots, so that the number of counters for names stays bounded."""
         digest = hmac.digest(self._slot_key, text.encode("utf-8", "surrogatepass"), "sha256")
         return str(int.from_bytes(digest[:4], "big") % slots)
 
     def issue_refresh(self, grant_id: str) -> str:
-        """Make a refresh token of a grant: genuine ones can be told from guesses without the store."""
+        """Return a refresh token of a grant; a forged one is detected without the store."""
         return self._refresh.sign(f"{grant_id}.{self.random()}").decode()
 
     def refresh_grant(self, token: str) -> str | None:
-        """Tell which grant a genuine refresh token belongs to."""
+        """Return the grant of a genuine refresh token."""
         if not _is_whole(token):
             return None
         try:
@@ -112,11 +112,11 @@ class OAuthSigner:
             return None
 
     def issue_access(self, claims: dict[str, Any]) -> str:
-        """Sign the claims of an access token."""
+        """Return a signed access token with these claims."""
         return jwt.encode(claims, self._access_key, algorithm="HS256", headers={"typ": _TYPE})
 
     def access_claims(self, token: str) -> dict[str, Any] | None:
-        """Read a genuine access token; times and audience are for the caller to judge."""
+        """Return the claims of a genuine access token; the caller checks times and audience."""
         if not _is_whole(token):
             return None
         try:
@@ -127,12 +127,12 @@ class OAuthSigner:
 
 
 def _is_whole(text: str) -> bool:
-    """Can this have come from us? Those who decode base64 forgive much; of all spellings we write one."""
+    """Return whether a value has the only base64 spelling that `seal` writes; decoders accept others."""
     if len(text) > LONGEST or not text.isascii():
         return False
     return _SIGNATURE.fullmatch(text.rpartition(".")[2]) is not None
 
 
 def sha256(text: str) -> str:
-    """Hash something random for looking it up."""
+    """Return the SHA-256 of a random value, for look-ups."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,4 +1,4 @@
-"""The token endpoint: a code becomes a grant, a refresh token becomes the next one.
+"""The token endpoint: it exchanges a code for a grant, and a refresh token for the next one.
 
     code      read -> compare everything it is bound to -> redeem (one step, one winner)     else burn
     refresh   compare what the grant is bound to -> rotate (one step)    a refused request uses nothing up
@@ -26,16 +26,16 @@ _log = structlog.get_logger()
 
 
 class TokenEndpoint:
-    """Hands out tokens."""
+    """Issues tokens."""
 
-    def __init__(self, means: OAuthServices) -> None:
-        self._means = means
+    def __init__(self, services: OAuthServices) -> None:
+        self._services = services
 
     async def __call__(self, request: Request) -> Response:
         """Answer a request."""
-        self._means.count_request(request, "token", self._means.limits.token_calls)
-        form = await read_form(request, self._means.limits.body_s)
-        client = await authenticate_client(request, form, self._means)
+        self._services.count_request(request, "token", self._services.limits.token_calls)
+        form = await read_form(request, self._services.limits.body_s)
+        client = await authenticate_client(request, form, self._services)
         return await self._exchange(form, client)
 
     async def _exchange(self, form: Parameters, client: OAuthClient) -> Response:
@@ -55,7 +55,7 @@ class TokenEndpoint:
         if text is None:
             raise OAuthError("invalid_request", "code is missing")
         digest = sha256(text)
-        grants, now_ms = self._means.grants, self._means.clock.now_ms()
+        grants, now_ms = self._services.grants, self._services.clock.now_ms()
         code = await grants.code(digest)
         if code is None:
             raise _invalid_grant("code")
@@ -69,18 +69,18 @@ class TokenEndpoint:
             resource=code.resource, user_id=code.user_id, username=code.username, created_at=now_ms,
             target=describe_target(code.redirect_uri),
         )  # fmt: skip
-        refresh = self._means.signing.issue_refresh(grant.grant_id)
+        refresh = self._services.signing.issue_refresh(grant.grant_id)
         became = await grants.redeem(digest, grant, sha256(refresh), now_ms=now_ms)
         if became != "begun":
             if became == "used":
                 _log.warning("code_replayed", grant=code.grant_id, client=short_id(code.client_id))
             raise _invalid_grant("code")
         _log.info("grant_begun", grant=grant.grant_id, client=short_id(grant.client_id))
-        await self._means.clients.mark_used(client, now_ms)
+        await self._services.clients.mark_used(client, now_ms)
         return self._issue_tokens(grant, refresh)
 
     async def _check_code(self, form: Parameters, client: OAuthClient, code: Code, now_ms: int) -> None:
-        """Refuse unless everything the code is bound to came along."""
+        """Raise unless the request has everything that the code is bound to."""
         if now_ms >= code.expires_at or client.client_id != code.client_id:
             raise _invalid_grant("code")
         if form.get("redirect_uri") != code.redirect_uri:
@@ -94,7 +94,7 @@ class TokenEndpoint:
         token = form.get("refresh_token")
         if token is None:
             raise OAuthError("invalid_request", "refresh_token is missing")
-        signing, grants = self._means.signing, self._means.grants
+        signing, grants = self._services.signing, self._services.grants
         grant_id = signing.refresh_grant(token)
         grant = await grants.grant(grant_id) if grant_id else None
         if grant is None or grant.client_id != client.client_id:
@@ -102,7 +102,7 @@ class TokenEndpoint:
         _check_resource(form, grant.resource)
         await self._check_account(grant.username, grant.user_id)
         fresh = signing.issue_refresh(grant.grant_id)
-        now_ms = self._means.clock.now_ms()
+        now_ms = self._services.clock.now_ms()
         became = await grants.rotate(
             grant.grant_id, sha256(token), sha256(fresh), now_ms=now_ms, grace_ms=GRACE_S * 1000
         )
@@ -112,17 +112,17 @@ class TokenEndpoint:
             if became == "stolen":
                 _log.warning("refresh_reused", grant=grant.grant_id, client=short_id(grant.client_id))
             raise _invalid_grant("refresh_token")
-        await self._means.clients.mark_used(client, now_ms)
+        await self._services.clients.mark_used(client, now_ms)
         return self._issue_tokens(grant, fresh)
 
     async def _check_account(self, username: str, user_id: str) -> None:
-        account = await self._means.accounts.get(username)
+        account = await self._services.accounts.get(username)
         if account is None or account.disabled or account.user_id != user_id:
             raise OAuthError("invalid_grant", "the account is locked")
 
     def _issue_tokens(self, grant: Grant, refresh: str) -> Response:
         document = {
-            "access_token": self._means.bearer.issue(grant, ACCESS_LIFE_S),
+            "access_token": self._services.bearer.issue(grant, ACCESS_LIFE_S),
             "token_type": "Bearer",
             "expires_in": ACCESS_LIFE_S,
             "refresh_token": refresh,
@@ -130,14 +130,14 @@ class TokenEndpoint:
         return render_document(document, headers=NO_STORE)
 
 
-def is_same_resource(asked: str, resource: str) -> bool:
-    """Does a request mean this resource? One slash at the end is forgiven."""
-    return asked in (resource, resource + "/")
+def is_same_resource(requested: str, resource: str) -> bool:
+    """Return whether a request names this resource; one slash at the end is ignored."""
+    return requested in (resource, resource + "/")
 
 
 def _check_resource(form: Parameters, resource: str) -> None:
-    asked = form.get("resource")
-    if asked is not None and not is_same_resource(asked, resource):
+    requested = form.get("resource")
+    if requested is not None and not is_same_resource(requested, resource):
         raise OAuthError("invalid_target", "resource is not the one that was allowed")
 
 

@@ -114,7 +114,7 @@ def test_reach_is_as_the_interface_lists_it(table: tuple[Endpoint, ...]) -> None
 
     reachable = {endpoint.name for endpoint in table if endpoint.rules.publishable}
     assert reachable == {endpoint.name for endpoint in table if reached(endpoint)}
-    proving = {endpoint.name for endpoint in table if endpoint.rules.proves_reader}
+    proving = {endpoint.name for endpoint in table if endpoint.rules.proves_user}
     personal = ("/v1/recommendation/", "/v1/search/")
     assert proving == {endpoint.name for endpoint in table if endpoint.path.startswith(personal)}
     strict = {endpoint.name for endpoint in table if endpoint.rules.bucket == "write"}
