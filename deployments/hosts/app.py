@@ -1,6 +1,6 @@
 """The Serve application of a dedicated engine: `deployments.hosts.app:build_recommender`.
 
-One Serve application per engine (decision S4, placement `own`), without a route. API replicas reach it through its
+One Serve application per engine (placement `own`), without a route. API replicas reach it through its
 Serve handle, or over a local channel on the same machine. Serve scales it by the requests in flight that its
 replicas report.
 """

@@ -1,4 +1,4 @@
-"""Trending, baskets, users and items nobody knows: quality beside the figures of the ranking notes."""
+"""Measure the quality of trending, baskets, cold-start users and cold-start items beside reference figures."""
 
 from __future__ import annotations
 

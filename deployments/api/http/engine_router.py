@@ -1,7 +1,7 @@
 """Routes each query to the engine: embedded in this API replica, or dedicated in a deployment.
 
 The router reads the placement from the engine's record and rereads it after a second, so that an engine moves without
-a restart (decision S4). When an engine becomes embedded again, its deployment answers until this process has loaded it.
+a restart. When an engine becomes embedded again, its deployment answers until this process has loaded it.
 """
 
 from __future__ import annotations

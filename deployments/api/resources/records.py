@@ -168,7 +168,7 @@ class RecordsResource:
 
 
 def is_dry_run(request: ApiRequest) -> bool:
-    """Return whether an upload is a dry run (decision I8)."""
+    """Return whether an upload is a dry run: it answers as usual and writes nothing."""
     return request.query.get("dry_run", "").lower() in ("1", "true")
 
 
