@@ -66,7 +66,7 @@ def command_line() -> typer.Typer:
     line.command("recommend", epilog=recommend.EPILOG)(recommend.recommend)
     line.add_typer(subprocess_commands.build_ingest_commands(), name="ingest")
     line.add_typer(subprocess_commands.build_models_commands(), name="models")
-    line.command("bench", context_settings=subprocess_commands.PASS_ON)(subprocess_commands.bench)
+    line.add_typer(subprocess_commands.build_bench_commands(), name="bench")
     return line
 
 

@@ -15,13 +15,11 @@ from cluster.errors import Invalid, Unavailable
 from cluster.runtime.handover import hidden_secrets
 from cluster.runtime.ray_environment import driver_environment, python_path
 from deployments.cli import screen
+from deployments.cli.benchmark_commands import BenchOptions, build_bench_app
 from deployments.cli.installation import Installation
 from jobs.archive.cli import add_archive_command
 from jobs.ingest.cli import build_ingest_app
 from jobs.models.cli import build_models_app
-
-PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-"Options, `--help` among them, belong to the program."
 
 
 def build_ingest_commands() -> typer.Typer:
@@ -52,11 +50,17 @@ def _ingest(module: str, words: Sequence[str], *, dry_run: bool = False, fans_ou
     return _run_module(module, words, variables)
 
 
-def bench(context: typer.Context) -> None:
-    """Measure this build beside its limits on this machine (see `kiosk bench --help`)."""
-    if not (package_root() / "tests" / "benchmarks" / "__main__.py").exists():
-        raise Invalid("benchmarks come with the source; run `kiosk bench` in a checkout")
-    raise typer.Exit(_run_module("tests.benchmarks", context.args))
+def build_bench_commands() -> typer.Typer:
+    """Build `kiosk bench`: the suites run as another program, because only a checkout has them."""
+    return build_bench_app(_bench)
+
+
+def _bench(options: BenchOptions, words: Sequence[str]) -> int:
+    """Run the suites with the typed words; return the exit code."""
+    with screen.exit_on_error(as_json=options.as_json):
+        if not (package_root() / "tests" / "benchmarks" / "__main__.py").exists():
+            raise Invalid("benchmarks come with the source; run `kiosk bench` in a checkout")
+        return _run_module("tests.benchmarks", words)
 
 
 def settings_as_variables(installation: Installation) -> dict[str, str]:

@@ -6,7 +6,6 @@
 markdown        tables, anchors and code blocks
 settings        `cluster.settings`
 commands        the command line of `kiosk`
-programs        commands that pass their words on to another program
 errors          classes and messages of errors, with the causes and remedies of `errors.toml`
 metrics         the calls of `Meter` in the code, with the meanings of `metrics.toml`
 rest            the OpenAPI document with its tested examples

@@ -10,7 +10,6 @@ from typing import Any
 import typer
 
 from deployments.cli.command_line import command_line
-from docs.generate import programs
 from docs.generate.markdown import write_code, write_page, write_table
 
 _INTRO = """
@@ -33,12 +32,8 @@ def build_page() -> str:
     """Write the page of all commands."""
     rows, sections = [], []
     for name, command in walk_commands():
-        found = list(programs.load_parsers(name)) if passes_on(command) else []
-        rows += [(_link(word), _first_sentence(parser.description)) for word, parser in found]
-        sections += [programs.write_section(word, parser) for word, parser in found]
-        if not found:
-            rows.append((_link(name), _first_sentence(command.help)))
-            sections.append(_write_section(name, command))
+        rows.append((_link(name), _first_sentence(command.help)))
+        sections.append(_write_section(name, command))
     overview = write_table(("Command", "Purpose"), rows)
     return write_page("Commands", _INTRO, [f"## All commands\n\n{overview}", *sections])
 
@@ -50,11 +45,6 @@ def _link(name: str) -> str:
 def walk_commands() -> Iterator[tuple[str, Any]]:
     """List every command that does something, by its full name (`kiosk keys rotate`), in alphabetical order."""
     yield from sorted(_walk("kiosk", typer.main.get_command(command_line())))
-
-
-def passes_on(command: Any) -> bool:
-    """Does a command hand its words to another program?"""
-    return bool(command.context_settings.get("ignore_unknown_options"))
 
 
 def option_names(command: Any) -> list[str]:

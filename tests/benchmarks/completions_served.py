@@ -1,4 +1,4 @@
-"""`kiosk bench completions [--titles N]`: completions of many titles, in process and through HAProxy beside the echo.
+"""`kiosk bench completions`: completions of many titles, in process and through HAProxy beside the echo.
 
 Titles are crossed from public ones where those are at hand (`KIOSK_TEST_DATA`), else made of syllables. What is typed
 are the first 60 % of titles with 0, 1 and 2 typos in equal parts, every request another one. Over HTTP the catalog is
@@ -9,7 +9,6 @@ trained and promoted before, so that completions come from the snapshot.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -27,7 +26,8 @@ import orjson
 from actors.language.folding import fold_typed
 from actors.retrieval.autocomplete.index_arrays import arrays_from_index
 from actors.retrieval.autocomplete.lookup import CompletionIndex
-from tests.benchmarks import bulk, report, stack
+from deployments.cli.benchmark_commands import CompletionsOptions
+from tests.benchmarks import bulk, stack
 from tests.benchmarks.load import Figures, drive, http_request
 from tests.benchmarks.quality_sets import data_folder
 from tests.benchmarks.scenarios import Line, echo_lines
@@ -114,33 +114,21 @@ def served(running: stack.Stack, titles: Titles, load_of_echo: Figures, recipe: 
     yield Line("whole stack with this data, PSS", running.pss_mb() / 1024, "GiB")
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run; exit with 1 when a bound is missed."""
-    parser = argparse.ArgumentParser(prog="kiosk bench completions", description=__doc__)
-    parser.add_argument("--titles", type=int, default=100_000)
-    parser.add_argument("--port", type=int, default=18080)
-    parser.add_argument("--recipe", default="fast", help="what is trained before; empty: nothing")
-    parser.add_argument("--in-process", action="store_true", help="leave out HTTP")
-    parser.add_argument("--out", type=Path, help="also write the figures as JSON")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON instead of the table")
-    given = parser.parse_args(list(arguments))
-    return report.print_report(_measured(given), json_wanted=given.json, out=given.out)
-
-
-def _measured(given: argparse.Namespace) -> Iterator[Line]:
-    titles, beside = titles_of(given.titles), [NO_FIGURES]
+def completion_lines(options: CompletionsOptions) -> Iterator[Line]:
+    """Measure the index in this process, then completions over HTTP beside the echo."""
+    titles, beside = titles_of(options.titles), [NO_FIGURES]
 
     def echo() -> Iterator[Line]:
-        with stack.bare_echo(given.port) as port:
+        with stack.bare_echo(options.port) as port:
             _, beside[0], measured = echo_lines(port, "bare echo")
         yield from measured
 
     def over_http() -> Iterator[Line]:
-        with stack.kiosk(given.port) as running:
-            yield from served(running, titles, beside[0], given.recipe)
+        with stack.kiosk(options.port) as running:
+            yield from served(running, titles, beside[0], options.recipe)
 
     yield from guarded("index in process", partial(in_process, titles))
-    if given.in_process:
+    if options.in_process:
         return
     yield from guarded("bare echo", echo)
     yield from guarded("completions over HTTP", over_http)

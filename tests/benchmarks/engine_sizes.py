@@ -1,4 +1,4 @@
-"""`kiosk bench sizes [sizes...]`: what a request costs as the catalog grows, in this process, on one core.
+"""`kiosk bench sizes`: the cost of a request as the catalog grows, in this process, on one core.
 
 There are three events for every product at every size. A request may cost at most as many times more as
 there are more products; the table gives the time a request takes for every 100,000 products. It begins at 100,000:
@@ -7,24 +7,24 @@ smaller catalogs fit the processor's cache and are cheaper than in proportion.
 
 from __future__ import annotations
 
-import argparse
+import json
 import statistics
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from actors.recommender.messages import UserQuery
 from actors.serving import dispatch
+from deployments.cli.benchmark_commands import SizesOptions
 from tests.benchmarks.recommender_inprocess import NOW_MS, READERS, Shop, queries
 from tests.benchmarks.unmeasured import reason_of
 
-SIZES = (100_000, 300_000, 1_000_000)
 EVENTS_A_PRODUCT = 3
 _ASKED = (
     "user_to_products 10, fl []",
@@ -39,37 +39,61 @@ _SMALLEST_MS = 0.5
 "Below this a request's fixed cost hides what grows."
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Measure every size and print one table; 1 when something grows faster than the catalog, 2 when a size could not
-    be measured."""
-    missing = False
-    parser = argparse.ArgumentParser(prog="kiosk bench sizes", description=__doc__)
-    parser.add_argument("sizes", nargs="*", type=int, default=list(SIZES), help="products, several numbers")
+def print_sizes(options: SizesOptions) -> int:
+    """Measure every size and print one table.
+
+    Returns:
+        1 when a cost grows faster than the catalog or a size could not be measured, else 0
+    """
     costs: dict[int, dict[str, float]] = {}
-    for size in parser.parse_args(arguments).sizes:
+    reasons: dict[int, str] = {}
+    for size in options.sizes:
         try:
             costs[size] = dict(_costs(size))
         except Exception as error:  # noqa: BLE001 - what can't be measured is a line, see `unmeasured`
-            Console(stderr=True).print(f"{size:,} products: not measured, {reason_of(error)}", markup=False)
-            missing = True
-    sizes = list(costs)
-    if not sizes:
-        return 2
-    table = Table(
-        "request", "", *[f"{size:,}" for size in sizes], "ms / 100,000", "", title="p50 ms by products"
+            reasons[size] = reason_of(error)
+            Console(stderr=True).print(f"{size:,} products: not measured, {reasons[size]}", markup=False)
+    rows = list(_size_rows(costs))
+    document = json.dumps(
+        {
+            "sizes": list(costs),
+            "requests": rows,
+            "not_measured": [{"size": size, "reason": reason} for size, reason in reasons.items()],
+        },
+        indent=2,
     )
-    missed = 0
-    for name in costs[sizes[0]]:
-        values = [costs[size][name] for size in sizes]
-        linear = is_linear(sizes, values)
-        missed += not linear
+    if options.out:
+        options.out.write_text(document + "\n")
+    if options.as_json:
+        print(document)
+    elif rows:
+        Console(width=140).print(_build_table(list(costs), rows))
+    return int(bool(reasons) or not all(row["kept"] for row in rows))
+
+
+def _size_rows(costs: dict[int, dict[str, float]]) -> Iterator[dict[str, Any]]:
+    sizes = list(costs)
+    for label in costs[sizes[0]] if sizes else ():
+        request, _, state = label.partition("|")
+        values = [costs[size][label] for size in sizes]
         slope = (values[-1] - values[0]) / max(sizes[-1] - sizes[0], 1) * 100_000
-        table.add_row(
-            *name.split("|"), *[f"{value:.3f}" for value in values], f"{slope:.3f}",
-            "[green]kept[/]" if linear else "[red]missed[/]",
-        )  # fmt: skip
-    Console(width=140).print(table)
-    return 1 if missed else 2 if missing else 0
+        yield {
+            "request": request,
+            "state": state,
+            "p50_ms": values,
+            "ms_per_100000": slope,
+            "kept": is_linear(sizes, values),
+        }
+
+
+def _build_table(sizes: Sequence[int], rows: Sequence[dict[str, Any]]) -> Table:
+    headings = [f"{size:,}" for size in sizes]
+    table = Table("request", "", *headings, "ms / 100,000", "", title="p50 ms by products")
+    for row in rows:
+        mark = "[green]kept[/]" if row["kept"] else "[red]missed[/]"
+        values = [f"{value:.3f}" for value in row["p50_ms"]]
+        table.add_row(row["request"], row["state"], *values, f"{row['ms_per_100000']:.3f}", mark)
+    return table
 
 
 def is_linear(sizes: Sequence[int], values: Sequence[float]) -> bool:
@@ -106,7 +130,3 @@ def _p50(shop: Shop, query: UserQuery, recents: list[list[bytes]], repeats: int 
         dispatch.answer(shop.recommender, query, recents[turn % READERS], (), NOW_MS)
         took.append((time.perf_counter() - began) * 1000)
     return statistics.median(took[5:])
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,19 +1,18 @@
-"""`kiosk bench quality`: what is asked for, and one table of what came out."""
+"""`kiosk bench quality`: the ranking of public sets beside other libraries, as tables or JSON."""
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from cluster.errors import Invalid
+from deployments.cli.benchmark_commands import RankingOptions, RankingPart
 from tests.benchmarks import quality_sets as sets
 from tests.benchmarks.quality import FIGURES, Line, Task, Tell, chosen_tasks, measure, tasks
 from tests.benchmarks.quality_more import MoreLine, more_lines, unmeasured_line
@@ -24,22 +23,21 @@ from tests.benchmarks.unmeasured import NO_SET, reason_of
 _MARK = {True: "[green]kept[/]", False: "[red]missed[/]", None: ""}
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Measure the sets asked for; 1 when a floor or a peer is missed, 2 when something could not be measured."""
-    parser = argparse.ArgumentParser(prog="kiosk bench quality", description=__doc__)
-    parser.add_argument("--set", action="append", default=[], dest="sets", help="folder of a set; else all")
-    parser.add_argument("--only", default="", help="only protocols with this text in their name")
-    parser.add_argument("--part", choices=("ranking", "more", "served"), action="append", default=[])
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON instead of the tables")
-    parser.add_argument("--out", type=Path, help="also write the figures as JSON")
-    given = parser.parse_args(arguments)
+def print_tables(options: RankingOptions) -> int:
+    """Measure the chosen sets and print the tables.
+
+    Returns:
+        1 when a bound or a peer is missed, or something could not be measured; else 0
+
+    Errors:
+        Invalid: no task has the given set and protocol
+    """
     progress = Console(stderr=True)
-    chosen = chosen_tasks(given.sets, given.only)
+    chosen = chosen_tasks(options.sets, options.only)
     if not chosen:
-        known = sorted({task.folder for task in tasks()})
-        progress.print(f"no task is called that; there are the sets {', '.join(known)}")
-        return 2
-    parts = given.part or ["ranking", "more", "served"]
+        names = ", ".join(sorted({task.folder for task in tasks()}))
+        raise Invalid(f"there is no such task; the sets are {names}")
+    parts = {part.value for part in options.parts or RankingPart}
     lines: list[Line] = []
     more = [
         unmeasured_line(f"{task.folder}, {task.protocol}", NO_SET.format(task.folder, sets.data_folder()))
@@ -58,15 +56,14 @@ def main(arguments: Sequence[str]) -> int:
     document = json.dumps(
         {"ranking": [asdict(line) for line in lines], "more": [_row(line) for line in more]}, indent=1
     )
-    if given.out:
-        given.out.write_text(document + "\n")
-    if given.json:
+    if options.out:
+        options.out.write_text(document + "\n")
+    if options.as_json:
         print(document)
     else:
         show(lines, more)
-    if any(line.kept is False for line in (*lines, *more)):
-        return 1
-    return 2 if any(line.reason for line in more) else 0
+    missed = any(line.kept is False for line in (*lines, *more))
+    return int(missed or any(line.reason for line in more))
 
 
 def _measure_task(task: Task, lines: list[Line], tell: Tell) -> list[MoreLine]:
@@ -127,7 +124,3 @@ def _ranking(lines: Sequence[Line]) -> Table:
         )
         before = title
     return table
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -55,8 +55,11 @@ def _row(line: Line) -> dict[str, Any]:
 
 
 def print_report(figures: Iterable[Line], *, json_wanted: bool = False, out: Path | None = None) -> int:
-    """Show figures as they come and all together in the end; return 1 when a bound was missed, 2 when none was and
-    something could not be measured, else 0."""
+    """Print figures as they come and all together in the end.
+
+    Returns:
+        1 when a bound was missed or something could not be measured, else 0
+    """
     progress, lines = Console(stderr=True), []
     for line in figures:
         progress.print(f"  {line.name}: {_value(line)} {line.reason}".rstrip(), markup=False, soft_wrap=True)
@@ -67,6 +70,4 @@ def print_report(figures: Iterable[Line], *, json_wanted: bool = False, out: Pat
         Console(width=120).print(as_table(lines))
     if out:
         out.write_text(as_json(lines) + "\n")
-    if any(line.kept is False for line in lines):
-        return 1
-    return 2 if any(math.isnan(line.value) for line in lines) else 0
+    return int(any(line.kept is False or math.isnan(line.value) for line in lines))

@@ -51,7 +51,6 @@ WITHOUT_ERRORS: frozenset[str] = frozenset(
         "deployments.cli.sbom.sbom",
         "deployments.cli.schedules.add",
         "deployments.cli.schedules.remove",
-        "deployments.cli.subprocess_commands.bench",
         "deployments.cli.subprocess_commands.ingest",
         "deployments.cli.train.train",
         "deployments.cli.up.up",

@@ -51,8 +51,12 @@ def parse(words: list[str]) -> None:
     """
     command = root_command()
     while hasattr(command, "commands") and words:
-        if "ADDRESS" in command.commands and words[0] not in command.commands:
-            words = ["ADDRESS", *words]  # `kiosk ingest FILE`: the command that needs no word
+        default = next(iter(command.commands))
+        if default.isupper() and words[0] not in command.commands:
+            words = [
+                default,
+                *words,
+            ]  # `kiosk ingest FILE`, `kiosk bench engine`: the command that needs no word
         if words[0] not in command.commands:
             raise ValueError(f"no such command: {words[0]}")
         command, words = command.commands[words[0]], words[1:]

@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks.answers.quality [--sets en,es,de]`: how good composed answers are.
+"""`kiosk bench answers quality`: the quality of composed answers.
 
 The playground's own questions are asked of its newspaper as the archive holds it, both halves apart: weights were
 fitted on `tune` only, with the figures of `held` in view. The public sets are asked of their paragraphs, as the
@@ -11,10 +11,8 @@ figures to compare with were measured.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -29,7 +27,6 @@ from actors.language import latent_embedder
 from actors.language.analysis import Analyzers
 from jobs.playground.archive import product_records_from_articles
 from jobs.playground.golden_questions import GoldenQuestion, read_golden_questions
-from tests.benchmarks import report
 from tests.benchmarks.answers import definitions
 from tests.benchmarks.quality_sets import data_folder, has
 from tests.benchmarks.retrieval import whole
@@ -87,17 +84,6 @@ class AnswerCounts:
     def refused_share(self) -> float:
         """Of the questions without an answer, those that were refused."""
         return self.refused / max(self.unanswerable, 1)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and show; 1 when a bound is missed."""
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.answers.quality")
-    parser.add_argument("--sets", default="en,es,de", help="languages of the public set, with commas between")
-    parser.add_argument("--every", type=int, default=1, help="ask only every so many of the public questions")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON instead of the table")
-    given = parser.parse_args(arguments)
-    found = lines(tuple(filter(None, given.sets.split(","))), given.every)
-    return report.print_report(found, json_wanted=given.json)
 
 
 def lines(languages: Sequence[str] = ("en", "es", "de"), every: int = 1) -> Iterator[Line]:
@@ -245,7 +231,3 @@ def _comes_first(pair: dict[str, object], name: str, seen: Sequence[Snippet], la
 
 def _is_right(pair: dict[str, object], name: str, product_id: str, start: int, end: int) -> bool:
     return product_id == name and start <= int(str(pair["start"])) < end
-
-
-if __name__ == "__main__":
-    sys.exit(main())

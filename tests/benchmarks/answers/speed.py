@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks.answers.speed [--port N]`: how fast questions are answered on the playground's archive.
+"""`kiosk bench answers speed`: the speed of answers from the playground's archive.
 
 Every question is another one, made of the title of an article, so nothing is answered from memory. At rest one question
 at a time, polled every five milliseconds; under load eight users, each asking its next question when the last one is
@@ -7,12 +7,10 @@ finished, polling every fifty.
 
 from __future__ import annotations
 
-import argparse
 import http.client
 import json
 import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,7 +18,6 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from tests.benchmarks import report
 from tests.benchmarks.load import drive, http_request
 from tests.benchmarks.scenarios import Line
 from tests.benchmarks.stack import KIOSK, ROOT, Stack, kiosk
@@ -169,20 +166,11 @@ def _say(words: list[str], environment: dict[str, str]) -> bytes:
     ).stdout
 
 
-def main(arguments: list[str]) -> int:
-    """Measure a fresh installation."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--port", type=int, default=18160)
-    given = parser.parse_args(arguments)
+def served_lines(port: int) -> Iterator[Line]:
+    """Measure a fresh installation on a port."""
 
     def measure() -> Iterator[Line]:
-        with kiosk(given.port) as running:
+        with kiosk(port) as running:
             yield from lines(running, playground_key(running))
 
-    return report.print_report(guarded("answers of an installation", measure))
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    yield from guarded("answers of an installation", measure)

@@ -6,13 +6,19 @@ import json
 import socket
 import subprocess
 import sys
-from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from deployments.cli.benchmark_commands import (
+    CompletionsOptions,
+    RankingOptions,
+    SizesOptions,
+    Suite,
+    SuiteOptions,
+)
 from tests.benchmarks import __main__ as bench
 from tests.benchmarks import completions_served, engine_sizes, quality_report, report, stack
 from tests.benchmarks.answers import quality as answers
@@ -30,15 +36,12 @@ def no_kiosk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stack, "KIOSK", failing)
 
 
-def _given(suite: str, port: int) -> Namespace:
-    return Namespace(suite=suite, port=port, skip_peer=True, products=10, interactions=10, recipe="fast")
-
-
 @pytest.mark.parametrize("suite", ["foundation", "engine", "ingest"])
-def test_an_installation_that_does_not_start_is_a_line(no_kiosk: None, suite: str) -> None:
+def test_an_installation_that_does_not_start_is_a_line(no_kiosk: None, suite: Suite) -> None:
     with socket.socket() as taken:  # so that the echo does not start either
         taken.bind(("127.0.0.1", 0))
-        lines = list(bench._measured(_given(suite, taken.getsockname()[1]), Console(quiet=True)))
+        options = SuiteOptions(suite, taken.getsockname()[1], skip_peer=True, products=10, interactions=10)
+        lines = list(bench.installation_lines(options, Console(quiet=True)))
     named = {line.name: line.reason for line in lines}
     assert "no room on this machine" in named[f"kiosk, {suite}"]
     if suite != "ingest":
@@ -48,8 +51,8 @@ def test_an_installation_that_does_not_start_is_a_line(no_kiosk: None, suite: st
 def test_completions_in_process_are_measured_without_an_installation(no_kiosk: None) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        given = Namespace(titles=300, in_process=False, port=taken.getsockname()[1], recipe="")
-        lines = {line.name: line for line in completions_served._measured(given)}
+        options = CompletionsOptions(titles=300, port=taken.getsockname()[1], recipe="")
+        lines = {line.name: line for line in completions_served.completion_lines(options)}
     assert lines["index of 300 titles: built in"].value > 0
     assert "no room on this machine" in lines["completions over HTTP"].reason
 
@@ -57,7 +60,7 @@ def test_completions_in_process_are_measured_without_an_installation(no_kiosk: N
 def test_answers_of_an_installation_that_does_not_start_are_a_line(
     no_kiosk: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert speed.main(["--port", "1"]) == 2
+    assert report.print_report(speed.served_lines(1)) == 1
     assert "not measured" in capsys.readouterr().out
 
 
@@ -74,7 +77,7 @@ def test_missing_sets_are_rows_with_a_reason(
 ) -> None:
     monkeypatch.setenv("KIOSK_TEST_DATA", str(tmp_path))
     (tmp_path / "amazon-toys").mkdir()  # a folder without its files
-    assert quality_report.main(["--json"]) == 2
+    assert quality_report.print_tables(RankingOptions(as_json=True)) == 1
     rows = json.loads(capsys.readouterr().out)["more"]
     reasons = {row["task"]: row["reason"] for row in rows}
     assert "there is no set ml-latest-small" in reasons["ml-latest-small, by time"]
@@ -91,25 +94,25 @@ def test_a_size_beyond_memory_is_reported_and_the_others_measured(
         yield "a request|live", 1.0
 
     monkeypatch.setattr(engine_sizes, "_costs", costs)
-    assert engine_sizes.main(["10", "20"]) == 2
+    assert engine_sizes.print_sizes(SizesOptions((10, 20))) == 1
     said = capsys.readouterr()
     assert "a request" in said.out
     assert "20 products: not measured, there is not enough memory" in said.err
 
 
-def test_a_report_with_a_gap_is_whole_json_and_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_with_a_gap_is_whole_json_and_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
     def measure() -> Iterator[Line]:
         yield Line("one", 1.0, "ms", 2.0)
         raise RuntimeError("the moon is [red]in[/] the way\nand more\nask it to leave")
 
-    assert report.print_report(guarded("two", measure), json_wanted=True) == 2
+    assert report.print_report(guarded("two", measure), json_wanted=True) == 1
     rows = json.loads(capsys.readouterr().out)["lines"]
     assert [(row["name"], row["value"], row["kept"]) for row in rows] == [
         ("one", 1.0, True),
         ("two", None, None),
     ]
     assert rows[1]["reason"] == "the moon is [red]in[/] the way ask it to leave"
-    assert report.print_report(guarded("two", measure)) == 2
+    assert report.print_report(guarded("two", measure)) == 1
     assert "[red]in[/]" in capsys.readouterr().out
 
 
