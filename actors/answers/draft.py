@@ -104,16 +104,16 @@ class Draft:
         self.kept.append(best)
 
     def _find_best_passage(self, plain: str, numbers: Sequence[int]) -> AnswerSentence | None:
-        found: AnswerSentence | None = None
+        best: AnswerSentence | None = None
         for number in dict.fromkeys(numbers):
             if not 1 <= number <= len(self._snippets):
                 continue
             passage = self._snippets[number - 1].text
             support = score_support(plain, passage)
-            if support >= MIN_SUPPORT and (found is None or support > found.support):
+            if support >= MIN_SUPPORT and (best is None or support > best.support):
                 start, end = _find_nearest_sentence(plain, passage)
-                found = AnswerSentence(plain, number - 1, start, end, support)
-        return found
+                best = AnswerSentence(plain, number - 1, start, end, support)
+        return best
 
 
 def _ends_sentence(text: str) -> bool:

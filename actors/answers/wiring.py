@@ -88,16 +88,16 @@ class LocalQuestionClient:
         return await self._answering.retrieve(query, fq, boost_fq)
 
     async def suggest_questions(self, app_id: str, text: str, rows: int) -> list[str]:
-        found = await self._answering.retrieve(ArchiveQuery(app_id, text, rows=_READ, type=None), "", "")
-        return await self._related(text, found, rows)
+        passages = await self._answering.retrieve(ArchiveQuery(app_id, text, rows=_READ, type=None), "", "")
+        return await self._related(text, passages, rows)
 
     async def suggest_product_questions(self, app_id: str, product_id: str, rows: int) -> list[str]:
-        found = await self._questions_answered_by(app_id, product_id, rows)
-        if len(found) < rows:
+        questions = await self._questions_answered_by(app_id, product_id, rows)
+        if len(questions) < rows:
             named = await self._answering.list_related_ids(app_id, [product_id])
             for other in named[:_MOST_RELATED]:
-                found += await self._questions_answered_by(app_id, other, rows)
-        return list(dict.fromkeys(found))[:rows]
+                questions += await self._questions_answered_by(app_id, other, rows)
+        return list(dict.fromkeys(questions))[:rows]
 
     def highlight_excerpt(self, text: str, question: str, most_chars: int) -> str:
         return highlight(text, find_question_words(text, question), most_chars=most_chars)

@@ -45,8 +45,8 @@ class ExperimentAssigner:
         if fresh.forced:
             if fresh.in_experiment:
                 at_ms = _exposure_time(experiment, event, now_ms)
-                met = Exposure(fresh.variant.variant_id, at_ms, forced=True, device=event.device)
-                await self._store.assign(experiment, readers, met, "force", event.writer)
+                exposure = Exposure(fresh.variant.variant_id, at_ms, forced=True, device=event.device)
+                await self._store.assign(experiment, readers, exposure, "force", event.writer)
             return Assignment(fresh.in_experiment, fresh.variant)
         proposed = None
         if fresh.remember:
@@ -54,10 +54,10 @@ class ExperimentAssigner:
                 fresh.variant.variant_id, _exposure_time(experiment, event, now_ms), device=event.device
             )
         mode: AssignMode = "take" if experiment.is_running_at(now_ms) else "read"
-        held = await self._store.assign(experiment, readers, proposed, mode, event.writer)
-        if held is None:
+        stored = await self._store.assign(experiment, readers, proposed, mode, event.writer)
+        if stored is None:
             return Assignment(fresh.in_experiment, fresh.variant)
-        final = choose_variant(experiment, readers, {readers[0]: held.variant_id}, now_ms=now_ms)
+        final = choose_variant(experiment, readers, {readers[0]: stored.variant_id}, now_ms=now_ms)
         return Assignment(final.in_experiment, final.variant)
 
 

@@ -35,12 +35,12 @@ class ExperimentCache:
             Unavailable: the store is unreachable and the cache is empty
         """
         cached = await self._cache.read(app_id)
-        found = cached.book.find(named)
-        if found is None:
+        experiment = cached.book.find(named)
+        if experiment is None:
             with contextlib.suppress(Unavailable):
                 cached = await self._cache.refresh(app_id)
-            found = cached.book.find(named)
-        return found
+            experiment = cached.book.find(named)
+        return experiment
 
     async def list_serving(self, app_id: str) -> tuple[Experiment, ...]:
         """Return the experiments whose variants change recommendations or completions, oldest first.

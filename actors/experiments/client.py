@@ -100,10 +100,10 @@ class ActorExperimentClient:
             return await self._local.record(event)
         except Unavailable:
             # only this process may have lost the store
-            found = await self._record_by_actor(event)
-            if found is None:
+            assignment = await self._record_by_actor(event)
+            if assignment is None:
                 raise
-            return found
+            return assignment
 
     async def _record_by_actor(self, event: ExperimentEvent) -> Assignment | None:
         """Call the actor; None while it is unreachable."""
@@ -179,8 +179,8 @@ class LocalExperimentAdmin:
         Errors:
             Invalid: the status does not allow the change, or it makes no sense; NotFound: no such variant
         """
-        found = await self._get(app_id, named)
-        return self._to_dict(await self._lifecycle.edit(app_id, found.experiment_id, wanted))
+        experiment = await self._get(app_id, named)
+        return self._to_dict(await self._lifecycle.edit(app_id, experiment.experiment_id, wanted))
 
     async def step(self, app_id: str, named: str, step: LifecycleStep) -> ExperimentDict:
         """Apply a step of the life cycle.
@@ -188,14 +188,14 @@ class LocalExperimentAdmin:
         Errors:
             Invalid, NotFound, Conflict: as `ExperimentLifecycle` raises them
         """
-        found = await self._get(app_id, named)
+        experiment = await self._get(app_id, named)
         if step == "start":
-            validate_snapshots(found, self._shelf)
+            validate_snapshots(experiment, self._shelf)
         take = {
             "start": self._lifecycle.start, "pause": self._lifecycle.pause, "complete": self._lifecycle.complete,
             "archive": self._lifecycle.archive,
         }[step]  # fmt: skip
-        return self._to_dict(await take(app_id, found.experiment_id))
+        return self._to_dict(await take(app_id, experiment.experiment_id))
 
     async def schedule(self, app_id: str, named: str, starts_at: int, ends_at: int | None) -> ExperimentDict:
         """Schedule the start of an experiment, and perhaps its end.
@@ -203,19 +203,21 @@ class LocalExperimentAdmin:
         Errors:
             Invalid, NotFound, Conflict: as `ExperimentLifecycle` raises them
         """
-        found = await self._get(app_id, named)
-        validate_snapshots(found, self._shelf)
-        return self._to_dict(await self._lifecycle.schedule(app_id, found.experiment_id, starts_at, ends_at))
+        experiment = await self._get(app_id, named)
+        validate_snapshots(experiment, self._shelf)
+        return self._to_dict(
+            await self._lifecycle.schedule(app_id, experiment.experiment_id, starts_at, ends_at)
+        )
 
     async def report(self, app_id: str, named: str) -> ExperimentDict:
         """Return the report of an experiment."""
         return (await load_report(self._stores, self._shelf, await self._get(app_id, named))).to_dict()
 
     async def _get(self, app_id: str, named: str) -> Experiment:
-        found = (await self._stores.experiments.read_all(app_id)).find(named)
-        if found is None:
+        experiment = (await self._stores.experiments.read_all(app_id)).find(named)
+        if experiment is None:
             raise NotFound(messages.EXPERIMENT_NOT_FOUND)
-        return found
+        return experiment
 
     def _to_dict(self, experiment: Experiment) -> ExperimentDict:
         return experiment_to_dict(experiment, self._clock.now_ms())

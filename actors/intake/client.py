@@ -64,10 +64,10 @@ class Erasures:
         Errors:
             NotFound: there is no such order in this app
         """
-        found = await self._stores.erasures.read(app_id, erasure_id)
-        if found is None:
+        erasure = await self._stores.erasures.read(app_id, erasure_id)
+        if erasure is None:
             raise NotFound("there is no such erasure")
-        return found
+        return erasure
 
     async def receipts(self, app_id: str) -> list[Erasure]:
         """Return the newest receipts, newest first."""

@@ -213,17 +213,17 @@ class ChangeLogCompactor:
         after: dict[Noun, str] = {noun: part.cursor for noun, part in waiting.items() if part.size < full}
         count = max(1, min(self._rules.page, int(self._rules.page_bytes / self._entry_bytes)))
         try:
-            found = await self._changes.read(app_id, after, count=count, block_ms=0)
+            entries = await self._changes.read(app_id, after, count=count, block_ms=0)
         except Unavailable:  # the page may have been too large for the time limit
             self._entry_bytes = min(self._entry_bytes * 4, float(self._rules.page_bytes))
             raise
-        if found:
-            mean = sum(len(change.payload) + len(change.vectors) for change in found) / len(found)
+        if entries:
+            mean = sum(len(change.payload) + len(change.vectors) for change in entries) / len(entries)
             self._entry_bytes = max(1.0, mean, self._entry_bytes / 4)
         now_s = self._clock.monotonic_s()
-        for change in found:
+        for change in entries:
             waiting[change.noun].add(change, now_s)
-        return len(found)
+        return len(entries)
 
     def _is_due(self, part: _PendingChanges) -> bool:
         rules = self._rules

@@ -84,14 +84,14 @@ class QuarantineReplayer:
             return ReplayResult("skipped", reason)
         if entry.is_damaged and not damaged:
             return ReplayResult("skipped", "its checksum is wrong: look at it, then replay it with --damaged")
-        found = _read_payload(entry)
-        if entry.kind == "batch" and _are_ids(found):
-            return await self._remove(cast(Noun, entry.noun), found, overwrite)
-        records = found if entry.kind == "batch" else [found]
+        payload = _read_payload(entry)
+        if entry.kind == "batch" and _are_ids(payload):
+            return await self._remove(cast(Noun, entry.noun), payload, overwrite)
+        records = payload if entry.kind == "batch" else [payload]
         body = orjson.dumps({"data": records})
         try:
             if entry.noun == "interaction":
-                return await self._append(body, found, entry.at or self._clock.now_ms())
+                return await self._append(body, payload, entry.at or self._clock.now_ms())
             accepted = parse_upload(
                 cast(RecordNoun, entry.noun), body, now_ms=self._clock.now_ms(), is_detailed=True
             )

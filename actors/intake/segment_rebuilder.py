@@ -44,8 +44,8 @@ class SegmentRebuilder:
         record_ids = await self._stores.records.ids(app_id, noun)
         tables: list[Any] = []
         for start in range(0, len(record_ids), _BATCH):
-            found = await self._stores.records.get_many(app_id, noun, record_ids[start : start + _BATCH])
-            payload = b"[" + b",".join(record for record in found if record is not None) + b"]"
+            records = await self._stores.records.get_many(app_id, noun, record_ids[start : start + _BATCH])
+            payload = b"[" + b",".join(record for record in records if record is not None) + b"]"
             tables.append(await asyncio.to_thread(self._build_table, noun, payload, last))
         await asyncio.to_thread(self._segments.rebuild, app_id, noun, tables, last=last)
         await self._stores.changes.compact(app_id, noun, last, self._clock.now_ms())

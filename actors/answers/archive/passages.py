@@ -109,12 +109,12 @@ def _sections_from_record(record: Mapping[str, Any], title: str) -> list[HtmlSec
     children = record.get("children") or ()
     if children:
         lead = _lead_text(record)
-        found = [HtmlSection("", lead)] if lead else []
+        sections = [HtmlSection("", lead)] if lead else []
         for child in children:
             body = _body(child)
             inner = "\n\n".join(part.text for part in body if part.text)
             if inner:
-                found.append(
+                sections.append(
                     HtmlSection(
                         _line(child.get("title")),
                         inner,
@@ -122,8 +122,8 @@ def _sections_from_record(record: Mapping[str, Any], title: str) -> list[HtmlSec
                         str(child.get("url") or ""),
                     )
                 )
-        if any(part.child_id for part in found):
-            return found
+        if any(part.child_id for part in sections):
+            return sections
     body = _body(record)
     if body:
         return [_strip_title(part, title) for part in body]
@@ -134,9 +134,9 @@ def _sections_from_record(record: Mapping[str, Any], title: str) -> list[HtmlSec
 def _body(source: Mapping[str, Any]) -> list[HtmlSection]:
     html = source.get("html")
     if html:
-        found = split_html_sections(str(html)[:_MOST_CHARACTERS])
-        if found:
-            return found
+        sections = split_html_sections(str(html)[:_MOST_CHARACTERS])
+        if sections:
+            return sections
     paragraphs = source.get("paragraphs")
     if paragraphs:
         return [HtmlSection("", "\n\n".join(map(_block, paragraphs)))]

@@ -53,9 +53,9 @@ class SharedEmbedder:
         digest = hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
         path = self._root / digest[:2] / f"{digest}.npy"
         for _ in range(self._looks):
-            found = self._read(path, len(texts))
-            if found is not None:
-                return found
+            vectors = self._read(path, len(texts))
+            if vectors is not None:
+                return vectors
             if self._claim(path):
                 break
             self._sleep(_POLL_S)

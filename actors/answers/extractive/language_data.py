@@ -49,8 +49,8 @@ def read_languages(folder: Path) -> Mapping[str, LanguageData]:
 
 def find_plain_questions(language: str) -> PlainQuestionWords | None:
     """Return the plain questions of a language; None: its file has none."""
-    found = load_languages().get(language)
-    return None if found is None else found.plain_questions
+    data = load_languages().get(language)
+    return None if data is None else data.plain_questions
 
 
 def collect(select: Callable[[LanguageData], Iterable[str]]) -> tuple[str, ...]:

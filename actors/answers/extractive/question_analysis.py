@@ -247,7 +247,7 @@ def _match_person(wanted: QuestionAnalysis, sentence: str, words: Sequence[TextT
     """Score a person: best a name of two words or more outside the question, then any name, then a trade."""
     asked = wanted.weights.keys()
     capital = {word.start for word in select_names(sentence, words)}
-    found = AnswerTypeMatch()
+    best = AnswerTypeMatch()
     for start, end in find_name_spans(sentence):
         parts = [word for word in words if start <= word.start < end]
         fresh = [word for word in parts if word.is_name and word.stem not in asked]
@@ -258,14 +258,14 @@ def _match_person(wanted: QuestionAnalysis, sentence: str, words: Sequence[TextT
         if _STANDS_AT.search(sentence[max(0, start - 12) : start]):
             degree = 0.2
         spot = (fresh[0].start, fresh[-1].end)
-        if degree > found.score:
-            found = AnswerTypeMatch(degree, (spot,))
-        elif degree == found.score:
-            found = AnswerTypeMatch(degree, (*found.spans, spot))
-    if found.score >= _TRADE:
-        return found
+        if degree > best.score:
+            best = AnswerTypeMatch(degree, (spot,))
+        elif degree == best.score:
+            best = AnswerTypeMatch(degree, (*best.spans, spot))
+    if best.score >= _TRADE:
+        return best
     somebody = find_role(sentence)
-    return AnswerTypeMatch(_TRADE, (somebody,)) if somebody else found
+    return AnswerTypeMatch(_TRADE, (somebody,)) if somebody else best
 
 
 _FAR = 60

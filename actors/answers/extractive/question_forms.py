@@ -78,9 +78,9 @@ def _match_template(
     if not slot:
         return _match_template(rest, words, at + 1) if at < len(words) and words[at] in first else None
     for end in range(at + 1, len(words) + 1):
-        found = _match_template(rest, words, end)
-        if found is not None:
-            return {next(iter(slot)): (at, end), **found}
+        slots = _match_template(rest, words, end)
+        if slots is not None:
+            return {next(iter(slot)): (at, end), **slots}
     return None
 
 

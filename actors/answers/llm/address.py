@@ -21,8 +21,8 @@ class InternalAddressError(Exception):
 
 async def resolve_addresses(host: str, port: int) -> list[str]:
     """Return the addresses of a name."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    records = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in records))
 
 
 def is_internal(address: str) -> bool:
