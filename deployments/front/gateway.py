@@ -92,18 +92,18 @@ class Gateway:
         self._keyring = Keyring(self._stores.access, vault)
         self._limits = RateLimiter(self._stores.limits, clock)
         self._keyring.on_change(self._limits.prune)
-        self._request_counts = RequestCounts()
+        self._counts = RequestCounts()
         artifact_store = open_artifact_store(settings)
         ALLOWED.set_source(partial(allowed_learners, settings))
         segments = SegmentStore(artifact_store, clock)
         models = SnapshotLoader(SnapshotStore(artifact_store), settings.snapshot_cache_dir)
         self._host = EngineHost(self._stores, segments, clock, meter, self._budget_mb, models=models)
         run_dir = InstallationPaths.from_data_dir(settings.data_dir).run_dir
-        self._engine_connections = EngineConnections(
+        self._connections = EngineConnections(
             run_dir, self._stores.engine_watch, _find_handle, (RayActorError,)
         )
         self._engine_router = _build_router(
-            self._stores.engines, self._host, self._engine_connections.connect, clock
+            self._stores.engines, self._host, self._connections.connect, clock
         )
         find = partial(find_encoder, settings.data_dir / "models")
         passages = PassageSnapshotStore(settings.artifact_dir, find, artifact_store.signer)
@@ -111,7 +111,7 @@ class Gateway:
         config = archive_config_from_settings(settings)
         self._archive_client = LocalArchiveClient(self._archive_host)
         self._archive = open_archive(
-            self._stores, vault, self._archive_client, clock, config, request_counts=self._request_counts
+            self._stores, vault, self._archive_client, clock, config, request_counts=self._counts
         )
         self._memory = guard_writes(settings.data_dir, settings.disk_limit, self._stores.info, meter, clock)
         gate = AdmissionServices(self._keyring, self._limits, meter, most_bytes=settings.max_body_mb << 20)
@@ -120,8 +120,7 @@ class Gateway:
         services = self._open_services(settings, artifact_store, clock)
         self.handler = RequestHandler(
             build_endpoints(services), gate, replays=self._stores.idempotency, clock=clock,
-            request_counts=self._request_counts, access_log=AccessLog(ACCESS_SHARE, Random()),
-            addresses=config.client_addresses,
+            request_counts=self._counts, access_log=AccessLog(ACCESS_SHARE, Random()), addresses=config.client_addresses,
         )  # fmt: skip
         self._load = LoadMeter(clock, lambda: self.handler.busy_s + self._archive.endpoint.busy_s)
         await self._keyring.start()
@@ -190,7 +189,7 @@ class Gateway:
         await self._keyring.close()
         await self._limits.close()
         await self._engine_router.close()
-        await self._engine_connections.close()
+        await self._connections.close()
         await self._host.close()
         await self._stores.close()
 
@@ -205,15 +204,13 @@ class Gateway:
             await asyncio.sleep(1.0)
             await self._memory.refresh()
             if second % REPORT_EVERY_S == 0:
-                self._request_counts.flush(self._meter)
+                self._counts.flush(self._meter)
                 self._meter.gauge("kiosk_slow_front", float(not is_behind_haproxy(os.environ)))
                 await self._experiments.treatments.flush()
             for app_id, counts in self._engine_router.take_counts().items():
                 with contextlib.suppress(HouseError):
                     await self._stores.engine_watch.add_requests(app_id, counts, SystemClock().now_ms())
-                    await self._engine_connections.count_replicas(
-                        app_id, [engine_id for _, engine_id in counts]
-                    )
+                    await self._connections.count_replicas(app_id, [engine_id for _, engine_id in counts])
 
 
 def archive_config_from_settings(settings: Settings) -> ArchiveConfig:
