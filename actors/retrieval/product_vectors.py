@@ -49,7 +49,11 @@ class LiveVectorSearch:
         self.share = share
 
     def find_nearest(self, text: str, allowed: Mask, limit: int) -> tuple[Rows, Scores]:
-        """Find the products with the nearest vectors, best first, and their cosines."""
+        """Find the products with the nearest vectors, best first, and their cosines.
+
+        Shapes:
+            allowed: bool [n]; returns rows int64 [k] and cosines float32 [k]
+        """
         vector = self._embedder.embed([text])[0]
         if not vector.any():
             return np.zeros(0, np.int64), np.zeros(0, np.float32)
@@ -103,6 +107,9 @@ class SnapshotVectorSearch:
 
     def find_nearest(self, text: str, allowed: Mask, limit: int) -> tuple[Rows, Scores]:
         """Find the products with the nearest vectors, best first, and their cosines.
+
+        Shapes:
+            allowed: bool [n]; returns rows int64 [k] and cosines float32 [k]
 
         Cost:
             100,000 products: 0.8 ms

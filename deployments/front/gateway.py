@@ -70,6 +70,7 @@ MEMORY_BUDGET_MB = 512
 ARCHIVE_BUDGET_MB = 2_048
 "Memory for archives: mapped files, which the replicas of a node share."
 _AWAY = (RayError, RayServeException, BackPressureError, DeploymentUnavailableError)
+_build_experiments = partial(ActorExperimentClient, lost=_AWAY, here_first=True)
 _build_router = partial(EngineRouter, away=_AWAY, overloaded=(BackPressureError,))
 
 
@@ -87,7 +88,7 @@ class Gateway:
         if url is None:
             raise RuntimeError("no Redis: KIOSK_REDIS_URL is not set and the data directory names none")
         self.loop, self._meter = asyncio.get_running_loop(), meter
-        self._stores = await open_stores(url.get_secret_value(), meter=meter, clock=clock)
+        self._stores = stores = await open_stores(url.get_secret_value(), meter=meter, clock=clock)
         vault = open_vault(settings)
         self._keyring = Keyring(self._stores.access, vault)
         self._limits = RateLimiter(self._stores.limits, clock)
@@ -99,12 +100,8 @@ class Gateway:
         models = SnapshotLoader(SnapshotStore(artifact_store), settings.snapshot_cache_dir)
         self._host = EngineHost(self._stores, segments, clock, meter, self._budget_mb, models=models)
         run_dir = InstallationPaths.from_data_dir(settings.data_dir).run_dir
-        self._connections = EngineConnections(
-            run_dir, self._stores.engine_watch, _find_handle, (RayActorError,)
-        )
-        self._engine_router = _build_router(
-            self._stores.engines, self._host, self._connections.connect, clock
-        )
+        self._connections = EngineConnections(run_dir, stores.engine_watch, _find_handle, (RayActorError,))
+        self._engine_router = _build_router(stores.engines, self._host, self._connections.connect, clock)
         find = partial(find_encoder, settings.data_dir / "models")
         passages = PassageSnapshotStore(settings.artifact_dir, find, artifact_store.signer)
         self._archive_host = ArchiveHost(self._stores, segments, passages, clock, meter, ARCHIVE_BUDGET_MB)
@@ -120,7 +117,8 @@ class Gateway:
         services = self._open_services(settings, artifact_store, clock)
         self.handler = RequestHandler(
             build_endpoints(services), gate, replays=self._stores.idempotency, clock=clock,
-            request_counts=self._counts, access_log=AccessLog(ACCESS_SHARE, Random()), addresses=config.client_addresses,
+            request_counts=self._counts, access_log=AccessLog(ACCESS_SHARE, Random()),
+            addresses=config.client_addresses,
         )  # fmt: skip
         self._load = LoadMeter(clock, lambda: self.handler.busy_s + self._archive.endpoint.busy_s)
         await self._keyring.start()
@@ -133,21 +131,15 @@ class Gateway:
         restore_priority()
         self._loading_task = self.loop.create_task(self._load_in_background(config.app_id))
         self._metrics_task = self.loop.create_task(self._report_metrics())
-        return build_application(
-            self.handler,
-            version=installed_version(),
-            close=self.close,
-            more=build_archive_routes(self._archive),
-        )
+        routes = build_archive_routes(self._archive)
+        return build_application(self.handler, version=installed_version(), close=self.close, more=routes)
 
     def _open_services(
         self, settings: Settings, artifact_store: ArtifactStore, clock: SystemClock
     ) -> ApiServices:
         """Return the services that the endpoints use."""
         local_client = LocalExperimentClient(self._stores.experiments, clock, self._meter)
-        self._experiments = ActorExperimentClient(
-            _find_assigner, local_client, clock, lost=_AWAY, meter=self._meter, here_first=True
-        )
+        self._experiments = _build_experiments(_find_assigner, local_client, clock, meter=self._meter)
         self._query_log = QueryLogWriter(self._stores.queries, clock, self._meter)
         history = LocalHistoryClient(self._stores, clock, open_answering(self._stores))
         self._question_client = open_question_client(
@@ -215,6 +207,7 @@ class Gateway:
 
 def archive_config_from_settings(settings: Settings) -> ArchiveConfig:
     """Return the archive's configuration from the settings."""
+    behind_haproxy = is_behind_haproxy(os.environ)
     return ArchiveConfig(
         app_id=settings.archive_app,
         title=settings.archive_title,
@@ -225,9 +218,7 @@ def archive_config_from_settings(settings: Settings) -> ArchiveConfig:
         origins=tuple(origin.strip() for origin in settings.archive_origins.split(",") if origin.strip()),
         citation=CitationRules(settings.archive_licence, settings.archive_citation),
         plain_sign_in=settings.plain_sign_in,
-        client_addresses=ClientAddresses(
-            settings.proxy_networks, behind_haproxy=is_behind_haproxy(os.environ)
-        ),
+        client_addresses=ClientAddresses(settings.proxy_networks, behind_haproxy=behind_haproxy),
     )
 
 

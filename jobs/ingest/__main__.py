@@ -41,7 +41,7 @@ def _execute(options: IngestOptions, _: Sequence[str]) -> int:
         if options.at_once > 1:
             report = _ingest_on_ray(order, options, state_dir)
         else:
-            report = asyncio.run(_ingest_here(order, options, state_dir, settings))
+            report = asyncio.run(_ingest_in_process(order, options, state_dir, settings))
     except HouseError as error:
         return print_stop(error, options.as_json)
     if options.as_json:
@@ -59,7 +59,7 @@ def _ingest_on_ray(order: IngestOrder, options: IngestOptions, state_dir: Path) 
     return report
 
 
-async def _ingest_here(
+async def _ingest_in_process(
     order: IngestOrder, options: IngestOptions, state_dir: Path, settings: Settings
 ) -> IngestReport:
     if settings.redis_url is None:

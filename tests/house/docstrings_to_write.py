@@ -13,16 +13,10 @@ WITHOUT_SHAPES: frozenset[str] = frozenset(
         "actors.retrieval.autocomplete.prefixes.PrefixIndex.find_range",
         "actors.retrieval.autocomplete.prefixes.PrefixIndex.of",
         "actors.retrieval.autocomplete.prefixes.popularity_ranks",
-        "actors.retrieval.edit_distance.char_codes",
         "actors.retrieval.lexical.index_segments.IndexSegments.alive",
         "actors.retrieval.lexical.postings.Postings.arrays",
         "actors.retrieval.lexical.snapshot_format.load",
         "actors.retrieval.lexical.snapshot_format.save",
-        "actors.retrieval.product_vectors.LiveVectorSearch.near",
-        "actors.retrieval.product_vectors.SnapshotVectorSearch.near",
-        "actors.search.anchoring.select_anchored_rows",
-        "actors.search.facets.count_facets",
-        "actors.search.retrieve.retrieve",
     ]
 )
 "Functions with arrays and without a Shapes section."
@@ -51,11 +45,9 @@ WITHOUT_ERRORS: frozenset[str] = frozenset(
         "deployments.cli.sbom.sbom",
         "deployments.cli.schedules.add",
         "deployments.cli.schedules.remove",
-        "deployments.cli.subprocess_commands.ingest",
         "deployments.cli.train.train",
         "deployments.cli.up.up",
-        "jobs.ingest.__main__.main",
-        "jobs.refresh.cli.run_conformance",
+        "jobs.playground.cli.load",
     ]
 )
 "Functions that raise an error of ours that no Errors section names."

@@ -12,8 +12,7 @@ NOUNS = _words(
     25 access account accounts actors address addresses admin administrator admission aggregation als
     analysis answer answers aof api app append applier apps arrays article articles artifact artifacts
     assigner assignment attribute attributes authorization autocomplete automaton bank baskets batch bearer
-    benchmark
-    bill binary blend bm body boolean boost bootstrap breaker browser buckets bulk cache caller
+    benchmark bill binary blend bm body boolean boost bootstrap breaker browser buckets bulk cache caller
     candidates card catalog changes channel charts checkpoint checks choice citation clauses cli client
     clients clock cluster code cohorts column columns command commands commits compact compaction
     comparison completions components composer compression config confirmation conformance connection
@@ -22,7 +21,7 @@ NOUNS = _words(
     draft drafts driver ease edge edit edits embedder encoder endpoint endpoints engine engines entity
     entry envelope environment erasure erasures error errors evaluation event events evidence experiment
     experiments exploration exposure facets factors faults features feedback feeds fence field fields
-    file files filter folders follower followups form format forms formula front gate gateway generation
+    file files filter folders follower followup followups form format forms formula front gate gateway generation
     geo grams graph groups handler handover haproxy head histories history host hosts html http
     idempotency identity ids index indexes info injection input installation intake interaction
     interactions item job jobs json jsonrpc key keyring keys knn language learners lease leases lexer
@@ -78,7 +77,7 @@ MODIFIERS = _words(
     """
     allowed checksummed cold compacted confidential connected delimited dry embedded external
     filtered folded global golden hybrid issued latent live loaded logged lost marked moved of plain
-    popular recent refused running seeded sequential shipped signed sparse stored uncompacted
+    popular recent refreshing refused running seeded sequential shipped signed sparse stored uncompacted
     unverified
     """
 )

@@ -46,7 +46,7 @@ def render(table: ResponsiveTable, width: int) -> str:
     return console.file.getvalue()
 
 
-def test_the_tables_of_the_commands_are_found() -> None:
+def test_the_tables_of_the_commands_are_listed() -> None:
     assert len(TABLES) > 30
 
 
