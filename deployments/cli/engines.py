@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from pydantic import ValidationError
@@ -34,8 +34,8 @@ BUSY_PER_S = 0.05
 CREATE_EPILOG = """
 [bold]Examples[/]
 
-  kiosk engines create bookshop summer                        lives in the doors; asked with "engine_id": "summer"
-  kiosk engines create bookshop large --own --replicas 2:6    a deployment of its own, two to six replicas
+  kiosk engines create bookshop summer                        runs in the API replicas; asked with "engine_id": "summer"
+  kiosk engines create bookshop large --dedicated --replicas 2:6    a deployment of its own, two to six replicas
 """
 LIST_EPILOG = """
 [bold]Examples[/]
@@ -46,8 +46,8 @@ LIST_EPILOG = """
 PLACE_EPILOG = """
 [bold]Examples[/]
 
-  kiosk engines place bookshop default own     its own deployment: scales by itself, apart from other engines
-  kiosk engines place bookshop default door    back into the replicas that answer HTTP: no hop, answers sooner
+  kiosk engines place bookshop default dedicated   a deployment of its own, which scales by itself
+  kiosk engines place bookshop default embedded    into the API replicas: no hop, answers sooner
 
 No request fails while an engine moves. On the way to a place of its own it is asked where it was until its
 replicas answer; on the way back its replicas end when nobody asks them any more.
@@ -59,7 +59,7 @@ SCALE_EPILOG = """
   kiosk engines scale bookshop default --replicas 2:8             two at rest, up to eight under load
   kiosk engines scale bookshop default --target 2 --up-after 2 --down-after 60
 
-These hold for a place of its own; the doors scale by KIOSK_REPLICAS_MIN and KIOSK_REPLICAS_MAX.
+These hold for a dedicated engine; the API replicas scale by KIOSK_REPLICAS_MIN and KIOSK_REPLICAS_MAX.
 """
 DELETE_EPILOG = """
 [bold]Example[/]
@@ -114,11 +114,22 @@ def list_engines(
     screen.out().print(table if found else words)
 
 
+_PLACEMENTS: Final[dict[str, Placement]] = {
+    "embedded": "door",
+    "dedicated": "own",
+    "door": "door",
+    "own": "own",
+}
+"Words of the command line -> stored placements; the stored words are valid too."
+
+
 @app.command("create", epilog=CREATE_EPILOG)
 def create(
     name: AppName,
     engine: EngineName,
-    own: Annotated[bool, typer.Option("--own", help="Give it a deployment of its own.")] = False,
+    own: Annotated[
+        bool, typer.Option("--dedicated", "--own", help="Give the engine a deployment of its own.")
+    ] = False,
     replicas: Replicas = "",
     target: Target = None,
     memory: Memory = None,
@@ -160,14 +171,14 @@ def create(
 def place(
     name: AppName,
     engine: EngineName,
-    where: Annotated[str, typer.Argument(metavar="PLACE", help="`door` or `own`.")],
+    where: Annotated[str, typer.Argument(metavar="PLACE", help="`embedded` or `dedicated`.")],
     wait: Wait = True,
     as_json: AsJson = False,
 ) -> None:
-    """Move an engine between the doors and a deployment of its own, without losing a request."""
-    if where not in ("door", "own"):
-        raise Invalid(f"there is no place {where!r}; choose door or own")
-    to: Placement = "own" if where == "own" else "door"
+    """Move an engine between the API replicas and a deployment of its own, without losing a request."""
+    if where not in _PLACEMENTS:
+        raise Invalid(f"there is no place {where!r}; choose embedded or dedicated")
+    to = _PLACEMENTS[where]
 
     def moved(one: Engine) -> Engine:
         return one.model_copy(update={"moving_to": None if one.placement == to else to})

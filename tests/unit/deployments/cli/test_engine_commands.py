@@ -47,6 +47,11 @@ def test_an_engine_is_made_listed_scaled_moved_and_deleted() -> None:
     assert (scaled["target_requests"], scaled["downscale_delay_s"], scaled["replicas_max"]) == (2.5, 30, 3)
     moved = _run_json("engines", "place", "bookshop", "summer", "own", "--no-wait")
     assert (moved["placement"], moved["moving_to"]) == ("door", "own")
+    for embedded, dedicated in (("door", "dedicated"), ("embedded", "own")):
+        back = _run_json("engines", "place", "bookshop", "summer", embedded, "--no-wait")
+        assert (back["placement"], back["moving_to"]) == ("door", None)
+        again = _run_json("engines", "place", "bookshop", "summer", dedicated, "--no-wait")
+        assert again["moving_to"] == "own"
     back = _run_json("engines", "place", "bookshop", "summer", "door", "--no-wait")
     assert (back["placement"], back["moving_to"]) == ("door", None)
     assert _run_json("engines", "delete", "bookshop", "summer")["deleted"] is True
@@ -74,7 +79,7 @@ def test_people_get_a_table_and_sentences() -> None:
         ),
         (("create", "bookshop", "new", "--own"), "start it with `kiosk up`, or say --no-wait"),
         (("list", "nope"), "there are: bookshop"),
-        (("place", "bookshop", "taken", "moon"), "choose door or own"),
+        (("place", "bookshop", "taken", "moon"), "choose embedded or dedicated"),
         (("place", "bookshop", "taken", "own"), "start it with `kiosk up`"),
         (("place", "bookshop", "nope", "own", "--no-wait"), "`kiosk engines create bookshop nope` makes it"),
         (("scale", "bookshop", "taken", "--target", "0"), "target_requests: input should be greater than 0"),
