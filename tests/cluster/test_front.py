@@ -119,7 +119,7 @@ class Proxy:
 
     def start(self, *more: str) -> subprocess.Popen[bytes]:
         """Start by the wrapper, and wait until it listens."""
-        self.options.save(self.folder / "wishes.json")
+        self.options.save(self.folder / "options.json")
         wrapper = self.folder / "haproxy"
         wrapper.write_text(render_wrapper_script(sys.executable, self.folder / "options.json"))
         wrapper.chmod(0o700)
@@ -505,8 +505,8 @@ def test_a_killed_haproxy_is_stood_in_for_at_once(
     serving: Proxy, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class RelocatedPaths(InstallationPaths):
-        front_dir = serving.folder  # type: ignore[assignment]
-        front_wrapper = serving.folder / "haproxy"  # type: ignore[assignment]
+        haproxy_dir = serving.folder  # type: ignore[assignment]
+        haproxy_wrapper = serving.folder / "haproxy"  # type: ignore[assignment]
 
     front = HAProxyProcess(RelocatedPaths(serving.folder), "127.0.0.1", serving.port)
     assert not front.ensure_running()
