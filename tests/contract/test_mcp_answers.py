@@ -14,6 +14,7 @@ from actors.answers.archive.messages import ArchiveQuery, ArchiveResult
 from cluster.errors import Fault, Unavailable
 from cluster.records.client_rule import ClientRule
 from cluster.secrecy import Vault
+from cluster.store.refreshing_cache import RefreshingCache
 from deployments.archive.text_fence import PURPOSE, fence_line
 from deployments.archive.tools import TOOLS
 from tests.fakes.archive import ArchiveCorner, open_archive_corner
@@ -227,7 +228,8 @@ async def test_nobody_is_sent_to_sign_in_while_revocations_can_not_be_read(
         raise Unavailable("away", retry_after_s=1)
 
     token = corner.token()
-    monkeypatch.setattr(corner.services.oauth.bearer, "ready", False)
+    bearer = corner.services.oauth.bearer
+    monkeypatch.setattr(bearer, "_cache", RefreshingCache(bearer._load, bearer._clock))
     monkeypatch.setattr(corner.stores.grants, "version", away)
     answer = await corner.rpc("ping", token=token, id="a")
     assert answer == {

@@ -63,4 +63,4 @@ async def field_of(host: EngineHost) -> Any:
 
 async def serves(host: EngineHost, version: str) -> bool:
     completions, field = await field_of(host)
-    return bool(completions.version == version and field.fresh == 0)
+    return bool(completions.version == version and field.changed_count == 0)
