@@ -61,7 +61,8 @@ def test_the_value_of_a_secret_is_never_repeated(name: str) -> None:
 
 @pytest.mark.parametrize("line", [
     "up --json", "down", "status", "doctor", "keys list", "apps list", "users list", "train", "evaluate",
-    "ingest x.csv", "ingest archive x.xml --app a", "runs list a", "engines list a", "learners list",
+    "ingest x.csv --noun product --app a", "ingest archive x.xml --app a",
+    "runs list a", "engines list a", "learners list",
 ])  # fmt: skip
 def test_every_command_refuses_to_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path))

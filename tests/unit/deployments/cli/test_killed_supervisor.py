@@ -91,7 +91,7 @@ def test_status_and_doctor_agree(killed: Killed) -> None:
     assert finding["words"] == "the supervisor was killed; 2 processes of it still run"
 
 
-@pytest.mark.parametrize("line", ["ingest x.jsonl", "apps list", "train"])
+@pytest.mark.parametrize("line", ["ingest x.jsonl --noun product --app a", "apps list", "train"])
 def test_no_command_starts_a_second_redis_beside_the_first(killed: Killed, line: str) -> None:
     (killed.places.redis_dir / "appendonly.aof").write_text("")
     result = CliRunner().invoke(command_line(), line.split())

@@ -50,7 +50,9 @@ def test_the_disk_is_judged_by_the_running_limit(running: InstallationPaths) -> 
     assert machine_checks.check_disk(installation).level == "bad"
 
 
-@pytest.mark.parametrize("line", ["ingest x.jsonl", "ingest archive x.xml --app a", "train"])
+@pytest.mark.parametrize(
+    "line", ["ingest x.jsonl --noun product --app a", "ingest archive x.xml --app a", "train"]
+)
 def test_commands_that_write_refuse_as_the_installation_does(running: InstallationPaths, line: str) -> None:
     result = CliRunner().invoke(command_line(), line.split())
     assert isinstance(result.exception, Unavailable)
