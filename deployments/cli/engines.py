@@ -23,7 +23,7 @@ from deployments.cli.engine_views import EngineView, read_engine_view, read_engi
 from deployments.cli.installation import Installation, read_clock_ms
 
 app = typer.Typer(
-    help="Engines: recommenders of an app, in the doors or in a place of their own.", no_args_is_help=True
+    help="Engines: recommenders of an app, embedded in the API replicas or dedicated.", no_args_is_help=True
 )
 
 PATIENCE_S = 90.0

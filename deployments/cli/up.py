@@ -56,8 +56,8 @@ def up(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object when ready.")] = False,
 ) -> None:
-    """Start Redis, Ray and the doors, load the playground, and print URLs; the first start prints keys and commands
-    to try as well.
+    """Start Redis, Ray and the API replicas, load the playground, and print URLs; the first start prints keys and
+    commands to try as well.
 
     Starting a running installation says so and changes nothing. What a killed supervisor left behind is ended first.
     Data lies in KIOSK_DATA_DIR (~/.kiosk).
