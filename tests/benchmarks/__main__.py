@@ -38,7 +38,7 @@ def run_suite(options: BenchOptions, _: Sequence[str] = ()) -> int:
         from tests.benchmarks import engine_sizes
 
         return engine_sizes.print_sizes(options)
-    return report.print_report(_suite_lines(options), json_wanted=options.as_json, out=options.out)
+    return report.print_report(_suite_lines(options), as_json_document=options.as_json, out=options.out)
 
 
 def _suite_lines(options: SuiteOptions | AnswersOptions | CompletionsOptions) -> Iterator[scenarios.Line]:

@@ -54,7 +54,7 @@ def _row(line: Line) -> dict[str, Any]:
     return {**asdict(line), "value": value, "kept": line.kept}
 
 
-def print_report(figures: Iterable[Line], *, json_wanted: bool = False, out: Path | None = None) -> int:
+def print_report(figures: Iterable[Line], *, as_json_document: bool = False, out: Path | None = None) -> int:
     """Print figures as they come and all together in the end.
 
     Returns:
@@ -64,7 +64,7 @@ def print_report(figures: Iterable[Line], *, json_wanted: bool = False, out: Pat
     for line in figures:
         progress.print(f"  {line.name}: {_value(line)} {line.reason}".rstrip(), markup=False, soft_wrap=True)
         lines.append(line)
-    if json_wanted:
+    if as_json_document:
         print(as_json(lines))
     else:
         Console(width=120).print(as_table(lines))

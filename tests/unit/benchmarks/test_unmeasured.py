@@ -105,7 +105,7 @@ def test_a_report_with_a_gap_is_whole_json_and_ends_with_1(capsys: pytest.Captur
         yield Line("one", 1.0, "ms", 2.0)
         raise RuntimeError("the moon is [red]in[/] the way\nand more\nask it to leave")
 
-    assert report.print_report(guarded("two", measure), json_wanted=True) == 1
+    assert report.print_report(guarded("two", measure), as_json_document=True) == 1
     rows = json.loads(capsys.readouterr().out)["lines"]
     assert [(row["name"], row["value"], row["kept"]) for row in rows] == [
         ("one", 1.0, True),

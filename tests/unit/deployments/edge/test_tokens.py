@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+import tracemalloc
 from typing import Any
 
 import jwt
@@ -229,3 +230,16 @@ def test_a_token_that_was_verified_before_still_expires_and_needs_a_live_secret(
     assert failure(token, NOW_S + 1) == f"JWT token expired (exp={int(NOW_S) + 1})"
     with pytest.raises(Unauthenticated, match="Invalid JWT token"):
         read_token(token, (b"another secret",), now_s=NOW_S)
+
+
+def test_verified_tokens_fill_no_memory_whatever_their_claims_are() -> None:
+    short = [token_of({"sub": f"u{at}", "x": [[]] * 225}, SECRET) for at in range(1_500)]
+    long = [token_of({"sub": f"u{at}", "x": [[]] * 2_000}, SECRET) for at in range(300)]
+    assert len(short[-1]) <= 1_024 < len(long[-1]) <= 8_192
+    tracemalloc.start()
+    try:
+        for token in (*short, *long):
+            read(token)
+        assert tracemalloc.get_traced_memory()[0] < 20_000_000
+    finally:
+        tracemalloc.stop()
