@@ -63,3 +63,9 @@ def test_help_is_shown(words: list[str]) -> None:
     done = CliRunner().invoke(build_ingest_app(lambda options, words: 0), words)
     assert done.exit_code == 0
     assert "--json" in done.output
+
+
+def test_fields_of_an_unknown_noun_are_wrong_use() -> None:
+    done = CliRunner().invoke(build_ingest_app(lambda options, words: 0), ["fields", "nothing"])
+    assert done.exit_code == 2
+    assert "product" in done.output + done.stderr
