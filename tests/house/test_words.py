@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
 from pathlib import Path
@@ -24,11 +25,10 @@ def pages() -> list[Path]:
     return [*outside, *sorted((ROOT / "docs").rglob("*.md"))]
 
 
+@functools.cache
 def tracked() -> list[Path]:
     """All files of the repository, or all files of the product where there is no repository."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, timeout=20, check=False
-    )
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
     names = listed.stdout.split("\0") if listed.returncode == 0 else []
     found = [ROOT / name for name in names if name]
     return [path for path in found if path.is_file()] or list(ROOT.rglob("*.py"))
