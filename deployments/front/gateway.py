@@ -101,7 +101,9 @@ class Gateway:
         self._host = EngineHost(self._stores, segments, clock, meter, self._budget_mb, models=models)
         run_dir = InstallationPaths.from_data_dir(settings.data_dir).run_dir
         self._connections = EngineConnections(run_dir, stores.engine_watch, _find_handle, (RayActorError,))
-        self._engine_router = _build_router(stores.engines, self._host, self._connections.connect, clock)
+        self._engine_router = _build_router(
+            self._host.engine_records, self._host, self._connections.connect, clock
+        )
         find = partial(find_encoder, settings.data_dir / "models")
         passages = PassageSnapshotStore(settings.artifact_dir, find, artifact_store.signer)
         self._archive_host = ArchiveHost(self._stores, segments, passages, clock, meter, ARCHIVE_BUDGET_MB)
