@@ -126,11 +126,11 @@ class AppFollower:
         await self._index_texts(self._recommender)
         self._following = asyncio.get_running_loop().create_task(
             LogFollower(
-                self._report_offset,
                 self._apply_next,
                 self._clock,
                 on_miss=self._record_miss,
                 on_failure=self._record_failure,
+                report_offset=self._report_offset,
             ).run()
         )
         self._watching = asyncio.get_running_loop().create_task(self._model_registry.run())
@@ -287,7 +287,7 @@ class AppFollower:
         self._start_indexing()
         return len(changes) >= _READ
 
-    def _record_miss(self) -> None:
+    def _record_miss(self, _: Unavailable) -> None:
         self._meter.count("kiosk_follow_misses_total")
 
     def _record_failure(self) -> None:
