@@ -144,6 +144,7 @@ class AppFollower:
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
         self._thread.shutdown(wait=False)
+        self._model_registry.close()
         self._recommender = None
 
     @property

@@ -104,6 +104,8 @@ class ModelRegistry:
         "When each pinned version was asked for last, in seconds."
         self._loads: dict[str, asyncio.Task[None]] = {}
         self._refused: dict[tuple[str, str], float] = {}
+        self._alarmed: set[str] = set()
+        "Engines whose gauge reports a refused snapshot."
         self._loaded: OrderedDict[tuple[str, str], LoadedSnapshot] = OrderedDict()
         self._log = structlog.get_logger().bind(app=app_id)
 
@@ -154,6 +156,11 @@ class ModelRegistry:
                 await self._follow_record(engine)
                 self._report_disabled_parts(engine.engine_id)
 
+    def close(self) -> None:
+        """Stop to report on this app."""
+        for engine_id in self._engine_ids:
+            self._meter.remove_gauge("kiosk_snapshot_refused", app=self._app_id, engine=engine_id)
+
     async def run(self) -> None:
         """Follow the records until cancelled."""
         while True:
@@ -184,6 +191,7 @@ class ModelRegistry:
     async def _follow_record(self, engine: Engine) -> None:
         version = engine.snapshot
         if version == self.serving_version(engine.engine_id):
+            self._end_alarm(engine.engine_id)
             return
         refused_s = self._refused.get((engine.engine_id, version))
         if refused_s is None or self._clock.monotonic_s() - refused_s >= _AGAIN_S:
@@ -217,7 +225,7 @@ class ModelRegistry:
         took_ms = round((self._clock.monotonic_s() - started_s) * 1000)
         self._log.info("snapshot_adopted", engine=engine_id, version=version, took_ms=took_ms)
         self._meter.time("kiosk_snapshot_adopt_ms", took_ms, engine=engine_id)
-        self._meter.gauge("kiosk_snapshot_refused", 0, app=self._app_id, engine=engine_id)
+        self._end_alarm(engine_id)
 
     def _prepare_model(self, engine_id: str, version: str, product_ids: list[str]) -> ServingModel:
         """Load, check and bind to the catalog. Runs in a thread."""
@@ -251,4 +259,11 @@ class ModelRegistry:
             serving=self.serving_version(engine_id),
         )
         self._meter.count("kiosk_snapshots_refused_total", engine=engine_id)
-        self._meter.gauge("kiosk_snapshot_refused", 1, app=self._app_id, engine=engine_id)
+        if _PIN not in engine_id:
+            self._alarmed.add(engine_id)
+            self._meter.gauge("kiosk_snapshot_refused", 1, app=self._app_id, engine=engine_id)
+
+    def _end_alarm(self, engine_id: str) -> None:
+        if engine_id in self._alarmed:
+            self._alarmed.discard(engine_id)
+            self._meter.gauge("kiosk_snapshot_refused", 0, app=self._app_id, engine=engine_id)

@@ -33,7 +33,7 @@ from cluster.artifacts.snapshots import SnapshotStore
 from cluster.build_info import installed_version
 from cluster.clock import SystemClock
 from cluster.errors import HouseError
-from cluster.log import set_up_logging
+from cluster.log import open_stderr, set_up_logging
 from cluster.paths import InstallationPaths
 from cluster.runtime import roster
 from cluster.runtime.artifact_access import open_artifact_store
@@ -82,7 +82,7 @@ class Gateway:
 
     async def __serve_build_asgi_app__(self) -> Any:
         """Open everything and build the FastAPI application; Serve calls this inside the replica."""
-        set_up_logging()
+        set_up_logging(stream=open_stderr(), process="api")
         settings, clock, meter = Settings(), SystemClock(), RayMeter()
         url = settings.redis_url
         if url is None:
