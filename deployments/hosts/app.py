@@ -37,8 +37,10 @@ from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.connecting import connect
 from cluster.runtime.meter import RayMeter
 from cluster.runtime.priority import restore_priority
+from cluster.runtime.tracing import open_tracing
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
+from cluster.tracing import PROCESS
 from deployments.edge.scaling import POLICY, LoadMeter
 from deployments.hosts.local_channel import LocalChannelServer
 
@@ -132,6 +134,8 @@ class RecommenderReplica:
             return
         before = self._host, self._stores
         settings = Settings()
+        if PROCESS.tracer is None:
+            open_tracing(settings.trace_url, "engine")
         stores = connect(settings)
         artifact_store = open_artifact_store(settings)
         ALLOWED.set_source(partial(allowed_learners, settings))
@@ -159,6 +163,9 @@ class RecommenderReplica:
             return Refusal.of(Unavailable("the recommender is not open yet", retry_after_s=1))
         began_s = time.monotonic()
         try:
+            if query.traceparent:
+                with PROCESS.trace("engine.answer", query.traceparent, kind="server"):
+                    return await self._host.answer(query)
             return await self._host.answer(query)
         finally:
             self._busy_s += time.monotonic() - began_s
@@ -174,6 +181,7 @@ class RecommenderReplica:
         if self._channel_server is not None:
             await self._channel_server.close()
         await _close(host, stores)
+        PROCESS.close()
 
     async def _open_local_channel(self, run_dir: Path, app_id: str, engine_id: str) -> None:
         server = LocalChannelServer(self.answer, run_dir, application_name(app_id, engine_id))

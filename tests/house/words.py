@@ -44,7 +44,7 @@ NOUNS = _words(
     table tables tail task tasks term terms text texts thread threads times token tokens tools top
     traces tracker trainings transport treatment treatments tree trust types upload usage user users
     validation value values variant vault vectors version views vocabulary warmup warnings watchlist
-    weights window wire word words worker wrapper writer writes
+    observer readiness weights window wire word words worker wrapper writer writes
     """
 )
 "Plain English nouns and terms of search, recommendation, HTTP, OAuth, Ray and Redis."
@@ -52,7 +52,7 @@ NOUNS = _words(
 ACTIVITIES = _words(
     """
     anchoring connecting finding folding grouping highlighting hosting mapping matching ranking scaling
-    scoring serving signing training trending tuning wiring writing
+    scoring serving signing tracing training trending tuning wiring writing
     """
 )
 "Forms in -ing that the field uses as nouns; others are no names of modules."
