@@ -54,7 +54,7 @@ class EngineOperator:
     """Observes applications, takes steps and stores statuses, in a loop until its process ends."""
 
     def __init__(self, connect: Callable[[], OpenStores], build: str) -> None:
-        set_up_logging()
+        set_up_logging(process="engine_operator")
         self._connect = connect
         self._build = build
         self._clock = SystemClock()
@@ -151,6 +151,9 @@ class EngineOperator:
                 noted.add((engine.app_id, engine.engine_id))
         for app_id, engine_id in self._noted - noted:
             await stores.engine_watch.delete(app_id, engine_id)
+            gone = application_name(app_id, engine_id)
+            self._meter.remove_gauge("kiosk_engine_replicas", engine=gone)
+            self._meter.remove_gauge("kiosk_engine_replicas_wanted", engine=gone)
         self._noted = noted
 
     async def _execute(self, step: Step, stores: OpenStores) -> None:
