@@ -21,6 +21,7 @@ from ray.serve.schema import LoggingConfig
 
 from actors.models.allowed_learners import ALLOWED
 from actors.recommender.messages import RecommendationResult, UserQuery
+from actors.serving.engine_messages import answer_message
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
 from cluster.admin.allowed_learners import allowed_learners
@@ -157,8 +158,11 @@ class RecommenderReplica:
             )
         restore_priority()
 
-    async def answer(self, query: UserQuery) -> RecommendationResult | Refusal:
-        """Return the result of one query, or a refusal."""
+    async def answer(self, payload: bytes) -> bytes:
+        """Return the result of one query, or a refusal, both encoded by `ENGINE_MESSAGES`."""
+        return await answer_message(self._answer, payload)
+
+    async def _answer(self, query: UserQuery) -> RecommendationResult | Refusal:
         if self._host is None:
             return Refusal.of(Unavailable("the recommender is not open yet", retry_after_s=1))
         began_s = time.monotonic()

@@ -14,7 +14,7 @@ NOUNS = _words(
     assigner assignment attribute attributes authorization autocomplete automaton bank baskets batch bearer
     benchmark bill binary blend bm body boolean boost bootstrap breaker browser buckets bulk cache caller
     candidates card catalog changes channel charts checkpoint checks choice citation clauses cli client
-    clients clock cluster code cohorts column columns command commands commits compact compaction
+    clients clock cluster code codec cohorts column columns command commands commits compact compaction
     comparison completions components composer compression config confirmation conformance connection
     connections content context contributions cooccurrence correction cors counts credentials data
     dataset dates deadline deletes deployments dictionary disk display distance diversity docs doctor
@@ -26,7 +26,7 @@ NOUNS = _words(
     idempotency identity ids index indexes info injection input installation intake interaction
     interactions item job jobs json jsonrpc key keyring keys knn language learners lease leases lexer
     library lifecycle limits line links lists llm loader log lookup loop machine management manifest map
-    markdown matcher materials matrix mcp mediawiki memory messages metadata meter methods metrics model
+    markdown matcher materials message matrix mcp mediawiki memory messages metadata meter methods metrics model
     models monitor multiplexer names neighbours niceness notifier numbers oauth offsets onnx openapi
     operations operator origin outcomes overlay page pages pagination paragraph paragraphs parameter
     parser parts passage passages password paths patterns person phrases pictures pipeline pkce places
