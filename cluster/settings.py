@@ -117,6 +117,9 @@ class Settings(BaseSettings):
     "API replicas at rest. Not secret."
     replicas_max: int = Field(default=2, ge=1)
     "API replicas under load. Not secret."
+    reserve_memory: bool = False
+    """Ray reserves the memory budgets of API replicas and dedicated engines, so that no node takes more of them than it
+    can hold; `kiosk node env` turns it on. Not secret."""
     disk_limit: float = Field(default=0.94, gt=0, le=1)
     "Share of the data directory's disk that may be used before writes are refused. Not secret."
     dashboard: bool = True

@@ -116,6 +116,8 @@ class HAProxyOptions:
     address_requests: int = 128
     address_rate: int = 300
     "Bounds of one address, from the settings of the same names; 0: none."
+    watched: bool = False
+    "A process beside HAProxy replaces a dead one (`haproxy_watch`); without a supervisor nobody else does so soon."
 
     def save(self, path: Path) -> None:
         """Save the options as JSON."""
