@@ -27,7 +27,7 @@ NOUNS = _words(
     interactions item job jobs json jsonrpc key keyring keys knn language learners lease leases lexer
     library lifecycle limits line links lists llm loader log lookup loop machine management manifest map
     markdown matcher materials message matrix mcp mediawiki memory messages metadata meter methods metrics model
-    models monitor multiplexer names neighbours niceness notifier numbers oauth offsets onnx openapi
+    models monitor multiplexer names neighbours niceness node notifier numbers oauth offsets onnx openapi
     operations operator origin outcomes overlay page pages pagination paragraph paragraphs parameter
     parser parts passage passages password paths patterns person phrases pictures pipeline pkce places
     plan playground plots popularity ports postings preferences prefixes preview prior priority probe
