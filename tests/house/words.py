@@ -18,7 +18,7 @@ NOUNS = _words(
     comparison completions components composer compression config confirmation conformance connection
     connections content context contributions cooccurrence correction cors counts credentials data
     dataset dates deadline deletes deployments dictionary disk display distance diversity docs doctor
-    draft drafts driver ease edge edit edits embedder encoder endpoint endpoints engine engines entity
+    draft drafts drain driver ease edge edit edits embedder encoder endpoint endpoints engine engines entity
     entry envelope environment erasure erasures error errors evaluation event events evidence experiment
     experiments exploration exposure facets factors faults features feedback feeds fence field fields
     file files filter folders follower followup followups form format forms formula front gate gateway generation
