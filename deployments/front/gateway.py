@@ -127,7 +127,8 @@ class Gateway:
         services = self._open_services(settings, artifact_store, clock)
         self.handler = RequestHandler(
             build_endpoints(services), gate, replays=self._stores.idempotency, clock=clock,
-            request_counts=self._counts, access_log=AccessLog(ACCESS_SHARE, Random()), addresses=config.client_addresses,
+            request_counts=self._counts, access_log=AccessLog(ACCESS_SHARE, Random()),
+            addresses=config.client_addresses,
             observer=open_observer(tracer, clock, settings.slow_request_ms, settings.trace_sample),
         )  # fmt: skip
         self.handler.readiness = Readiness(self._host.probe, self._keyring, stores.server, clock)
