@@ -25,7 +25,7 @@ class AssignerHost:
     """Records events of every app."""
 
     def __init__(self, connect: Callable[[], OpenStores]) -> None:
-        set_up_logging()
+        set_up_logging(process="assigner")
         self._connect = connect
         self._opening: asyncio.Future[ExperimentAssigner] | None = None
         self._counts: Counter[str] = Counter()

@@ -52,7 +52,11 @@ def build(args: dict[str, Any]) -> Application:
         # The access log samples requests and omits ids. Serve's would have one line per request, with the path.
         logging_config=LoggingConfig(enable_access_log=False),
         max_replicas_per_node=int(per_node) if per_node else None,
-        ray_actor_options={"num_cpus": float(args.get("num_cpus", 0.1)), **reserved},
+        ray_actor_options={
+            "num_cpus": float(args.get("num_cpus", 0.1)),
+            **reserved,
+            **settings.node_options("api"),
+        },
     )
     return deployment.bind({"memory_budget_mb": budget_mb})
 

@@ -33,7 +33,7 @@ from cluster.artifacts.snapshots import SnapshotStore
 from cluster.build_info import installed_version
 from cluster.clock import SystemClock
 from cluster.errors import HouseError
-from cluster.log import set_up_logging
+from cluster.log import open_stderr, set_up_logging
 from cluster.paths import InstallationPaths
 from cluster.runtime import roster
 from cluster.runtime.artifact_access import open_artifact_store
@@ -82,7 +82,7 @@ class Gateway:
 
     async def __serve_build_asgi_app__(self) -> Any:
         """Open everything and build the FastAPI application; Serve calls this inside the replica."""
-        set_up_logging()
+        set_up_logging(stream=open_stderr(), process="api")
         settings, clock, meter = Settings(), SystemClock(), RayMeter()
         url = settings.redis_url
         if url is None:
@@ -101,7 +101,9 @@ class Gateway:
         self._host = EngineHost(self._stores, segments, clock, meter, self._budget_mb, models=models)
         run_dir = InstallationPaths.from_data_dir(settings.data_dir).run_dir
         self._connections = EngineConnections(run_dir, stores.engine_watch, _find_handle, (RayActorError,))
-        self._engine_router = _build_router(stores.engines, self._host, self._connections.connect, clock)
+        self._engine_router = _build_router(
+            self._host.engine_records, self._host, self._connections.connect, clock
+        )
         find = partial(find_encoder, settings.data_dir / "models")
         passages = PassageSnapshotStore(settings.artifact_dir, find, artifact_store.signer)
         self._archive_host = ArchiveHost(self._stores, segments, passages, clock, meter, ARCHIVE_BUDGET_MB)

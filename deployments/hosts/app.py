@@ -30,7 +30,7 @@ from cluster.build_info import installed_version
 from cluster.clock import SystemClock
 from cluster.errors import Invalid, Refusal, Unavailable
 from cluster.ids import DEFAULT_ENGINE
-from cluster.log import set_up_logging
+from cluster.log import open_stderr, set_up_logging
 from cluster.paths import InstallationPaths
 from cluster.records.engine import Engine, Scaling, application_name
 from cluster.runtime.artifact_access import open_artifact_store
@@ -90,6 +90,7 @@ def build_recommender(args: dict[str, Any]) -> Application:
             "num_cpus": scaling.num_cpus,
             **({"memory": reserved_bytes(scaling.memory_budget_mb)} if Settings().reserve_memory else {}),
             "runtime_env": {"env_vars": dict.fromkeys(_THREADS, "1")},
+            **Settings().node_options("engine"),
         },
         # Complete: the engine operator compares these options with the engine's record.
         user_config=engine.deployment_arguments(),
@@ -108,7 +109,7 @@ class RecommenderReplica:
     """One replica of a dedicated engine: an `EngineHost` with its stores."""
 
     def __init__(self) -> None:
-        set_up_logging()
+        set_up_logging(stream=open_stderr(), process="engine")
         self._host: EngineHost | None = None
         self._stores: OpenStores | None = None
         self._opened: tuple[str, str, int] | None = None

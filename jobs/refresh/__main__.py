@@ -26,7 +26,7 @@ from jobs.refresh.runs.local_worker import scratch_path
 
 def main() -> int:
     """Run one command; 0 when it went well, 1 when a run or a promise failed, 2 or 3 when it could not be done."""
-    set_up_logging()
+    set_up_logging(process="training")
     return run_program(cli.build_refresh_app(_open_installation, _train_on_ray), "python -m jobs.refresh")
 
 
