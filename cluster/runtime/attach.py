@@ -1,4 +1,4 @@
-"""`python -m cluster.runtime.attach`: create apps, keys, the intake and the engine operator on an existing Ray
+"""`python -m cluster.runtime.attach`: create apps, keys and the named actors on an existing Ray
 cluster.
 
 The API replicas are then deployed from a configuration in `cluster/serve/`. A second run creates only what is
@@ -16,15 +16,17 @@ import structlog
 from cluster.admin.vault import ensure_master_key
 from cluster.errors import HouseError
 from cluster.log import set_up_logging
-from cluster.runtime.bootstrap import (
-    connect_ray,
-    ensure_apps,
-    ensure_engine_operator,
-    ensure_intake,
-    ensure_trainer,
+from cluster.runtime.actor_roles import (
+    assigner_role,
+    engine_operator_role,
+    ensure_actor,
+    intake_role,
+    tracker_role,
+    trainer_role,
 )
+from cluster.runtime.bootstrap import connect_ray, ensure_apps
 from cluster.runtime.signing_upgrade import sign_unsigned
-from cluster.runtime.start_plan import ENGINES, INTAKE, TRAINER
+from cluster.runtime.start_plan import ASSIGNER, ENGINES, INTAKE, TRACKER, TRACKER_SERVICES, TRAINER
 from cluster.settings import Settings
 
 
@@ -37,9 +39,13 @@ def main() -> int:
         asyncio.run(sign_unsigned(settings))
         fresh = asyncio.run(ensure_apps(settings))
         connect_ray(os.environ.get("RAY_ADDRESS", "auto"))
-        ensure_intake(INTAKE)
-        ensure_engine_operator(ENGINES)
-        ensure_trainer(TRAINER, settings)
+        leased = [
+            intake_role(INTAKE),
+            tracker_role(TRACKER, TRACKER_SERVICES),
+            trainer_role(TRAINER, settings),
+        ]
+        for actor in (*leased, assigner_role(ASSIGNER), engine_operator_role(ENGINES, leased)):
+            ensure_actor(actor)
     except HouseError as error:
         structlog.get_logger().error("not_attached", reason=error.message)
         return 1
