@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cached_property
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -129,6 +129,9 @@ class Settings(BaseSettings):
     "Labels of the Ray nodes that may run dedicated engines; empty: any node. Not secret."
     training_nodes: str = ""
     "Labels of the Ray nodes that may run trainings, imports and batch scoring; empty: any node. Not secret."
+    reserve_memory: bool = False
+    """Ray reserves the memory budgets of API replicas and dedicated engines, so that no node takes more of them than it
+    can hold; `kiosk node env` turns it on. Not secret."""
     disk_limit: float = Field(default=0.94, gt=0, le=1)
     "Share of the data directory's disk that may be used before writes are refused. Not secret."
     dashboard: bool = True
@@ -138,6 +141,17 @@ class Settings(BaseSettings):
     redis_memory_mb: int = Field(default=0, ge=0)
     """Memory in MiB our own Redis may use before it refuses writes; 0: a quarter of the machine's or container's, at
     least 256. Not secret."""
+
+    slow_request_ms: int = Field(default=1_000, ge=0)
+    "Milliseconds from which a request gets a line with its stages in the log; 0: no such lines. Not secret."
+    trace_url: str = ""
+    """Address of an OpenTelemetry collector that takes spans over HTTP, as `http://collector:4318`; without one nothing
+    is traced. Needs the packages of `kiosk[tracing]`. Not secret."""
+    trace_sample: float = Field(default=0.01, ge=0, le=1)
+    "Share of requests that are traced, beside those whose caller traces them. Not secret."
+    haproxy_metrics: str = ""
+    """Address and port where HAProxy's own metrics can be read, as `10.0.0.5:9101` or `0.0.0.0:9101`; without one they
+    can be read on loopback only. Not secret."""
 
     llm_url: str = ""
     """Address of a server with the OpenAI chat interface, as `https://models.example.com/v1`, that writes answers;
@@ -178,6 +192,25 @@ class Settings(BaseSettings):
     @classmethod
     def _is_origin(cls, text: str) -> str:
         return parse_origin(text) if text else ""
+
+    @field_validator("trace_url")
+    @classmethod
+    def _is_http(cls, text: str) -> str:
+        if text and not text.startswith(("http://", "https://")):
+            raise Invalid(f"KIOSK_TRACE_URL is an address as http://collector:4318, not {text!r}")
+        return text
+
+    @field_validator("haproxy_metrics")
+    @classmethod
+    def _is_bind(cls, text: str) -> str:
+        host, _, port = text.rpartition(":")
+        try:
+            valid = not text or (bool(ip_address(host.strip("[]"))) and 0 < int(port) < 65_536)
+        except ValueError:
+            valid = False
+        if not valid:
+            raise Invalid(f"KIOSK_HAPROXY_METRICS is an address and a port as 0.0.0.0:9101, not {text!r}")
+        return text
 
     @field_validator("trusted_proxies")
     @classmethod

@@ -1,5 +1,4 @@
-"""`python -m cluster.runtime.attach`: create apps, keys and the named actors on an existing Ray
-cluster.
+"""`kiosk cluster attach`: create apps, keys and the five named actors on an existing Ray cluster.
 
 The API replicas are then deployed from a configuration in `cluster/serve/`. A second run creates only what is
 missing. It runs on a node of the cluster; the environment names Redis and the master key.
@@ -20,13 +19,10 @@ from cluster.runtime.actor_roles import (
     assigner_role,
     engine_operator_role,
     ensure_actor,
-    intake_role,
-    tracker_role,
-    trainer_role,
 )
-from cluster.runtime.bootstrap import connect_ray, ensure_apps
+from cluster.runtime.bootstrap import connect_ray, ensure_apps, leased_roles
 from cluster.runtime.signing_upgrade import sign_unsigned
-from cluster.runtime.start_plan import ASSIGNER, ENGINES, INTAKE, TRACKER, TRACKER_SERVICES, TRAINER
+from cluster.runtime.start_plan import ASSIGNER, ENGINES, StartPlan
 from cluster.settings import Settings
 
 
@@ -39,11 +35,7 @@ def main() -> int:
         asyncio.run(sign_unsigned(settings))
         fresh = asyncio.run(ensure_apps(settings))
         connect_ray(os.environ.get("RAY_ADDRESS", "auto"))
-        leased = [
-            intake_role(INTAKE),
-            tracker_role(TRACKER, TRACKER_SERVICES),
-            trainer_role(TRAINER, settings),
-        ]
+        leased = leased_roles(StartPlan("", 0, True, [], ""), settings)
         for actor in (*leased, assigner_role(ASSIGNER), engine_operator_role(ENGINES, leased)):
             ensure_actor(actor)
     except HouseError as error:

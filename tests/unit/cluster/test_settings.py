@@ -17,6 +17,7 @@ from tests.kubernetes.service_links import service_links
 ROOT = Path(__file__).resolve().parents[3]
 CHECKED = (
     "public_url", "trusted_proxies", "archive_origins", "api_nodes", "engine_nodes", "training_nodes",
+    "trace_url", "haproxy_metrics",
 )  # fmt: skip
 NONSENSE = "95% of \x07 nothing\n:"
 
@@ -133,3 +134,19 @@ def test_every_program_prints_one_line_and_exits_with_code_2(tmp_path: Path, lin
     assert "KIOSK_DISK_LIMIT: " in said
     assert "is no number between 0 and 1" in said
     assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("text", ["", "0.0.0.0:9101", "10.0.0.5:9101", "[::]:9101"])
+def test_the_address_of_haproxys_metrics_is_an_address_and_a_port(text: str) -> None:
+    assert Settings(haproxy_metrics=text).haproxy_metrics == text
+    for wrong in (
+        "9101",
+        "0.0.0.0",
+        "0.0.0.0:0",
+        "0.0.0.0:99999",
+        "host:9101",
+        "0.0.0.0:9101 ssl",
+        "0.0.0.0:1\nlog",
+    ):
+        with pytest.raises(InvalidSetting, match=r"KIOSK_HAPROXY_METRICS"):
+            Settings(haproxy_metrics=wrong)
