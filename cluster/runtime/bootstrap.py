@@ -30,7 +30,7 @@ from cluster.errors import Fault, HouseError, Unavailable
 from cluster.log import redact, set_up_logging
 from cluster.paths import InstallationPaths
 from cluster.runtime import probe
-from cluster.runtime.artifact_access import open_artifact_store
+from cluster.runtime.artifact_access import open_artifact_store, open_patient_artifact_store
 from cluster.runtime.connecting import ADMIN_S, connect, connect_actor
 from cluster.runtime.handover import find_secrets, prepare_node
 from cluster.runtime.installation_state import find_lock_holder, load_state
@@ -276,7 +276,9 @@ def ensure_trainer(kind: str, settings: Settings) -> Any:
 
     release, scratch = installed_version(), str(settings.data_dir / "scratch")
     roster.sweep("trainer", keep=release)
-    return roster.find_or_create("trainer", release, kind, connect_actor, open_artifact_store, scratch)
+    return roster.find_or_create(
+        "trainer", release, kind, connect_actor, open_patient_artifact_store, scratch
+    )
 
 
 def ensure_assigner(kind: str) -> Any:

@@ -21,7 +21,7 @@ from actors.answers.archive.snapshot_store import PassageSnapshotStore
 from actors.answers.wiring import open_question_client
 from actors.experiments.client import ActorExperimentClient, LocalExperimentClient
 from actors.history.client import LocalHistoryClient
-from actors.language.encoder import find_encoder
+from actors.language.encoder_store import EncoderStore
 from actors.models.allowed_learners import ALLOWED
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
@@ -37,6 +37,7 @@ from cluster.log import set_up_logging
 from cluster.paths import InstallationPaths
 from cluster.runtime import roster
 from cluster.runtime.artifact_access import open_artifact_store
+from cluster.runtime.cache_sweeper import sweep_copies_forever
 from cluster.runtime.memory import guard_writes
 from cluster.runtime.meter import RayMeter
 from cluster.runtime.priority import restore_priority
@@ -97,13 +98,13 @@ class Gateway:
         artifact_store = open_artifact_store(settings)
         ALLOWED.set_source(partial(allowed_learners, settings))
         segments = SegmentStore(artifact_store, clock)
-        models = SnapshotLoader(SnapshotStore(artifact_store), settings.snapshot_cache_dir)
+        models = SnapshotLoader(SnapshotStore(artifact_store))
         self._host = EngineHost(self._stores, segments, clock, meter, self._budget_mb, models=models)
         run_dir = InstallationPaths.from_data_dir(settings.data_dir).run_dir
         self._connections = EngineConnections(run_dir, stores.engine_watch, _find_handle, (RayActorError,))
         self._engine_router = _build_router(stores.engines, self._host, self._connections.connect, clock)
-        find = partial(find_encoder, settings.data_dir / "models")
-        passages = PassageSnapshotStore(settings.artifact_dir, find, artifact_store.signer)
+        encoders = EncoderStore(settings.data_dir / "models", artifact_store)
+        passages = PassageSnapshotStore(artifact_store, encoders.find)
         self._archive_host = ArchiveHost(self._stores, segments, passages, clock, meter, ARCHIVE_BUDGET_MB)
         config = archive_config_from_settings(settings)
         self._archive_client = LocalArchiveClient(self._archive_host)
@@ -131,6 +132,7 @@ class Gateway:
         restore_priority()
         self._loading_task = self.loop.create_task(self._load_in_background(config.app_id))
         self._metrics_task = self.loop.create_task(self._report_metrics())
+        self._sweep_task = self.loop.create_task(sweep_copies_forever(artifact_store))
         routes = build_archive_routes(self._archive)
         return build_application(self.handler, version=installed_version(), close=self.close, more=routes)
 
@@ -168,7 +170,7 @@ class Gateway:
 
     async def close(self) -> None:
         """Close everything, dependents first."""
-        for task in (self._metrics_task, self._loading_task):
+        for task in (self._metrics_task, self._loading_task, self._sweep_task):
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
