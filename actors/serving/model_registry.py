@@ -12,11 +12,9 @@ mapped, so a rollback needs no load.
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from pathlib import Path
 
 import structlog
 
@@ -47,11 +45,10 @@ SetServingModel = Callable[[str, ServingModel | None], Awaitable[None]]
 
 
 class SnapshotLoader:
-    """Snapshots in the artifact store, and their cache on this machine."""
+    """Snapshots in the artifact store."""
 
-    def __init__(self, snapshots: SnapshotStore, cache: Path) -> None:
+    def __init__(self, snapshots: SnapshotStore) -> None:
         self._snapshots = snapshots
-        self._cache = cache
 
     def load(self, app_id: str, engine_id: str, version: str) -> LoadedSnapshot:
         """Fetch a version to this machine and load its models. Blocks; call it from a thread.
@@ -63,14 +60,15 @@ class SnapshotLoader:
         Cost:
             0.6 s per GB where the artifact store is on this machine
         """
-        folder, manifest = self._snapshots.fetch(app_id, engine_id, version, self._cache)
+        folder, manifest = self._snapshots.fetch(app_id, engine_id, version)
         try:
             return validate_snapshot(Snapshot.open(folder, manifest), version)
         except Fault:
-            if self._cache in folder.parents:
-                # our own copy went bad: the next attempt fetches another one
-                shutil.rmtree(folder, ignore_errors=True)
-            raise
+            if not self._snapshots.discard_copy(folder):
+                raise
+        # this node's copy went bad, and another one may be good
+        folder, manifest = self._snapshots.fetch(app_id, engine_id, version)
+        return validate_snapshot(Snapshot.open(folder, manifest), version)
 
 
 class ModelRegistry:

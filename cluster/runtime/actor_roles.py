@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from cluster.build_info import installed_version
-from cluster.runtime.artifact_access import open_artifact_store
+from cluster.runtime.artifact_access import open_artifact_store, open_patient_artifact_store
 from cluster.runtime.connecting import connect_actor
 from cluster.runtime.meter import RayMeter
 from cluster.settings import Settings
@@ -43,7 +43,7 @@ def intake_role(kind: str) -> ActorRole:
 def trainer_role(kind: str, settings: Settings) -> ActorRole:
     """Return the role of the trainer; its workers write below the data directory's `scratch`."""
     return ActorRole(
-        "trainer", kind, (connect_actor, open_artifact_store, str(settings.data_dir / "scratch"))
+        "trainer", kind, (connect_actor, open_patient_artifact_store, str(settings.data_dir / "scratch"))
     )
 
 
