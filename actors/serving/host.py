@@ -14,7 +14,7 @@ from actors.serving.model_registry import SnapshotLoader
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock
 from cluster.errors import HouseError, NotFound, Refusal, Unavailable, messages
-from cluster.ids import new_request_id
+from cluster.ids import DEFAULT_ENGINE, new_request_id
 from cluster.meter import Meter
 from cluster.store.ports.stores import Stores
 from cluster.store.refreshing_cache import EngineRecords
@@ -82,6 +82,19 @@ class EngineHost:
             return result
         except HouseError as error:
             return Refusal.of(error)
+
+    async def probe(self) -> bool | None:
+        """Answer a small query from memory; return whether there was an answer, None if no app is loaded.
+
+        Errors:
+            HouseError: the engine can't answer
+        """
+        newest = self._followers.newest()
+        if newest is None:
+            return None
+        app_id, follower = newest
+        await follower.answer(UserQuery("user_to_trending", app_id, DEFAULT_ENGINE, rows=1), (), ())
+        return True
 
     def _record_answer(self, query: UserQuery, result: RecommendationResult, follower: AppFollower) -> None:
         """Count the answer, and log one of many."""

@@ -14,6 +14,7 @@ from typing import Any
 from cluster import ids
 from cluster.clock import Clock
 from cluster.errors import HouseError, Malformed, TooLarge, messages
+from cluster.tracing import RequestTrace
 from deployments.edge.caller import Caller, Credential, UserToken, parse_query
 from deployments.edge.client_address import DIRECT, ClientAddresses
 from deployments.edge.client_address import HEADER as FORWARDED
@@ -127,7 +128,7 @@ class ApiRequest:
 
     __slots__ = (
         "_fields", "addresses", "body", "caller", "clock", "gate", "headers", "ids", "method", "parsed", "payload",
-        "query_string", "receive", "request_id", "scope", "started_s",
+        "query_string", "receive", "request_id", "scope", "started_s", "trace",
     )  # fmt: skip
 
     def __init__(
@@ -148,6 +149,7 @@ class ApiRequest:
         self.parsed: Any = None
         self.caller: Caller | None = None
         self.gate: Any = None
+        self.trace: RequestTrace | None = None
         self._fields: dict[str, str] | None = None
 
     @property

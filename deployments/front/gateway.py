@@ -41,8 +41,10 @@ from cluster.runtime.memory import guard_writes
 from cluster.runtime.meter import RayMeter
 from cluster.runtime.priority import restore_priority
 from cluster.runtime.ray_environment import is_behind_haproxy
+from cluster.runtime.tracing import open_tracing
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
+from cluster.tracing import PROCESS
 from deployments.api.http.endpoints import ApiServices, build_endpoints
 from deployments.api.http.engine_router import EngineRouter
 from deployments.api.http.identity_links import IdentityLinkWriter
@@ -57,7 +59,9 @@ from deployments.edge.admission import AdmissionServices
 from deployments.edge.client_address import ClientAddresses
 from deployments.edge.keyring import Keyring
 from deployments.edge.limits import RateLimiter
+from deployments.edge.readiness import Readiness
 from deployments.edge.request_log import AccessLog, RequestCounts
+from deployments.edge.request_observer import open_observer
 from deployments.edge.scaling import LoadMeter
 from deployments.hosts.engine_connections import EngineConnections
 from deployments.hosts.gateway import open_answering
@@ -87,7 +91,11 @@ class Gateway:
         url = settings.redis_url
         if url is None:
             raise RuntimeError("no Redis: KIOSK_REDIS_URL is not set and the data directory names none")
-        self.loop, self._meter = asyncio.get_running_loop(), meter
+        self.loop, self._meter, tracer = (
+            asyncio.get_running_loop(),
+            meter,
+            open_tracing(settings.trace_url, "api"),
+        )
         self._stores = stores = await open_stores(url.get_secret_value(), meter=meter, clock=clock)
         vault = open_vault(settings)
         self._keyring = Keyring(self._stores.access, vault)
@@ -120,8 +128,9 @@ class Gateway:
         self.handler = RequestHandler(
             build_endpoints(services), gate, replays=self._stores.idempotency, clock=clock,
             request_counts=self._counts, access_log=AccessLog(ACCESS_SHARE, Random()),
-            addresses=config.client_addresses,
+            addresses=config.client_addresses, observer=open_observer(tracer, clock, settings.slow_request_ms, settings.trace_sample),
         )  # fmt: skip
+        self.handler.readiness = Readiness(self._host.probe, self._keyring, stores.server, clock)
         self._load = LoadMeter(clock, lambda: self.handler.busy_s + self._archive.endpoint.busy_s)
         await self._keyring.start()
         await self._host.start()
@@ -186,6 +195,7 @@ class Gateway:
         await self._connections.close()
         await self._host.close()
         await self._stores.close()
+        await asyncio.to_thread(PROCESS.close)
 
     async def _load_in_background(self, app_id: str) -> None:
         """Load the archive before the first question, then every app that receives writes."""

@@ -17,6 +17,7 @@ from cluster.log import set_up_logging
 from cluster.records.run import Run
 from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.handover import drop_key_variables
+from cluster.runtime.tracing import open_tracing
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores, open_stores
 from jobs.command_line import run_program
@@ -32,6 +33,7 @@ def main() -> int:
 
 def _open_installation() -> cli.LocalInstallation:
     settings = Settings()
+    open_tracing(settings.trace_url, "training")
     ALLOWED.set_source(partial(allowed_learners, settings))
     drop_key_variables()
     return cli.LocalInstallation(

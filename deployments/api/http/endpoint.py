@@ -66,6 +66,8 @@ async def validate_and_answer(request: ApiRequest, endpoint: Endpoint) -> Reply:
         HouseError: the endpoint refuses the request
     """
     await validate_request(request, endpoint.rules, endpoint.schema)
+    if request.trace is not None:
+        request.trace.mark("parse")
     reply = await endpoint.answer(request)
     body = request.payload
     if reply.status < _REFUSED and type(body) is dict and "anonymous_id" in body:

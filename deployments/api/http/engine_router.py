@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import structlog
@@ -20,6 +20,7 @@ from cluster.clock import Clock
 from cluster.errors import HouseError, Refusal, TooMany, Unavailable, messages
 from cluster.records.engine import Engine, Placement
 from cluster.store.refreshing_cache import EngineRecords
+from cluster.tracing import current_trace, current_traceparent
 
 _log = structlog.get_logger()
 
@@ -98,6 +99,14 @@ class EngineRouter:
             TooMany: too many queries wait for the engine
         Cost: two dictionary look-ups while the record is fresh.
         """
+        trace = current_trace()
+        if trace is None:
+            return await self._answer(query)
+        facts = {"kiosk.engine": query.engine_id, "kiosk.query": query.kind}
+        with trace.stage("engine", attributes=facts):
+            return await self._answer(query)
+
+    async def _answer(self, query: UserQuery) -> RecommendationResult:
         route = self._routes.get((query.app_id, query.engine_id))
         if (
             route is None
@@ -115,7 +124,7 @@ class EngineRouter:
             return result
         route.queries += 1
         try:
-            return unwrap(await route.client.answer(query))
+            return unwrap(await _ask_dedicated(route.client, query))
         except self._overloaded as error:
             raise TooMany(messages.OVERLOADED, retry_after_s=1) from error
         except self._away as error:
@@ -181,3 +190,12 @@ class EngineRouter:
     def _unavailable(self, app_id: str, engine_id: str, error: Exception) -> Unavailable:
         _log.warning("recommender_missed", app=app_id, engine=engine_id, kind=type(error).__name__)
         return Unavailable("the engine's deployment is away", retry_after_s=1)
+
+
+async def _ask_dedicated(client: QueryAnswerer, query: UserQuery) -> RecommendationResult | Refusal:
+    """Send a query to another process; a traced one carries its trace along."""
+    trace = current_trace()
+    if trace is None or trace.span is None:
+        return await client.answer(query)
+    with trace.stage("hop", "client"):
+        return await client.answer(replace(query, traceparent=current_traceparent()))
