@@ -13,12 +13,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from actors.experiments.assigner import ExperimentAssigner
+from actors.experiments.assignment import ExperimentAssigner, TreatmentAssigner
 from actors.experiments.cache import ExperimentCache
 from actors.experiments.lifecycle import ExperimentLifecycle, experiment_to_dict, parse_drafts
 from actors.experiments.messages import Assignment, ExperimentEvent, ExperimentUpdate, LifecycleStep
-from actors.experiments.report_data import load_report, validate_snapshots
-from actors.experiments.treatments import TreatmentAssigner
+from actors.experiments.report import load_report, validate_snapshots
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.errors import Invalid, NotFound, Refusal, Unavailable, messages

@@ -24,14 +24,15 @@ import orjson
 import structlog
 
 from actors.history import threads as rules
-from actors.history.answer_service import AnswerService
-from actors.history.content import ReadArticle, UploadedArticle
+from actors.history.messages import AnswerService
 from actors.history.notifier import UpdateNotifier
 from actors.history.significance import (
     THRESHOLD,
     QuestionEmbeddings,
+    ReadArticle,
     Significance,
     TermFrequencies,
+    UploadedArticle,
     extract_terms,
     score_significance,
 )

@@ -25,7 +25,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from actors.language.embedder import Vectors
-from actors.language.tokens import grams, tokenize
+from actors.language.folding import grams, tokenize
 
 DIMENSIONS = 192
 SHARE = 0.2

@@ -9,7 +9,7 @@ import numpy as np
 
 from actors.language.folding import fold_typed
 from actors.retrieval.autocomplete.lookup import CompletionIndex
-from cluster.records.bank_question import BankQuestion
+from cluster.records.question import BankQuestion
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ import typer
 
 from cluster.admin.key_admin import FIRST_APPS, KeyAdmin
 from cluster.errors import Invalid
-from cluster.records.access import SWITCHES, App, AppSettings, Environment, Limits
-from cluster.records.issued_key import IssuedKey
+from cluster.records.access import SWITCHES, App, AppSettings, Environment, IssuedKey, Limits
 from cluster.store.connect import OpenStores
 from deployments.cli import screen
 from deployments.cli.installation import Installation, read_clock_ms

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from cluster.admin.key_admin import KeyAdmin
 from cluster.errors import Invalid, NotFound
-from cluster.records.client_rule import (
+from cluster.records.archive_client import (
     DEFAULT_CALLS_PER_MINUTE,
     EVERYBODY,
     ClientRule,

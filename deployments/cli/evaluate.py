@@ -69,7 +69,7 @@ def evaluate(
     shelf = open_artifact_store(installation.settings)
     chosen, serving = asyncio.run(_select_target(installation, shelf, app, engine, recipe, snapshot))
     lower_priority()
-    with screen.err().status("reading what has settled") as status:
+    with screen.err().status("reading compacted data") as status:
         reports = _build_reports(shelf, app, chosen, serving, protocols, readers, status.update)
     if all("error" in report for report in reports):
         raise Invalid(reports[0]["error"])
@@ -95,6 +95,7 @@ async def _select_target(
 
     async with installation.open_stores() as stores:
         await check_engine(stores, app, engine)
+        await installation.compact_new_data(stores, app)
         now = (await get_engine(stores, app, engine)).snapshot
     snapshots = SnapshotStore(shelf)
     if not recipe and (snapshot or now) in ("", now):

@@ -202,7 +202,7 @@ def report_experiment(
 ) -> None:
     """Report what came of it: conversions, the split, latency and errors. No person is named."""
     # Imported here: every other command starts faster without it.
-    from actors.experiments.report_data import load_report
+    from actors.experiments.report import load_report
     from cluster.runtime.artifact_access import open_artifact_store
 
     installation = Installation()
@@ -246,7 +246,7 @@ async def _check_app(keeping: KeyAdmin, name: str) -> None:
 
 def _check_snapshot_versions(experiment: Experiment) -> None:
     if any(variant.snapshot for variant in experiment.variants):
-        from actors.experiments.report_data import validate_snapshots
+        from actors.experiments.report import validate_snapshots
         from cluster.runtime.artifact_access import open_artifact_store
 
         validate_snapshots(experiment, open_artifact_store(Installation().settings))

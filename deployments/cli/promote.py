@@ -10,7 +10,7 @@ import typer
 
 from cluster.clock import iso_ms
 from cluster.errors import HouseError, NotFound
-from cluster.records.promotion import Promotion
+from cluster.records.engine import Promotion
 from deployments.cli import engines, screen
 from deployments.cli.installation import Installation, read_clock_ms
 from deployments.cli.train import AppName, AsJson, EngineName

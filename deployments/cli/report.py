@@ -12,7 +12,7 @@ from cluster.admin.key_admin import KeyAdmin
 from cluster.artifacts.query_log import QueryLogStore
 from cluster.clock import iso_ms
 from cluster.errors import Invalid, NotFound
-from cluster.records.archive_call import ArchiveCall
+from cluster.records.archive_client import ArchiveCall
 from cluster.records.logged_query import LoggedQuery, QueryKind
 from cluster.runtime.artifact_access import open_artifact_store
 from cluster.store.connect import OpenStores

@@ -79,7 +79,7 @@ def train(
     out: Annotated[Path | None, typer.Option(help="Where a sweep's comparison is written as well.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train an engine on everything that has settled, examine it and publish it as a snapshot."""
+    """Train an engine on all accepted data, evaluate it and publish a snapshot."""
     from jobs.refresh.recipe import load_recipe_file
 
     chosen = load_recipe_file(recipe)
@@ -233,7 +233,9 @@ def show_run(run: Run, *, as_json: bool) -> None:
         )
         screen.err().print("What serves is untouched.")
         return
-    table = screen.build_table("figure", "all readers")
+    if run.message:
+        screen.err().print(run.message)
+    table = screen.build_table("figure", "all users")
     for name, value in run.figures.items():
         table.add_row(name, f"{value:.4f}")
     screen.out().print(f"Run {run.run_id} published snapshot {run.version} of {run.app_id}/{run.engine_id}.")
@@ -274,19 +276,22 @@ def run_to_dict(run: Run) -> dict[str, Any]:
 def _dry_run(installation: Installation, app: str, engine: str, recipe: Recipe, *, as_json: bool) -> None:
     from cluster.artifacts.segments import SegmentStore
     from cluster.runtime.artifact_access import open_artifact_store
-    from jobs.refresh.runs.dry_run import count_uncompacted_interactions, estimate_training
+    from jobs.refresh.runs.estimate import count_uncompacted_interactions, estimate_training
     from jobs.refresh.runs.local_worker import free_memory_mb
     from jobs.refresh.runs.run_commands import check_engine
     from jobs.refresh.runs.training_source import read_training_source
 
-    async def check(offset: str) -> int:
+    segments = SegmentStore(open_artifact_store(installation.settings))
+
+    async def check() -> int:
         async with installation.open_stores() as stores:
             await check_engine(stores, app, engine)
+            await installation.compact_new_data(stores, app)
+            offset = segments.offsets(app).get("interaction", "0")
             return await count_uncompacted_interactions(stores.changes, app, offset)
 
-    segments = SegmentStore(open_artifact_store(installation.settings))
-    waiting = asyncio.run(check(segments.offsets(app).get("interaction", "0")))
-    with screen.err().status("reading what has settled"):
+    waiting = asyncio.run(check())
+    with screen.err().status("reading compacted data"):
         source = read_training_source(segments, app, recipe, products_suffice=True, explain=True)
         if source.account is not None:
             source = replace(source, account=replace(source.account, waiting=waiting))

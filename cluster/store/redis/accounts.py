@@ -16,7 +16,7 @@ import structlog
 from pydantic import BaseModel, ValidationError
 
 from cluster.records.account import Account, Code, Grant
-from cluster.records.registration import revocation_id, short_id
+from cluster.records.archive_client import revocation_id, short_id
 from cluster.store import keys
 from cluster.store.ports.accounts import ActiveGrant, RedeemOutcome, Revocations, RotateOutcome
 from cluster.store.redis.client import RedisClient

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from pydantic import ValidationError
 
-from cluster.records.experiment import Experiment
-from cluster.records.exposure import Exposure
+from cluster.records.experiment import Experiment, Exposure
 from cluster.store import keys
 from cluster.store.ports.experiments import AssignMode, ExperimentBook
 from cluster.store.ports.interactions import BrowserWriter

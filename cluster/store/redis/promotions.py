@@ -5,8 +5,7 @@ from __future__ import annotations
 from pydantic import ValidationError
 
 from cluster.errors import Unavailable
-from cluster.records.engine import Engine
-from cluster.records.promotion import Promotion
+from cluster.records.engine import Engine, Promotion
 from cluster.store import keys
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.script import Script

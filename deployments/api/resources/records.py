@@ -15,7 +15,7 @@ from actors.intake.client import Erasures
 from cluster.clock import Clock, iso_ms
 from cluster.errors import Conflict, NotFound, messages
 from cluster.ids import TaskId
-from cluster.records.task import Task
+from cluster.records.intake import Task
 from cluster.records.validation.accepted import AcceptedRecords, RecordNoun, TypeCheck
 from cluster.records.validation.deletes import parse_product_delete, parse_user_delete
 from cluster.records.validation.upload import parse_upload

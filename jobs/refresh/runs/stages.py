@@ -25,7 +25,7 @@ from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe
 from jobs.refresh.learners.protocol import Learner
 from jobs.refresh.learners.registry import build_rng
 from jobs.refresh.recipe import Recipe, parse_recipe
-from jobs.refresh.tuning.confirmation import confirm_blend
+from jobs.refresh.tuning.blend_weights import confirm_blend
 from jobs.refresh.tuning.outcomes import PartOutcome, summarize_outcomes
 from jobs.refresh.tuning.plan import (
     StepCallback,
