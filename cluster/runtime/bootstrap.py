@@ -40,6 +40,7 @@ from cluster.runtime.progress import STALLED_S, StallTimer, count_work_steps, re
 from cluster.runtime.ray_environment import driver_environment
 from cluster.runtime.signing_upgrade import sign_unsigned
 from cluster.runtime.start_plan import StartPlan
+from cluster.runtime.tracing import check_tracing
 from cluster.settings import Settings
 
 PLAYGROUND = "jobs.playground"
@@ -104,6 +105,7 @@ def _last_line(error: Exception) -> str:
 
 def bring_up(plan: StartPlan, settings: Settings, reporter: ProgressReporter) -> None:
     """Run all steps."""
+    check_tracing(settings.trace_url)
     asyncio.run(sign_unsigned(settings))
     fresh = asyncio.run(ensure_apps(settings))
     reporter.report("apps", "apps and keys are there", first_start=fresh)

@@ -27,6 +27,14 @@ THREAD_VARIABLES = (
     "NUMEXPR_NUM_THREADS",
 )
 "Each library would use all cores in each replica; a value set by the operator stays."
+LOG_VARIABLES = {
+    "RAY_ROTATION_MAX_BYTES": 10 << 20,
+    "RAY_ROTATION_BACKUP_COUNT": 2,
+    "RAY_SERVE_LOG_ROTATION_MAX_BYTES": 10 << 20,
+    # Otherwise Serve holds 1,000 lines of a replica back, and loses them when the replica is killed.
+    "RAY_SERVE_REQUEST_PATH_LOG_BUFFER_SIZE": 1,
+}
+"Rotation of the logs of all processes, and lines that are written at once."
 HARD_STOP_S = 30
 "Seconds a replaced HAProxy may keep its connections."
 HAPROXY_VARIABLE = "RAY_SERVE_ENABLE_HA_PROXY"
@@ -97,9 +105,7 @@ def ray_environment(
         "RAY_USAGE_STATS_ENABLED": 0,
         "RAY_DISABLE_IMPORT_WARNING": 1,
         VARIABLE: BACKGROUND_NICENESS,
-        "RAY_ROTATION_MAX_BYTES": 10 << 20,
-        "RAY_ROTATION_BACKUP_COUNT": 2,
-        "RAY_SERVE_LOG_ROTATION_MAX_BYTES": 10 << 20,
+        **LOG_VARIABLES,
         HAPROXY_VARIABLE: int(haproxy),
         # The HTTP server in each replica would trust every peer on loopback; see `client_address`.
         "FORWARDED_ALLOW_IPS": "none",

@@ -14,7 +14,7 @@ NOUNS = _words(
     assigner assignment attribute attributes authorization autocomplete automaton bank baskets batch bearer
     benchmark bill binary blend bm body boolean boost bootstrap breaker browser buckets bulk cache caller
     candidates card catalog changes channel charts checkpoint checks choice citation clauses cli client
-    clients clock cluster code cohorts column columns command commands commits compact compaction
+    clients clock cluster code codec cohorts column columns command commands commits compact compaction
     comparison completions components composer compression config confirmation conformance connection
     connections content context contributions cooccurrence correction cors counts credentials data
     dataset dates deadline deletes deployments dictionary disk display distance diversity docs doctor
@@ -26,7 +26,7 @@ NOUNS = _words(
     idempotency identity ids index indexes info injection input installation intake interaction
     interactions item job jobs json jsonrpc key keyring keys knn language learners lease leases lexer
     library lifecycle limits line links lists llm loader log lookup loop machine management manifest map
-    markdown matcher materials matrix mcp mediawiki memory messages metadata meter methods metrics model
+    markdown matcher materials message matrix mcp mediawiki memory messages metadata meter methods metrics model
     models monitor multiplexer names neighbours niceness notifier numbers oauth offsets onnx openapi
     operations operator origin outcomes overlay page pages pagination paragraph paragraphs parameter
     parser parts passage passages password paths patterns person phrases pictures pipeline pkce places
@@ -44,7 +44,7 @@ NOUNS = _words(
     table tables tail task tasks term terms text texts thread threads times token tokens tools top
     traces tracker trainings transport treatment treatments tree trust types upload usage user users
     validation value values variant vault vectors version views vocabulary warmup warnings watchlist
-    weights window wire word words worker wrapper writer writes
+    observer readiness weights window wire word words worker wrapper writer writes
     """
 )
 "Plain English nouns and terms of search, recommendation, HTTP, OAuth, Ray and Redis."
@@ -52,7 +52,7 @@ NOUNS = _words(
 ACTIVITIES = _words(
     """
     anchoring connecting finding folding grouping highlighting hosting mapping matching ranking scaling
-    scoring serving signing training trending tuning wiring writing
+    scoring serving signing tracing training trending tuning wiring writing
     """
 )
 "Forms in -ing that the field uses as nouns; others are no names of modules."

@@ -27,6 +27,9 @@ class Gauges(SilentMeter):
     def gauge(self, name: str, value: float, **tags: str) -> None:
         self.seen[name] = value
 
+    def remove_gauge(self, name: str, **tags: str) -> None:
+        self.seen.pop(name, None)
+
 
 async def test_writes_stop_before_redis_is_full_and_nothing_acknowledged_is_lost(
     private_server: RedisProcess, easy_stores: OpenStores

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from actors.intake.compaction import CompactionConfig
 from actors.intake.loop import IntakeConfig, IntakeLoop
@@ -24,9 +26,11 @@ from cluster.clock import SystemClock
 from cluster.errors import Unavailable
 from cluster.meter import SilentMeter
 from cluster.records.engine import Engine
-from cluster.records.run import LEASE_MS, Run
+from cluster.records.run import LEASE_MS, STAGES, Run
+from cluster.runtime.tracing import OtelTracer, build_provider
 from cluster.store.connect import open_stores
 from cluster.store.ports.stores import Stores
+from cluster.tracing import PROCESS
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.runs.promotion import roll_back_version
 from jobs.refresh.runs.run_commands import cancel_training, create_run
@@ -42,6 +46,7 @@ from tests.suites.manual_clock import ManualClock
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
+CALLER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 RECIPE = load_recipe_file("fast").with_changes({"limits.memory_mb": 4096}).model_dump(mode="json")
 
 
@@ -197,8 +202,18 @@ async def _accept_product(place: Place, product_id: str) -> None:
     )
 
 
-async def test_a_training_publishes_one_snapshot_and_leaves_nothing_behind(place: Place) -> None:
-    done = await place.worked(await place.ordered())
+async def test_a_training_publishes_one_snapshot_and_leaves_nothing_behind(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exporter = InMemorySpanExporter()
+    monkeypatch.setattr(PROCESS, "tracer", OtelTracer(build_provider(SimpleSpanProcessor(exporter), "test")))
+    monkeypatch.setenv("TRACEPARENT", CALLER)
+    ordered = await place.ordered()
+    monkeypatch.delenv("TRACEPARENT")  # the worker is another process: the record tells it
+    done = await place.worked(ordered)
+    spans = {span.name: span for span in exporter.get_finished_spans() if not span.name.startswith("redis ")}
+    assert set(spans) == {"training", *(f"training.{stage}" for stage in STAGES)}
+    assert {f"{span.context.trace_id:032x}" for span in spans.values()} == {CALLER.split("-")[1]}
     assert (done.status, done.attempt, done.error) == ("finished", 1, "")
     assert place.versions == [done.version]
     assert place.leftovers == []

@@ -24,6 +24,7 @@ from cluster.store.redis.connection import RedisConnection
 from cluster.store.redis.error_replies import ScriptMissing
 from cluster.store.redis.multiplexer import SILENCE_S, Argument
 from cluster.store.redis.script import Script
+from cluster.tracing import Span, current_span
 
 HOT_S = 0.15
 SLOW_S = 2.0
@@ -63,12 +64,16 @@ class RedisClient:
             Unavailable: at once while the store is unreachable, else by the deadline
         """
         self._breaker.check()
-        return self._hot.send(command, self._hot_s)
+        reply = self._hot.send(command, self._hot_s)
+        span = current_span()
+        return reply if span is None else _trace_command(span, command, reply)
 
     def execute_slow(self, *command: Argument) -> asyncio.Future[Any]:
         """Send a command with a large argument or reply and return a future of its reply."""
         self._breaker.check()
-        return self._slow.send(command, self._slow_s)
+        reply = self._slow.send(command, self._slow_s)
+        span = current_span()
+        return reply if span is None else _trace_command(span, command, reply)
 
     async def run(
         self, script: Script, keys: Sequence[str], args: Sequence[Argument], *, hot: bool = False
@@ -140,3 +145,19 @@ class RedisClient:
                 await self._hot.send(("PING",), SILENCE_S)
             except HouseError:
                 await asyncio.sleep(PROBE_S)
+
+
+def _trace_command(
+    span: Span, command: tuple[Argument, ...], reply: asyncio.Future[Any]
+) -> asyncio.Future[Any]:
+    """Trace a command until its reply; the span has its name, and none of its keys and values."""
+    word = command[0].decode() if isinstance(command[0], bytes) else str(command[0])
+    facts = {"db.system.name": "redis", "db.operation.name": word}
+    step = span.child(f"redis {word}", kind="client", attributes=facts)
+
+    def end(done: asyncio.Future[Any]) -> None:
+        error = None if done.cancelled() else done.exception()
+        step.end("cancelled" if done.cancelled() else type(error).__name__ if error is not None else "")
+
+    reply.add_done_callback(end)
+    return reply

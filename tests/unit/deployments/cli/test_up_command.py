@@ -110,6 +110,17 @@ def test_a_taken_port_is_refused_with_advice_before_anything_is_started(tmp_path
     assert not (tmp_path / "data" / "master.key").exists()
 
 
+def test_an_address_of_another_machine_is_refused_by_the_name_of_its_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KIOSK_HOST", "nonsense")
+    result = CliRunner().invoke(command_line(), ["up"])
+    assert isinstance(result.exception, Invalid)
+    assert "'nonsense' is no address of this machine" in result.exception.message
+    assert "KIOSK_HOST" in result.exception.message
+    assert not (tmp_path / "data" / "master.key").exists()
+
+
 def test_stopping_what_does_not_run_is_no_error() -> None:
     result = CliRunner().invoke(command_line(), ["down", "--json"])
     assert result.exit_code == 0
