@@ -198,7 +198,7 @@ class AppMonitor:
         self._log.warning("log_gap_found", noun="product", offset=self._offset)
         try:
             if self._segments is None:
-                raise Fault("there is no shelf to read from")
+                raise Fault("there is no artifact store to read from")
             self._compacted_changes = await asyncio.to_thread(
                 _read_compacted_changes, self._segments, self._app_id, self._offset, first
             )

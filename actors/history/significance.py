@@ -247,11 +247,11 @@ def score_significance(
 def _filter_repeated(subject: ThreadSubject, article: ArticleTerms, score: float, words: str) -> Significance:
     published = article.article.published_ms
     if published is not None and published < subject.since_ms - OLD_MS:
-        return Significance(0.0, "published long before the reader's last answer")
+        return Significance(0.0, "published long before the user's last answer")
     own = article.sketch
     for told in subject.sketches:
         if estimate_similarity(own, told) >= DUPLICATE_SIMILARITY:
-            return Significance(0.0, "the same as what the reader was told of")
+            return Significance(0.0, "the same as an earlier notification")
     return Significance(score, words, own)
 
 

@@ -90,7 +90,11 @@ class LatentEmbedder:
         return out
 
     def arrays(self) -> Mapping[str, npt.NDArray[Any]]:
-        """Return the arrays that a snapshot stores."""
+        """Return the arrays that a snapshot stores.
+
+        Shapes:
+            features uint64 [f], sorted; projection float32 [f, d]
+        """
         return {"features": self.features, "projection": self.projection}
 
     def _add_words(self, counted: Sequence[Mapping[str, int]]) -> None:

@@ -203,7 +203,7 @@ class ApiKey(BaseModel):
     ciphertext: str
     "The key under the master key (needed again for user_hash and HS256)."
     mac: str = ""
-    """Proves that whoever made the record had the master key: over hash, kind, app and id
+    """Proves that the creator of the record had the master key: over hash, kind, app and id
     (`cluster.records.access`).
     Empty in records of releases before it."""
     hint: str
@@ -271,7 +271,7 @@ def reveal_key(vault: secrecy.Vault, record: ApiKey) -> str:
 
 
 def _mac(vault: secrecy.Vault, record: ApiKey) -> str:
-    """Authenticate the labels under a key of its own; beside the sealed text, so that releases before it read on."""
+    """Authenticate the labels under a separate key; beside the sealed text, so that releases before it read on."""
     # no field can hold a line break: the text says one thing only
     labels = "\n".join((record.sha256, record.kind, record.app_id, record.key_id))
     return secrecy.Signer(vault.derive(_PURPOSE)).sign(_PURPOSE, labels.encode())

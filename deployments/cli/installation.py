@@ -200,6 +200,7 @@ class Installation:
 
         Errors:
             Conflict: another command is working on the stopped installation
+            Unavailable: processes of a killed supervisor still run, or Redis does not answer
         """
         if self.is_running or self.settings.redis_is_external:
             ensure_master_key(self.settings)

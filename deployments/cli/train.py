@@ -1,4 +1,4 @@
-"""`kiosk train`: learn anew what an engine recommends."""
+"""`kiosk train`: train an engine."""
 
 from __future__ import annotations
 
@@ -22,21 +22,22 @@ EPILOG = """
 [bold]Examples[/]
 
   kiosk train                                       the playground, with the default recipe
-  kiosk train bookshop --recipe shop --promote      let it serve afterwards, if it is not worse than what serves
+  kiosk train bookshop --recipe shop --promote      promote it afterwards, if the gate allows
   kiosk train bookshop --recipe ./mine.toml --dry-run
   kiosk train bookshop --set parts.rules.window=30 --set seed=7
-  kiosk train bookshop --recipe ./mine.toml --working-dir .      classes of yours that are not installed
+  kiosk train bookshop --recipe ./mine.toml --working-dir .      your classes that are not installed
   kiosk train bookshop --recipe fast --sweep parts.rules.window=5,10,20 --sweep parts.rules.damping=0.1,0.3
 
-A running system trains beside serving, with lower priority; stopped, or with --local, this command trains itself.
-Whatever happens to the worker, the training goes on or starts again, and what serves stays untouched.
+A running system trains with lower priority than it serves. Stopped, or with --local, this command trains itself.
+If the worker dies, another one continues the training. The serving version stays untouched.
+The command first waits until accepted data is compacted, so that the training reads it.
 Exit code 1: the training failed, was cancelled, or --promote was refused by the gate.
-Recipes that come along: default, fast, sequence, shop, session.
+Built-in recipes: default, fast, sequence, shop, session.
 """
 
 WAIT_EVERY_S = 0.25
 PICKED_UP_S = 60.0
-"A run that nobody took for so long is told about."
+"A run that no worker claims within this time is reported."
 
 AppName = Annotated[str, typer.Argument(metavar="[APP]", help="The app.")]
 EngineName = Annotated[str, typer.Option("--engine", help="The engine.")]
@@ -46,9 +47,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standar
 def train(
     app: AppName = "playground",
     engine: EngineName = "default",
-    recipe: Annotated[
-        str, typer.Option(help="A recipe that comes along, or a .toml or .json file.")
-    ] = "default",
+    recipe: Annotated[str, typer.Option(help="A built-in recipe, or a .toml or .json file.")] = "default",
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", help="FIELD=VALUE: change one field of the recipe, by its path."),
@@ -58,10 +57,10 @@ def train(
         typer.Option(help="FIELD=A,B,C: try every combination and compare; nothing is published."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say rows, memory and time, and train nothing.")
+        bool, typer.Option("--dry-run", help="Estimate rows, memory and time; train nothing.")
     ] = False,
     promote: Annotated[
-        bool, typer.Option("--promote", help="Let it serve afterwards if the gate allows.")
+        bool, typer.Option("--promote", help="Promote it afterwards if the gate allows.")
     ] = False,
     local: Annotated[
         bool, typer.Option("--local", help="Train in this process, without the cluster.")
@@ -74,9 +73,9 @@ def train(
         ),
     ] = None,
     wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Wait for the end, or only order it.")
+        bool, typer.Option("--wait/--no-wait", help="Wait for the end, or only create the run.")
     ] = True,
-    out: Annotated[Path | None, typer.Option(help="Where a sweep's comparison is written as well.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Also write a sweep's comparison to this file.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train an engine on all accepted data, evaluate it and publish a snapshot."""
@@ -231,7 +230,7 @@ def show_run(run: Run, *, as_json: bool) -> None:
         screen.err().print(
             screen.style_text(f"{run.status}:", "bold red", f" {run.error or 'run ' + run.run_id}")
         )
-        screen.err().print("What serves is untouched.")
+        screen.err().print("The serving version is untouched.")
         return
     if run.message:
         screen.err().print(run.message)

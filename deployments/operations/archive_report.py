@@ -1,4 +1,4 @@
-"""What the book of calls says: sums a publisher asks for. No store, no clock."""
+"""Sums of the calls of the archive for publishers. No store, no clock."""
 
 from __future__ import annotations
 

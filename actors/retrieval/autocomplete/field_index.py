@@ -79,6 +79,9 @@ class FieldIndex:
         """Return a function that builds an index again in another thread; rows that change meanwhile stay fresh.
 
         That is the base if much of it is stale, else the later index.
+
+        Shapes:
+            popularity float [n], one for each row of the catalog
         """
         served = len(self._base)
         self._changed_meanwhile, self._replaces_base = {}, not served or self._is_old(served)
@@ -244,6 +247,8 @@ class FieldIndexes:
     def get_field(self, key: FieldKey, catalog: ProductRows, popularity: Callable[[], Floats]) -> FieldIndex:
         """Return the index of a field; without a snapshot the first call reads every product.
 
+        Shapes:
+            popularity: float [n], one for each row of the catalog
         Cost:
             the first call for a field: 2 ms for 100,000 products of a snapshot, 3 s without; then nothing
         """
@@ -258,7 +263,11 @@ class FieldIndexes:
     def plan_rebuild(
         self, popularity: Callable[[], Floats]
     ) -> tuple[FieldIndex, Callable[[], RowTextIndex]] | None:
-        """Return an index that has changed much and a function that rebuilds it; None if there is none."""
+        """Return an index that has changed much and a function that rebuilds it; None if there is none.
+
+        Shapes:
+            popularity: float [n], one for each row of the catalog
+        """
         for field in self._fields.values():
             if field.needs_rebuild:
                 return field, field.plan_rebuild(popularity())

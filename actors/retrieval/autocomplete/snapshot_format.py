@@ -42,13 +42,19 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 def arrays_from_index(index: CompletionIndex) -> dict[str, npt.NDArray[Any]]:
-    """Return every array of an index by its path of fields, as in `words.grams.keys`."""
+    """Return every array of an index by its path of fields, as in `words.grams.keys`.
+
+    Shapes:
+        as in the fields of `CompletionIndex` and of its parts
+    """
     return dict(_name_arrays(index, ""))
 
 
 def index_from_arrays(arrays: Arrays) -> CompletionIndex:
     """Build an index from its arrays and check each of them.
 
+    Shapes:
+        as `arrays_from_index` returns them
     Errors:
         Fault: an array is missing or damaged
     """

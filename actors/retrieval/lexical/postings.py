@@ -33,7 +33,11 @@ class Postings:
         return sum(array.nbytes for array in self.arrays().values())
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return all arrays by name, as a snapshot stores them."""
+        """Return all arrays by name, as a snapshot stores them.
+
+        Shapes:
+            as in the fields of the class; no copies
+        """
         return {each.name: getattr(self, each.name) for each in fields(self) if each.init}
 
 

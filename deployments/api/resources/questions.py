@@ -190,7 +190,11 @@ class QuestionsResource:
             refuse(error.message(), NAMED, kind=error.type, within="path")
 
     async def answer(self, request: ApiRequest) -> Reply:
-        """Return the current state of an answer, as the bytes in the store."""
+        """Return the current state of an answer, as the bytes in the store.
+
+        Errors:
+            NotFound: the app has no such question
+        """
         shown = await self._services.store.shown(request.app_id, request.parsed)
         if shown is None:
             raise NotFound(messages.NOT_FOUND)

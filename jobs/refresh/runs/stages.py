@@ -45,7 +45,7 @@ PROTOCOLS = ("auto", "by_time", "leave_last_out", "next_in_session")
 NO_INTERACTIONS = "no interactions"
 
 TOO_FEW_MESSAGE = (
-    "there is too little data to choose weights by ({events:,} events of {readers:,} readers): collect more, or "
+    "there is too little data to choose weights by ({events:,} events of {readers:,} users): collect more, or "
     'settle the recipe: give `weights` and `weights_new` in [blend] and no `tune` (recipe "fast" shows the parts)'
 )
 
