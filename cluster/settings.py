@@ -129,6 +129,9 @@ class Settings(BaseSettings):
     "Labels of the Ray nodes that may run dedicated engines; empty: any node. Not secret."
     training_nodes: str = ""
     "Labels of the Ray nodes that may run trainings, imports and batch scoring; empty: any node. Not secret."
+    reserve_memory: bool = False
+    """Ray reserves the memory budgets of API replicas and dedicated engines, so that no node takes more of them than it
+    can hold; `kiosk node env` turns it on. Not secret."""
     disk_limit: float = Field(default=0.94, gt=0, le=1)
     "Share of the data directory's disk that may be used before writes are refused. Not secret."
     dashboard: bool = True

@@ -35,6 +35,7 @@ from cluster.log import open_stderr, set_up_logging
 from cluster.paths import InstallationPaths
 from cluster.records.engine import Engine, Scaling, application_name
 from cluster.runtime.artifact_access import open_artifact_store
+from cluster.runtime.cluster_plan import reserved_bytes
 from cluster.runtime.connecting import connect
 from cluster.runtime.meter import RayMeter
 from cluster.runtime.priority import restore_priority
@@ -90,6 +91,7 @@ def build_recommender(args: dict[str, Any]) -> Application:
         logging_config=LoggingConfig(enable_access_log=False, log_level="WARNING"),
         ray_actor_options={
             "num_cpus": scaling.num_cpus,
+            **({"memory": reserved_bytes(scaling.memory_budget_mb)} if Settings().reserve_memory else {}),
             "runtime_env": {"env_vars": dict.fromkeys(_THREADS, "1")},
             **Settings().node_options("engine"),
         },
@@ -102,7 +104,8 @@ def build_recommender(args: dict[str, Any]) -> Application:
 
 def _version(scaling: Scaling) -> str:
     """Return the version of what only new replicas can apply: the release and the CPUs that Ray reserves."""
-    return f"{installed_version()} cpus={scaling.num_cpus}"
+    reserved = f" memory={scaling.memory_budget_mb}" if Settings().reserve_memory else ""
+    return f"{installed_version()} cpus={scaling.num_cpus}{reserved}"
 
 
 class RecommenderReplica:

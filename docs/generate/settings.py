@@ -39,6 +39,7 @@ _GROUPS = {
     "HTTP": ("host", "port", "public_url", "plain_sign_in", "trusted_proxies", "address_", "max_body"),
     "Processes and memory": (
         "replicas_",
+        "reserve_memory",
         "api_nodes",
         "engine_nodes",
         "training_nodes",

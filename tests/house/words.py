@@ -18,7 +18,7 @@ NOUNS = _words(
     comparison completions components composer compression config confirmation conformance connection
     connections content context contributions cooccurrence correction cors counts credentials data
     dataset dates deadline deletes deployments dictionary disk display distance diversity docs doctor
-    draft drafts driver ease edge edit edits embedder encoder endpoint endpoints engine engines entity
+    draft drafts drain driver ease edge edit edits embedder encoder endpoint endpoints engine engines entity
     entry envelope environment erasure erasures error errors evaluation event events evidence experiment
     experiments exploration exposure facets factors faults features feedback feeds fence field fields
     file files filter folders follower followup followups form format forms formula front gate gateway generation
@@ -27,7 +27,7 @@ NOUNS = _words(
     interactions item job jobs json jsonrpc key keyring keys knn language learners lease leases lexer
     library lifecycle limits line links lists llm loader log lookup loop machine management manifest map
     markdown matcher materials message matrix mcp mediawiki memory messages metadata meter methods metrics model
-    models monitor multiplexer names neighbours niceness notifier numbers oauth offsets onnx openapi
+    models monitor multiplexer names neighbours niceness node notifier numbers oauth offsets onnx openapi
     operations operator origin outcomes overlay page pages pagination paragraph paragraphs parameter
     parser parts passage passages password paths patterns person phrases pictures pipeline pkce places
     plan playground plots popularity ports postings preferences prefixes preview prior priority probe
