@@ -97,11 +97,11 @@ class Settings(BaseSettings):
     """Learner classes of yours that may run here, as `package.module:Class`, separated by commas; those of
     `kiosk learners allow` come on top. They run with all rights of the process. Not secret."""
     host: str = "127.0.0.1"
-    "Address the doors listen on. Not secret."
+    "Address that the API listens on. Not secret."
     port: int = Field(default=8000, ge=1, le=65_535)
-    "Port the doors listen on. Not secret."
+    "Port that the API listens on. Not secret."
     trusted_proxies: str = ""
-    """Addresses and networks of the proxies in front of the doors, separated by commas: only from them is
+    """Addresses and networks of the proxies in front of the API, separated by commas: only from them is
     `X-Forwarded-For` read. Without any, the address of a caller is the one that connects. Not secret."""
     address_connections: int = Field(default=2048, ge=0)
     "Connections one address may keep; 0: no bound. Trusted proxies have none. Not secret."
@@ -112,7 +112,7 @@ class Settings(BaseSettings):
     """Requests of one address in a second, averaged over ten, those with a proven secret key not counted;
     0: no bound. Not secret."""
     public_url: str = ""
-    """Origin by which clients reach the doors, as `https://news.example.com`; every address in the archive's
+    """Origin by which clients reach the API, as `https://news.example.com`; every address in the archive's
     metadata is built from it. Without one only loopback addresses work for agents. Not secret."""
     plain_sign_in: bool = False
     """People may sign in over plain http beyond loopback, because a proxy in front speaks TLS or the network is safe

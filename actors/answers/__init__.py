@@ -7,9 +7,8 @@ question_submission   ask a question for a user
 question_queue        claim and answer questions, also those of crashed workers
 answer_pipeline       answer one question: retrieve, verify, compose or let a model write, finish
 answer_lease          write revisions of an answer while this process holds its question
-draft                 keep only those sentences of a model that their cited passages support
 passage_filter        filters over passages
-render                an answer in the formats of the interface; pictures finds pictures of products
+render                an answer in the formats of the interface, with pictures of products
 citation_recheck      keep, revise or withdraw answers whose articles changed
 wiring                open the question client of a process
 """

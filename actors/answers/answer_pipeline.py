@@ -26,7 +26,6 @@ import structlog
 from actors.answers.answer_lease import AnswerLease
 from actors.answers.archive.client import ArchiveClient
 from actors.answers.archive.messages import ArchiveQuery, Snippet
-from actors.answers.draft import Draft
 from actors.answers.extractive.answer_composer import ComposedAnswer, compose_answer
 from actors.answers.extractive.followups import (
     generate_related_questions,
@@ -34,12 +33,13 @@ from actors.answers.extractive.followups import (
     validate_rewriting,
 )
 from actors.answers.extractive.injection_filter import clean_text
+from actors.answers.llm.prompt import Draft
 from actors.answers.passage_filter import filter_passages, load_products
-from actors.answers.pictures import find_picture
 from actors.answers.render import (
     composed_from_answer,
     drop_uncited,
     excerpts_from_article,
+    find_picture,
     passage_from_snippet,
     sentences_from_composed,
     snippet_from_passage,

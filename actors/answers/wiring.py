@@ -12,7 +12,7 @@ from actors.answers.archive.client import ArchiveClient
 from actors.answers.archive.messages import ArchiveQuery, Snippet
 from actors.answers.citation_recheck import CitationRechecker
 from actors.answers.extractive.followups import generate_related_questions
-from actors.answers.llm.model_config import ModelConfig
+from actors.answers.llm.model_address import ModelConfig
 from actors.answers.llm.writer import ModelWriter
 from actors.answers.question_queue import OnTakenOver, QuestionQueue
 from actors.answers.render import (

@@ -1,4 +1,4 @@
-"""Who gets which variant: forced, remembered, or by a salted hash. Pure rules; the caller stores the assignment.
+"""Who gets which variant: pure rules, the variants of a query, and the assigner that stores assignments.
 
     position(salt, user) = first 53 bits of SHA-256(salt + "\\n" + user) / 2^53          in [0, 1)
 
@@ -14,11 +14,20 @@ decide three things: `layer`, in which experiment of a layer a user may take par
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
-from cluster.errors import NotFound, messages
-from cluster.records.experiment import Experiment, Variant
+from actors.experiments.cache import ExperimentCache
+from actors.experiments.messages import Assignment, ExperimentEvent, ExperimentTreatment
+from cluster.clock import Clock
+from cluster.errors import HouseError, NotFound, Refusal, Unavailable, messages
+from cluster.meter import Meter, SilentMeter
+from cluster.records.experiment import LATENCY_MS, Experiment, Exposure, Variant
+from cluster.store.ports.experiments import AssignMode, ExperimentStore
+from cluster.store.ports.interactions import BrowserWriter
 
 _BITS = 53
 
@@ -101,3 +110,157 @@ def choose_variant(
         return VariantChoice(False, experiment.variants[0], {})
     variant = select_variant(experiment, readers[0])
     return VariantChoice(True, variant, dict.fromkeys(readers, variant.variant_id))
+
+
+# --- queries ------------------------------------------------------------------------------------------------
+# Assign the variants of queries that the API replica answers itself: recommendations and completions.
+#
+# A user who takes part and requests recommendations meets the variant with that request. The assigner records this
+# exposure, so the client sends no event. Users without any id take no part: nothing identifies them at the next
+# request.
+
+
+_OVER: Final = "over"
+
+
+def _no_writer() -> BrowserWriter | None:
+    return None
+
+
+class TreatmentAssigner:
+    """Chooses, records and counts the variants of served requests."""
+
+    def __init__(
+        self, store: ExperimentStore, known: ExperimentCache, clock: Clock, meter: Meter | None = None
+    ) -> None:
+        self._store = store
+        self._cache = known
+        self._clock = clock
+        self._meter = meter or SilentMeter()
+        self._counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+
+    async def assign(
+        self,
+        app_id: str,
+        engine_id: str,
+        readers: Sequence[str],
+        *,
+        through: str,
+        device: str = "",
+        writer: Callable[[], BrowserWriter | None] = _no_writer,
+    ) -> tuple[ExperimentTreatment, ...]:
+        """Return the variants of a user of an engine, oldest experiment first, and record the exposure.
+
+        When there is a new exposure to record, `writer` returns how many new users the caller may add. Without the
+        store, the user gets the variant of the hash, which nearly all users have, and nothing is recorded.
+
+        Cost:
+            a dictionary look-up when no experiment of the app serves; else one trip to the store an experiment
+        """
+        if not readers:
+            return ()
+        try:
+            serving = await self._cache.list_serving(app_id)
+        except Unavailable:
+            return ()
+        if not serving:
+            return ()
+        now_ms, found = self._clock.now_ms(), []
+        for experiment in serving:
+            if engine_id in experiment.engines and experiment.is_running_at(now_ms):
+                met = Exposure("", now_ms, through=through, device=device)
+                choice = await self._choose(experiment, tuple(readers), met, writer())
+                if choice.in_experiment:
+                    found.append(ExperimentTreatment(app_id, experiment.experiment_id, choice.variant))
+        return tuple(found)
+
+    def record(self, treatments: Sequence[ExperimentTreatment], took_ms: float, *, failed: bool) -> None:
+        """Count a treated request, its result and its latency."""
+        at = bisect_left(LATENCY_MS, took_ms)
+        bucket = str(LATENCY_MS[at]) if at < len(LATENCY_MS) else _OVER
+        for treatment in treatments:
+            counts = self._counts[treatment.app_id, treatment.experiment_id]
+            counts[f"{treatment.variant.variant_id}:{'failed' if failed else bucket}"] += 1
+
+    async def flush(self) -> None:
+        """Write the counts to the store; keep those that the store refuses for the next time."""
+        for name, counts in list(self._counts.items()):
+            del self._counts[name]
+            try:
+                await self._store.record_served(*name, counts)
+            except Unavailable:
+                self._counts[name].update(counts)
+                return
+
+    async def _choose(
+        self, experiment: Experiment, readers: tuple[str, ...], met: Exposure, writer: BrowserWriter | None
+    ) -> VariantChoice:
+        now_ms = met.at_ms
+        fresh = choose_variant(experiment, readers, {}, now_ms=now_ms)
+        proposed = replace(met, variant_id=fresh.variant.variant_id) if fresh.remember else None
+        try:
+            held = await self._store.assign(experiment, readers, proposed, "take", writer)
+        except Unavailable:
+            self._meter.count("kiosk_exposure_misses_total")
+            return fresh
+        if held is None:
+            return fresh
+        return choose_variant(experiment, readers, {readers[0]: held.variant_id}, now_ms=now_ms)
+
+
+# --- the assigner -------------------------------------------------------------------------------------------
+# Assign users to variants permanently. All state is in the store, so any number of assigners give the same results.
+#
+# choose by hash -> get or set in the store, in one step -> the user gets the stored variant
+
+
+class ExperimentAssigner:
+    """Assigns users to variants."""
+
+    def __init__(self, store: ExperimentStore, clock: Clock, known: ExperimentCache | None = None) -> None:
+        self._store = store
+        self._clock = clock
+        self._cache = known or ExperimentCache(store, clock)
+
+    async def record(self, event: ExperimentEvent) -> Assignment | Refusal:
+        """Record an event and return the variant of its user, or a refusal.
+
+        Repeating the call returns the same result and changes nothing.
+
+        Errors:
+            NotFound: the experiment does not exist; returned as a refusal
+        """
+        try:
+            experiment = await self._cache.find(event.app_id, event.named)
+            if experiment is None:
+                raise NotFound(messages.EXPERIMENT_NOT_FOUND)
+            return await self._assign(experiment, event)
+        except HouseError as error:
+            return Refusal.of(error)
+
+    async def _assign(self, experiment: Experiment, event: ExperimentEvent) -> Assignment:
+        now_ms, readers, named = self._clock.now_ms(), event.readers, event.variant_name
+        fresh = choose_variant(experiment, readers, {}, now_ms=now_ms, variant_name=named)
+        if fresh.forced:
+            if fresh.in_experiment:
+                at_ms = _exposure_time(experiment, event, now_ms)
+                exposure = Exposure(fresh.variant.variant_id, at_ms, forced=True, device=event.device)
+                await self._store.assign(experiment, readers, exposure, "force", event.writer)
+            return Assignment(fresh.in_experiment, fresh.variant)
+        proposed = None
+        if fresh.remember:
+            proposed = Exposure(
+                fresh.variant.variant_id, _exposure_time(experiment, event, now_ms), device=event.device
+            )
+        mode: AssignMode = "take" if experiment.is_running_at(now_ms) else "read"
+        stored = await self._store.assign(experiment, readers, proposed, mode, event.writer)
+        if stored is None:
+            return Assignment(fresh.in_experiment, fresh.variant)
+        final = choose_variant(experiment, readers, {readers[0]: stored.variant_id}, now_ms=now_ms)
+        return Assignment(final.in_experiment, final.variant)
+
+
+def _exposure_time(experiment: Experiment, event: ExperimentEvent, now_ms: int) -> int:
+    """Return the time of the event, unless it lies in the future or before the start of the experiment."""
+    at_ms = now_ms if event.at_ms is None else event.at_ms
+    return at_ms if max(experiment.starts_at, 0) <= at_ms <= now_ms else now_ms

@@ -13,7 +13,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, cast
 
-from actors.experiments.assigner import ExperimentAssigner
+from actors.experiments.assignment import ExperimentAssigner, TreatmentAssigner
+from actors.experiments.cache import ExperimentCache
 from actors.experiments.lifecycle import ExperimentLifecycle, experiment_to_dict, parse_drafts
 from actors.experiments.messages import (
     EXPERIMENT_MESSAGES,
@@ -22,8 +23,7 @@ from actors.experiments.messages import (
     ExperimentUpdate,
     LifecycleStep,
 )
-from actors.experiments.report_data import load_report, validate_snapshots
-from actors.experiments.treatments import ExperimentCache, TreatmentAssigner
+from actors.experiments.report import load_report, validate_snapshots
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.errors import Invalid, NewerRelease, NotFound, Refusal, Unavailable, messages

@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from actors.experiments.assigner import ExperimentAssigner
+from actors.experiments.assignment import ExperimentAssigner
 from actors.experiments.messages import EXPERIMENT_MESSAGES, Assignment, ExperimentEvent
 from cluster.clock import SystemClock
 from cluster.errors import NewerRelease, Refusal

@@ -2,8 +2,7 @@
 
 threads        rules for changes of a user's threads: pure functions
 tracker        apply the rules to the store, one change at a time
-significance   decide whether content is news for a thread, with a score and a reason
-content        articles as the monitor reads them, and their sketches
+significance   decide whether an article is news for a thread, with a score and a reason
 watchlist      find the threads that an article may concern
 monitor        follow the uploads of one app and record news
 notifier       ask a thread's question again and append the answer

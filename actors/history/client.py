@@ -5,8 +5,13 @@ await history.add_question(app_id, user_id, question_id, "How deep do I plant tu
 
 from __future__ import annotations
 
-from actors.history.answer_service import AnswerService
-from actors.history.messages import GenerateUpdate, GenerateUpdateResult, ThreadChange, ThreadChangeResult
+from actors.history.messages import (
+    AnswerService,
+    GenerateUpdate,
+    GenerateUpdateResult,
+    ThreadChange,
+    ThreadChangeResult,
+)
 from actors.history.threads import QuestionPage, ThreadPage, list_questions, list_threads
 from actors.history.tracker import ThreadTracker
 from cluster.clock import Clock

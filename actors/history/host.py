@@ -20,9 +20,14 @@ from typing import Any
 
 import structlog
 
-from actors.history.answer_service import AnswerService
 from actors.history.loop import TrackerLoop
-from actors.history.messages import GenerateUpdate, GenerateUpdateResult, ThreadChange, ThreadChangeResult
+from actors.history.messages import (
+    AnswerService,
+    GenerateUpdate,
+    GenerateUpdateResult,
+    ThreadChange,
+    ThreadChangeResult,
+)
 from actors.history.monitor import SignificanceConfig
 from actors.history.tracker import ThreadTracker
 from cluster.artifacts.artifact_store import ArtifactStore

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from actors.history.answer_service import AnswerService
+from actors.history.messages import AnswerService
 from actors.history.monitor import LAG_MS, AppMonitor, SignificanceConfig
 from actors.hosting.job_lease import JobLease
 from actors.hosting.log_follower import LogFollower

@@ -24,14 +24,15 @@ import orjson
 import structlog
 
 from actors.history import threads as rules
-from actors.history.answer_service import AnswerService
-from actors.history.content import ReadArticle, UploadedArticle
+from actors.history.messages import AnswerService
 from actors.history.notifier import UpdateNotifier
 from actors.history.significance import (
     THRESHOLD,
     QuestionEmbeddings,
+    ReadArticle,
     Significance,
     TermFrequencies,
+    UploadedArticle,
     extract_terms,
     score_significance,
 )
@@ -197,7 +198,7 @@ class AppMonitor:
         self._log.warning("log_gap_found", noun="product", offset=self._offset)
         try:
             if self._segments is None:
-                raise Fault("there is no shelf to read from")
+                raise Fault("there is no artifact store to read from")
             self._compacted_changes = await asyncio.to_thread(
                 _read_compacted_changes, self._segments, self._app_id, self._offset, first
             )

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import structlog
 
 from actors.history import threads as rules
-from actors.history.answer_service import AnswerService, ThreadAnswer
+from actors.history.messages import AnswerService, ThreadAnswer
 from actors.history.tracker import ThreadTracker
 from actors.history.watchlist import ThreadKey, Watchlist
 from cluster.clock import Clock

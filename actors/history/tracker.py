@@ -12,8 +12,13 @@ import uuid
 from collections.abc import Callable
 
 from actors.history import threads as rules
-from actors.history.answer_service import AnswerService
-from actors.history.messages import GenerateUpdate, GenerateUpdateResult, ThreadChange, ThreadChangeResult
+from actors.history.messages import (
+    AnswerService,
+    GenerateUpdate,
+    GenerateUpdateResult,
+    ThreadChange,
+    ThreadChangeResult,
+)
 from cluster.clock import Clock
 from cluster.errors import Fault, HouseError, Refusal, Unavailable
 from cluster.records.thread import ReaderThreads

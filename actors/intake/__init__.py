@@ -1,12 +1,11 @@
 """Intake: accepted uploads become records, changes and vectors; compacted changes become Parquet.
 
 steps               turn a batch of JSON records into rows to write: pure functions
-applier             apply one batch to the store, exactly once in effect; malformed records go to quarantine
+applier             apply one batch to the store, exactly once in effect; quarantine malformed records; end lost tasks
 segment_rows        turn changes of the log into rows of a segment: pure functions
-compaction          move change-log entries into segments, so that training and restarts never read Redis in bulk
+compaction          move change-log entries into segments, so that training and restarts never read Redis in bulk;
+                    write lost or damaged segments again from the store of records
 query_compaction    the same for the query log
-segment_rebuilder   write lost or damaged segments again from the store of records
-lost_tasks          end tasks whose batch is gone
 erasure             delete the data of a person; person_places lists where it is
 replay              apply quarantined records again
 loop                run all of that without Ray

@@ -15,13 +15,11 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from actors.hosting.job_lease import JobLease
-from actors.intake.applier import BatchApplier
-from actors.intake.compaction import ChangeLogCompactor, CompactionConfig
+from actors.intake.applier import BatchApplier, LostTaskSweeper
+from actors.intake.compaction import ChangeLogCompactor, CompactionConfig, SegmentRebuilder
 from actors.intake.erasure import PersonEraser
-from actors.intake.lost_tasks import LostTaskSweeper
 from actors.intake.person_places import LocalFiles
 from actors.intake.query_compaction import QueryCompactionConfig, QueryCompactor
-from actors.intake.segment_rebuilder import SegmentRebuilder
 from actors.language.embedder import Embedder
 from cluster.artifacts.query_log import QueryLogStore
 from cluster.artifacts.segments import SegmentStore

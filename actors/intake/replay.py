@@ -19,7 +19,7 @@ import orjson
 from cluster.clock import Clock
 from cluster.errors import Conflict, HouseError, TooMany, Unavailable, Unprocessable
 from cluster.ids import new_task_id
-from cluster.records.quarantine_entry import QuarantineEntry
+from cluster.records.intake import QuarantineEntry
 from cluster.records.validation.accepted import AcceptedRecords, RecordNoun, TypeCheck
 from cluster.records.validation.upload import parse_upload
 from cluster.store.ports.changes import Noun, Op

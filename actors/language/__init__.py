@@ -1,9 +1,7 @@
 """Words and embeddings, shared by search, the answers, history and the intake.
 
-folding           texts folded for comparison, in two forms
-tokens            words and character n-grams of folded texts
+folding           texts folded for comparison, in two forms; their words and character n-grams
 analysis          text to index terms: stop words, stems and hashes by language
-stopwords         stop words by language
 embedder          the Embedder protocol, and the built-in one that needs no training
 latent_embedder   an embedder trained on the texts of an app
 encoder           a sentence encoder that an operator imported

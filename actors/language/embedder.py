@@ -17,7 +17,7 @@ import mmh3
 import numpy as np
 import numpy.typing as npt
 
-from actors.language.tokens import grams, tokenize
+from actors.language.folding import grams, tokenize
 
 Vectors = npt.NDArray[np.float32]
 """float32 [n, d], rows of length 1; a text without words has a row of zeros."""

@@ -1,4 +1,4 @@
-"""Texts folded for comparison, in two forms.
+"""Texts folded for comparison, in two forms, and the words and character n-grams of folded texts.
 
 fold        a word as index terms are made of it: case, width and accents go, everything else stays
 fold_text   a whole text as completions compare it: one blank between words, no punctuation, 16-bit characters, and
@@ -134,3 +134,31 @@ def _compose_hangul(pieces: list[tuple[str, int]]) -> list[tuple[str, int]]:
 def _to_16_bits(char: str) -> str:
     """Map a character beyond 16 bits into the private use area, so that every character is one 16-bit number."""
     return char if ord(char) <= 0xFFFF else chr(_PRIVATE + ord(char) % _PRIVATE_SIZE)
+
+
+# --- words and n-grams --------------------------------------------------------------------------------------
+# Words and character n-grams of folded texts.
+
+
+_WORD = re.compile(r"\w+")
+_IDEOGRAPHS = re.compile(r"[぀-ヿ㐀-鿿가-힯]")
+
+
+def tokenize(text: str) -> list[str]:
+    """Split folded text into words; words of scripts without blanks are cut into pairs of characters."""
+    found = _WORD.findall(fold(text))
+    if text.isascii():
+        return found
+    return [piece for word in found for piece in _pair_up(word)]
+
+
+def grams(word: str, sizes: tuple[int, ...] = (3, 4)) -> list[str]:
+    """Return the overlapping character n-grams of a word, with `<` and `>` at its ends."""
+    marked = f"<{word}>"
+    return [marked[at : at + size] for size in sizes for at in range(len(marked) - size + 1)]
+
+
+def _pair_up(word: str) -> list[str]:
+    if len(word) < 3 or not _IDEOGRAPHS.search(word):
+        return [word]
+    return [word[at : at + 2] for at in range(len(word) - 1)]

@@ -25,7 +25,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from actors.language.embedder import Vectors
-from actors.language.tokens import grams, tokenize
+from actors.language.folding import grams, tokenize
 
 DIMENSIONS = 192
 SHARE = 0.2
@@ -90,7 +90,11 @@ class LatentEmbedder:
         return out
 
     def arrays(self) -> Mapping[str, npt.NDArray[Any]]:
-        """Return the arrays that a snapshot stores."""
+        """Return the arrays that a snapshot stores.
+
+        Shapes:
+            features uint64 [f], sorted; projection float32 [f, d]
+        """
         return {"features": self.features, "projection": self.projection}
 
     def _add_words(self, counted: Sequence[Mapping[str, int]]) -> None:

@@ -13,8 +13,7 @@ import mmh3
 import numpy as np
 import scipy.sparse as sp
 
-from actors.language.folding import fold
-from actors.language.tokens import tokenize
+from actors.language.folding import fold, tokenize
 from actors.vectors.types import Rows
 
 ALWAYS = mmh3.hash64(b"")[0]

@@ -26,8 +26,7 @@ from actors.recommender.ranking.score import explain_rows, list_sources
 from actors.recommender.ranking.user_profile import list_recent_rows
 from actors.recommender.rerank.rerank import RerankStep
 from cluster.query.fields import Projection
-from cluster.query.language.filter_text import render_filter
-from cluster.query.language.tree import All, Node
+from cluster.query.language.tree import All, Node, render_filter
 
 _LOOKED_AT = 200
 "Number of catalog products that are read to check whether a field exists."

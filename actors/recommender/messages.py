@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from actors.retrieval.messages import AnswerQuery, AnswerResult, SearchQuery, SearchResult
 from cluster.query.language.tree import Node
-from cluster.records.recent_event import RecentEvent
+from cluster.records.interaction import RecentEvent
 
 QueryKind = Literal[
     "user_to_products",

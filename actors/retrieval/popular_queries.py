@@ -16,7 +16,7 @@ from actors.retrieval.autocomplete.field_index import FieldIndex
 from actors.retrieval.autocomplete.field_values import LONGEST
 from actors.retrieval.autocomplete.text_index import CompletionHit, RowTextIndex
 from actors.vectors.types import Floats, Mask, ensure_capacity
-from cluster.records.links import has_link
+from cluster.records.logged_query import has_link
 from cluster.records.validation.upload import ORIGIN
 
 _DAY_MS = 86_400_000

@@ -18,7 +18,7 @@ from actors.language.folding import fold_text, fold_typed
 from actors.retrieval.autocomplete.highlighting import highlight, match_typed_words
 from actors.retrieval.autocomplete.lookup import CompletionIndex
 from cluster.errors import Unavailable
-from cluster.records.bank_question import BankQuestion
+from cluster.records.question import BankQuestion
 from cluster.store.ports.question_bank import QuestionBankStore
 
 

@@ -31,7 +31,7 @@ from actors.retrieval.messages import (
 from cluster.errors import NewerRelease, Refusal
 from cluster.message_codec import MessageCodec
 from cluster.query.language import tree
-from cluster.records.recent_event import RecentEvent
+from cluster.records.interaction import RecentEvent
 
 ENGINE_MESSAGES: Final = MessageCodec({
     "UserQuery": UserQuery, "Boost": Boost, "Circle": Circle, "DiversityRule": DiversityRule,

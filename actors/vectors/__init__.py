@@ -1,2 +1,2 @@
-"""Numbers: array aliases in `types`, the best of many scores in `top`, and what imports faiss: `index`, `compact`,
-`sketches`."""
+"""Numbers: array aliases in `types`, the best of many scores in `top`, and what imports faiss: `index` and
+`compact`."""

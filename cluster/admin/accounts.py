@@ -8,8 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from cluster.errors import Conflict, Invalid, NotFound
-from cluster.records.account import Account, Role, new_user_id
-from cluster.records.password import hash_password, new_password
+from cluster.records.account import Account, Role, hash_password, new_password, new_user_id
 from cluster.store.ports.accounts import AccountStore, ActiveGrant, GrantStore
 
 USERNAME = "admin"

@@ -19,12 +19,14 @@ from cluster.records.access import (
     App,
     AppSettings,
     Environment,
+    IssuedKey,
     KeyKind,
     Limits,
+    issue_key,
     new_app_settings,
+    reveal_key,
 )
 from cluster.records.changes import with_changes
-from cluster.records.issued_key import IssuedKey, issue_key, reveal_key
 from cluster.secrecy import Vault, derive_token_key, key_sha256
 from cluster.store.ports.access import AccessBook, AccessStore
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from cluster.records.quarantine_entry import ABOUT, QuarantineEntry
+from cluster.records.intake import ABOUT, QuarantineEntry
 
 MOST_ROWS = 10_000
 "Rows of one file that are shown; after an operator settles these, the next ones follow."

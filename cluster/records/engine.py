@@ -1,4 +1,4 @@
-"""Engines: named recommenders of an app, where they live and how they grow."""
+"""Engines, named recommenders of an app: placement, size and growth; and promotions of their snapshots."""
 
 from __future__ import annotations
 
@@ -104,3 +104,25 @@ class EngineStatus(BaseModel):
 def application_name(app_id: str, engine_id: str = DEFAULT_ENGINE) -> str:
     """Return the name of the Serve application of an engine; neither id contains a dot."""
     return f"recommender.{app_id}.{engine_id}"
+
+
+class Promotion(BaseModel):
+    """One change of what serves; never altered afterwards."""
+
+    model_config = ConfigDict(frozen=True)
+
+    app_id: str
+    engine_id: str
+    version: str
+    "What serves from here on; empty: nothing that was learned."
+    before: str = ""
+    "What served until then."
+    kind: Literal["promoted", "rolled_back"] = "promoted"
+    at_ms: int = 0
+    by: str = ""
+    run_id: str = ""
+    "The run that made the version."
+    reason: str = ""
+    "Why, where the gate was passed by force."
+    forced: bool = False
+    figures: dict[str, float] = Field(default_factory=dict)

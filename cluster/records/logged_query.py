@@ -1,9 +1,13 @@
-"""One query in the query log: its text and result, without the user's id."""
+"""One query in the query log: its text and result, without the user's id.
+
+Links in what strangers typed: it is never shown to others, whatever it says.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
@@ -58,3 +62,14 @@ class LoggedQuery:
 def pseudonym(salt: bytes, reader_id: str) -> str:
     """Return a user's pseudonym: equal users are countable, and none is identifiable without the salt."""
     return hmac.new(salt, reader_id.encode("utf-8", "replace"), hashlib.sha256).hexdigest()[:24]
+
+
+_LINK = re.compile(
+    r"https?:|www\.|[\w-]{2,63}\.(?:[a-z]{2,24})(?:[/:?#]|\b)|\w@\w",
+    re.IGNORECASE,
+)
+
+
+def has_link(text: str) -> bool:
+    """Check whether a text names an address: of the web, a host, or of a person."""
+    return _LINK.search(text) is not None

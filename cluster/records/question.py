@@ -1,4 +1,4 @@
-"""A question and its answer: what was asked, once; and how far the answer is, in revisions that only grow.
+"""Questions with the revisions of their answers, and the questions of an app's question bank.
 
     not_finished -> success | error | forbidden        finished is finished; what it cites may still be withdrawn
 
@@ -8,7 +8,7 @@ Published in `docs/reference/rest.md`, section Ask.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -152,3 +152,17 @@ class Answer(BaseModel):
     def finished(self) -> bool:
         """Return whether the answer is finished."""
         return self.finish_reason != "not_finished"
+
+
+LONGEST_BANK_QUESTION = 2_000
+MOST_QUESTIONS = 100_000
+"Questions a bank holds."
+
+
+class BankQuestion(BaseModel):
+    """A question and its weight; among equally fitting questions the weightier comes first."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    question: Annotated[str, Field(min_length=1, max_length=LONGEST_BANK_QUESTION)]
+    weight: Annotated[float, Field(allow_inf_nan=False)] = 1.0

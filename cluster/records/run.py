@@ -1,4 +1,4 @@
-"""Runs: the truth about a training (`docs/decisions/0012-a-training-is-its-record.md`).
+"""Runs of trainings (`docs/decisions/0012-a-training-is-its-record.md`), and schedules that start them.
 
     queued -> running -> finished | failed | cancelled
        ^         |
@@ -7,14 +7,22 @@
 A run is a value; its steps below are plain functions that give the next value, or None where the step is not
 possible. The store replaces a value only if nobody else did meanwhile (`RunStore.swap`), so of two workers who
 both believe to own a run at most one can write, and a worker who was taken for dead can't write any more.
+
+Schedules: engines that are trained again by themselves. A slot is a moment at which one is due.
+
+- `every 6h`: 21,600,000 ms apart, counted from 1970
+- `daily 03:30`: once a day at this time, UTC
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from cluster.errors import Invalid
 
 RunStatus = Literal["queued", "running", "finished", "failed", "cancelled"]
 
@@ -156,8 +164,8 @@ def end_run(
     """Return the run ended by its owner."""
     if not is_owner(run, owner, attempt) or status not in ENDED:
         return None
-    over = {"status": status, "finished_at": now_ms, "owner": "", "until_ms": 0, "message": ""}
-    return run.model_copy(update={**changes, **over})
+    over = {"status": status, "finished_at": now_ms, "owner": "", "until_ms": 0}
+    return run.model_copy(update={"message": "", **changes, **over})
 
 
 def cancel_run(run: Run, now_ms: int) -> Run | None:
@@ -173,3 +181,66 @@ def release_run(run: Run, owner: str) -> Run | None:
     if run.status != "running" or run.owner != owner:
         return None
     return run.model_copy(update={"owner": "", "until_ms": 0})
+
+
+DAY_MS = 86_400_000
+SHORTEST_MS = 60_000
+_UNITS = {"m": 60_000, "h": 3_600_000, "d": DAY_MS}
+_EVERY = re.compile(r"every ([0-9]{1,4}) ?([mhd])")
+_DAILY = re.compile(r"daily(?: at)? ([0-9]{1,2}):([0-9]{2})")
+
+
+class Schedule(BaseModel):
+    """When an engine is trained, and how."""
+
+    model_config = ConfigDict(frozen=True)
+
+    app_id: str
+    name: str
+    engine_id: str
+    when: str
+    recipe: dict[str, Any] = Field(default_factory=dict)
+    promote: bool = True
+    "Let the result serve, if the gate allows."
+    created_at: int = 0
+    last_slot: int = 0
+    "The newest slot that was fired."
+
+
+def period_of(when: str) -> tuple[int, int]:
+    """Return the distance of slots and the first one after 1970, in milliseconds.
+
+    Errors:
+        Invalid: of no known form; the message lists the forms
+    """
+    text = when.strip().lower()
+    if text == "nightly":
+        text = "daily 03:00"
+    every, daily = _EVERY.fullmatch(text), _DAILY.fullmatch(text)
+    if every and (period := int(every[1]) * _UNITS[every[2]]) >= SHORTEST_MS:
+        return period, 0
+    if daily and int(daily[1]) < 24 and int(daily[2]) < 60:
+        return DAY_MS, int(daily[1]) * 3_600_000 + int(daily[2]) * 60_000
+    raise Invalid(f"{when!r} is no schedule; say for example `every 6h`, `daily 03:30` (UTC) or `nightly`")
+
+
+def due_slot(schedule: Schedule, now_ms: int) -> int | None:
+    """Return the due slot; of several missed ones only the newest."""
+    slot = newest_slot(schedule.when, now_ms)
+    return slot if slot > max(schedule.last_slot, schedule.created_at) else None
+
+
+def newest_slot(when: str, now_ms: int) -> int:
+    """Return the newest slot at a time."""
+    period, first = period_of(when)
+    return (now_ms - first) // period * period + first
+
+
+def next_slot(schedule: Schedule, now_ms: int) -> int:
+    """Return the next slot after a time."""
+    return newest_slot(schedule.when, now_ms) + period_of(schedule.when)[0]
+
+
+def run_id_of(schedule: Schedule, slot: int) -> str:
+    """Return the run id of a slot, so that a slot has one run even if it fires repeatedly."""
+    return f"{schedule.name}-{slot // 1000}"

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 import structlog
 
 from cluster.admin.vault import MASTER_KEY, find_external_master_key, save_manifest_key
-from cluster.errors import HouseError, Invalid
+from cluster.errors import HouseError
 from cluster.paths import InstallationPaths, write_private
 from cluster.settings import SECRET_VARIABLES, Settings
 
@@ -90,9 +90,11 @@ def prepare_node() -> None:
 
 def main(command: list[str]) -> int:
     """Move the secrets to files, then execute the command; return 2 on failure."""
+    if not command:
+        usage = "name the command to start: python -m cluster.runtime.handover ray start --address=..."
+        structlog.get_logger().error("not_handed_over", reason=usage)
+        return 2
     try:
-        if not command:
-            raise Invalid("say what to start: python -m cluster.runtime.handover ray start --address=...")
         prepare_node()
         os.execvp(command[0], command)
     except HouseError as error:

@@ -2,6 +2,8 @@
 
 Replicas lease tokens from the shared bucket in the store, so that all together keep to a rate and few calls wait for
 the store. While it is unavailable every replica continues with its last lease.
+
+The caller of the archive: the account that signed in, and its client.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from dataclasses import dataclass
 
 from cluster.clock import Clock
 from cluster.errors import HouseError, Invalid, TooMany
-from cluster.records.client_rule import (
+from cluster.records.archive_client import (
     DEFAULT_CALLS_PER_MINUTE,
     EVERYBODY,
     ClientRule,
@@ -24,7 +26,20 @@ from cluster.records.client_rule import (
 from cluster.store.ports.archive_admin import ClientRuleStore
 from cluster.store.ports.limits import LimitStore
 from cluster.store.refreshing_cache import RefreshingCache
-from deployments.archive.caller import ArchiveCaller
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveCaller:
+    """The holder of a valid access token."""
+
+    user_id: str
+    "The account; search results belong to it, whatever the client."
+    client_id: str
+    client_name: str
+    "The name that the client gave itself; never trusted."
+    client_host: str = ""
+    "Target of the client's redirect: a host, or the scheme of an application; empty in grants of earlier releases."
+
 
 READ_EVERY_S = 0.5
 NOT_ALLOWED = "This client is not allowed to use the archive; ask its publisher"

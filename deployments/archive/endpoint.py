@@ -15,8 +15,7 @@ from typing import Protocol
 from cluster.clock import Clock
 from cluster.errors import HouseError, Malformed, TooLarge, Unavailable
 from deployments.archive import transport
-from deployments.archive.admission import ClientAdmission
-from deployments.archive.caller import ArchiveCaller
+from deployments.archive.admission import ArchiveCaller, ClientAdmission
 from deployments.archive.jsonrpc import PARSE_ERROR, RpcCall, RpcError, read_message, render_error
 from deployments.archive.methods import BUSY, VERSIONS, McpMethods, rpc_error_from
 from deployments.archive.oauth.addresses import ServerAddresses, resource_of

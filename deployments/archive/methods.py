@@ -15,8 +15,8 @@ import orjson
 import structlog
 
 from cluster.errors import HouseError, Invalid, NotFound, TooMany, Unavailable
+from deployments.archive.admission import ArchiveCaller
 from deployments.archive.archive_tools import ArchiveTools, ToolResult
-from deployments.archive.caller import ArchiveCaller
 from deployments.archive.jsonrpc import RpcCall, RpcError, dumps, render_error, render_result
 from deployments.archive.tools import ASK_ARCHIVE, GET_ARCHIVE_ARTICLE, TOOLS, Tool
 from deployments.archive.usage_log import PendingToolCall, UsageLog

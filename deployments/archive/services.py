@@ -12,9 +12,9 @@ from actors.answers.archive.client import ArchiveClient
 from cluster.clock import Clock
 from cluster.secrecy import Vault
 from cluster.store.ports.stores import Stores
-from deployments.archive import signed_offsets, text_fence
+from deployments.archive import archive_tools, text_fence
 from deployments.archive.admission import ClientAdmission
-from deployments.archive.archive_tools import ArchiveTools
+from deployments.archive.archive_tools import ArchiveTools, OffsetSigner
 from deployments.archive.card import build_pages
 from deployments.archive.citation import CitationRules
 from deployments.archive.endpoint import McpEndpoint
@@ -22,7 +22,6 @@ from deployments.archive.methods import McpMethods
 from deployments.archive.oauth.addresses import MCP_PATH, ServerAddresses
 from deployments.archive.oauth.routes import build_oauth_routes
 from deployments.archive.oauth.services import OAuthServices, open_oauth
-from deployments.archive.signed_offsets import OffsetSigner
 from deployments.archive.transport import AllowedOrigins
 from deployments.archive.usage_log import UsageLog
 from deployments.edge.client_address import DIRECT, ClientAddresses
@@ -103,7 +102,7 @@ def open_archive(
     research = ArchiveTools(
         config.app_id,
         archive,
-        OffsetSigner(vault.derive(signed_offsets.PURPOSE)),
+        OffsetSigner(vault.derive(archive_tools.PURPOSE)),
         vault.derive(text_fence.PURPOSE),
         config.citation,
     )

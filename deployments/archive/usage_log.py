@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.clock import Clock
-from cluster.records.archive_call import ArchiveCall, Outcome
+from cluster.records.archive_client import ArchiveCall, Outcome
 from cluster.store.ports.archive_admin import ArchiveCallStore
-from deployments.archive.caller import ArchiveCaller
+from deployments.archive.admission import ArchiveCaller
 from deployments.edge.batch_writer import BatchWriter
 
 MOST_AT_ONCE = 500

@@ -8,8 +8,7 @@ import typer
 
 from cluster.admin.key_admin import FIRST_APPS, KeyAdmin
 from cluster.errors import Invalid
-from cluster.records.access import SWITCHES, App, AppSettings, Environment, Limits
-from cluster.records.issued_key import IssuedKey
+from cluster.records.access import SWITCHES, App, AppSettings, Environment, IssuedKey, Limits
 from cluster.store.connect import OpenStores
 from deployments.cli import screen
 from deployments.cli.installation import Installation, read_clock_ms
@@ -64,7 +63,7 @@ def create(
     environment: Annotated[str, typer.Option(help=f"One of {', '.join(FIRST_APPS)}.")] = "development",
     as_json: AsJson = False,
 ) -> None:
-    """Make an app with a secret and a publishable key; the doors know it within a second."""
+    """Make an app with a secret and a publishable key; API replicas know it within a second."""
     chosen = _environment(environment)
 
     async def make(keeping: KeyAdmin, stores: OpenStores) -> list[IssuedKey]:
@@ -106,10 +105,10 @@ def limit(
 @app.command("switch", epilog=SWITCH_EPILOG)
 def switch(
     name: Annotated[str, typer.Argument(help="The app.")],
-    changes: Annotated[list[str] | None, typer.Argument(help="SWITCH=VALUE, as many as you like.")] = None,
+    changes: Annotated[list[str] | None, typer.Argument(help="SWITCH=VALUE, can be repeated.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show or change an app's switches; the doors follow within a second."""
+    """Show or change an app's switches; API replicas apply it within a second."""
     given: dict[str, str] = {}
     for change in changes or ():
         word, sign, value = change.partition("=")

@@ -1,4 +1,4 @@
-"""`kiosk artifacts`: what stands on the artifact store, and who vouches for it."""
+"""`kiosk artifacts`: the content of the artifact store and its signatures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cluster.store.connect import OpenStores
 from deployments.cli import screen
 from deployments.cli.installation import Installation
 
-app = typer.Typer(help="Artifacts: who vouches for manifests and key records.", no_args_is_help=True)
+app = typer.Typer(help="Artifacts: signatures of manifests and key records.", no_args_is_help=True)
 
 SIGN_EPILOG = """
 [bold]Examples[/]

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from cluster.admin.key_admin import KeyAdmin
 from cluster.errors import Invalid, NotFound
-from cluster.records.client_rule import (
+from cluster.records.archive_client import (
     DEFAULT_CALLS_PER_MINUTE,
     EVERYBODY,
     ClientRule,
@@ -79,13 +79,13 @@ def list_clients(name: AppName = "", as_json: AsJson = False) -> None:
 
 @app.command("allow", epilog=EPILOG)
 def allow(client: Client, name: AppName = "", as_json: AsJson = False) -> None:
-    """Let a client in; the doors follow within a second."""
+    """Allow a client; API replicas apply it within a second."""
     _change(client, name, as_json, decision="allow")
 
 
 @app.command("deny", epilog=EPILOG)
 def deny(client: Client, name: AppName = "", as_json: AsJson = False) -> None:
-    """Refuse a client; the doors follow within a second."""
+    """Refuse a client; API replicas apply it within a second."""
     _change(client, name, as_json, decision="deny")
 
 
@@ -114,7 +114,7 @@ def forget(client: Client, name: AppName = "", as_json: AsJson = False) -> None:
     if as_json:
         screen.print_json({"app_id": app_id, "client": client, "forgotten": True})
     else:
-        screen.out().print(screen.quote_text(f"{client} has no rule of its own any more."))
+        screen.out().print(screen.quote_text(f"{client} has no rule any more."))
 
 
 def _change(client: str, name: str, as_json: bool, **change: object) -> None:

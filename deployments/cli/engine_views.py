@@ -61,7 +61,7 @@ class EngineView:
         """Say it as a line of a table."""
         engine, status = self.engine, self.status if self.is_fresh else None
         lives = engine.placement + (f" -> {engine.moving_to}" if engine.moving_to else "")
-        replicas = "with the doors"
+        replicas = "with the API replicas"
         if status is not None:
             most = engine.scaling.replicas_max
             replicas = f"{status.replicas} of {status.target} (at most {most})"
@@ -88,11 +88,10 @@ class EngineView:
         if engine.moving_to:
             return f"Engine {engine.engine_id} of {engine.app_id} is asked to move to {engine.moving_to}."
         if engine.placement == "door":
-            return f"Engine {engine.engine_id} of {engine.app_id} lives in the doors."
+            return f"Engine {engine.engine_id} of {engine.app_id} is embedded in the API replicas."
         count = self.status.replicas if self.status else 0
         return (
-            f"Engine {engine.engine_id} of {engine.app_id} has a place of its own: "
-            f"{count} replica{'s' * (count != 1)}."
+            f"Engine {engine.engine_id} of {engine.app_id} is dedicated: {count} replica{'s' * (count != 1)}."
         )
 
 
@@ -106,7 +105,7 @@ async def read_engine_view(stores: OpenStores, engine: Engine, at_ms: int) -> En
 async def read_engine_views(
     keeping: KeyAdmin, stores: OpenStores, app_id: str, at_ms: int, shelf: ArtifactStore | None = None
 ) -> list[EngineView]:
-    """Look at all engines, or at those of one app; with a shelf also at what their snapshots learned from.
+    """Look at all engines, or at those of one app; with an artifact store also at the data of their snapshots.
 
     Errors:
         NotFound: no such app

@@ -129,7 +129,7 @@ def create(
     name: AppName,
     engine: EngineName,
     own: Annotated[
-        bool, typer.Option("--dedicated", "--own", help="Give the engine a deployment of its own.")
+        bool, typer.Option("--dedicated", "--own", help="Run the engine in a dedicated deployment.")
     ] = False,
     replicas: Replicas = "",
     target: Target = None,
@@ -176,7 +176,7 @@ def place(
     wait: Wait = True,
     as_json: AsJson = False,
 ) -> None:
-    """Move an engine between the API replicas and a deployment of its own, without losing a request."""
+    """Move an engine between the API replicas and a dedicated deployment, without losing a request."""
     if where not in _PLACEMENTS:
         raise Invalid(f"there is no place {where!r}; choose embedded or dedicated")
     to = _PLACEMENTS[where]
@@ -208,7 +208,7 @@ def scale(
     look_back: LookBack = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show or change how an engine with a place of its own scales."""
+    """Show or change how a dedicated engine scales."""
 
     async def change(keeping: KeyAdmin, stores: OpenStores) -> EngineView:
         def scaled(one: Engine) -> Engine:
@@ -234,7 +234,9 @@ def scale(
         )
     screen.out().print(table)
     if view.engine.target_placement == "door":
-        screen.err().print(f"It lives in the doors now; `kiosk engines place {name} {engine} own` moves it.")
+        screen.err().print(
+            f"The engine is embedded in the API replicas; `kiosk engines place {name} {engine} dedicated` moves it."
+        )
 
 
 _SCALING_TEXTS = {

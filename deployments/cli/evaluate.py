@@ -1,4 +1,4 @@
-"""`kiosk evaluate`: how good a recipe, a snapshot, or what serves really is."""
+"""`kiosk evaluate`: measure a recipe, a snapshot or the serving version."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 EPILOG = """
 [bold]Examples[/]
 
-  kiosk evaluate bookshop                            what serves, beside popularity
-  kiosk evaluate bookshop --recipe shop              a recipe, beside popularity and what serves
+  kiosk evaluate bookshop                            the serving version, compared with popularity
+  kiosk evaluate bookshop --recipe shop              a recipe, compared with popularity and the serving version
   kiosk evaluate bookshop --snapshot 053040c827b6cf19 --protocol leave_last_out
-  kiosk evaluate bookshop --recipe ./mine.toml --out figures/      pictures (SVG and PNG), report.json, report.md
+  kiosk evaluate bookshop --recipe ./mine.toml --out figures/      charts (SVG and PNG), report.json, report.md
 
-Every reader's whole catalog is ranked, nothing is sampled but readers. `split_by_time` learns from everything before an
-instant and asks what came after it, as in real life; `leave_last_out` asks for everybody's last product. Weights
-and parameters are chosen on events before the test. Intervals are 95 % bootstrap intervals over readers.
-Readers are new without an event before the test, light with 1 to 9 events, heavy with 10 or more.
-Where all products of a basket have one timestamp, `leave_last_out` is far below `split_by_time`: which of them
-is the last is
-chance, and only that one counts as right.
+The whole catalog is ranked for every user; only users are sampled. `split_by_time` trains on everything before a
+moment and tests with what came after it; `leave_last_out` tests with the last product of each user. Weights
+and parameters are chosen on events before the test. Intervals are 95 % bootstrap intervals over users.
+Users are new without an event before the test, light with 1 to 9 events, heavy with 10 or more.
+Where all products of a basket have one timestamp, `leave_last_out` is far below `split_by_time`: the choice
+of the last product is chance, and only that product counts as right.
 
-It trains each protocol anew, so it takes about twice what a training takes with each: on two cores half a minute for
-100,000 events with `--recipe fast`, some minutes with `default`. `kiosk train --dry-run` estimates a training.
+The command trains once more for each protocol, so each takes about twice as long as a training: on two cores half a
+minute for 100,000 events with `--recipe fast`, some minutes with `default`.
+`kiosk train --dry-run` estimates a training.
 """
 PROTOCOLS = ("by_time", "leave_last_out")
 
@@ -44,14 +44,14 @@ PROTOCOLS = ("by_time", "leave_last_out")
 def evaluate(
     app: AppName = "playground",
     engine: EngineName = "default",
-    recipe: Annotated[str, typer.Option(help="A recipe to examine; else what serves.")] = "",
-    snapshot: Annotated[str, typer.Option(help="A version to examine; else what serves.")] = "",
+    recipe: Annotated[str, typer.Option(help="A recipe to evaluate; default: the serving version.")] = "",
+    snapshot: Annotated[str, typer.Option(help="A version to evaluate; default: the serving version.")] = "",
     protocol: Annotated[
         list[str] | None,
-        typer.Option(help="by_time, leave_last_out or next_in_session; as many as you like."),
+        typer.Option(help="by_time, leave_last_out or next_in_session; can be repeated."),
     ] = None,
-    readers: Annotated[int, typer.Option(help="Readers asked at most.", min=10)] = 4_000,
-    out: Annotated[Path | None, typer.Option(help="A folder for pictures and reports.")] = None,
+    readers: Annotated[int, typer.Option(help="Maximum number of users in the test.", min=10)] = 4_000,
+    out: Annotated[Path | None, typer.Option(help="Folder for charts and reports.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure NDCG, recall, hit rate, MRR, coverage and novelty, by segment, with intervals."""
@@ -69,7 +69,7 @@ def evaluate(
     shelf = open_artifact_store(installation.settings)
     chosen, serving = asyncio.run(_select_target(installation, shelf, app, engine, recipe, snapshot))
     lower_priority()
-    with screen.err().status("reading what has settled") as status:
+    with screen.err().status("reading compacted data") as status:
         reports = _build_reports(shelf, app, chosen, serving, protocols, readers, status.update)
     if all("error" in report for report in reports):
         raise Invalid(reports[0]["error"])
@@ -86,7 +86,7 @@ def evaluate(
 async def _select_target(
     installation: Installation, shelf: ArtifactStore, app: str, engine: str, recipe: str, snapshot: str
 ) -> tuple[Recipe, dict[str, Any] | None]:
-    """Say what is examined, and what serves if that is something else."""
+    """Return the recipe to evaluate, and the serving version if that is another one."""
     from cluster.artifacts.snapshots import SnapshotStore
     from jobs.refresh.recipe import load_recipe_file
     from jobs.refresh.runs.promotion import get_engine
@@ -95,11 +95,12 @@ async def _select_target(
 
     async with installation.open_stores() as stores:
         await check_engine(stores, app, engine)
+        await installation.compact_new_data(stores, app)
         now = (await get_engine(stores, app, engine)).snapshot
     snapshots = SnapshotStore(shelf)
     if not recipe and (snapshot or now) in ("", now):
         if not now:
-            screen.err().print("Nothing that was learned serves yet; the default recipe is examined.")
+            screen.err().print("No trained version serves yet; the default recipe is evaluated.")
             return load_recipe_file("default"), None
         return load_recipe(snapshots, app, engine, now), None
     chosen = load_recipe_file(recipe) if recipe else load_recipe(snapshots, app, engine, snapshot)
@@ -151,7 +152,7 @@ def _show(report: dict[str, Any]) -> None:
         return
     k = report["k"]
     names = [f"ndcg@{k}", f"recall@{k}", "recall@20", f"hit_rate@{k}", f"mrr@{k}", f"novelty@{k}"]
-    table = screen.build_table("readers", "", *names, title=f"{report['trial']}: {report['recipe']}")
+    table = screen.build_table("users", "", *names, title=f"{report['trial']}: {report['recipe']}")
     for segment in report["segments"]:
         cells = []
         for name in names:
@@ -173,7 +174,7 @@ def _show(report: dict[str, Any]) -> None:
         change = other["after"] - other["before"]
         screen.out().print(
             f"{other['figure']} against {name}: {change:+.4f} (95 % interval {other['low']:+.4f} to "
-            f"{other['high']:+.4f}, the same {other['readers']:,} readers)"
+            f"{other['high']:+.4f}, the same {other['readers']:,} users)"
         )
     if "not_compared" in report:
         screen.err().print(report["not_compared"])

@@ -145,7 +145,7 @@ def edit(
     name: Name,
     experiment: Named,
     title: Annotated[str | None, typer.Option("--name", help="Another name.")] = None,
-    traffic: Annotated[float | None, typer.Option(help="Share of the readers, 0 to 1.")] = None,
+    traffic: Annotated[float | None, typer.Option(help="Share of the users, 0 to 1.")] = None,
     weight: Annotated[
         list[str] | None, typer.Option(help="Variant and weight, as blue=2; again for others.")
     ] = None,
@@ -176,7 +176,7 @@ def edit(
 
 @app.command("pause")
 def pause(name: Name, experiment: Named, as_json: AsJson = False) -> None:
-    """Stop it for now; readers keep their variants for when it goes on."""
+    """Pause an experiment; users keep their variants until it continues."""
     _step(name, as_json, lambda desk: desk.pause(name, experiment))
 
 
@@ -202,7 +202,7 @@ def report_experiment(
 ) -> None:
     """Report what came of it: conversions, the split, latency and errors. No person is named."""
     # Imported here: every other command starts faster without it.
-    from actors.experiments.report_data import load_report
+    from actors.experiments.report import load_report
     from cluster.runtime.artifact_access import open_artifact_store
 
     installation = Installation()
@@ -246,7 +246,7 @@ async def _check_app(keeping: KeyAdmin, name: str) -> None:
 
 def _check_snapshot_versions(experiment: Experiment) -> None:
     if any(variant.snapshot for variant in experiment.variants):
-        from actors.experiments.report_data import validate_snapshots
+        from actors.experiments.report import validate_snapshots
         from cluster.runtime.artifact_access import open_artifact_store
 
         validate_snapshots(experiment, open_artifact_store(Installation().settings))
@@ -327,7 +327,7 @@ def show_one(experiment: Experiment, now_ms: int) -> None:
     begin = iso_ms(experiment.starts_at) if experiment.starts_at else "not set"
     end = iso_ms(experiment.ends_at) if experiment.ends_at is not None else "open"
     out.print(
-        f"{experiment.status_at(now_ms)}, from {begin} to {end}, {experiment.traffic:.0%} of the readers\n"
+        f"{experiment.status_at(now_ms)}, from {begin} to {end}, {experiment.traffic:.0%} of the users\n"
     )
     table = screen.build_table("variant", "weight", "status", "does")
     for variant in experiment.variants:

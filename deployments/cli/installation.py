@@ -33,6 +33,8 @@ from cluster.runtime.processes import end_processes, list_processes
 from cluster.runtime.progress import StallTimer
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
+from cluster.store.ports.stores import Stores
+from deployments.cli import screen
 
 T = TypeVar("T")
 REDIS_S = 120.0
@@ -198,6 +200,7 @@ class Installation:
 
         Errors:
             Conflict: another command is working on the stopped installation
+            Unavailable: processes of a killed supervisor still run, or Redis does not answer
         """
         if self.is_running or self.settings.redis_is_external:
             ensure_master_key(self.settings)
@@ -228,6 +231,24 @@ class Installation:
         finally:
             shutil.rmtree(self.places.run_dir, ignore_errors=True)
             lock.release()
+
+    async def compact_new_data(self, stores: Stores, app_id: str) -> None:
+        """Wait until accepted data of an app is compacted; print progress, and in the end what is missing.
+
+        A stopped installation has no intake that could compact, so there this only prints what is missing.
+
+        Errors:
+            Unavailable: the store does not answer
+        """
+        from jobs.refresh.runs.uncompacted_data import COMPACTION_STALL_S, wait_for_compaction
+
+        has_intake = self.is_running or self.settings.redis_is_external
+        with screen.err().status("looking for new data") as status:
+            missing = await wait_for_compaction(
+                stores, app_id, status.update, stall_s=COMPACTION_STALL_S if has_intake else 0.0
+            )
+        if missing:
+            screen.err().print(missing)
 
 
 def read_clock_ms() -> int:

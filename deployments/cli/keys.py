@@ -9,8 +9,7 @@ import typer
 from cluster.admin.key_admin import KINDS, KeyAdmin, KeyEntry
 from cluster.clock import iso_ms
 from cluster.errors import Invalid
-from cluster.records.access import KeyKind
-from cluster.records.issued_key import IssuedKey
+from cluster.records.access import IssuedKey, KeyKind
 from cluster.store.connect import OpenStores
 from deployments.cli import screen
 from deployments.cli.installation import Installation, read_clock_ms

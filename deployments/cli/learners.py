@@ -23,7 +23,7 @@ EPILOG = """
   kiosk learners allow shop.markov:Markov
   kiosk learners list
 
-A class runs with all rights of the process that imports it: in trainings, and in the processes that answer readers.
+A class runs with all rights of the process that imports it: in trainings, and in the processes that serve users.
 """
 
 Learner = Annotated[str, typer.Argument(metavar="package.module:Class", help="The class.")]

@@ -48,13 +48,14 @@ def run_sweep(
     async def check() -> None:
         async with installation.open_stores() as stores:
             await check_engine(stores, app, engine)
+            await installation.compact_new_data(stores, app)
 
     asyncio.run(check())
     shelf = open_artifact_store(installation.settings)
     segments = SegmentStore(shelf)
     name = sweep.sweep_id(found, segments.offsets(app))
     checkpoints = CheckpointStore(shelf, app, name, folder="sweeps")
-    with screen.err().status("reading what has settled"):
+    with screen.err().status("reading compacted data"):
         if any(checkpoints.get(variant.name) is None for variant in found) and checkpoints.source() is None:
             checkpoints.put_source(read_training_source(segments, app, recipe))
     on_ray = not local and connect_to_ray(installation)

@@ -10,7 +10,7 @@ import typer
 
 from cluster.clock import iso_ms
 from cluster.errors import HouseError, NotFound
-from cluster.records.promotion import Promotion
+from cluster.records.engine import Promotion
 from deployments.cli import engines, screen
 from deployments.cli.installation import Installation, read_clock_ms
 from deployments.cli.train import AppName, AsJson, EngineName
@@ -27,7 +27,7 @@ PROMOTE_EPILOG = """
   kiosk promote bookshop --force "autumn range, worse on old events by design"
 
 Refused when the snapshot is certainly worse than what serves: the whole 95 % interval of the difference in NDCG,
-reader by reader, lies below zero. Was it compared with something else than what serves now, it is compared anew.
+user by user, lies below zero. Was it compared with something else than what serves now, it is compared anew.
 """
 ROLLBACK_EPILOG = """
 [bold]Examples[/]

@@ -15,7 +15,7 @@ from actors.intake.replay import QuarantineReplayer, ReplayResult, find_obstacle
 from cluster.admin.refused_rows import RefusedRows
 from cluster.clock import SystemClock, iso_ms
 from cluster.errors import Invalid, NotFound, ReadOnly
-from cluster.records.quarantine_entry import QuarantineEntry
+from cluster.records.intake import QuarantineEntry
 from cluster.store.connect import OpenStores
 from cluster.store.redis.quarantine_reader import QuarantineReader
 from deployments.cli import screen

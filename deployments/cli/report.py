@@ -1,4 +1,4 @@
-"""`kiosk report`: what happened, for those who publish."""
+"""`kiosk report`: the use of the archive and of search."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cluster.admin.key_admin import KeyAdmin
 from cluster.artifacts.query_log import QueryLogStore
 from cluster.clock import iso_ms
 from cluster.errors import Invalid, NotFound
-from cluster.records.archive_call import ArchiveCall
+from cluster.records.archive_client import ArchiveCall
 from cluster.records.logged_query import LoggedQuery, QueryKind
 from cluster.runtime.artifact_access import open_artifact_store
 from cluster.store.connect import OpenStores
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from deployments.operations.search_report import QueryCounts, SearchReport
 
 
-app = typer.Typer(help="Reports: who asked for what.", no_args_is_help=True)
+app = typer.Typer(help="Reports of the archive and of search.", no_args_is_help=True)
 
 EPILOG = """
 [bold]Examples[/]
@@ -49,7 +49,7 @@ _UNITS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 
 @app.callback()
 def reports() -> None:
-    """Reports: who asked for what."""
+    """Reports of the archive and of search."""
 
 
 @app.command("mcp", epilog=EPILOG)
@@ -102,7 +102,7 @@ def search(
     name: Annotated[str, typer.Option("--app", help="The app.")] = "playground",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Report what readers searched for and what they thought of answers. No person is named.
+    """Report what users searched for, and their feedback on answers. No person is named.
 
     Most asked queries, what found nothing, by day, how fast; and the feedback on answers, the worst first.
     """
@@ -187,7 +187,7 @@ def _show(report: ArchiveReport, app_id: str) -> None:
         out.print("Took " + ", ".join(f"{took:.1f} ms ({name})" for name, took in report.took_ms.items()))
     out.print()
     if not report.calls:
-        out.print("Nobody called yet. `kiosk doctor mcp` tries it out.")
+        out.print("There are no calls yet. `kiosk doctor mcp` makes some.")
         return
     table = screen.build_table("client", "asks", "reads", "refused", "ids", title="Clients")
     for line in report.clients:
@@ -252,11 +252,11 @@ def print_search_report(report: SearchReport, app_id: str) -> None:
     days = f"{iso_ms(report.since)[:16]} to {iso_ms(report.until)[:16]}"
     out.print(f"Search in {app_id}: {report.queries:,} queries, {report.share:.1%} found nothing, {days}\n")
     if not report.queries:
-        out.print("Nobody searched yet, or `kiosk apps switch` has turned query_log off.")
+        out.print("There are no queries yet, or `kiosk apps switch` has turned query_log off.")
         print_feedback(report.feedback)
         return
     table = screen.build_table(
-        "kind", "queries", "nothing", "readers", "p50 ms", "p95 ms", "p99 ms", title="Ways of asking"
+        "kind", "queries", "nothing", "users", "p50 ms", "p95 ms", "p99 ms", title="Ways of asking"
     )
     for line in report.kinds:
         table.add_row(
@@ -278,7 +278,7 @@ def print_search_report(report: SearchReport, app_id: str) -> None:
 
 
 def print_feedback(feedback: FeedbackReport) -> None:
-    """Print what readers thought of answers, the worst first."""
+    """Print the feedback on answers, the worst first."""
     if not (feedback.helpful or feedback.not_helpful or feedback.other):
         return
     title = f"Feedback on answers: {feedback.helpful:,} helpful, {feedback.not_helpful:,} not helpful"
@@ -294,7 +294,7 @@ def print_feedback(feedback: FeedbackReport) -> None:
 def _show_queries(title: str, lines: list[QueryCounts]) -> None:
     if not lines:
         return
-    table = screen.build_table("queries", "readers", "results", "kind", "", title=title)
+    table = screen.build_table("queries", "users", "results", "kind", "", title=title)
     for line in lines:
         table.add_row(
             str(line.queries), str(line.readers), f"{line.found:g}", line.kind, screen.quote_text(line.text)

@@ -11,7 +11,7 @@ import typer
 from cluster.admin.key_admin import KeyAdmin
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, Invalid, NotFound
-from cluster.records.schedule import Schedule, next_slot, period_of
+from cluster.records.run import Schedule, next_slot, period_of
 from cluster.store.connect import OpenStores
 from deployments.cli import screen
 from deployments.cli.installation import Installation, read_clock_ms

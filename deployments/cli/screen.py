@@ -87,7 +87,7 @@ def exit_on_error(*, as_json: bool) -> Iterator[None]:
         print_error(error, as_json=as_json)
         raise typer.Exit(exit_code_of(error)) from error
     except BrokenPipeError:
-        # whoever read our output has enough; what Python would flush at its end goes nowhere
+        # the reader closed the pipe; send what Python flushes at its end to nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(PARTLY) from None
 

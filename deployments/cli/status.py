@@ -117,7 +117,7 @@ def inspect_parts(installation: Installation, state: InstallationState) -> list[
         _api_replicas(installation, titles),
         _intake(installation, titles),
         _trainer(installation, titles),
-        _actor("assigner", "AssignerHost", titles, "gives readers variants"),
+        _actor("assigner", "AssignerHost", titles, "assigns variants to users"),
         _actor("tracker", "TrackerHost", titles, "watches history threads"),
         _disk(installation),
         InstallationPart(

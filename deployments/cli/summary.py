@@ -14,7 +14,7 @@ from cluster.store.connect import OpenStores
 from deployments.cli.installation import Installation, read_clock_ms
 
 READER = "reader-1"
-"The made-up reader of the three commands."
+"The made-up user of the three commands."
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +128,9 @@ def _first_steps(url: str, key: str) -> list[str]:
     return [
         "# 1. upload three products to development",
         _curl(url, "/v1/products", key, {"data": products}),
-        "# 2. a reader clicks on the teapot",
+        "# 2. a user clicks on the teapot",
         _curl(url, "/v1/interactions", key, {"data": [click]}),
-        "# 3. what should that reader see next?",
+        "# 3. which products should this user see next?",
         _curl(url, "/v1/recommendation/user_to_products", key, ask),
     ]
 
@@ -142,7 +142,7 @@ def _curl(url: str, path: str, key: str, body: object) -> str:
 def build_summary(
     installation: Installation, state: InstallationState, *, reveal: bool, first: bool = False
 ) -> InstallationSummary:
-    """Collect everything from the store; whoever started it (`first`) makes the administrator if there is none."""
+    """Collect everything from the store; the start (`first`) creates the administrator if there is none."""
 
     async def read(keeping: KeyAdmin, stores: OpenStores) -> InstallationSummary:
         found: dict[str, AppKeys] = {

@@ -1,4 +1,4 @@
-"""`kiosk train`: learn anew what an engine recommends."""
+"""`kiosk train`: train an engine."""
 
 from __future__ import annotations
 
@@ -22,21 +22,22 @@ EPILOG = """
 [bold]Examples[/]
 
   kiosk train                                       the playground, with the default recipe
-  kiosk train bookshop --recipe shop --promote      let it serve afterwards, if it is not worse than what serves
+  kiosk train bookshop --recipe shop --promote      promote it afterwards, if the gate allows
   kiosk train bookshop --recipe ./mine.toml --dry-run
   kiosk train bookshop --set parts.rules.window=30 --set seed=7
-  kiosk train bookshop --recipe ./mine.toml --working-dir .      classes of yours that are not installed
+  kiosk train bookshop --recipe ./mine.toml --working-dir .      your classes that are not installed
   kiosk train bookshop --recipe fast --sweep parts.rules.window=5,10,20 --sweep parts.rules.damping=0.1,0.3
 
-A running system trains beside serving, with lower priority; stopped, or with --local, this command trains itself.
-Whatever happens to the worker, the training goes on or starts again, and what serves stays untouched.
+A running system trains with lower priority than it serves. Stopped, or with --local, this command trains itself.
+If the worker dies, another one continues the training. The serving version stays untouched.
+The command first waits until accepted data is compacted, so that the training reads it.
 Exit code 1: the training failed, was cancelled, or --promote was refused by the gate.
-Recipes that come along: default, fast, sequence, shop, session.
+Built-in recipes: default, fast, sequence, shop, session.
 """
 
 WAIT_EVERY_S = 0.25
 PICKED_UP_S = 60.0
-"A run that nobody took for so long is told about."
+"A run that no worker claims within this time is reported."
 
 AppName = Annotated[str, typer.Argument(metavar="[APP]", help="The app.")]
 EngineName = Annotated[str, typer.Option("--engine", help="The engine.")]
@@ -46,9 +47,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standar
 def train(
     app: AppName = "playground",
     engine: EngineName = "default",
-    recipe: Annotated[
-        str, typer.Option(help="A recipe that comes along, or a .toml or .json file.")
-    ] = "default",
+    recipe: Annotated[str, typer.Option(help="A built-in recipe, or a .toml or .json file.")] = "default",
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", help="FIELD=VALUE: change one field of the recipe, by its path."),
@@ -58,10 +57,10 @@ def train(
         typer.Option(help="FIELD=A,B,C: try every combination and compare; nothing is published."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say rows, memory and time, and train nothing.")
+        bool, typer.Option("--dry-run", help="Estimate rows, memory and time; train nothing.")
     ] = False,
     promote: Annotated[
-        bool, typer.Option("--promote", help="Let it serve afterwards if the gate allows.")
+        bool, typer.Option("--promote", help="Promote it afterwards if the gate allows.")
     ] = False,
     local: Annotated[
         bool, typer.Option("--local", help="Train in this process, without the cluster.")
@@ -74,12 +73,12 @@ def train(
         ),
     ] = None,
     wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Wait for the end, or only order it.")
+        bool, typer.Option("--wait/--no-wait", help="Wait for the end, or only create the run.")
     ] = True,
-    out: Annotated[Path | None, typer.Option(help="Where a sweep's comparison is written as well.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Also write a sweep's comparison to this file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train an engine on everything that has settled, examine it and publish it as a snapshot."""
+    """Train an engine on all accepted data, evaluate it and publish a snapshot."""
     from jobs.refresh.recipe import load_recipe_file
 
     chosen = load_recipe_file(recipe)
@@ -233,9 +232,11 @@ def show_run(run: Run, *, as_json: bool) -> None:
         screen.err().print(
             screen.style_text(f"{run.status}:", "bold red", f" {run.error or 'run ' + run.run_id}")
         )
-        screen.err().print("What serves is untouched.")
+        screen.err().print("The serving version is untouched.")
         return
-    table = screen.build_table("figure", "all readers")
+    if run.message:
+        screen.err().print(run.message)
+    table = screen.build_table("figure", "all users")
     for name, value in run.figures.items():
         table.add_row(name, f"{value:.4f}")
     screen.out().print(f"Run {run.run_id} published snapshot {run.version} of {run.app_id}/{run.engine_id}.")
@@ -276,19 +277,22 @@ def run_to_dict(run: Run) -> dict[str, Any]:
 def _dry_run(installation: Installation, app: str, engine: str, recipe: Recipe, *, as_json: bool) -> None:
     from cluster.artifacts.segments import SegmentStore
     from cluster.runtime.artifact_access import open_artifact_store
-    from jobs.refresh.runs.dry_run import count_uncompacted_interactions, estimate_training
+    from jobs.refresh.runs.estimate import count_uncompacted_interactions, estimate_training
     from jobs.refresh.runs.local_worker import free_memory_mb
     from jobs.refresh.runs.run_commands import check_engine
     from jobs.refresh.runs.training_source import read_training_source
 
-    async def check(offset: str) -> int:
+    segments = SegmentStore(open_artifact_store(installation.settings))
+
+    async def check() -> int:
         async with installation.open_stores() as stores:
             await check_engine(stores, app, engine)
+            await installation.compact_new_data(stores, app)
+            offset = segments.offsets(app).get("interaction", "0")
             return await count_uncompacted_interactions(stores.changes, app, offset)
 
-    segments = SegmentStore(open_artifact_store(installation.settings))
-    waiting = asyncio.run(check(segments.offsets(app).get("interaction", "0")))
-    with screen.err().status("reading what has settled"):
+    waiting = asyncio.run(check())
+    with screen.err().status("reading compacted data"):
         source = read_training_source(segments, app, recipe, products_suffice=True, explain=True)
         if source.account is not None:
             source = replace(source, account=replace(source.account, waiting=waiting))

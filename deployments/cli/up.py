@@ -45,10 +45,11 @@ start makes progress.
 
 def up(
     host: Annotated[
-        str | None, typer.Option(help="Address the doors listen on; else KIOSK_HOST or 127.0.0.1.")
+        str | None, typer.Option(help="Address that the API listens on; default: KIOSK_HOST or 127.0.0.1.")
     ] = None,
     port: Annotated[
-        int | None, typer.Option(help="Port the doors listen on; else KIOSK_PORT or 8000.", min=1, max=65535)
+        int | None,
+        typer.Option(help="Port that the API listens on; default: KIOSK_PORT or 8000.", min=1, max=65535),
     ] = None,
     foreground: Annotated[bool, typer.Option("--foreground", help="Stay here until Ctrl-C.")] = False,
     reveal: Annotated[

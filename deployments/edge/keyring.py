@@ -11,8 +11,7 @@ from collections.abc import Callable
 import structlog
 
 from cluster.errors import Fault, NewerRelease
-from cluster.records.access import IN_BROWSER, ApiKey
-from cluster.records.issued_key import reveal_key
+from cluster.records.access import IN_BROWSER, ApiKey, reveal_key
 from cluster.secrecy import Vault, derive_token_key, key_sha256
 from cluster.store.ports.access import AccessBook, AccessStore
 from cluster.store.refreshing_cache import RefreshingCache

@@ -7,9 +7,9 @@ from typing import Any
 
 from actors.answers.archive.passages import read_product
 from actors.answers.question_submission import QuestionSubmitter, RepeatedQuestion, StoreQuestionSubmitter
-from actors.history.answer_service import AnswerService, ThreadAnswer
-from actors.history.content import UploadedArticle
+from actors.history.messages import AnswerService, ThreadAnswer
 from actors.history.monitor import SignificanceConfig
+from actors.history.significance import UploadedArticle
 from actors.history.tracker import new_question_id
 from actors.language.embedder import HashingEmbedder
 from cluster.clock import SystemClock

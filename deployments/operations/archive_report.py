@@ -1,4 +1,4 @@
-"""What the book of calls says: sums a publisher asks for. No store, no clock."""
+"""Sums of the calls of the archive for publishers. No store, no clock."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from cluster.clock import from_ms
-from cluster.records.archive_call import ArchiveCall
+from cluster.records.archive_client import ArchiveCall
 
 UNANSWERED_BELOW = 0.5
 """Coverage below which a question counts as unanswered.

@@ -1,4 +1,4 @@
-"""Count the `feedback` interactions by question: the answers that readers found worst come first. Nobody is named."""
+"""Count the `feedback` interactions by question: the answers with the worst feedback come first. Nobody is named."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _TAKEN_BACK = frozenset({"unselected", "none", ""})
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What one reader thinks of one answer."""
+    """The judgement of one user about one answer."""
 
     reader_id: str
     at_ms: int
     question_id: str
     value: str
     origin: str = ""
-    "Stands for a reader without proof where readers are counted."
+    "Stands for a user without proof where users are counted."
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class FeedbackReport:
     without_question: int = 0
     "Judgements that name no question."
     questions: tuple[QuestionFeedback, ...] = ()
-    "Most readers who found it not helpful first."
+    "Sorted by the number of users who found it not helpful."
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -123,7 +123,7 @@ async def read_questions(
 def build_feedback_report(
     judgements: Sequence[Judgement], questions: Mapping[str, StoredQuestion], *, top: int = 20
 ) -> FeedbackReport:
-    """Count judgements by question. Of a reader the newest judgement of an answer counts; it may take one back."""
+    """Count judgements by question. The newest judgement of a user of an answer counts; it may take one back."""
     newest: dict[tuple[str, str], Judgement] = {}
     for one in sorted(judgements, key=lambda judgement: judgement.at_ms):
         newest[one.origin or one.reader_id, one.question_id] = one

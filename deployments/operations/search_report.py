@@ -1,4 +1,4 @@
-"""What the query log says: sums an editor asks for. No store, no clock; nobody is named."""
+"""Sums of the query log for editors. No store, no clock; nobody is named."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class SearchReport:
     languages: list[tuple[str, int]] = field(default_factory=list)
     served_by: list[tuple[str, int]] = field(default_factory=list)
     feedback: FeedbackReport = field(default_factory=FeedbackReport)
-    "What readers thought of answers."
+    "The feedback on answers."
 
     @property
     def share(self) -> float:
@@ -111,7 +111,7 @@ def build_search_report(
     top: int = 20,
     feedback: FeedbackReport | None = None,
 ) -> SearchReport:
-    """Count the queries of a time: those on the shelf (a table with `COLUMNS`) and those still on their way.
+    """Count the queries of a time: compacted ones (a table with `COLUMNS`) and those of the log.
 
     Cost:
         1,000,000 queries: half a second

@@ -1,12 +1,12 @@
 """Bulk ingest: large files, with the same validation and intake as the API replicas.
 
 sources     files, directories and buckets as rows (JSON Lines, CSV, Parquet)
-row         one row, or why there is none
+row         one row, or why there is none; counts of rejected rows by reason
 delimited_files  CSV and TSV to rows
 columns     columns of Parquet to rows
 mapping     columns to fields
-plain_interactions  the most frequent form of interactions, validated in a tenth of the time
-plain_interaction_columns  the same from columns, without rows
+plain_interactions  the most frequent form of interactions, validated in a tenth of the time,
+            from rows or from columns
 validation  validation of rows, as in the API; an invalid row affects no other row
 writing     validated chunks into the stores, each interaction exactly once
 progress    progress on disk; rejected rows with their reasons

@@ -14,7 +14,7 @@ from cluster.errors import HouseError, Unavailable
 from jobs.ingest.pipeline import IngestOrder, IngestReport
 from jobs.ingest.preview import IngestPreview
 from jobs.ingest.progress import IngestProgress as Standing
-from jobs.ingest.reasons import RejectionReason
+from jobs.ingest.validation import RejectionReason
 
 _LONGEST_SAMPLE = 2_000
 

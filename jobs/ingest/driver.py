@@ -32,8 +32,8 @@ from cluster.runtime.connecting import ADMIN_S, connect
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from jobs.ingest.pipeline import IngestOrder, IngestReport, ingest, run_from_order
-from jobs.ingest.reasons import merge_reasons
 from jobs.ingest.sources import find_files
+from jobs.ingest.validation import merge_reasons
 
 Connect = Callable[[], OpenStores]
 OpenShelf = Callable[[], ArtifactStore]

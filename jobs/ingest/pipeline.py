@@ -28,19 +28,20 @@ from cluster.store.ports.stores import Stores
 from jobs.ingest import sources as reading
 from jobs.ingest.columns import ColumnRows
 from jobs.ingest.delimited_files import DelimitedFormat
-from jobs.ingest.input_warnings import check_source_columns, find_warnings
 from jobs.ingest.mapping import FieldMap
-from jobs.ingest.plain_interaction_columns import PlainColumns
-from jobs.ingest.plain_interactions import PlainInteractions
+from jobs.ingest.plain_interactions import PlainColumns, PlainInteractions
 from jobs.ingest.progress import IngestProgress, IngestRun
-from jobs.ingest.reasons import ReasonCounter, RejectionReason
 from jobs.ingest.validation import (
     AcceptedPart,
     CheckedChunk,
+    ReasonCounter,
     RejectedRow,
+    RejectionReason,
     check_columns,
     check_interactions,
     check_records,
+    check_source_columns,
+    find_warnings,
 )
 from jobs.ingest.writing import InteractionWriter, RecordWriter, StoreRetry, SubmittedChunk
 

@@ -6,12 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.ingest import sources as reading
-from jobs.ingest.input_warnings import check_source_columns, find_warnings
 from jobs.ingest.mapping import FieldMap
 from jobs.ingest.pipeline import IngestOrder
-from jobs.ingest.reasons import ReasonCounter, RejectionReason
 from jobs.ingest.row import UnreadableRow
-from jobs.ingest.validation import CheckedChunk, check_interactions, check_records
+from jobs.ingest.validation import (
+    CheckedChunk,
+    ReasonCounter,
+    RejectionReason,
+    check_interactions,
+    check_records,
+    check_source_columns,
+    find_warnings,
+)
 
 PREVIEWED_ROWS = 1_000
 "Rows that a dry run reads unless it is given another limit."

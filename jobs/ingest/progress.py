@@ -22,7 +22,7 @@ from typing import Any
 import orjson
 
 from cluster.errors import Conflict, Fault, Unavailable
-from cluster.records.quarantine_entry import ABOUT
+from cluster.records.intake import ABOUT
 from jobs.ingest.sources import SourceFile
 from jobs.ingest.validation import RejectedRow
 

@@ -1,10 +1,13 @@
-"""Validation of a chunk: the records that the stores accept, and the rejected rows with their reasons."""
+"""Validation of a chunk: the records that the stores accept, and the rejected rows with their reasons.
+
+Checks of files before the ingest: missing columns and suspicious values.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import orjson
@@ -14,9 +17,9 @@ from cluster.records.validation.accepted import AcceptedInteractions, AcceptedRe
 from cluster.records.validation.upload import parse_interactions, parse_upload
 from jobs.ingest.columns import ColumnRows
 from jobs.ingest.mapping import FieldMap, RowReader
-from jobs.ingest.plain_interaction_columns import PlainColumns
-from jobs.ingest.plain_interactions import PlainInteractions
+from jobs.ingest.plain_interactions import PlainColumns, PlainInteractions
 from jobs.ingest.row import Row, UnreadableRow
+from jobs.ingest.sources import SourceFile, read_column_names
 
 T = TypeVar("T")
 
@@ -199,3 +202,87 @@ def _reasons_by_row(error: Unprocessable, count: int) -> dict[int, str]:
 
 def _decode_beginning(text: bytes) -> str:
     return text[:_TEXT_KEPT].decode("utf-8", "replace")
+
+
+_SAMPLED_ROWS = 200
+
+
+def check_source_columns(mapping: FieldMap, found: Sequence[SourceFile]) -> None:
+    """Check that files have the columns that a mapping names.
+
+    Errors:
+        Invalid: a file lacks a column
+    """
+    if not mapping.rules:
+        return
+    for source in found:
+        names = read_column_names(source)
+        if names is not None:
+            mapping.check_columns(names)
+
+
+def find_warnings(rows: Sequence[Row], read: RowReader, mapping: FieldMap) -> list[str]:
+    """Return warnings about suspicious values in the first rows of an ingest."""
+    records = [read(row) for row in rows[:_SAMPLED_ROWS] if not isinstance(row, UnreadableRow)]
+    name = mapping.find_float_ids(records)
+    if not name:
+        return []
+    return [f"every {name} ends in '.0': whole numbers that a table wrote as decimals; map it with :integer"]
+
+
+# --- reasons ------------------------------------------------------------------------------------------------
+# Counts of rejected rows by reason, with an example for each.
+
+
+MOST_REASONS = 200
+"Different reasons that are counted apart; later ones are counted together."
+SHOWN = 3
+OTHER = "other reasons"
+
+
+@dataclass(frozen=True, slots=True)
+class RejectionReason:
+    """One reason, how many rows it refused, and the first of them."""
+
+    text: str
+    count: int
+    row: int
+    "0-based number of the example in its file."
+    example: str
+    "Beginning of the example's row."
+
+
+class ReasonCounter:
+    """Counts refused rows by their reason, in bounded memory."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._examples: dict[str, RejectedRow] = {}
+
+    def add(self, refused: Iterable[RejectedRow]) -> None:
+        """Count refused rows."""
+        for one in refused:
+            text = one.reason
+            if text not in self._counts and len(self._counts) >= MOST_REASONS:
+                text = OTHER
+            self._counts[text] = self._counts.get(text, 0) + 1
+            self._examples.setdefault(text, one)
+
+    def most_frequent(self, most: int = SHOWN) -> tuple[RejectionReason, ...]:
+        """Return the most frequent reasons in descending order."""
+        ranked = sorted(self._counts.items(), key=lambda entry: -entry[1])[:most]
+        return tuple(
+            RejectionReason(text, count, self._examples[text].row, self._examples[text].text)
+            for text, count in ranked
+        )
+
+
+def merge_reasons(
+    parts: Iterable[Sequence[RejectionReason]], most: int = SHOWN
+) -> tuple[RejectionReason, ...]:
+    """Add up the reasons of several runs, the most frequent first."""
+    found: dict[str, RejectionReason] = {}
+    for reason in (reason for part in parts for reason in part):
+        before = found.get(reason.text)
+        found[reason.text] = reason if before is None else replace(before, count=before.count + reason.count)
+    return tuple(sorted(found.values(), key=lambda reason: -reason.count)[:most])

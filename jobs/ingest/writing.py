@@ -22,7 +22,7 @@ from cluster.artifacts.segments import SegmentStore, position_from_offset
 from cluster.clock import Clock
 from cluster.errors import Fault, TooMany, Unavailable
 from cluster.ids import new_task_id
-from cluster.records.task import Task
+from cluster.records.intake import Task
 from cluster.records.validation.accepted import AcceptedInteractions, AcceptedRecords, TypeCheck
 from cluster.store.ports.changes import ChangeLogEntry, Noun
 from cluster.store.ports.intake import IntakeReceipt

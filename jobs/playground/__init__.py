@@ -6,11 +6,9 @@ every machine.
     data/       the texts, as JSON: product lines, articles, stories of users, questions with their answers
     data_files  reads data/ into typed values
     seeded_random  seeded draws that do not depend on the Python version
-    shop        product lines to product records, one per variant
-    archive     articles to product records of type `article`
+    products    product lines and articles to product records
     users     stories to user records
-    session_recorder  the interactions of one user in one session
     sessions    all sessions of all users, in order of time
-    loader      loads the records through the intake
+    loader      loads the records through the intake, or writes them as upload bodies
     driver      opens the stores of an installation for `python -m jobs.playground`
 """

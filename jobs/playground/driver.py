@@ -14,8 +14,7 @@ from cluster.clock import SystemClock
 from cluster.log import set_up_logging
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
-from jobs.playground.loader import LoadResult, load_playground
-from jobs.playground.sample import build_sample
+from jobs.playground.loader import LoadResult, build_sample, load_playground
 
 
 def load_into_app(redis_url: str, app_id: str) -> LoadResult:

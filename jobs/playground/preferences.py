@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from jobs.playground.archive import SITE as NEWS_SITE
 from jobs.playground.data_files import NewsArticle, ProductLine, UserStory, read_articles, read_product_lines
+from jobs.playground.products import NEWS_SITE, SHOP_SITE, list_variant_ids
 from jobs.playground.seeded_random import SeededRandom
-from jobs.playground.shop import SITE as SHOP_SITE
-from jobs.playground.shop import list_variant_ids
 
 HOT_ITEMS = 8
 "So many lines of the shop are talked about in the last few days."

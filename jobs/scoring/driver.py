@@ -37,9 +37,8 @@ from cluster.runtime.handover import drop_key_variables
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from cluster.store.ports.stores import Stores
-from jobs.scoring.results import LONG, NESTED, UserList, table_from_lists
+from jobs.scoring.tables import LONG, NESTED, UserKey, UserList, count_users, read_users, table_from_lists
 from jobs.scoring.user_scorer import ScoringOrder, UserScorer, check_snapshot
-from jobs.scoring.users import UserKey, count_users, read_users
 
 Connect = Callable[[], OpenStores]
 OpenShelf = Callable[[], ArtifactStore]

@@ -30,8 +30,7 @@ from cluster.query.language.parser import parse
 from cluster.query.language.tree import Node
 from cluster.store.ports.changes import ChangeLog, Noun
 from cluster.store.ports.stores import Stores
-from jobs.scoring.results import UserList
-from jobs.scoring.users import UserKey
+from jobs.scoring.tables import UserKey, UserList
 
 MOST_ROWS = 1_000
 _READS_AT_ONCE = 50

@@ -24,8 +24,8 @@ import numpy as np
 import orjson
 
 from actors.language.folding import fold_typed
-from actors.retrieval.autocomplete.index_arrays import arrays_from_index
 from actors.retrieval.autocomplete.lookup import CompletionIndex
+from actors.retrieval.autocomplete.snapshot_format import arrays_from_index
 from deployments.cli.subprocess_commands import CompletionsOptions
 from tests.benchmarks import bulk, stack
 from tests.benchmarks.load import Figures, drive, http_request

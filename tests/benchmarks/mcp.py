@@ -39,7 +39,7 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.records.account import Grant
-from cluster.records.client_rule import ClientRule
+from cluster.records.archive_client import ClientRule
 from cluster.secrecy import Vault
 from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
 from tests.benchmarks.load import ROOT, Figures, drive, http_request

@@ -31,10 +31,9 @@ from actors.recommender.state.serving_model import ServingModel
 from actors.serving import dispatch
 from actors.vectors.vocabulary import Vocabulary
 from cluster.query.language.parser import parse as parse_filter
-from cluster.records.recent_event import RecentEvent
+from cluster.records.interaction import RecentEvent
 from jobs.refresh.build.build import build_snapshot
-from jobs.refresh.build.content_weights import build_content_weights
-from jobs.refresh.build.fit import train_engine
+from jobs.refresh.build.fit import build_content_weights, train_engine
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.split import EvaluationSplit, Targets
 from jobs.refresh.evaluation import metrics

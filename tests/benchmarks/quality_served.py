@@ -25,7 +25,7 @@ from actors.recommender.state.serving_model import ServingModel
 from actors.serving import dispatch
 from actors.vectors.types import Floats
 from cluster.ids import DEFAULT_ENGINE
-from cluster.records.recent_event import RecentEvent
+from cluster.records.interaction import RecentEvent
 from jobs.refresh.build.build import SnapshotOrigin, build_snapshot
 from jobs.refresh.build.fit import TrainedEngine, train_engine
 from jobs.refresh.data.dataset import Interactions

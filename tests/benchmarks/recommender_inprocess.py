@@ -30,7 +30,7 @@ from actors.recommender.state.serving_model import ServingModel
 from actors.serving import dispatch
 from cluster.clock import iso_ms
 from cluster.query.language.parser import parse
-from cluster.records.recent_event import RecentEvent
+from cluster.records.interaction import RecentEvent
 from cluster.store.ports.changes import ChangeLogEntry
 from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import train_engine

@@ -30,11 +30,10 @@ from rich.table import Table
 from actors.language import encoder, latent_embedder
 from actors.language.embedder import Embedder, HashingEmbedder
 from actors.recommender.state.catalog import Catalog
-from actors.retrieval.lexical.hybrid_ranking import BEST, blend_hits
 from actors.retrieval.lexical.search_index import SearchIndex
 from actors.retrieval.lexical.spell_dictionary import DictionaryBuild, ProductVocabulary, SpellDictionary
 from actors.retrieval.lexical.text_query import TextQuery
-from actors.retrieval.product_texts import ProductTexts
+from actors.retrieval.product_texts import BEST, ProductTexts, blend_hits
 from actors.retrieval.snapshot_format import SearchSnapshot, save
 from actors.vectors.index import VectorIndex
 from actors.vectors.top import best_rows

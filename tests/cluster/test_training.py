@@ -21,8 +21,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.signing import sign_manifests
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.clock import SystemClock
-from cluster.records.run import Run
-from cluster.records.schedule import Schedule
+from cluster.records.run import Run, Schedule
 from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.processes import is_alive
 from cluster.settings import Settings

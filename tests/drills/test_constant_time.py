@@ -15,8 +15,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from cluster.errors import Unauthenticated
-from cluster.records.access import App
-from cluster.records.issued_key import issue_key
+from cluster.records.access import App, issue_key
 from cluster.secrecy import Vault
 from deployments.edge.keyring import Keyring
 from deployments.edge.proof import compare_hash, sign_user_id

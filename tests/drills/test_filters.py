@@ -20,8 +20,8 @@ import pytest
 from cluster.errors import FilterSyntax
 from cluster.query.columnar.column_store import ColumnStore
 from cluster.query.columnar.compile import compile_filter, matches
-from cluster.query.language.filter_text import render_filter
 from cluster.query.language.parser import parse
+from cluster.query.language.tree import render_filter
 from tests.unit.cluster.query.columnar.filter_costs import at_the_limits, made_up_record
 
 COUNT = int(os.environ.get("KIOSK_FUZZ_FILTERS", "10_000_000"))

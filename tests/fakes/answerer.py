@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from actors.history.answer_service import AnswerService, ThreadAnswer
-from actors.history.content import UploadedArticle
+from actors.history.messages import AnswerService, ThreadAnswer
 from actors.history.monitor import SignificanceConfig
+from actors.history.significance import UploadedArticle
 from actors.language.embedder import HashingEmbedder
 from cluster.store.ports.stores import Stores
 

@@ -29,7 +29,7 @@ from actors.language.embedder import HashingEmbedder, embedding_text
 from actors.recommender.recommender import Recommender
 from cluster.clock import iso_ms
 from cluster.ids import new_task_id
-from cluster.records.recent_event import RecentEvent
+from cluster.records.interaction import RecentEvent
 from cluster.store.ports.changes import ChangeLogEntry
 from cluster.store.ports.intake import RecordPut
 from cluster.store.ports.stores import Stores

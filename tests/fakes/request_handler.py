@@ -20,8 +20,7 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.errors import NotFound, messages
 from cluster.meter import SilentMeter
-from cluster.records.access import App, AppSettings, Environment, KeyKind, Limits
-from cluster.records.issued_key import issue_key
+from cluster.records.access import App, AppSettings, Environment, KeyKind, Limits, issue_key
 from cluster.secrecy import Vault
 from cluster.store.ports.intake import RecordPut
 from cluster.store.ports.stores import Stores

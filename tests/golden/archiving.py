@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from cluster.records.account import Grant
-from jobs.playground.golden_questions import read_golden_questions
+from jobs.playground.data_files import read_golden_questions
 from tests.fakes.archive_oauth import RESOURCE
 from tests.golden.caller import Caller
 from tests.golden.installation import Installation, parsed

@@ -6,7 +6,7 @@ import json
 from random import Random
 from typing import Any
 
-from jobs.playground.sample import build_sample
+from jobs.playground.loader import build_sample
 from tests.golden.caller import Caller
 from tests.golden.catalog import (
     PRODUCTS,

@@ -24,8 +24,7 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock, iso_ms
 from cluster.meter import SilentMeter
-from cluster.records.access import App, AppSettings
-from cluster.records.issued_key import issue_key
+from cluster.records.access import App, AppSettings, issue_key
 from cluster.secrecy import Vault
 from cluster.store.connect import open_stores
 from cluster.store.ports.stores import Stores

@@ -18,11 +18,10 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.run_folders import RUNS
 from cluster.artifacts.segments import SegmentStore
 from cluster.ids import new_task_id
-from cluster.records.experiment import Experiment
-from cluster.records.exposure import Exposure
+from cluster.records.experiment import Experiment, Exposure
+from cluster.records.interaction import RecentEvent
 from cluster.records.logged_query import LoggedQuery, pseudonym
 from cluster.records.question import Answer, CitedPassage, Question
-from cluster.records.recent_event import RecentEvent
 from cluster.records.validation.upload import parse_upload
 from cluster.store.connect import OpenStores
 from cluster.store.ports.stores import Stores

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import orjson
 
-from cluster.records.recent_event import RecentEvent
+from cluster.records.interaction import RecentEvent
 from cluster.store.ports.changes import Noun
 from cluster.store.ports.intake import Batch, RecordPut
 from cluster.store.ports.stores import Stores

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from cluster.records.experiment import Experiment
-from cluster.records.exposure import Exposure
+from cluster.records.experiment import Experiment, Exposure
 from cluster.store.ports.interactions import BrowserWriter
 from cluster.store.ports.stores import Stores
 from tests.suites.doing import APP, NOW, OTHER

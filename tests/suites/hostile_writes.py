@@ -12,9 +12,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from actors.intake.compaction import ChangeLogCompactor
+from actors.intake.compaction import ChangeLogCompactor, SegmentRebuilder
 from actors.intake.query_compaction import QueryCompactor
-from actors.intake.segment_rebuilder import SegmentRebuilder
 from actors.language.embedder import HashingEmbedder
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.query_log import QueryLogStore

@@ -8,7 +8,7 @@ import hashlib
 import pytest
 
 from cluster.records.account import Account, Code, Grant
-from cluster.records.registration import Registration, revocation_id
+from cluster.records.archive_client import Registration, revocation_id
 from cluster.store.ports.accounts import RotateOutcome
 from cluster.store.ports.stores import Stores
 from cluster.store.redis.accounts import MOST_GRANTS, MOST_SIBLINGS

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.clock import SystemClock
-from cluster.records.archive_call import ArchiveCall
-from cluster.records.client_rule import ClientRule
+from cluster.records.archive_client import ArchiveCall, ClientRule
 from cluster.store.ports.stores import Stores
 from tests.suites.doing import APP, OTHER
 

@@ -6,10 +6,8 @@ import asyncio
 
 import pytest
 
-from cluster.records.engine import Engine
-from cluster.records.promotion import Promotion
-from cluster.records.run import Run, cancel_run, claim_run, end_run
-from cluster.records.schedule import Schedule
+from cluster.records.engine import Engine, Promotion
+from cluster.records.run import Run, Schedule, cancel_run, claim_run, end_run
 from cluster.store.ports.stores import Stores
 from cluster.store.redis.runs import MOST_KEPT
 from tests.suites.doing import APP, NOW, OTHER

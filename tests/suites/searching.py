@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.records.bank_question import BankQuestion
 from cluster.records.logged_query import LoggedQuery
+from cluster.records.question import BankQuestion
 from cluster.store.ports.stores import Stores
 from tests.suites.doing import APP, OTHER
 

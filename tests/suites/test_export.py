@@ -14,9 +14,8 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from actors.intake.compaction import ChangeLogCompactor
+from actors.intake.compaction import ChangeLogCompactor, SegmentRebuilder
 from actors.intake.query_compaction import QueryCompactor
-from actors.intake.segment_rebuilder import SegmentRebuilder
 from actors.language.embedder import HashingEmbedder
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.compaction import MergeRules

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobs.playground.golden_questions import read_golden_questions
+from jobs.playground.data_files import read_golden_questions
 from tests.benchmarks.answers import definitions
 from tests.benchmarks.answers.quality import CITATIONS, REFUSED, playground, tally
 

@@ -24,7 +24,7 @@ from cluster.clock import SystemClock
 from cluster.errors import Conflict, Invalid, NotFound, ReadOnly, Unavailable
 from cluster.meter import SilentMeter
 from cluster.records.access import App
-from cluster.records.recent_event import RecentEvent
+from cluster.records.interaction import RecentEvent
 from cluster.store.connect import open_stores
 from cluster.store.ports.stores import Stores
 from jobs.ingest.pipeline import IngestOrder, IngestReport, ingest, run_from_order

@@ -15,9 +15,8 @@ from actors.answers.answer_pipeline import LanguageModelError
 from actors.answers.archive.client import LocalArchiveClient
 from actors.answers.archive.host import ArchiveHost
 from actors.answers.archive.messages import Snippet
-from actors.answers.llm.breaker import FAILURES_TO_OPEN
-from actors.answers.llm.model_config import ModelConfig
-from actors.answers.llm.writer import ModelWriter
+from actors.answers.llm.model_address import ModelConfig
+from actors.answers.llm.writer import FAILURES_TO_OPEN, ModelWriter
 from actors.answers.wiring import LocalQuestionClient, open_question_client
 from cluster.clock import SystemClock
 from cluster.ids import new_question_id

@@ -16,11 +16,17 @@ from cluster.clock import SystemClock
 from cluster.ids import DEFAULT_ENGINE, new_task_id
 from cluster.meter import SilentMeter
 from cluster.records.access import App
-from cluster.records.recent_event import RecentEvent
+from cluster.records.interaction import RecentEvent
 from cluster.store.connect import open_stores
 from cluster.store.ports.stores import Stores
-from jobs.playground.loader import EDITION_RECORD_ID, LoadResult, load_playground, read_edition
-from jobs.playground.sample import SampleData, build_sample
+from jobs.playground.loader import (
+    EDITION_RECORD_ID,
+    LoadResult,
+    SampleData,
+    build_sample,
+    load_playground,
+    read_edition,
+)
 from tests.fakes.dying_shelf import Killed
 from tests.fakes.dying_stores import Life, mortal
 from tests.fakes.stores.memory import memory_stores

@@ -12,8 +12,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from actors.intake.compaction import ChangeLogCompactor
-from actors.intake.segment_rebuilder import SegmentRebuilder
+from actors.intake.compaction import ChangeLogCompactor, SegmentRebuilder
 from actors.language.embedder import HashingEmbedder
 from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
@@ -27,8 +26,8 @@ from cluster.meter import SilentMeter
 from cluster.records.validation.boost_rules import read_rules
 from jobs.scoring import driver
 from jobs.scoring.driver import ScoredChunk, ScoringWorker, recommend_in_process
+from jobs.scoring.tables import UserKey, count_users, read_users
 from jobs.scoring.user_scorer import ScoringOrder, UserScorer, check_snapshot
-from jobs.scoring.users import UserKey, count_users, read_users
 from tests.fakes.asgi import call
 from tests.fakes.corner_shop import NOW_MS
 from tests.fakes.request_handler import Corner, open_corner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.records.bank_question import BankQuestion
+from cluster.records.question import BankQuestion
 from cluster.store import keys
 from cluster.store.connect import OpenStores
 from tests.suites.doing import APP

@@ -18,8 +18,8 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.query_log import COLUMNS, QueryLogStore
 from cluster.meter import SilentMeter
 from cluster.records.access import AppSettings
-from cluster.records.bank_question import BankQuestion
 from cluster.records.logged_query import UNKNOWN, LoggedQuery, pseudonym
+from cluster.records.question import BankQuestion
 from cluster.store.ports.stores import Stores
 from tests.fakes.asgi import call
 from tests.fakes.corner_shop import APP, NOW_MS, furnish

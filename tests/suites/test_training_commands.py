@@ -8,6 +8,7 @@ import os
 import shlex
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,12 @@ from typing import Any
 
 import pytest
 
+from actors.intake.loop import IntakeLoop
+from actors.language.embedder import HashingEmbedder
 from cluster.admin.vault import ensure_master_key
 from cluster.artifacts.segments import SegmentStore
+from cluster.clock import SystemClock
+from cluster.meter import SilentMeter
 from cluster.records.access import App
 from cluster.runtime.artifact_access import open_artifact_store
 from cluster.settings import Settings
@@ -250,3 +255,48 @@ def test_nothing_is_promoted_on_the_read_only_playground(shop: Shop, words: tupl
     assert "This is the playground environment, which is read-only. Name another app" in " ".join(
         done.stderr.split()
     )
+
+
+def test_a_dry_run_counts_interactions_that_were_accepted_a_moment_ago(tmp_path: Path) -> None:
+    """Nothing is compacted when the command begins; the intake compacts every half a minute by itself."""
+    server, ends = RedisProcess(), threading.Event()
+    settings = Settings(data_dir=tmp_path)
+    ensure_master_key(settings)
+    segments = SegmentStore(open_artifact_store(settings))
+    clicks = [
+        {
+            "type": "click",
+            "product_ids": [f"p{number % 7}"],
+            "user_id": f"u{number % 9}",
+            "timestamp": "2026-01-01T00:00:00.000Z",
+        }
+        for number in range(50)
+    ]
+
+    async def work_intake() -> None:
+        async with open_stores(server.url, slow_s=10.0) as stores:
+            await generated_market.open_market(stores)
+            await stores.interactions.append(generated_market.APP, json.dumps(clicks).encode(), [])
+            loop = IntakeLoop(
+                stores, segments, HashingEmbedder(), SystemClock(), SilentMeter(), owner="intake"
+            )
+            working = asyncio.create_task(loop.run())
+            accepted.set()
+            await asyncio.to_thread(ends.wait)
+            loop.stop()
+            await working
+
+    accepted = threading.Event()
+    server.start()
+    intake = threading.Thread(target=lambda: asyncio.run(work_intake()))
+    intake.start()
+    try:
+        assert accepted.wait(30)
+        plan = Shop(tmp_path, server.url).run_json(
+            "train", generated_market.APP, "--recipe", "fast", "--dry-run"
+        )
+    finally:
+        ends.set()
+        intake.join()
+        server.stop()
+    assert (plan["events"], plan["interactions"]["waiting"]) == (50, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import re
 import time
 from collections.abc import AsyncIterator, Callable
@@ -15,10 +16,15 @@ import pytest
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from actors.intake.compaction import CompactionConfig
+from actors.intake.loop import IntakeConfig, IntakeLoop
+from actors.language.embedder import HashingEmbedder
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import FOLDER, MANIFEST, SnapshotStore
+from cluster.clock import SystemClock
 from cluster.errors import Unavailable
+from cluster.meter import SilentMeter
 from cluster.records.engine import Engine
 from cluster.records.run import LEASE_MS, STAGES, Run
 from cluster.runtime.tracing import OtelTracer, build_provider
@@ -29,6 +35,7 @@ from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.runs.promotion import roll_back_version
 from jobs.refresh.runs.run_commands import cancel_training, create_run
 from jobs.refresh.runs.training import KEPT_VERSIONS
+from jobs.refresh.runs.uncompacted_data import wait_for_compaction
 from jobs.refresh.runs.worker import LEFTOVER_AGE_MS, TrainingWorker, WorkerContext
 from tests.fakes import generated_market
 from tests.fakes.dying_shelf import DyingArtifactStore, Killed
@@ -141,11 +148,58 @@ async def test_a_training_waits_a_moment_for_what_was_just_accepted(place: Place
     assert (done.status, asked) == ("finished", [offset])
 
 
-async def test_a_training_goes_on_without_what_does_not_settle(place: Place) -> None:
+async def test_a_training_goes_on_without_data_that_is_not_compacted_and_says_so(place: Place) -> None:
     await place.stores.interactions.append(
         generated_market.APP, b'[{"type":"click","product_ids":["p1"]}]', []
     )
-    assert (await place.worked(await place.ordered(), settle_s=0.5)).status == "finished"
+    await _accept_product(place, "late")
+    done = await place.worked(await place.ordered(), settle_s=0.5)
+    assert done.status == "finished"
+    assert done.message.startswith(
+        "1 accepted uploads are not applied and new data is not compacted (interaction), so it is not read"
+    )
+
+
+async def test_a_training_reads_an_upload_that_still_waits_in_the_intake(place: Place) -> None:
+    """The intake compacts every half a minute; the training asks for it and has the data within seconds."""
+    before = await place.worked(await place.ordered())
+    for number in range(3):
+        await _accept_product(place, f"new-{number}")
+    segments = SegmentStore(place.shelf)
+    meter, rules = SilentMeter(), IntakeConfig(apps_every_s=0.0, compaction=CompactionConfig(every_s=30.0))
+    loop = IntakeLoop(
+        place.stores, segments, HashingEmbedder(), SystemClock(), meter, owner="intake", rules=rules
+    )
+    working = asyncio.create_task(loop.run())
+    messages: list[str] = []
+    try:
+        started_s = time.monotonic()
+        await wait_for_compaction(place.stores, generated_market.APP, messages.append)
+        assert time.monotonic() - started_s < 15
+        done = await place.worked(await place.ordered(), settle_s=15.0)
+    finally:
+        loop.stop()
+        await working
+    assert messages
+    assert (done.status, done.message) == ("finished", "")
+    products = [
+        {stage.name: stage.facts for stage in run.stages}["dataset"]["products"] for run in (before, done)
+    ]
+    assert products[1] == products[0] + 3
+    assert await wait_for_compaction(place.stores, generated_market.APP, messages.append, stall_s=0.0) == ""
+
+
+async def _accept_product(place: Place, product_id: str) -> None:
+    record = {"product_id": product_id, "name": product_id, "type": "product"}
+    await place.stores.intake.accept(
+        generated_market.APP,
+        "product",
+        "put",
+        json.dumps([record]).encode(),
+        task_id=product_id,
+        total=1,
+        now_ms=1,
+    )
 
 
 async def test_a_training_publishes_one_snapshot_and_leaves_nothing_behind(

@@ -4,11 +4,10 @@ messages          requests and replies
 client            the client that API replicas use
 host              loads the archives of apps on demand, within a memory budget
 follower          keeps one app's archive current: snapshot, compacted records, change log
-retrieve          THE HOT PATH: words and meaning, blended, dated, selected; candidates finds both lists
-dates             the time that a question asks about
-passages          a product as text, sections and passages; html_sections reads HTML
+retrieve          THE HOT PATH: scores by words and by meaning, blended, dated, selected; candidates finds both lists
+passages          a product as text, sections and passages
 segment           an immutable part of the corpus: documents, words, vectors
 library           segments that merge as they grow: a snapshot and later records
-snapshot          a segment on disk, mapped and verified; snapshot_writer makes it, snapshot_store finds the newest
-shared_embedder   vectors that the replicas of a node share
+snapshot          a segment on disk, mapped and verified; snapshot_writer makes it, snapshot_store finds
+                  the newest and shares new vectors among the replicas of a node
 """

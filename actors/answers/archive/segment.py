@@ -28,7 +28,7 @@ from actors.retrieval.lexical.passage_postings import (
     drop_passages,
     merge_postings,
 )
-from actors.retrieval.lexical.term_counts import count_terms
+from actors.retrieval.lexical.postings import count_terms
 from actors.vectors.compact import CompactVectors
 from actors.vectors.types import Mask, Matrix
 

@@ -35,7 +35,7 @@ from actors.language import latent_embedder
 from actors.language.analysis import Analyzers
 from actors.language.embedder import Embedder
 from actors.retrieval.lexical.passage_postings import build_postings
-from actors.retrieval.lexical.term_counts import PassageTermCounts, concatenate_counts, count_terms
+from actors.retrieval.lexical.postings import PassageTermCounts, concatenate_counts, count_terms
 from actors.vectors.compact import CompactVectors
 from actors.vectors.types import Scores
 from cluster.artifacts.manifest import Manifest

@@ -3,17 +3,101 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import MappingProxyType
 
 from actors.answers.archive.messages import Snippet
-from actors.answers.extractive import followup_patterns as patterns
 from actors.answers.extractive.entity_patterns import CharSpan, find_name_spans
 from actors.answers.extractive.injection_filter import clean_text, has_instructions
+from actors.answers.extractive.language_data import any_of, collect, compile_pattern, load_languages
+from actors.answers.extractive.language_schema import FollowupWords
 from actors.answers.extractive.question_generation import generate_questions
-from actors.answers.extractive.sentences import split_sentences
-from actors.language.analysis import Analyzers
-from actors.language.stopwords import STOP_WORDS
-from actors.language.tokens import tokenize as words_of
+from actors.answers.extractive.text_tokens import split_sentences
+from actors.language.analysis import STOP_WORDS, Analyzers
+from actors.language.folding import tokenize as words_of
+
+# --- patterns -----------------------------------------------------------------------------------------------
+# Patterns of follow-up questions, made of the sections `followups` of all language files.
+#
+# The form of a pattern is the same for all languages and stands here; its words stand in `data/*.toml`.
+
+
+def _any(select: Callable[[FollowupWords], Iterable[str]]) -> str:
+    return any_of(collect(lambda data: select(data.followups)))
+
+
+def _set(select: Callable[[FollowupWords], Iterable[str]]) -> frozenset[str]:
+    return frozenset(collect(lambda data: select(data.followups)))
+
+
+TOPIC_CHANGE = compile_pattern(
+    rf"^{_any(lambda words: words.conjunctions)}?[\s,]*{_any(lambda words: words.what_about)}\s+(.+?)\??$|"
+    rf"^{_any(lambda words: words.and_words)}\s+"
+    rf"({_any(lambda words: words.topic_prepositions)}?\s*[^?]{{1,60}}?)\??$|"
+    rf"^{_any(lambda words: words.what_about_alone)}\s+(.+?)\??$"
+)
+"*What about X?*, *and X?*: one of three groups holds X."
+BARE_QUESTION = compile_pattern(
+    rf"^(?:{_any(lambda words: words.bare_question_conjunctions)}\s+)?{_any(lambda words: words.bare_questions)}\s*\??$"
+)
+MEASURE_QUESTION = compile_pattern(rf"^{_any(lambda words: words.measure_words)}\s+\w+\s*\??$")
+"*How deep?* asks for a part of the question before."
+LINKED_QUESTION = compile_pattern(
+    rf"^(?P<opens>[¿\s]*){_any(lambda words: words.linking_conjunctions)}[\s,]+"
+    rf"(?={_any(lambda words: words.linked_openers)}\b)(?P<rest>\S.*)$"
+)
+"A whole question that begins with *and*."
+AGENT_QUESTION = compile_pattern(rf"^{_any(lambda words: words.agent_questions)}")
+OPENER = compile_pattern(rf"^[¿\s]*{_any(lambda words: words.openers)}\b")
+OWN_OPENER = compile_pattern(
+    rf"^(?:{_any(lambda words: words.own_conjunctions)} )?{_any(lambda words: words.own_openers)}\b"
+)
+"The question is in a language whose pronouns `PRONOUN` replaces."
+
+POSSESSIVE = compile_pattern(rf"\b({_any(lambda words: words.possessives)})\b")
+PRONOUN = compile_pattern(
+    rf"\b({_any(lambda words: words.pronouns)})\b(?!\s+{_any(lambda words: words.pronoun_stops)}\b)"
+    rf"(?P<noun>\s+{_any(lambda words: words.pronoun_nouns)})?"
+)
+DEMONSTRATIVES = _set(lambda words: words.demonstratives)
+PREPOSITION_OF = MappingProxyType(
+    {
+        adverb: preposition
+        for data in load_languages().values()
+        for adverb, preposition in data.followups.place_adverbs.items()
+    }
+)
+"Adverb of place -> the preposition that replaces it together with the subject."
+PLACE_ADVERB = compile_pattern(rf"\b({any_of(PREPOSITION_OF)})(?=\s*(?:\?|$|,))")
+DUMMY_SUBJECT = compile_pattern(rf"\b{_any(lambda words: words.dummy_subjects)}\b")
+PERSON_PRONOUN = compile_pattern(rf"\b{_any(lambda words: words.person_pronouns)}\b")
+REPLACED_PRONOUN = compile_pattern(rf"\b{_any(lambda words: words.replaced_pronouns)}\b", ignore_case=False)
+"Pronouns that a noun replaces where they stand; German `Sie` is how somebody is addressed."
+REFERENCE = compile_pattern(rf"\b{_any(lambda words: words.references)}\b")
+OBJECT_PRONOUN = compile_pattern(_any(lambda words: words.object_pronouns))
+
+PREPOSITION_START = compile_pattern(rf"^{_any(lambda words: words.bare_prepositions)}\s+")
+CIRCUMSTANCE = compile_pattern(rf"{_any(lambda words: words.circumstances)}\b")
+"Circumstances are added to a question and replace nothing in it."
+VERBS = _set(lambda words: words.verbs)
+_INNER_ARTICLE = _any(lambda words: words.inner_articles)
+NAME_LEAD = compile_pattern(
+    rf"\b{_any(lambda words: words.lead_articles)}\s(?:(?!{_INNER_ARTICLE}\b)[a-zà-ÿ-]+\s){{0,3}}"
+    rf"(?:{_any(lambda words: words.lead_prepositions)}\s)?(?:{_INNER_ARTICLE}\s)?$",
+    ignore_case=False,
+)
+"What belongs to a name and stands before it: *the mayor of* Obermoos."
+TOPIC = compile_pattern(
+    rf"\b{_any(lambda words: words.topic_articles)}\s+((?:[\w’'-]+\s*){{1,4}})", ignore_case=False
+)
+BARE_TOPIC = compile_pattern(_any(lambda words: words.bare_topics))
+"A noun without an article: *do I plant tulips*, *do apple trees survive*, *is mulch*."
+PARTICIPLE = compile_pattern(_any(lambda words: words.participles), ignore_case=False)
+PARTICIPLE_AFTER_NAME = compile_pattern(_any(lambda words: words.participles_after_name), ignore_case=False)
+KEPT_PREPOSITIONS = _set(lambda words: words.kept_prepositions)
+NO_NAMES = _set(lambda words: words.no_names)
+YEAR = re.compile(r"\b(?:1[0-9]{3}|20[0-9]{2})\b")
+
 
 _PARENTS = 3
 _LONGEST = 600
@@ -52,31 +136,29 @@ def validate_rewriting(written: str, question: str, parents: Sequence[str]) -> s
 
 
 def _resolve_references(asked: str, before: str) -> str:
-    if (linked := patterns.LINKED_QUESTION.match(asked)) and not patterns.BARE_QUESTION.match(
-        asked.lstrip("¿ ")
-    ):
+    if (linked := LINKED_QUESTION.match(asked)) and not BARE_QUESTION.match(asked.lstrip("¿ ")):
         # "and how do I prune them?" asks about the same subject
         asked = linked["opens"] + linked["rest"][0].upper() + linked["rest"][1:]
-    elif match := patterns.TOPIC_CHANGE.match(asked.lstrip("¿¡ ")):
+    elif match := TOPIC_CHANGE.match(asked.lstrip("¿¡ ")):
         return _replace_topic(next(group for group in match.groups() if group).strip(), before)
     subject = extract_topic(before)
-    is_measure = patterns.MEASURE_QUESTION.match(asked) and not _find_names(before)
-    if patterns.BARE_QUESTION.match(asked) or is_measure or (not subject and len(asked.split()) < _SHORT):
+    is_measure = MEASURE_QUESTION.match(asked) and not _find_names(before)
+    if BARE_QUESTION.match(asked) or is_measure or (not subject and len(asked.split()) < _SHORT):
         return f"{asked.rstrip('? ')}: {before}"
     if not subject:
         return asked
-    if patterns.PERSON_PRONOUN.search(asked) and patterns.AGENT_QUESTION.match(before):
+    if PERSON_PRONOUN.search(asked) and AGENT_QUESTION.match(before):
         # a question for a person: only the question before identifies the subject
         return f"{asked.rstrip('? ')} ({before.rstrip('? ')})?"
-    if not patterns.DUMMY_SUBJECT.search(asked):
+    if not DUMMY_SUBJECT.search(asked):
         replaced = _replace_pronoun(asked, subject)
         if replaced != asked:
             return replaced
     stands_alone = bool(_find_names(asked)) or len(asked.split()) > 6
-    if patterns.REPLACED_PRONOUN.search(asked) and not patterns.OWN_OPENER.match(asked):
-        return patterns.REPLACED_PRONOUN.sub(lambda _: subject, asked, count=1)
-    points = patterns.REFERENCE.search(asked) or patterns.OBJECT_PRONOUN.search(asked)
-    if points and not patterns.OWN_OPENER.match(asked):
+    if REPLACED_PRONOUN.search(asked) and not OWN_OPENER.match(asked):
+        return REPLACED_PRONOUN.sub(lambda _: subject, asked, count=1)
+    points = REFERENCE.search(asked) or OBJECT_PRONOUN.search(asked)
+    if points and not OWN_OPENER.match(asked):
         return f"{asked.rstrip('? ')} ({subject})?"
     return asked if stands_alone else f"{asked.rstrip('? ')} ({subject})?"
 
@@ -87,16 +169,16 @@ _SHORT = 5
 
 def _replace_pronoun(asked: str, subject: str) -> str:
     """Replace the first pronoun by the topic; names beside it stay."""
-    if match := patterns.POSSESSIVE.search(asked):
+    if match := POSSESSIVE.search(asked):
         owner = f"{subject}'" if subject.endswith("s") else f"{subject}'s"
         return asked[: match.start()] + owner + asked[match.end() :]
-    if match := patterns.PLACE_ADVERB.search(asked):
-        place = f"{patterns.PREPOSITION_OF[match[1].lower()]} {subject}"
+    if match := PLACE_ADVERB.search(asked):
+        place = f"{PREPOSITION_OF[match[1].lower()]} {subject}"
         return asked[: match.start()] + place + asked[match.end() :]
-    if match := patterns.PRONOUN.search(asked):
+    if match := PRONOUN.search(asked):
         follows = asked[match.end() :].split()
-        is_noun_behind = bool(follows) and follows[0].lower() not in patterns.VERBS
-        is_whole = match[1].lower() not in patterns.DEMONSTRATIVES or not is_noun_behind
+        is_noun_behind = bool(follows) and follows[0].lower() not in VERBS
+        is_whole = match[1].lower() not in DEMONSTRATIVES or not is_noun_behind
         return (
             asked[: match.start()] + subject + asked[match.end() :]
             if is_whole
@@ -107,36 +189,36 @@ def _replace_pronoun(asked: str, subject: str) -> str:
 
 def _replace_topic(wanted: str, before: str) -> str:
     """Replace the topic of the question before: a year by a year, a name by a name."""
-    bare = patterns.PREPOSITION_START.sub("", wanted)
+    bare = PREPOSITION_START.sub("", wanted)
     subject = extract_topic(before)
-    if patterns.YEAR.fullmatch(bare) and patterns.YEAR.search(before):
-        return patterns.YEAR.sub(bare, before, count=1)
+    if YEAR.fullmatch(bare) and YEAR.search(before):
+        return YEAR.sub(bare, before, count=1)
     own = _find_names(before)
     if own and _find_names(f"x {bare}"):
         last = own[-1]
         return before[: last[0]] + bare + before[last[1] :]
-    if patterns.YEAR.fullmatch(bare):
+    if YEAR.fullmatch(bare):
         return f"{before.rstrip('? ')} in {bare}?"
-    if subject and not own and not patterns.CIRCUMSTANCE.match(wanted):
+    if subject and not own and not CIRCUMSTANCE.match(wanted):
         return before.replace(subject, wanted, 1)
     return f"{before.rstrip('? ')} ({wanted})?"
 
 
 def extract_topic(question: str) -> str:
     """Return the topic of a question: its longest phrase around names, else the words behind its verb."""
-    rest = patterns.OPENER.sub("", question, count=1).strip(" ?.!¿")
+    rest = OPENER.sub("", question, count=1).strip(" ?.!¿")
     named = _find_names(f"x {rest}")
     if named:
         first, last = named[0][0] - 2, named[-1][1] - 2
-        before = patterns.NAME_LEAD.search(rest[:first])
+        before = NAME_LEAD.search(rest[:first])
         start = before.start() if before else first
         if len(named) > 1 and len(rest[first:last].split()) > 8:
             last = named[0][1] - 2
         return rest[start:last].strip() + _noun_after(rest[last:])
-    phrase = patterns.TOPIC.search(rest)
+    phrase = TOPIC.search(rest)
     if phrase:
         return _leading_noun(phrase[0])
-    bare = patterns.BARE_TOPIC.match(rest)
+    bare = BARE_TOPIC.match(rest)
     return _leading_noun(next(group for group in bare.groups() if group)) if bare else ""
 
 
@@ -146,8 +228,8 @@ def _noun_after(rest: str) -> str:
     if match is None:
         return ""
     word = match[0].split()[-1]
-    is_done = patterns.PARTICIPLE_AFTER_NAME.fullmatch(word)
-    return "" if word in STOP_WORDS["en"] or word in patterns.VERBS or is_done else match[0]
+    is_done = PARTICIPLE_AFTER_NAME.fullmatch(word)
+    return "" if word in STOP_WORDS["en"] or word in VERBS or is_done else match[0]
 
 
 def _leading_noun(phrase: str) -> str:
@@ -156,13 +238,13 @@ def _leading_noun(phrase: str) -> str:
     for word in phrase.split()[1:]:
         small = word.lower()
         if (
-            (small in STOP_WORDS["en"] and small not in patterns.KEPT_PREPOSITIONS)
-            or small in patterns.VERBS
-            or patterns.PARTICIPLE.fullmatch(small)
+            (small in STOP_WORDS["en"] and small not in KEPT_PREPOSITIONS)
+            or small in VERBS
+            or PARTICIPLE.fullmatch(small)
         ):
             break
         kept.append(word)
-    if len(kept) > 1 and kept[-1] in patterns.KEPT_PREPOSITIONS:
+    if len(kept) > 1 and kept[-1] in KEPT_PREPOSITIONS:
         kept.pop()
     return " ".join(kept)
 
@@ -171,7 +253,7 @@ def _find_names(text: str) -> list[CharSpan]:
     return [
         (start, end)
         for start, end in find_name_spans(text)
-        if text[:start].strip("¿¡ ") and text[start:end] not in patterns.NO_NAMES
+        if text[:start].strip("¿¡ ") and text[start:end] not in NO_NAMES
     ]
 
 

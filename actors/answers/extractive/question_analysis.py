@@ -1,12 +1,15 @@
-"""Analyze a question once: answer type, subject and words; and score whether a sentence contains such an answer."""
+"""Analyze a question once: answer type, subject and words; and score whether a sentence contains such an answer.
+
+Classify the type of thing a question asks for, by language.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
-from actors.answers.extractive.answer_types import classify_question
 from actors.answers.extractive.entity_patterns import (
     CharSpan,
     find_entities,
@@ -14,10 +17,32 @@ from actors.answers.extractive.entity_patterns import (
     find_numbers,
     find_role,
 )
-from actors.answers.extractive.language_data import any_of, collect, compile_pattern, load_languages
+from actors.answers.extractive.language_data import (
+    FALLBACK_LANGUAGE,
+    any_of,
+    collect,
+    compile_pattern,
+    load_languages,
+)
 from actors.answers.extractive.question_forms import QuestionForm, parse_form
 from actors.answers.extractive.text_tokens import TextToken, TextTokenizer, select_names
-from actors.language.stopwords import STOP_WORDS
+from actors.language.analysis import STOP_WORDS
+
+_PATTERNS = MappingProxyType(
+    {
+        language: tuple((kind, compile_pattern(text)) for kind, text in data.answer_types.items())
+        for language, data in load_languages().items()
+        if data.answer_types
+    }
+)
+"Language -> types in the order they are tried."
+
+
+def classify_question(question: str, language: str) -> str:
+    """Return the type of thing a question asks for; empty: no specific type."""
+    patterns = _PATTERNS.get(language) or _PATTERNS[FALLBACK_LANGUAGE]
+    return next((kind for kind, pattern in patterns if pattern.search(question)), "")
+
 
 _NUMBERS = re.compile(r"\d{1,15}(?:[.,]\d{1,15}){0,4}")
 _YEARS = re.compile(r"\b(?:1[0-9]{3}|20[0-9]{2})\b")

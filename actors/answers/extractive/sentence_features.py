@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from actors.answers.archive.messages import Snippet
 from actors.answers.extractive.language_data import any_of, collect, compile_pattern
 from actors.answers.extractive.question_analysis import QuestionAnalysis, match_answer_type, score_closeness
-from actors.answers.extractive.sentences import Sentence, split_sentences
-from actors.answers.extractive.text_tokens import SimilarityCache, TextToken
+from actors.answers.extractive.text_tokens import Sentence, SimilarityCache, TextToken, split_sentences
 
 _MOST_CHARACTERS = 6_000
 "Maximal characters of a passage; passages of the archive have about 1,000."

@@ -20,7 +20,7 @@ from actors.recommender.state.events import EVENT_WEIGHTS, EXPOSURE, weigh_event
 from actors.recommender.state.interaction_rows import InteractionRows, RecentEventTuple, WeightedInteractions
 from actors.vectors.index import VectorIndex
 from actors.vectors.types import Floats, Rows, Vector
-from cluster.records.recent_event import RecentEvent
+from cluster.records.interaction import RecentEvent
 
 MOST_HIDDEN = 50
 "So many of a user's most recent products are not recommended again."

@@ -1,16 +1,13 @@
 """Autocomplete: the texts of a product field that the user may be typing.
 
 lookup            CompletionIndex: exact prefixes, then near ones, then words in any order
-folded_texts      the texts of one field as one array of characters
+folded_texts      the texts of one field as one array of characters; `Matrix, The` is `The Matrix`
 prefixes          every word start in alphabetical order: exact prefixes, the most popular first
 grams             texts that share pairs and triples of characters with what was typed
 word_index        the words of all texts: several words in any order, each with its own typos
-moved_articles    titles as users type them: `Matrix, The` is `The Matrix`
 field_values      the values of a field of a product, and their fingerprint
 text_index        an index of texts with the products that have them, bound to rows
-field_index       the texts of one field, kept up to date
-field_indexes     the fields of an app
-index_arrays      a CompletionIndex as named arrays
-snapshot_format   the completions of a snapshot
+field_index       the texts of one field or of all, kept up to date
+snapshot_format   the completions of a snapshot, as named arrays
 highlighting      typed and other characters of a completion, escaped for HTML
 """

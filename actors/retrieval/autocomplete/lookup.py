@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from actors.retrieval.autocomplete.folded_texts import FoldedTexts
+from actors.retrieval.autocomplete.folded_texts import FoldedTexts, restore_article
 from actors.retrieval.autocomplete.grams import NgramIndex
-from actors.retrieval.autocomplete.moved_articles import restore_article
 from actors.retrieval.autocomplete.prefixes import Allowed, PrefixIndex, popularity_ranks
 from actors.retrieval.autocomplete.word_index import WordIndex
 from actors.retrieval.edit_distance import LONGEST, EditPattern, char_codes, max_edits

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.retrieval.autocomplete.field_values import rows_by_code
+from actors.retrieval.autocomplete.folded_texts import restore_article
 from actors.retrieval.autocomplete.lookup import CompletionIndex, CompletionMatches
-from actors.retrieval.autocomplete.moved_articles import restore_article
 from actors.retrieval.source_texts import SourceTexts
 from actors.vectors.types import Floats, Mask, Rows
 

@@ -121,7 +121,11 @@ class IndexSegments:
 
     @property
     def alive(self) -> Mask:
-        """Mark rows that have a product."""
+        """Mark rows that have a product.
+
+        Shapes:
+            returns bool [n], a new array
+        """
         alive: Mask = np.not_equal(self._owner[: self._rows], _GONE)
         return alive
 

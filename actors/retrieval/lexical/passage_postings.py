@@ -22,8 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.retrieval.lexical.bm25 import K1, compute_length_norms, saturate_counts
-from actors.retrieval.lexical.postings import Postings, locate, starts_of_kept
-from actors.retrieval.lexical.term_counts import PassageTermCounts, merge_lists
+from actors.retrieval.lexical.postings import PassageTermCounts, Postings, locate, merge_lists, starts_of_kept
 from actors.vectors.top import best_rows
 from actors.vectors.types import Mask, Rows, Scores
 

@@ -9,6 +9,7 @@ A kind of index adds arrays of the same length as `rows`: counts and fields of p
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -32,7 +33,11 @@ class Postings:
         return sum(array.nbytes for array in self.arrays().values())
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return all arrays by name, as a snapshot stores them."""
+        """Return all arrays by name, as a snapshot stores them.
+
+        Shapes:
+            as in the fields of the class; no copies
+        """
         return {each.name: getattr(self, each.name) for each in fields(self) if each.init}
 
 
@@ -80,3 +85,77 @@ def starts_of_kept(starts: npt.NDArray[np.int64], kept: Mask) -> npt.NDArray[np.
     """
     found: npt.NDArray[np.int64] = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept)])[starts]
     return found
+
+
+# --- term counts --------------------------------------------------------------------------------------------
+# How often each passage has each term, before the mean length of passages is known.
+
+
+@dataclass(frozen=True, slots=True)
+class PassageTermCounts(Postings):
+    """Counts of terms: see `Postings` for the first three arrays.
+
+    Shapes:
+        counts: uint8 [p], at most 255; lengths: int32 [n], terms in every passage
+    """
+
+    counts: npt.NDArray[np.uint8]
+    lengths: npt.NDArray[np.int32]
+
+
+def count_terms(passages: Iterable[Sequence[int]]) -> PassageTermCounts:
+    """Count the terms of passages, each given as its terms in order.
+
+    Cost:
+        10 us a passage of 150 terms
+    """
+    lengths = []
+    codes: list[int] = []
+    for passage in passages:
+        lengths.append(len(passage))
+        codes += passage
+    sizes = np.array(lengths, np.int32)
+    owners = np.repeat(np.arange(len(sizes), dtype=np.uint32), sizes)
+    order = np.argsort(np.array(codes, np.uint64), kind="stable")
+    sorted_codes, sorted_owners = np.array(codes, np.uint64)[order], owners[order]
+    pairs = find_pairs(sorted_codes, sorted_owners)
+    counts = np.diff(np.append(pairs, len(order)))
+    terms, starts = group_by_term(sorted_codes[pairs])
+    return PassageTermCounts(
+        terms, starts, sorted_owners[pairs], np.minimum(counts, 255).astype(np.uint8), sizes
+    )
+
+
+def concatenate_counts(tallies: Sequence[PassageTermCounts]) -> PassageTermCounts:
+    """Join counts as if their passages had been counted together, in that order."""
+    parts = [(part.terms, part.starts, part.rows, part.counts, part.lengths) for part in tallies]
+    terms, starts, rows, counts, lengths = merge_lists(parts)
+    return PassageTermCounts(terms, starts, rows, counts, lengths)
+
+
+def merge_lists(parts: Sequence[tuple[Any, Any, Any, Any, Any]]) -> tuple[Any, Any, Any, Any, Any]:
+    """Merge lists of postings by term; the rows of each part come behind those of the parts before.
+
+    Shapes:
+        a part is terms uint64 [t], starts int64 [t + 1], rows uint32 [p], values uint8 [p], lengths int32 [n]
+    Cost:
+        linear in the postings, because no row of a part is below one of an earlier part
+    """
+    terms = np.unique(np.concatenate([part[0] for part in parts]))
+    places = [np.searchsorted(terms, part[0]) for part in parts]
+    sizes = np.zeros(len(terms), np.int64)
+    for part, place in zip(parts, places, strict=True):
+        sizes[place] += np.diff(part[1])
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    rows = np.empty(int(starts[-1]), np.uint32)
+    values = np.empty(int(starts[-1]), np.uint8)
+    filled = starts[:-1].copy()
+    before = 0
+    for part, place in zip(parts, places, strict=True):
+        counts = np.diff(part[1])
+        target = np.repeat(filled[place] - part[1][:-1], counts) + np.arange(len(part[2]))
+        rows[target] = part[2] + np.uint32(before)
+        values[target] = part[3]
+        filled[place] += counts
+        before += len(part[4])
+    return terms, starts, rows, values, np.concatenate([part[4] for part in parts])

@@ -16,12 +16,7 @@ from actors.language.analysis import Analyzers
 from actors.retrieval.lexical.bm25 import compute_length_norms
 from actors.retrieval.lexical.index_segments import IndexSegments, MergedSegment
 from actors.retrieval.lexical.product_fields import GROUPS, WEIGHTS
-from actors.retrieval.lexical.product_terms import (
-    AnalyzedProduct,
-    analyze_product,
-    bigram_code,
-    fingerprint,
-)
+from actors.retrieval.lexical.product_terms import AnalyzedProduct, analyze_product, bigram_code, fingerprint
 from actors.retrieval.lexical.query_terms import QueryWord, analyze_query
 from actors.retrieval.lexical.snapshot_format import SavedIndex
 from actors.retrieval.lexical.spell_correction import CorrectedQuery, SpellCorrector

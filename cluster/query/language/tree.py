@@ -86,3 +86,65 @@ class Everything:
 
 
 Node: TypeAlias = Term | Phrase | Wildcard | Regex | Exists | Range | All | Any | Not | Everything
+
+
+# --- a tree as text -----------------------------------------------------------------------------------------
+# A tree as filter text for people; it parses to the same tree again.
+
+
+_PLAIN = frozenset("_.-")
+_OPERATORS = frozenset({"AND", "OR", "NOT"})
+
+
+def render_filter(node: Node) -> str:
+    """Return a filter as text."""
+    if isinstance(node, All):
+        return " AND ".join(_group(child) for child in node.children)
+    if isinstance(node, Any):
+        return " OR ".join(_group(child) for child in node.children)
+    if isinstance(node, Not):
+        return f"NOT {_group(node.child)}"
+    if isinstance(node, Everything):
+        return "*:*"
+    return f"{_escape(node.field)}:{_value(node)}"
+
+
+def _value(node: Term | Phrase | Wildcard | Regex | Exists | Range) -> str:
+    if isinstance(node, Exists):
+        return "*"
+    if isinstance(node, Range):
+        opening, closing = "[" if node.include_low else "{", "]" if node.include_high else "}"
+        return f"{opening}{_bound(node.low)} TO {_bound(node.high)}{closing}"
+    if isinstance(node, Regex):
+        return f"/{_with_slashes(node.pattern)}/"
+    if isinstance(node, Wildcard):
+        return _escape(node.pattern, _PLAIN | frozenset("*?\\"))
+    return _escape(node.value) if isinstance(node, Term) else _quote(node.value)
+
+
+def _bound(text: str | None) -> str:
+    return "*" if text is None else _quote(text)
+
+
+def _quote(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _escape(text: str, plain: frozenset[str] = _PLAIN) -> str:
+    if text in _OPERATORS:
+        return "\\" + text
+    done = "".join(char if char.isalnum() or char in plain else "\\" + char for char in text)
+    return "\\" + done if done.startswith("-") else done
+
+
+def _with_slashes(pattern: str) -> str:
+    """Escape slashes that are not escaped yet."""
+    done, after_backslash = [], False
+    for char in pattern:
+        done.append("\\/" if char == "/" and not after_backslash else char)
+        after_backslash = char == "\\" and not after_backslash
+    return "".join(done)
+
+
+def _group(node: Node) -> str:
+    return f"({render_filter(node)})" if isinstance(node, (All, Any)) else render_filter(node)

@@ -8,8 +8,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from cluster.errors import Unprocessable
-from cluster.records.interaction import Interaction, ProductVisit, Rating
-from cluster.records.recent_event import RecentEvent
+from cluster.records.interaction import Interaction, ProductVisit, Rating, RecentEvent
 from cluster.records.validation.error_messages import explain
 
 GROUP: Final = "group:"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from cluster.records.account import Account, Code, Grant
-from cluster.records.registration import Registration
+from cluster.records.archive_client import Registration
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from cluster.records.archive_call import ArchiveCall
-from cluster.records.client_rule import ClientRule
+from cluster.records.archive_client import ArchiveCall, ClientRule
 
 
 class ArchiveCallStore(Protocol):

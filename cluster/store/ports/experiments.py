@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from cluster.records.experiment import Experiment
-from cluster.records.exposure import Exposure
+from cluster.records.experiment import Experiment, Exposure
 from cluster.store.ports.interactions import BrowserWriter
 
 AssignMode = Literal["read", "take", "force"]

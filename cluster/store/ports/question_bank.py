@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from cluster.records.bank_question import BankQuestion
+from cluster.records.question import BankQuestion
 
 
 @dataclass(frozen=True, slots=True)

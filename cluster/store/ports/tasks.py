@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from cluster.records.task import Task
+from cluster.records.intake import Task
 from cluster.store.ports.changes import Noun
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from cluster.records.promotion import Promotion
-from cluster.records.run import Run
-from cluster.records.schedule import Schedule
+from cluster.records.engine import Promotion
+from cluster.records.run import Run, Schedule
 
 
 class RunStore(Protocol):

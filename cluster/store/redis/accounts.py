@@ -15,7 +15,7 @@ from typing import cast
 import structlog
 
 from cluster.records.account import Account, Code, Grant
-from cluster.records.registration import revocation_id, short_id
+from cluster.records.archive_client import revocation_id, short_id
 from cluster.store import keys
 from cluster.store.ports.accounts import ActiveGrant, RedeemOutcome, Revocations, RotateOutcome
 from cluster.store.redis.client import RedisClient

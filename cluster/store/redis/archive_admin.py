@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cluster.records.archive_call import ArchiveCall
-from cluster.records.client_rule import ClientRule, fold_client_name
+from cluster.records.archive_client import ArchiveCall, ClientRule, fold_client_name
 from cluster.store import keys
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import name_of, text_of

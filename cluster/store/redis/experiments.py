@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 
-from cluster.records.experiment import Experiment
-from cluster.records.exposure import Exposure
+from cluster.records.experiment import Experiment, Exposure
 from cluster.store import keys
 from cluster.store.ports.experiments import AssignMode, ExperimentBook
 from cluster.store.ports.interactions import BrowserWriter

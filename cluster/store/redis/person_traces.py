@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from cluster.records.erasure import Person
-from cluster.records.exposure import Exposure
+from cluster.records.experiment import Exposure
 from cluster.records.logged_query import pseudonym
 from cluster.store import keys
 from cluster.store.ports.erasures import (

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from cluster.errors import NewerRelease, Unavailable
-from cluster.records.engine import Engine
-from cluster.records.promotion import Promotion
+from cluster.records.engine import Engine, Promotion
 from cluster.store import keys
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.record_seal import parse_record, seal_record

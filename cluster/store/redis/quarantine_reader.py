@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cluster.records.quarantine_entry import QuarantineEntry
+from cluster.records.intake import QuarantineEntry
 from cluster.store import keys
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import name_of, text_of

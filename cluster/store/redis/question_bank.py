@@ -8,7 +8,7 @@ import orjson
 import structlog
 from pydantic import ValidationError
 
-from cluster.records.bank_question import BankQuestion
+from cluster.records.question import BankQuestion
 from cluster.store import keys
 from cluster.store.ports.question_bank import QuestionBankContents
 from cluster.store.redis.client import RedisClient

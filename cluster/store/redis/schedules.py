@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.records.schedule import Schedule
+from cluster.records.run import Schedule
 from cluster.store import keys
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import name_of

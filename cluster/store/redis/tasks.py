@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import structlog
 
-from cluster.records.task import Task
+from cluster.records.intake import Task
 from cluster.store import keys
 from cluster.store.ports.changes import Noun
 from cluster.store.redis.client import RedisClient

@@ -16,8 +16,8 @@ import orjson
 from pydantic import ValidationError
 
 from cluster.errors import FilterSyntax, Unavailable
-from cluster.query.columnar.facets import FieldAggregate as Counted
-from cluster.query.columnar.facets import aggregate
+from cluster.query.columnar.value_counts import FieldAggregate as Counted
+from cluster.query.columnar.value_counts import aggregate
 from cluster.query.language.tree import Node
 from cluster.records.validation.accepted import RecordNoun
 from cluster.store.ports.records import RecordStore

@@ -161,7 +161,11 @@ def _thread_to_dict(thread: Thread) -> wire.Shown:
 
 @contextmanager
 def store_errors_as_faults() -> Iterator[None]:
-    """Turn an unavailable store into a 500, as the specification of these endpoints requires."""
+    """Turn an unavailable store into a 500, as the specification of these endpoints requires.
+
+    Errors:
+        Fault: the store does not answer
+    """
     try:
         yield
     except Unavailable as error:

@@ -24,8 +24,7 @@ from cluster.clock import Clock
 from cluster.errors import HouseError, NotFound, TooMany, Unauthenticated, Unavailable, messages
 from cluster.ids import DEFAULT_ENGINE, new_question_id
 from cluster.query.language.parser import parse
-from cluster.records.links import has_link
-from cluster.records.logged_query import UNKNOWN
+from cluster.records.logged_query import UNKNOWN, has_link
 from cluster.records.question import ANSWER_WITHIN_MS, CLAIMS_MARK, Format, Question
 from cluster.store.ports.questions import QuestionStore, StoredQuestion
 from deployments.api.http.confidential_fields import check_format
@@ -191,7 +190,11 @@ class QuestionsResource:
             refuse(error.message(), NAMED, kind=error.type, within="path")
 
     async def answer(self, request: ApiRequest) -> Reply:
-        """Return the current state of an answer, as the bytes in the store."""
+        """Return the current state of an answer, as the bytes in the store.
+
+        Errors:
+            NotFound: the app has no such question
+        """
         shown = await self._services.store.shown(request.app_id, request.parsed)
         if shown is None:
             raise NotFound(messages.NOT_FOUND)

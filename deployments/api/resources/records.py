@@ -15,7 +15,7 @@ from actors.intake.client import Erasures
 from cluster.clock import Clock, iso_ms
 from cluster.errors import Conflict, NotFound, messages
 from cluster.ids import TaskId
-from cluster.records.task import Task
+from cluster.records.intake import Task
 from cluster.records.validation.accepted import AcceptedRecords, RecordNoun, TypeCheck
 from cluster.records.validation.deletes import parse_product_delete, parse_user_delete
 from cluster.records.validation.upload import parse_upload
@@ -63,7 +63,11 @@ class RecordsResource:
         return parse_upload(self.noun, request.body, now_ms=self._clock.now_ms())
 
     async def upload(self, request: ApiRequest) -> Reply:
-        """Queue the records that agree with the app's attribute types; the reply lists the others."""
+        """Queue the records that agree with the app's attribute types; the reply lists the others.
+
+        Errors:
+            Conflict: other uploads changed the attribute types during every try
+        """
         accepted: AcceptedRecords = request.parsed
         if is_dry_run(request):
             types = await self._stores.records.attribute_types(request.app_id, self.noun)
@@ -122,7 +126,11 @@ class RecordsResource:
         return messages.NOT_FOUND
 
     async def list_ids(self, request: ApiRequest) -> Reply:
-        """Return all ids, sorted."""
+        """Return all ids, sorted.
+
+        Errors:
+            NotFound: the app never had a record of this noun
+        """
         if not await self._stores.records.seen(request.app_id, self.noun):
             raise NotFound(messages.NOT_FOUND, status_code=True)
         ids = await self._stores.records.ids(request.app_id, self.noun, self._type_of(request))
@@ -160,7 +168,11 @@ class RecordsResource:
     # --- task -------------------------------------------------------------------------------------------------
 
     async def status(self, request: ApiRequest) -> Reply:
-        """Return the state of a task of this noun."""
+        """Return the state of a task of this noun.
+
+        Errors:
+            NotFound: the app has no such task
+        """
         task = await self._stores.tasks.get(request.app_id, self.noun, request.ids["task_id"])
         if task is None:
             raise NotFound(messages.NOT_FOUND)

@@ -74,12 +74,20 @@ def unprocessable_from(error: ValidationError, within: str = "body") -> Unproces
 
 
 def refuse(msg: str, *path: str | int, kind: str = "value_error", within: str = "body") -> NoReturn:
-    """Refuse a request for one reason."""
+    """Refuse a request for one reason.
+
+    Errors:
+        Unprocessable: always
+    """
     raise Unprocessable(msg, detail=[{"loc": [within, *path], "msg": msg, "type": kind}])
 
 
 def refuse_filter(error: FilterSyntax, *path: str | int, within: str = "body") -> NoReturn:
-    """Refuse a filter that does not parse, naming the parameter it came in."""
+    """Refuse a filter that does not parse, naming the parameter it came in.
+
+    Errors:
+        FilterSyntax: always
+    """
     entry = {"loc": [within, *path], "msg": error.message, "type": "value_error.filter"}
     raise FilterSyntax(error.message, **{**error.facts, "detail": [entry]}) from error
 

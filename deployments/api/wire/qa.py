@@ -14,7 +14,7 @@ from actors.recommender.messages import UserQuery
 from actors.retrieval.messages import AnswerQuery
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import All, Node
-from cluster.records.bank_question import LONGEST_QUESTION, MOST_QUESTIONS, BankQuestion
+from cluster.records.question import LONGEST_BANK_QUESTION, MOST_QUESTIONS, BankQuestion
 from deployments.api.wire.search import Spellcheck, SpellcheckReply
 from deployments.api.wire.shared import (
     Count,
@@ -40,7 +40,7 @@ class BankEntry(RequestModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    question: Annotated[str, Field(min_length=1, max_length=LONGEST_QUESTION, strict=True)]
+    question: Annotated[str, Field(min_length=1, max_length=LONGEST_BANK_QUESTION, strict=True)]
     weight: Annotated[float, BeforeValidator(number_not_bool)] = 1.0
 
     def record(self) -> BankQuestion:

@@ -31,7 +31,7 @@ from cluster.query.fields import MOST_NAMES, exceeded_budget
 from cluster.query.language.field_values import canonical
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import Node
-from cluster.records.recent_event import RecentEvent
+from cluster.records.interaction import RecentEvent
 from cluster.records.validation.recent_events import parse_simulated_interactions
 from deployments.api.wire.faults import build_error, refuse, refuse_filter
 

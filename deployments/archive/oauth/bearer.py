@@ -13,10 +13,10 @@ from typing import Any
 
 from cluster.clock import Clock
 from cluster.records.account import Grant
-from cluster.records.registration import revocation_id_from_short
+from cluster.records.archive_client import revocation_id_from_short
 from cluster.store.ports.accounts import GrantStore, Revocations
 from cluster.store.refreshing_cache import RefreshingCache
-from deployments.archive.caller import ArchiveCaller
+from deployments.archive.admission import ArchiveCaller
 from deployments.archive.oauth.clients import short_id
 from deployments.archive.oauth.redirects import parse_target_host
 from deployments.archive.oauth.signing import OAuthSigner

@@ -13,8 +13,8 @@ import unicodedata
 from dataclasses import dataclass
 from typing import cast, get_args
 
-from cluster.records.registration import AuthMethod, Registration
-from cluster.records.registration import short_id as short_id
+from cluster.records.archive_client import AuthMethod, Registration
+from cluster.records.archive_client import short_id as short_id
 from cluster.store.ports.accounts import RegistrationStore
 from deployments.archive.oauth.redirects import fingerprint
 from deployments.archive.oauth.signing import OAuthSigner

@@ -13,7 +13,7 @@ import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cluster.records.registration import AuthMethod, Registration, short_id
+from cluster.records.archive_client import AuthMethod, Registration, short_id
 from deployments.archive.oauth.addresses import REGISTER_PATH
 from deployments.archive.oauth.clients import LONGEST_NAME, METHODS, clean_name, issue_client
 from deployments.archive.oauth.forms import read_small_body

@@ -17,7 +17,7 @@ import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cluster.records.registration import Registration, short_id
+from cluster.records.archive_client import Registration, short_id
 from deployments.archive.oauth.clients import client_of_registration, is_secret_of, read_client
 from deployments.archive.oauth.forms import read_small_body
 from deployments.archive.oauth.registration import build_registration_document, read_metadata, read_object

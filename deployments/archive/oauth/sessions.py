@@ -21,8 +21,7 @@ from starlette.responses import Response
 
 from cluster.clock import Clock
 from cluster.errors import TooMany
-from cluster.records.account import Account
-from cluster.records.password import check_password
+from cluster.records.account import Account, check_password
 from cluster.store.ports.accounts import AccountStore
 from deployments.archive.oauth.signing import OAuthSigner, sha256
 

@@ -26,14 +26,18 @@ LOOPBACK = ("127.", "::1", "::ffff:127.")
 CLOCK_SLACK_MS = 2_000
 EXPOSED_FOR_MS = 30 * 24 * 3_600_000
 ACTORS = (
-    ("assigner", "AssignerHost", "doors give variants themselves, other programs can't ask for them"),
+    (
+        "assigner",
+        "AssignerHost",
+        "API replicas assign variants themselves, other programs can't request them",
+    ),
     ("tracker", "TrackerHost", "readers of history threads are not told of news"),
 )
 "Part, its class, and what is missing without it."
 
 
 def check_public_address(state: InstallationState) -> Finding:
-    """Who can reach the doors."""
+    """Check from where the API can be reached."""
     if state.host.startswith(LOOPBACK) or state.host == "localhost":
         return Finding("doors", "ok", f"{state.api_url}, reachable from this machine only")
     advice = "put a proxy with TLS in front: keys travel in headers"
@@ -105,7 +109,7 @@ def check_client_addresses(state: InstallationState, settings: Settings) -> Find
 
 
 def check_ports(installation: Installation, state: InstallationState) -> Iterator[Finding]:
-    """Nothing but the doors listens to the network, save what asks for Ray's token."""
+    """Check that only the API listens to the network, and processes that require Ray's token."""
     outside = []
     for process in list_processes(installation.places):
         try:
@@ -126,7 +130,7 @@ def check_ports(installation: Installation, state: InstallationState) -> Iterato
         words = "replicas listen for other nodes, and ask for Ray's token; close them in the firewall"
         yield Finding("open ports", "ok", f"{words} ({', '.join(str(port) for _, port in outside)})")
     else:
-        yield Finding("open ports", "ok", "nothing but the doors listens to the network")
+        yield Finding("open ports", "ok", "only the API listens to the network")
 
 
 def check_ray_token(state: InstallationState) -> Iterator[Finding]:
@@ -155,7 +159,7 @@ def check_ray_token(state: InstallationState) -> Iterator[Finding]:
 
 
 def check_actors(installation: Installation) -> Iterator[Finding]:
-    """The actors that nothing at a door waits for are there; Ray starts one anew that died."""
+    """Check that the background actors are alive; Ray restarts a dead one."""
     titles = []
     for process in list_processes(installation.places):
         try:

@@ -53,7 +53,7 @@ def _list_open(settings: AppSettings) -> Iterator[tuple[str, str, str]]:
             "a user_hash of a chosen id can be a token, so sign ids of your own only",
         )
     if not settings.strict_user_hash:
-        yield "strict_user_hash", "", "whoever knows an anonymous_id reads its history"
+        yield "strict_user_hash", "", "everybody who has an anonymous_id reads its history"
     if not settings.keyed_visitor_ids:
         yield "keyed_visitor_ids", "true", "a neighbour computes the default anonymous_id"
     if not settings.token_max_age_h:
@@ -161,7 +161,7 @@ def check_erasures(installation: Installation) -> Iterator[Finding]:
 async def _check_app(app_id: str, shelf: ArtifactStore, stores: OpenStores) -> list[Finding]:
     found = []
     if lost := await stores.erasures.list_lost(app_id):
-        advice = "forget again whoever was erased then: `kiosk forget`"
+        advice = "erase these users again: `kiosk forget`"
         found.append(
             Finding("erasures", "bad", f"{app_id}: erasures that can't be read: {', '.join(lost)}", advice)
         )

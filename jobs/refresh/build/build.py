@@ -1,26 +1,36 @@
-"""Writing and loading of snapshot folders. A write is atomic: into a temporary folder, which is then renamed."""
+"""Writing and loading of snapshot folders. A write is atomic: into a temporary folder, which is then renamed.
+
+Builders of the autocomplete index and the search index of a snapshot.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 import pyarrow as pa
 
 from actors.models.registry import BASKETS, COHORTS, load_snapshot_models
 from actors.models.snapshot import ITEMS, KIND, MANIFEST, Snapshot, version_of
+from actors.retrieval.autocomplete.snapshot_format import COMPLETIONS
+from actors.retrieval.autocomplete.snapshot_format import save as save_completions
+from actors.retrieval.snapshot_format import SEARCH
+from actors.retrieval.snapshot_format import save as save_search
 from actors.vectors.snapshot_arrays import Array, ModelState
 from actors.vectors.vocabulary import Vocabulary
 from cluster.artifacts.checksummed_files import sha256_of_file
 from cluster.artifacts.manifest import FileEntry, Manifest
 from cluster.errors import Conflict, Fault
+from cluster.query.language.field_values import canonical
 from jobs.refresh.build.fit import DataFacts, TrainedEngine
-from jobs.refresh.recipe import parse_recipe
+from jobs.refresh.data.dataset import Interactions
+from jobs.refresh.recipe import CompletionsRecipe, SearchRecipe, parse_recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,3 +188,58 @@ def _write(path: Path, data: bytes) -> None:
 
 def _file_entry(path: Path, name: str, rows: int, facts: Mapping[str, Any]) -> FileEntry:
     return FileEntry(name, path.stat().st_size, sha256_of_file(path), rows, facts)
+
+
+_DAY_S = 86_400.0
+_COUNTED = 1_000.0
+"Weight of the most popular product; equal to that of recommenders."
+
+
+def select_completion_fields(records: Iterable[bytes], recipe: CompletionsRecipe) -> tuple[bytes, ...]:
+    """Return the fields of products that the autocomplete index needs."""
+    outer = {canonical(name).partition(".")[0] for name in recipe.fields}
+    return tuple(orjson.dumps(_keep_fields(orjson.loads(record), outer)) for record in records)
+
+
+def build_completions_index(
+    recipe: CompletionsRecipe, products: Iterable[bytes], data: Interactions
+) -> Mapping[str, ModelState]:
+    """Return the autocomplete index of the fields from `select_completion_fields`; the result is deterministic.
+
+    Cost:
+        1,000,000 titles: 25 s, 1.2 GB
+    """
+    fields = tuple(dict.fromkeys(canonical(name) for name in recipe.fields))
+    records = [orjson.loads(product) for product in products]
+    return {COMPLETIONS: save_completions(records, fields, _popularity_by_product(recipe, data))}
+
+
+def _popularity_by_product(recipe: CompletionsRecipe, data: Interactions) -> dict[str, float]:
+    """Return the decayed number of events of each product."""
+    worth = np.maximum(data.weight.astype(np.float64), 0.0)
+    if data.clock:
+        worth *= np.exp2((data.at_s - data.now_s) / (recipe.half_life_days * _DAY_S))
+    votes = np.bincount(data.item, weights=worth, minlength=data.n_items)
+    largest = float(votes.max(initial=0.0))
+    counted = votes * (_COUNTED / largest) if largest > 0 else votes
+    return dict(zip(data.items.names.to_pylist(), counted.tolist(), strict=True))
+
+
+def _keep_fields(product: Mapping[str, Any], outer: set[str]) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for key, value in product.items():
+        if key in outer or key in ("product_id", "language"):
+            kept[key] = value
+        elif key.startswith("i18n_") and isinstance(value, dict):
+            kept[key] = {name: inner for name, inner in value.items() if name in outer}
+    return kept
+
+
+def build_search_index(recipe: SearchRecipe, products: Iterable[bytes]) -> Mapping[str, ModelState]:
+    """Return the search index of products; equal products give equal arrays.
+
+    Cost:
+        100,000 products of 60 words: 10 s, with text vectors 30 s
+    """
+    records = [orjson.loads(product) for product in products]
+    return {SEARCH: save_search(records, learn_from=recipe.learn_from)}

@@ -35,7 +35,7 @@ def check_gate(report_: Mapping[str, Any]) -> GateDecision:
         figures = (
             f"{found['figure']} {found['after']:.4f} against {found['before']:.4f} of {against} "
             f"({change:+.4f}, 95 % interval {found['low']:+.4f} to {found['high']:+.4f}, "
-            f"{found['readers']:,} readers)"
+            f"{found['readers']:,} users)"
         )
         if found["high"] < 0:
             return GateDecision(False, f"certainly worse: {figures}")

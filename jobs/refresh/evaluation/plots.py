@@ -190,11 +190,11 @@ def draw_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, BarChart]:
         everybody = report["segments"][0]["figures"]
         wanted = [f"ndcg@{k}", f"recall@{k}", f"hit_rate@{k}", f"mrr@{k}"]
         drawn[f"{name}-figures"] = draw_bars(
-            f"{report['trial']}: {report['recipe']}, all readers",
+            f"{report['trial']}: {report['recipe']}, all users",
             {figure: _comparison_bars(report, "all", figure, everybody[figure]) for figure in wanted},
         )
         drawn[f"{name}-segments"] = draw_bars(
-            f"{report['trial']}: NDCG@{k} by how much is known of a reader",
+            f"{report['trial']}: NDCG@{k} by the length of a user's history",
             {
                 f"{segment['name']} ({segment['readers']:,})": _comparison_bars(
                     report, segment["name"], wanted[0], segment["figures"][wanted[0]]

@@ -111,7 +111,7 @@ def markdown_from_reports(reports: Sequence[Mapping[str, Any]], title: str) -> s
             continue
         names = list(found["segments"][0]["figures"])
         lines += [f"## {found['trial']}: {found['recipe']}", ""]
-        lines += ["| readers | | " + " | ".join(names) + " |", "|" + " --- |" * (len(names) + 2)]
+        lines += ["| users | | " + " | ".join(names) + " |", "|" + " --- |" * (len(names) + 2)]
         for segment in found["segments"]:
             figures = segment["figures"].values()
             cells = [f"{one['mean']:.4f} ({one['low']:.4f} to {one['high']:.4f})" for one in figures]
@@ -188,7 +188,7 @@ def protocol_note(protocol: str, data: Interactions) -> str:
     if share < _MANY:
         return ""
     return (
-        f"{share:.0%} of the readers end with several products at one instant, as in one basket: which of them is the "
+        f"{share:.0%} of the users end with several products at one instant, as in one basket: which of them is the "
         "last is chance, and only that one counts as right. Expect lower figures than by_time, where everything "
         "after the instant counts"
     )

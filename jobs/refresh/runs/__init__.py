@@ -1,6 +1,7 @@
 """Runs of trainings: creation, claim by a worker, resumption, publication and promotion.
 
-estimate dry_run           estimates of memory and time; `--dry-run`
+estimate                   estimates of memory and time; `--dry-run`
+uncompacted_data           waits until accepted data is compacted
 training_source            reads the compacted data of an app
 stages                     dataset, plan and evaluation, one function each
 checkpoint                 results of the stages in the artifact store

@@ -69,9 +69,9 @@ class TrainingDisplay:
             elif name == run.stage and not run.has_ended:
                 self._bars.start_task(task)
                 self._bars.update(task, completed=run.fraction, message=run.message)
-        if run.status == "queued":
-            first = self._stages[STAGES[0]]
-            self._bars.update(first, message="waiting for the trainer")
+        if run.status == "queued" or (run.status == "running" and not run.stage):
+            message = "waiting for the trainer" if run.status == "queued" else run.message
+            self._bars.update(self._stages[STAGES[0]], message=message)
 
     def _event_rate(self, seconds: float) -> str:
         return f"{self._events / seconds:,.0f} events/s " if self._events and seconds > 0.01 else ""

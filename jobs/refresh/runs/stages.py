@@ -25,7 +25,7 @@ from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe
 from jobs.refresh.learners.protocol import Learner
 from jobs.refresh.learners.registry import build_rng
 from jobs.refresh.recipe import Recipe, parse_recipe
-from jobs.refresh.tuning.confirmation import confirm_blend
+from jobs.refresh.tuning.blend_weights import confirm_blend
 from jobs.refresh.tuning.outcomes import PartOutcome, summarize_outcomes
 from jobs.refresh.tuning.plan import (
     StepCallback,
@@ -45,7 +45,7 @@ PROTOCOLS = ("auto", "by_time", "leave_last_out", "next_in_session")
 NO_INTERACTIONS = "no interactions"
 
 TOO_FEW_MESSAGE = (
-    "there is too little data to choose weights by ({events:,} events of {readers:,} readers): collect more, or "
+    "there is too little data to choose weights by ({events:,} events of {readers:,} users): collect more, or "
     'settle the recipe: give `weights` and `weights_new` in [blend] and no `tune` (recipe "fast" shows the parts)'
 )
 

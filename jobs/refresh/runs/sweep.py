@@ -122,7 +122,7 @@ def evaluate_saved_variant(variant: SweepVariant, checkpoints: CheckpointStore) 
     if kept is None:
         source = checkpoints.source()
         if source is None:
-            raise Invalid("the data of this sweep is gone from the shelf; start the sweep again")
+            raise Invalid("the data of this sweep is missing from the artifact store; start the sweep again")
         kept = evaluate_variant(variant, source.data)
         checkpoints.put(variant.name, kept)
     return kept
@@ -167,9 +167,7 @@ def markdown_from_rows(table: Sequence[Mapping[str, Any]], title: str) -> str:
     for row in table:
         cells = [_markdown_cell(row.get(name)) for name in names]
         lines.append("| " + " | ".join(cells) + " |")
-    note = (
-        "`low` and `high` are the 95 % interval of NDCG@10; all variants were examined on the same readers."
-    )
+    note = "`low` and `high` are the 95 % interval of NDCG@10; all variants were evaluated on the same users."
     lines += ["", note]
     return "\n".join(lines) + "\n"
 

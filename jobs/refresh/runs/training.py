@@ -21,12 +21,14 @@ from cluster.artifacts.marked_snapshots import find_marked_snapshots
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import Fault, HouseError
-from cluster.records.run import Run
-from cluster.records.schedule import DAY_MS
-from jobs.refresh.build.build import SnapshotOrigin, build_snapshot
-from jobs.refresh.build.content_weights import build_content_weights
-from jobs.refresh.build.fit import TrainedEngine, train_engine
-from jobs.refresh.build.product_indexes import build_completions_index, build_search_index
+from cluster.records.run import DAY_MS, Run
+from jobs.refresh.build.build import (
+    SnapshotOrigin,
+    build_completions_index,
+    build_search_index,
+    build_snapshot,
+)
+from jobs.refresh.build.fit import TrainedEngine, build_content_weights, train_engine
 from jobs.refresh.data.split import TrainingSplit
 from jobs.refresh.evaluation.reports import ReportStore
 from jobs.refresh.recipe import Recipe, parse_recipe

@@ -17,7 +17,7 @@ from actors.vectors.vocabulary import Vocabulary
 from cluster.artifacts.compacted_state import CompactedProduct
 from cluster.artifacts.segments import SegmentStore
 from cluster.errors import Fault, Invalid
-from jobs.refresh.build.product_indexes import select_completion_fields
+from jobs.refresh.build.build import select_completion_fields
 from jobs.refresh.data.dataset import Interactions, event_weigher, interactions_from_segments
 from jobs.refresh.data.event_account import EventAccount, build_event_account
 from jobs.refresh.data.profiles import Profiles
@@ -68,13 +68,15 @@ def read_training_source(
     try:
         settled = segments.load(app_id, salvage=True)
     except Fault as error:
-        raise Fault(f"what is settled of {app_id} can't be read: {error.message}", **error.facts) from error
+        raise Fault(
+            f"the compacted data of {app_id} can't be read: {error.message}", **error.facts
+        ) from error
     data = interactions_from_segments(settled.interactions, weigh)
     if not len(data) and not (products_suffice and settled.products):
         raise Invalid(
-            f"app {app_id} has nothing to learn from: {settled.interactions.num_rows:,} interactions have settled, "
-            f"none of them speaks for or against a product ({len(settled.products):,} products); upload "
-            "interactions with product_ids, and give them half a minute to settle"
+            f"app {app_id} has nothing to learn from: {settled.interactions.num_rows:,} interactions are compacted, "
+            f"none of them is for or against a product ({len(settled.products):,} products); upload "
+            "interactions with product_ids"
         )
     embedder = ""
     if needs_content(recipe):

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import structlog
 
 from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.segments import SegmentStore, position_from_offset
+from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock
 from cluster.errors import Conflict, HouseError, Unavailable
 from cluster.records.run import (
@@ -34,7 +34,6 @@ from cluster.records.run import (
     release_run,
     update_leased_run,
 )
-from cluster.store.ports.changes import Noun
 from cluster.store.ports.stores import Stores
 from cluster.tracing import PROCESS, current_trace
 from jobs.refresh.runs.promotion import promote_version
@@ -47,6 +46,7 @@ from jobs.refresh.runs.training import (
     TrainingDataOutdated,
     delete_leftovers,
 )
+from jobs.refresh.runs.uncompacted_data import COMPACTION_STALL_S, wait_for_compaction
 
 T = TypeVar("T")
 
@@ -56,11 +56,6 @@ STORE_ATTEMPTS = 60
 "Number of attempts to reach a store at the end of a stage."
 RETRY_PAUSE_S = 5.0
 "Pause before the release of a run when a store does not answer, multiplied by the number of the attempt."
-
-COMPACTION_WAIT_S = 15.0
-"Maximum wait for the compaction of data that was accepted before the claim of the run."
-_COMPACTION_POLL_S = 0.25
-_NOUNS: tuple[Noun, ...] = ("product", "interaction")
 
 LEFTOVER_AGE_MS = 3_600_000
 "Minimum age of leftovers of ended runs that are deleted."
@@ -91,7 +86,8 @@ class WorkerContext:
     "Memory limit of this machine, in addition to the limit of the recipe."
     beat_s: float = RENEW_INTERVAL_S
     patience_s: float = RETRY_PAUSE_S
-    settle_s: float = COMPACTION_WAIT_S
+    settle_s: float = COMPACTION_STALL_S
+    "Maximum wait without progress for the compaction of data that was accepted before the claim of the run."
     release: str = ""
     code_dir: Path = Path()
     "Folder of the code that was shipped with runs."
@@ -106,6 +102,8 @@ class TrainingWorker:
         self._watch = watch
         self._lost = threading.Event()
         self._said: tuple[str, float] = ("", 0.0)
+        self._missing = ""
+        "Accepted data that the training does not read, as a sentence."
         self._writing = asyncio.Lock()
         self._log = structlog.get_logger()
 
@@ -158,23 +156,19 @@ class TrainingWorker:
 
     async def _wait_for_compaction(self, app_id: str) -> None:
         """Wait for the compaction of accepted data; after the limit, continue without the rest."""
-        changes = self._place.stores.changes
+
+        def report(message: str) -> None:
+            self._said = (message, 0.0)
+            self._notify(self._run.model_copy(update={"message": message}))
+
         try:
-            wanted = {noun: await changes.last(app_id, noun) for noun in _NOUNS}
-            for look in range(round(self._place.settle_s / _COMPACTION_POLL_S)):
-                settled = await changes.compacted_offsets(app_id)
-                if all(
-                    position_from_offset(settled.get(noun, "0")) >= position_from_offset(at)
-                    for noun, at in wanted.items()
-                ):
-                    return
-                if look == 0:
-                    await changes.request_compaction(app_id, wanted)
-                await asyncio.sleep(_COMPACTION_POLL_S)
+            self._missing = await wait_for_compaction(
+                self._place.stores, app_id, report, stall_s=self._place.settle_s
+            )
         except Unavailable as error:
-            self._log.warning("settling_not_awaited", run=self._run.run_id, reason=error.message)
-            return
-        self._log.warning("not_all_settled", app=app_id, waited_s=self._place.settle_s)
+            self._missing = f"it is unknown whether accepted data is compacted: {error.message}"
+        if self._missing:
+            self._log.warning("not_all_compacted", run=self._run.run_id, app=app_id, reason=self._missing)
 
     # --- stages -------------------------------------------------------------------------------------------
 
@@ -185,7 +179,8 @@ class TrainingWorker:
         except Unavailable as error:
             return await self._release_run(error)
         except HouseError as error:
-            return await self._finish_run("failed", {"error": error.message}, training)
+            reason = f"{error.message}; {self._missing}" if self._missing else error.message
+            return await self._finish_run("failed", {"error": reason}, training)
         except RunLost:
             raise
         except Exception as error:  # noqa: BLE001
@@ -195,7 +190,7 @@ class TrainingWorker:
             text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             where = f"stage {self._run.stage} broke: {text[:500]}"
             return await self._finish_run("failed", {"error": where}, training)
-        outcome = training.outcome()
+        outcome = training.outcome() | {"message": self._missing}
         if self._run.promote:
             await self._retry_store(
                 lambda: self._record_progress(message="promote")

@@ -178,7 +178,7 @@ def _select_splits(recipe: Recipe, trials: Sequence[EvaluationSplit]) -> list[Ev
         if asked >= recipe.validation.readers // 2:
             break
     if not asked:
-        raise Invalid("validation asks no reader with a history; there is too little data to choose by")
+        raise Invalid("no validation user has a history; there is too little data to choose by")
     return taken
 
 

@@ -22,7 +22,7 @@ from actors.answers.archive.retrieve import search_passages
 from actors.answers.archive.segment import build_segment
 from actors.answers.extractive.answer_composer import compose_answer
 from actors.language.analysis import Analyzers
-from jobs.playground.golden_questions import GoldenQuestion
+from jobs.playground.data_files import GoldenQuestion
 from tests.benchmarks.scenarios import Line
 
 LANGUAGES = ("en", "de", "es")

@@ -25,8 +25,8 @@ from actors.answers.archive.segment import build_segment
 from actors.answers.extractive.answer_composer import ComposedAnswer, compose_answer, rank_sentences
 from actors.language import latent_embedder
 from actors.language.analysis import Analyzers
-from jobs.playground.archive import product_records_from_articles
-from jobs.playground.golden_questions import GoldenQuestion, read_golden_questions
+from jobs.playground.data_files import GoldenQuestion, read_golden_questions
+from jobs.playground.products import product_records_from_articles
 from tests.benchmarks.answers import definitions
 from tests.benchmarks.quality_sets import data_folder, has
 from tests.benchmarks.retrieval import whole

@@ -9,7 +9,7 @@ from typing import Any
 
 import Stemmer
 
-from actors.language.stopwords import STOP_WORDS
+from actors.language.analysis import STOP_WORDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from cluster.errors import TooMany
-from cluster.records.password import hash_password
+from cluster.records.account import hash_password
 from cluster.store.connect import OpenStores
 from cluster.store.ports.stores import Stores
 from deployments.archive.oauth.rate_limits import AddressLimits, BucketRate, OAuthLimits

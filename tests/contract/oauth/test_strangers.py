@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.errors import Invalid
-from cluster.records.client_rule import ClientRule
+from cluster.records.archive_client import ClientRule
 from cluster.store.ports.stores import Stores
 from deployments.archive.admission import ClientAdmission
 from deployments.archive.oauth.addresses import resource_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cluster.records.account import Account, Code, Grant
-from cluster.records.registration import Registration, revocation_id
+from cluster.records.archive_client import Registration, revocation_id
 from cluster.store.ports.accounts import ActiveGrant, RedeemOutcome, Revocations, RotateOutcome
 from cluster.store.redis import accounts, registrations
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from cluster.records.archive_call import ArchiveCall
-from cluster.records.client_rule import ClientRule, fold_client_name
+from cluster.records.archive_client import ArchiveCall, ClientRule, fold_client_name
 from cluster.store.redis.archive_admin import MOST_CALLS
 
 

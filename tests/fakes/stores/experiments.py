@@ -6,8 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from cluster.records.experiment import Experiment
-from cluster.records.exposure import Exposure
+from cluster.records.experiment import Experiment, Exposure
 from cluster.store.ports.experiments import AssignMode, ExperimentBook
 from cluster.store.ports.interactions import BrowserWriter
 

@@ -10,7 +10,7 @@ import orjson
 from cluster.errors import TooMany
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.engine import Engine
-from cluster.records.task import Task
+from cluster.records.intake import Task
 from cluster.store.ports.changes import Noun, Op
 from cluster.store.ports.intake import Batch, IntakeReceipt, RecordPut
 from cluster.store.redis.intake import IDLE_MS, MOST_WAITING

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Sequence
 
 from cluster.clock import Clock
-from cluster.records.bank_question import BankQuestion
 from cluster.records.logged_query import LoggedQuery
+from cluster.records.question import BankQuestion
 from cluster.store.ports.query_log import QueryBatch
 from cluster.store.ports.question_bank import QuestionBankContents
 from cluster.store.redis.query_log import MOST_BATCHES

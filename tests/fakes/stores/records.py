@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cluster.records.task import Task
+from cluster.records.intake import Task
 from cluster.store.ports.changes import Noun
 from cluster.store.redis.tasks import CHECKED_AT_ONCE, LIFE_S, LOST
 from tests.fakes.stores.state import MemoryState, StoredTask

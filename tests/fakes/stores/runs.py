@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from cluster.records.promotion import Promotion
-from cluster.records.run import Run
-from cluster.records.schedule import Schedule
+from cluster.records.engine import Promotion
+from cluster.records.run import Run, Schedule
 from cluster.store.redis import runs
 from tests.fakes.stores.state import MemoryState
 

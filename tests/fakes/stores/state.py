@@ -9,11 +9,9 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from cluster.clock import Clock
-from cluster.records.engine import Engine
-from cluster.records.promotion import Promotion
-from cluster.records.run import Run
-from cluster.records.schedule import Schedule
-from cluster.records.task import Task
+from cluster.records.engine import Engine, Promotion
+from cluster.records.intake import Task
+from cluster.records.run import Run, Schedule
 
 Offset = tuple[int, int]
 Entry = TypeVar("Entry")

@@ -17,7 +17,7 @@ from cluster.errors import Fault, NewerRelease, NotFound, Refusal
 from cluster.message_codec import MessageCodec
 from cluster.query.language.tree import All, Not, Term
 from cluster.records.experiment import Variant
-from cluster.records.recent_event import RecentEvent
+from cluster.records.interaction import RecentEvent
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@ import pytest
 
 from cluster import secrecy
 from cluster.errors import Fault
-from cluster.records.access import App
-from cluster.records.issued_key import bind_key, issue_key, reveal_key
+from cluster.records.access import App, bind_key, issue_key, reveal_key
 
 MASTER = bytes(range(32))
 

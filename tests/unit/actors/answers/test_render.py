@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from actors.answers.pictures import find_picture
 from actors.answers.render import (
     FAILED,
     NO_ANSWER_TEXT,
     WITHDRAWN,
+    find_picture,
     find_question_words,
     highlight,
     render_answer,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from actors.experiments.assigner import ExperimentAssigner
+from actors.experiments.assignment import ExperimentAssigner
 from actors.experiments.lifecycle import ExperimentLifecycle, apply_edit
 from actors.experiments.messages import Assignment, ExperimentEvent, ExperimentUpdate
 from actors.experiments.report import build_report
 from cluster.errors import HouseError, Invalid, NotFound
-from cluster.records.experiment import Experiment
-from cluster.records.exposure import Exposure
+from cluster.records.experiment import Experiment, Exposure
 from tests.fakes.request_handler import NOW_MS, StillClock
 from tests.fakes.stores.memory import memory_stores
 

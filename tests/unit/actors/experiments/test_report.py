@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from actors.experiments.report import ExperimentReport, build_report, serving_counts_from
-from cluster.records.experiment import Experiment
-from cluster.records.exposure import Exposure
+from cluster.records.experiment import Experiment, Exposure
 from tests.unit.actors.experiments.test_assignment import experiment
 
 AT = 1_700_000_000_000

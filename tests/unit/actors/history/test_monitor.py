@@ -10,10 +10,9 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from actors.history.answer_service import ThreadAnswer
 from actors.history.client import LocalHistoryClient
 from actors.history.loop import TrackerLoop
-from actors.history.messages import GenerateUpdate, ThreadChange
+from actors.history.messages import GenerateUpdate, ThreadAnswer, ThreadChange
 from actors.history.monitor import LAG_MS, AppMonitor, SignificanceConfig
 from actors.history.notifier import ANSWER_TIMEOUT_MS, MAX_OPEN_QUESTIONS
 from actors.history.threads import GAP_MS, MAX_PRODUCTS

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from actors.history.content import UploadedArticle, compute_sketch, estimate_similarity
 from actors.history.significance import (
     OLD_MS,
     THRESHOLD,
@@ -14,6 +13,9 @@ from actors.history.significance import (
     Significance,
     TermFrequencies,
     ThreadSubject,
+    UploadedArticle,
+    compute_sketch,
+    estimate_similarity,
     extract_terms,
     score_significance,
 )

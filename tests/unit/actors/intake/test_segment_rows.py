@@ -9,7 +9,7 @@ import orjson
 
 from actors.intake.segment_rows import build_compaction_batch
 from cluster.artifacts.tables import INTERACTIONS, RECORDS
-from cluster.records.recent_event import RecentEvent
+from cluster.records.interaction import RecentEvent
 from cluster.records.validation.upload import parse_upload
 from cluster.store.ports.changes import ChangeLogEntry, Noun, Op
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.language.folding import fold_text, fold_typed, fold_with_positions
+from actors.language.folding import fold, fold_text, fold_typed, fold_with_positions, grams, tokenize
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,19 @@ def test_folding_twice_changes_nothing(text: str) -> None:
 )
 def test_a_blank_at_the_end_finishes_the_word(text: str, wanted: str) -> None:
     assert fold_typed(text) == wanted
+
+
+def test_accents_case_and_width_do_not_make_another_word() -> None:
+    assert fold("Café") == fold("CAFE") == fold("ｃａｆé") == "cafe"
+
+
+def test_words_are_split_at_everything_that_is_neither_letter_nor_digit() -> None:
+    assert tokenize("Hand-forged trowel, 20cm (ash)") == ["hand", "forged", "trowel", "20cm", "ash"]
+
+
+def test_scripts_without_blanks_are_cut_into_pairs() -> None:
+    assert tokenize("東京都庁 tour") == ["東京", "京都", "都庁", "tour"]
+
+
+def test_grams_mark_both_ends_of_the_word() -> None:
+    assert grams("hoe", (3,)) == ["<ho", "hoe", "oe>"]

@@ -32,7 +32,7 @@ from actors.recommender.state.events import EventArrays
 from actors.recommender.state.serving_model import ServingModel
 from actors.recommender.state.trending import DAY_MS
 from actors.serving import dispatch
-from cluster.records.recent_event import RecentEvent
+from cluster.records.interaction import RecentEvent
 from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import train_engine
 from jobs.refresh.data.dataset import interactions_from_frame

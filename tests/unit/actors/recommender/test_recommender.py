@@ -18,7 +18,7 @@ from actors.recommender.messages import (
 from actors.recommender.recommender import Recommender
 from actors.serving import dispatch
 from cluster.query.language.parser import parse
-from cluster.records.recent_event import RecentEvent
+from cluster.records.interaction import RecentEvent
 from cluster.store.ports.changes import ChangeLogEntry
 from tests.fakes.corner_shop import (
     APP,

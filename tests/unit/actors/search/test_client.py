@@ -8,7 +8,7 @@ import pytest
 from actors.search import client
 from actors.search.client import QuestionBankClient
 from cluster.errors import Unavailable
-from cluster.records.bank_question import BankQuestion
+from cluster.records.question import BankQuestion
 from cluster.store.ports.question_bank import QuestionBankContents
 from tests.fakes.stores.query_log import MemoryQuestionBank
 

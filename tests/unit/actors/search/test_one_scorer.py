@@ -17,8 +17,8 @@ from actors.serving import dispatch
 from cluster.query.columnar.compile import matches
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import Node
-from cluster.records.recent_event import RecentEvent
-from jobs.playground.sample import build_sample
+from cluster.records.interaction import RecentEvent
+from jobs.playground.loader import build_sample
 from tests.fakes import corner_shop
 from tests.fakes.corner_shop import NOW_MS, interaction_change, product_change
 

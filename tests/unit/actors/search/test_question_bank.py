@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from actors.search.client import QuestionBankIndex
-from cluster.records.bank_question import BankQuestion
+from cluster.records.question import BankQuestion
 
 QUESTIONS = [
     BankQuestion(question="What is mulch?"),

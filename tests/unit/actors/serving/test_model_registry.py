@@ -25,7 +25,7 @@ from cluster.clock import SystemClock
 from cluster.errors import Fault, NotFound
 from cluster.meter import SilentMeter
 from cluster.records.engine import Engine
-from cluster.records.recent_event import RecentEvent
+from cluster.records.interaction import RecentEvent
 from cluster.store.ports.stores import Stores
 from cluster.store.refreshing_cache import EngineRecords
 from tests.fakes.corner_shop import APP, NOW_MS, upload

@@ -1,3 +1,5 @@
+""" """
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -5,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from actors.vectors.compact import CompactVectors
+from actors.vectors.compact import LEAST, CompactVectors
 from actors.vectors.types import Matrix
 
 
@@ -48,3 +50,73 @@ def test_a_saved_scan_is_mapped_back(tmp_path: Path) -> None:
     for query in stored[:5]:
         assert opened.search(query, 20)[0].tolist() == compact.search(query, 20)[0].tolist()
     assert not CompactVectors.of(stored[:10]).save_scan(tmp_path / "none.faiss")
+
+
+def clouds(count: int, dimensions: int) -> Matrix:
+    """Unit vectors around two hundred middles."""
+    rng = np.random.default_rng(3)
+    middles = rng.standard_normal((200, dimensions))
+    made = middles[rng.integers(0, 200, count)] + 0.7 * rng.standard_normal((count, dimensions))
+    return np.asarray(made / np.linalg.norm(made, axis=1, keepdims=True), np.float32)
+
+
+def recall_of_nearest(compact: CompactVectors, stored: Matrix, allowed: np.ndarray | None = None) -> float:
+    shares = []
+    for query in stored[:200]:
+        exact = stored @ query
+        if allowed is not None:
+            exact = np.where(allowed, exact, -np.inf)
+        found, scores = compact.search(query, 100, allowed)
+        assert len(found) == 100
+        assert (np.diff(scores) <= 0).all()
+        shares.append(np.isin(np.argsort(-exact)[:10], found).mean())
+    return float(np.mean(shares))
+
+
+def test_sketches_find_nearly_all_of_the_ten_nearest() -> None:
+    stored = clouds(12_000, 64)
+    compact = CompactVectors.of(stored).with_sketches(least=0)
+    assert compact.is_sketched
+    assert recall_of_nearest(compact, stored) >= 0.99
+
+
+def test_scores_are_those_of_the_full_vectors() -> None:
+    stored = clouds(3_000, 64)
+    compact = CompactVectors.of(stored).with_sketches(least=0)
+    rows, scores = compact.search(stored[7], 20)
+    assert rows[0] == 7
+    assert np.allclose(scores, stored[rows] @ stored[7], atol=0.01)
+
+
+def test_some_lost_vectors_do_not_end_the_quick_way() -> None:
+    stored = clouds(12_000, 64)
+    compact = CompactVectors.of(stored).with_sketches(least=0)
+    allowed = np.arange(len(stored)) % 20 != 0
+    assert recall_of_nearest(compact, stored, allowed) >= 0.99
+    assert allowed[compact.search(stored[0], 100, allowed)[0]].all()
+
+
+def test_a_mask_that_leaves_few_is_searched_exactly() -> None:
+    stored = clouds(6_000, 64)
+    compact, exact = CompactVectors.of(stored).with_sketches(least=0), CompactVectors.of(stored)
+    allowed = np.arange(len(stored)) % 3 == 0
+    for query in stored[:20]:
+        assert compact.search(query, 50, allowed)[0].tolist() == exact.search(query, 50, allowed)[0].tolist()
+
+
+def test_saved_sketches_find_the_same(tmp_path: Path) -> None:
+    compact = CompactVectors.of(clouds(3_000, 64)).with_sketches(least=0)
+    scan, sketches = tmp_path / "scan.faiss", tmp_path / "sketches.faiss"
+    assert compact.save_scan(scan)
+    assert compact.save_sketches(sketches)
+    opened = CompactVectors.open(compact.codes, compact.scales, scan, sketches)
+    assert opened.is_sketched
+    for query in clouds(5, 64):
+        assert opened.search(query, 20)[0].tolist() == compact.search(query, 20)[0].tolist()
+
+
+def test_few_vectors_have_no_sketches(tmp_path: Path) -> None:
+    few = CompactVectors.of(clouds(2_000, 64))
+    assert len(few) < LEAST
+    assert not few.with_sketches().is_sketched
+    assert not few.save_sketches(tmp_path / "none.faiss")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from cluster.admin.accounts import USERNAME, ensure_administrator
-from cluster.records.account import Account
-from cluster.records.password import check_password, hash_password
+from cluster.records.account import Account, check_password, hash_password
 from cluster.store.ports.stores import Stores
 
 

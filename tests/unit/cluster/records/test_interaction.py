@@ -8,8 +8,7 @@ import orjson
 import pytest
 
 from cluster.errors import Unauthenticated
-from cluster.records.interaction import INTERACTION_TYPES
-from cluster.records.recent_event import RecentEvent
+from cluster.records.interaction import INTERACTION_TYPES, RecentEvent
 from cluster.records.validation.accepted import AcceptedInteractions
 from cluster.records.validation.upload import parse_upload
 from tests.unit.cluster.records.grammar import NOW, body_of, faults, wrong

@@ -4,17 +4,22 @@ import pytest
 
 from cluster.errors import Invalid
 from cluster.records.run import (
+    DAY_MS,
     LEASE_MS,
     Run,
+    Schedule,
     cancel_run,
     claim_run,
+    due_slot,
     end_run,
     fail_exhausted_run,
     is_free,
+    next_slot,
+    period_of,
     release_run,
+    run_id_of,
     update_leased_run,
 )
-from cluster.records.schedule import DAY_MS, Schedule, due_slot, next_slot, period_of, run_id_of
 
 NOW = 1_700_000_000_000
 RUN = Run(app_id="shop", run_id="r", engine_id="default", created_at=NOW)

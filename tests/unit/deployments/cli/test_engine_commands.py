@@ -60,8 +60,8 @@ def test_an_engine_is_made_listed_scaled_moved_and_deleted() -> None:
 
 def test_people_get_a_table_and_sentences() -> None:
     _run_json("apps", "create", "bookshop")
-    assert "lives in the doors" in _run("engines", "create", "bookshop", "summer").stdout
-    assert "with the doors" in _run("engines", "list").stdout
+    assert "is embedded in the API replicas" in _run("engines", "create", "bookshop", "summer").stdout
+    assert "with the API replicas" in _run("engines", "list").stdout
     assert "replicas under load" in _run("engines", "scale", "bookshop", "summer").stdout
 
 

@@ -13,16 +13,14 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner, Result
 
-from actors.experiments.report import ExperimentReport, build_report
-from actors.experiments.report_data import load_report, validate_snapshots
+from actors.experiments.report import ExperimentReport, build_report, load_report, validate_snapshots
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.artifacts.tables import INTERACTIONS
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, HouseError, Invalid, NotFound
-from cluster.records.experiment import Experiment
-from cluster.records.exposure import Exposure
+from cluster.records.experiment import Experiment, Exposure
 from deployments.cli.__main__ import command_line
 from deployments.cli.experiments import build_charts, show_report
 from jobs.refresh.evaluation.plots import PlotBox, render_svg

@@ -6,8 +6,7 @@ import pytest
 import structlog
 
 from cluster.errors import Unavailable
-from cluster.records.access import App
-from cluster.records.issued_key import issue_key
+from cluster.records.access import App, issue_key
 from cluster.secrecy import Vault, key_sha256
 from cluster.store.ports.access import AccessBook, AccessStore
 from deployments.edge.keyring import Keyring

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from jobs.ingest.columns import ColumnRows
 from jobs.ingest.mapping import FieldMap
-from jobs.ingest.plain_interaction_columns import PlainColumns
+from jobs.ingest.plain_interactions import PlainColumns
 from jobs.ingest.validation import CheckedChunk, check_columns, check_interactions
 
 NOW_MS = 1_800_000_000_000

@@ -13,8 +13,8 @@ from jobs.ingest.delimited_files import DelimitedFormat
 from jobs.ingest.fields import show_fields
 from jobs.ingest.pipeline import IngestOrder
 from jobs.ingest.preview import IngestPreview, preview_ingest
-from jobs.ingest.reasons import RejectionReason, merge_reasons
 from jobs.ingest.sources import PlainFiles
+from jobs.ingest.validation import RejectionReason, merge_reasons
 
 
 def _order(

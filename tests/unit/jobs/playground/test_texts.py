@@ -9,8 +9,8 @@ from itertools import combinations
 from selectolax.lexbor import LexborHTMLParser
 
 from jobs.playground import data_files
-from jobs.playground.archive import product_records_from_articles
 from jobs.playground.data_files import NewsArticle
+from jobs.playground.products import product_records_from_articles
 
 SENTENCE = re.compile(r"(?<=[.!?])[”]?\s+(?=[“A-ZÉ0-9])")
 

@@ -9,7 +9,7 @@ import pytest
 
 from cluster.clock import iso_ms
 from jobs.playground import data_files
-from jobs.playground.sample import SampleData, build_sample
+from jobs.playground.loader import SampleData, build_sample
 from jobs.playground.seeded_random import SeededRandom
 
 NOW_MS = 1_772_442_930_250

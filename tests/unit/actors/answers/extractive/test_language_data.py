@@ -42,12 +42,12 @@ import sys
 from pathlib import Path
 from actors.answers.extractive import language_data
 language_data.DATA_FOLDER = Path(sys.argv[1])
-from actors.answers.archive.dates import parse_date_range
-from actors.answers.extractive.answer_types import classify_question
+from actors.answers.archive.retrieve import parse_date_range
+from actors.answers.extractive.question_analysis import classify_question
 from actors.answers.extractive.followups import resolve_followup
 from actors.answers.extractive.injection_filter import has_instructions
-from actors.answers.extractive.numbers import parse_numbers
-from actors.answers.extractive.sentences import split_sentences
+from actors.answers.extractive.verify import parse_numbers
+from actors.answers.extractive.text_tokens import split_sentences
 from actors.answers.extractive.text_tokens import SYNONYM_SIMILARITY, TextTokenizer
 from actors.answers.extractive.verify import score_support
 assert classify_question("Vem byggde bron?", "sv") == "person"

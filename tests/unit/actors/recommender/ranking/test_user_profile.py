@@ -13,7 +13,7 @@ from actors.recommender.ranking.user_profile import (
 )
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.interaction_rows import RecentEventTuple
-from cluster.records.recent_event import RecentEvent
+from cluster.records.interaction import RecentEvent
 from tests.fakes.corner_shop import NOW_MS, open_shop
 
 VIEW = "product_detail_page_view"

@@ -21,7 +21,7 @@ from actors.recommender.state.serving_model import ServingModel
 from actors.recommender.state.user_attributes import UserAttributes
 from actors.serving import dispatch
 from actors.vectors.snapshot_arrays import ModelState
-from cluster.records.recent_event import RecentEvent
+from cluster.records.interaction import RecentEvent
 from cluster.store.ports.changes import ChangeLogEntry
 from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import train_engine

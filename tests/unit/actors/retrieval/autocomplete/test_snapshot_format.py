@@ -21,13 +21,13 @@ from actors.serving import dispatch
 from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Fault
 from cluster.store.ports.changes import ChangeLogEntry
-from jobs.refresh.build.build import build_snapshot
-from jobs.refresh.build.fit import train_engine
-from jobs.refresh.build.product_indexes import (
+from jobs.refresh.build.build import (
     CompletionsRecipe,
     build_completions_index,
+    build_snapshot,
     select_completion_fields,
 )
+from jobs.refresh.build.fit import train_engine
 from jobs.refresh.recipe import parse_recipe
 from tests.fakes.corner_shop import APP, NOW_MS, product_change
 from tests.fakes.trained_snapshot import RECIPE, ring_data, ring_products

@@ -14,7 +14,7 @@ from actors.retrieval.lexical.passage_postings import (
     drop_passages,
     merge_postings,
 )
-from actors.retrieval.lexical.term_counts import concatenate_counts, count_terms
+from actors.retrieval.lexical.postings import concatenate_counts, count_terms
 
 Passages = list[list[int]]
 passages_of_terms = st.lists(st.lists(st.integers(1, 12), max_size=14), min_size=1, max_size=60)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.errors import FilterSyntax, NotFound
-from cluster.query.columnar.facets import aggregate
+from cluster.query.columnar.value_counts import aggregate
 from cluster.query.language.parser import parse
 
 RECORDS: list[dict[str, Any]] = [

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from cluster.query.columnar.column import RowValuePairs
 from cluster.query.columnar.column_store import ColumnStore
-from cluster.query.columnar.facets import aggregate
-from cluster.query.columnar.value_counts import ValueCounts, count_rows
+from cluster.query.columnar.value_counts import ValueCounts, aggregate, count_rows
 from cluster.query.language.automaton import Automaton
 from cluster.query.language.patterns import regex
 from tests.unit.cluster.query.columnar.distances import distance_km

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.errors import Unprocessable
-from cluster.records.recent_event import RecentEvent
+from cluster.records.interaction import RecentEvent
 from cluster.records.validation.recent_events import parse_simulated_interactions
 from tests.unit.cluster.records.grammar import NOW
 

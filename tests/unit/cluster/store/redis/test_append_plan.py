@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.records.recent_event import RecentEvent
+from cluster.records.interaction import RecentEvent
 from cluster.store import keys
 from cluster.store.redis.append_plan import RENEWED_S, AppendPlan, Renewals, merge_recent
 from tests.suites.manual_clock import ManualClock

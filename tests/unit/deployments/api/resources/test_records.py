@@ -8,7 +8,7 @@ import pytest
 
 from cluster.errors import Unavailable
 from cluster.records.access import AppSettings
-from cluster.records.recent_event import RecentEvent
+from cluster.records.interaction import RecentEvent
 from tests.fakes.asgi import call
 from tests.fakes.request_handler import BROWSER, PLENTY, Corner, open_corner
 

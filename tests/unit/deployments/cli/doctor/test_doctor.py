@@ -13,8 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cluster.local.redis_binary import RedisBinary
-from cluster.records.access import App, AppSettings, new_app_settings
-from cluster.records.issued_key import issue_key
+from cluster.records.access import App, AppSettings, issue_key, new_app_settings
 from cluster.runtime.installation_state import InstallationState
 from cluster.secrecy import Vault, create_master_key
 from cluster.settings import Settings

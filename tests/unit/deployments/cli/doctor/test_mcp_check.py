@@ -14,8 +14,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from cluster.clock import SystemClock
-from cluster.records.account import Account
-from cluster.records.password import hash_password
+from cluster.records.account import Account, hash_password
 from cluster.secrecy import Vault
 from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
 from deployments.cli.doctor.finding import Finding

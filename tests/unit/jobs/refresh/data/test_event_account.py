@@ -11,7 +11,7 @@ import pytest
 from cluster.artifacts.tables import LOADED_INTERACTIONS
 from jobs.refresh.data.dataset import interactions_from_segments
 from jobs.refresh.data.event_account import build_event_account
-from jobs.refresh.runs.dry_run import count_uncompacted_interactions
+from jobs.refresh.runs.estimate import count_uncompacted_interactions
 from tests.fakes.stores.memory import memory_stores
 
 

@@ -119,7 +119,7 @@ def test_baskets_with_one_time_explain_leave_last_out() -> None:
     baskets = _data(*[(f"r{n}", f"i{item}", float(item // 3)) for n in range(10) for item in range(6)])
     assert shared_last_timestamp_share(baskets) == 1.0
     note = protocol_note("leave_last_out", baskets)
-    assert note.startswith("100% of the readers end with several products at one instant")
+    assert note.startswith("100% of the users end with several products at one instant")
     assert "Expect lower figures than by_time" in note
     assert protocol_note("by_time", baskets) == ""
     steps = _data(*[(f"r{n}", f"i{item}", float(item)) for n in range(10) for item in range(6)])

@@ -28,10 +28,9 @@ from actors.recommender.state.serving_model import ServingModel
 from actors.serving import dispatch
 from cluster.errors import Fault
 from cluster.query.language.parser import parse as parse_filter
-from cluster.records.recent_event import RecentEvent
+from cluster.records.interaction import RecentEvent
 from jobs.refresh.build.build import build_snapshot
-from jobs.refresh.build.content_weights import build_content_weights
-from jobs.refresh.build.fit import TrainedEngine, train_engine
+from jobs.refresh.build.fit import TrainedEngine, build_content_weights, train_engine
 from jobs.refresh.data.dataset import Interactions, interactions_from_frame
 from jobs.refresh.learners.content_regression import ContentRecipe
 from jobs.refresh.recipe import parse_recipe

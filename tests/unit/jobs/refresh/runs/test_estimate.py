@@ -7,8 +7,7 @@ import pytest
 
 from cluster.errors import Invalid
 from jobs.refresh.recipe import load_recipe_file
-from jobs.refresh.runs.dry_run import estimate_training
-from jobs.refresh.runs.estimate import CONTENT_COST, DataSize, check_memory, estimate_costs
+from jobs.refresh.runs.estimate import CONTENT_COST, DataSize, check_memory, estimate_costs, estimate_training
 from jobs.refresh.runs.training_source import TrainingSource
 from tests.unit.jobs.refresh.test_training import circles
 

@@ -20,7 +20,7 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import Invalid
-from cluster.records.recent_event import RecentEvent
+from cluster.records.interaction import RecentEvent
 from cluster.records.run import Run
 from jobs.refresh.evaluation.gate import check_gate
 from jobs.refresh.evaluation.reports import ReportStore

@@ -21,7 +21,7 @@ from jobs.refresh.runs.stages import (
     plan_to_dict,
     plan_training,
 )
-from jobs.refresh.tuning.confirmation import confirm_blend
+from jobs.refresh.tuning.blend_weights import confirm_blend
 from jobs.refresh.tuning.outcomes import summarize_outcomes
 from jobs.refresh.tuning.plan import make_plan
 from jobs.refresh.tuning.split_protocol import split_for_recipe

@@ -1,0 +1,132 @@
+"""The address of a language model: its configuration, and the addresses that a connection may have.
+
+A second look-up between check and connection could return another address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+import httpx
+
+from cluster.errors import Invalid
+from cluster.origin import is_loopback
+
+Resolver = Callable[[str, int], Awaitable[list[str]]]
+
+
+class InternalAddressError(Exception):
+    """The address is an internal one."""
+
+
+async def resolve_addresses(host: str, port: int) -> list[str]:
+    """Return the addresses of a name."""
+    records = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in records))
+
+
+def is_internal(address: str) -> bool:
+    """Return whether an address is not global unicast: of this machine, its network, or reserved."""
+    try:
+        ip = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return True
+    if isinstance(ip, ipaddress.IPv6Address):
+        inner = ip.ipv4_mapped or (ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF) if ip in _NAT64 else None)
+        if inner is None:
+            return ip not in _UNICAST_6 or not ip.is_global or any(ip in network for network in _SPECIAL_6)
+        ip = inner
+    return not ip.is_global or ip.is_multicast or any(ip in network for network in _SPECIAL_4)
+
+
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_UNICAST_6 = ipaddress.IPv6Network("2000::/3")
+"Everything else is local, reserved, or writes an IPv4 address in a way that only some networks translate."
+_SPECIAL_6 = tuple(map(ipaddress.IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
+"Teredo and other protocols, documentation, 6to4: no provider has them, and some lead to an internal IPv4 address."
+_SPECIAL_4 = tuple(map(ipaddress.IPv4Network, ("192.0.0.0/24", "192.88.99.0/24", "240.0.0.0/4")))
+"""Special purposes that some releases of Python call global.
+
+Source: the IANA registries of special-purpose addresses
+"""
+
+
+class GuardedTransport(httpx.AsyncBaseTransport):
+    """Connects to the checked address, under the requested host name."""
+
+    def __init__(
+        self, *, may_be_internal: bool, look_up: Resolver = resolve_addresses, verify: bool = True
+    ) -> None:
+        self._may_be_internal = may_be_internal
+        self._look_up = look_up
+        self._inner = httpx.AsyncHTTPTransport(verify=verify, retries=0, trust_env=False)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request.
+
+        Errors:
+            Internal: the name leads to an address that may not be spoken to
+        """
+        host, port = request.url.host, request.url.port or (443 if request.url.scheme == "https" else 80)
+        try:
+            addresses = await self._look_up(host, port)
+        except OSError as error:
+            raise httpx.ConnectError("the name is unknown", request=request) from error
+        # one internal address among public ones is an attack, not an accident
+        if not addresses or (not self._may_be_internal and any(map(is_internal, addresses))):
+            raise InternalAddressError
+        request.extensions = {**request.extensions, "sni_hostname": host}
+        request.url = request.url.copy_with(host=addresses[0])
+        return await self._inner.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._inner.aclose()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """An administrator's settings of the provider."""
+
+    url: str
+    "Address of the interface, as `https://models.example.com/v1`."
+    model: str
+    key: str = field(default="", repr=False)
+    may_be_internal: bool = False
+    "Loopback, private and link-local addresses may be spoken to."
+    connect_s: float = 3.0
+    first_s: float = 12.0
+    "From the request to the first piece of text."
+    between_s: float = 6.0
+    "From one piece of text to the next."
+    total_s: float = 40.0
+    most_tokens: int = 700
+    most_bytes: int = 2 << 20
+    "Maximal bytes of a reply."
+    at_once: int = 8
+    "Maximal number of answers that one process writes at the same time."
+
+    @property
+    def name(self) -> str:
+        """Return the name of the model and its address, without any secret."""
+        return f"{self.model}@{urlsplit(self.url).hostname}"
+
+    def validate(self) -> ModelConfig:
+        """Check the settings without a connection.
+
+        Errors:
+            Invalid: no http address, a key that would travel in plain text, or no model
+        """
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
+            raise Invalid("KIOSK_LLM_URL is an address as https://models.example.com/v1")
+        if parts.scheme == "http" and not (self.may_be_internal or is_loopback(parts.hostname)):
+            raise Invalid("KIOSK_LLM_URL must be https: the key would travel in the clear")
+        if not self.model.strip():
+            raise Invalid("KIOSK_LLM_MODEL is missing")
+        return self

@@ -1,0 +1,138 @@
+"""Clients of the archive: the publisher's rules for them, changed registrations, and their calls of tools."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field
+
+EVERYBODY = "*"
+"Name of the rule for clients without one of their own."
+DEFAULT_CALLS_PER_MINUTE = 1200.0
+HOST = "host:"
+"Begins the name of a rule for all clients whose answers go to one host, as `host:claude.ai`."
+_RESERVED = re.compile(r"host:.*|c-[0-9a-f]{16}|\*", re.DOTALL)
+"What a client may call itself without being taken for the host or the client of that name."
+
+
+class ClientRule(BaseModel):
+    """The rule for one client; `client` is its id, `host:` and a host, the name it gives itself, or `*`."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    client: str = Field(min_length=1, max_length=200)
+    decision: Literal["allow", "deny"] = "allow"
+    calls_per_minute: float | None = Field(default=None, ge=0)
+    "All calls of the client together; under `*` those of one person. None: what `*` says; 0: no bound."
+
+
+def find_rule(
+    rules: Mapping[str, ClientRule], client_id: str, client_name: str, host: str = ""
+) -> ClientRule:
+    """Return the rule of a client: by its id, by the host of its redirect, by its name, or the general one.
+
+    A name proves nothing, since any client may give itself any name. A host is proven: only who answers there got
+    the code. Rules are kept under folded names, so that `Claude` and `claude` are one.
+    """
+    everybody = rules.get(EVERYBODY) or ClientRule(client=EVERYBODY)
+    own = rules.get(fold_client_name(client_id)) or (
+        rules.get(fold_client_name(HOST + host)) if host else None
+    )
+    if own is None and is_client_name(client_name):
+        own = rules.get(fold_client_name(client_name))
+    return own or everybody
+
+
+def is_client_name(client: str) -> bool:
+    """Return whether a rule's client is a name that any client may use, neither an id nor a host nor `*`."""
+    return _RESERVED.fullmatch(fold_client_name(client)) is None
+
+
+def fold_client_name(name: str) -> str:
+    """Return a name in the form that rules are stored under."""
+    return " ".join(name.split()).casefold()
+
+
+AuthMethod = Literal["none", "client_secret_post", "client_secret_basic"]
+
+
+class Registration(BaseModel):
+    """What a client says of itself. A removed one stays for a while, so that its id is not good any more."""
+
+    model_config = ConfigDict(frozen=True)
+
+    client_id: str
+    name: str = ""
+    "Clean, but a stranger's words; may be empty."
+    method: AuthMethod = "none"
+    redirect_uris: tuple[str, ...] = ()
+    issued_at: int
+    "Seconds since 1970."
+    removed: bool = False
+
+
+def short_id(client_id: str) -> str:
+    """Return the short form of a client id for people, reports, rules and keys."""
+    return "c-" + hashlib.sha256(client_id.encode()).hexdigest()[:16]
+
+
+def revocation_id(client_id: str) -> str:
+    """Return the entry among revoked grants for a client whose grants all ended."""
+    return revocation_id_from_short(short_id(client_id))
+
+
+def revocation_id_from_short(short: str) -> str:
+    """Return the same entry for a short client id."""
+    return f"client:{short}"
+
+
+Outcome = Literal["answered", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveCall:
+    """A call and what became of it. It names no person: a publisher counts clients, not readers."""
+
+    at: int
+    "Milliseconds since 1970."
+    tool: str
+    client: str
+    "Id of the client, short."
+    client_name: str
+    "What the client calls itself: a stranger's text."
+    skill_used: str = ""
+    question: str = ""
+    "Its first few hundred characters."
+    articles: tuple[str, ...] = ()
+    "Products whose passages were found, or whose text was read; best first, each once."
+    outcome: Outcome = "answered"
+    refusal: str = ""
+    "Why it was refused."
+    took_ms: float = 0.0
+    coverage: float | None = None
+    "How much of the question the best passage holds, 0 to 1; None: nothing was asked, or by an earlier release."
+
+    def json(self) -> bytes:
+        """Write it."""
+        return orjson.dumps(asdict(self))
+
+    @classmethod
+    def parse(cls, text: bytes) -> ArchiveCall | None:
+        """Read what `json` wrote; None for anything else. Names of a newer release are skipped."""
+        try:
+            given = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            return None
+        if not isinstance(given, dict):
+            return None
+        known: dict[str, Any] = {one.name: given[one.name] for one in fields(cls) if one.name in given}
+        known["articles"] = tuple(known.get("articles", ()))
+        try:
+            return cls(**known)
+        except TypeError:
+            return None

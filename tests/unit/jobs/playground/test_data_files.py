@@ -1,0 +1,63 @@
+"""The questions that answers are measured by are many, varied and true to the newspaper."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from jobs.playground import data_files
+from jobs.playground.data_files import read_golden_questions
+from tests.benchmarks.answers.definitions import LANGUAGES, definition_questions, read_set
+
+
+def test_a_third_of_at_least_a_hundred_questions_has_no_answer() -> None:
+    asked = read_golden_questions()
+    without = [one for one in asked if one.missing]
+    assert len(asked) >= 100
+    assert 0.33 <= len(without) / len(asked) <= 0.4
+    assert {one.missing for one in without} == {"fact", "entity", "year"}
+    assert len({one.question for one in asked}) == len(asked)
+
+
+def test_both_halves_are_of_a_kind() -> None:
+    counted = Counter((one.part, bool(one.missing)) for one in read_golden_questions())
+    assert abs(counted["tune", True] - counted["held", True]) <= 1
+    assert abs(counted["tune", False] - counted["held", False]) <= 1
+
+
+def test_every_answer_stands_in_its_sentence_and_the_sentence_in_its_article() -> None:
+    texts = {
+        one.id: [text for part in one.parts for text in part.paragraphs] for one in data_files.read_articles()
+    }
+    for one in read_golden_questions():
+        assert bool(one.articles) == bool(one.sentences) == bool(one.answer) != bool(one.missing), (
+            one.question
+        )
+        for sentence in one.sentences:
+            assert one.answer is not None
+            assert one.answer in sentence
+            assert any(sentence in text for name in one.articles for text in texts[name]), one.question
+
+
+def test_every_article_has_a_question() -> None:
+    asked = {name for one in read_golden_questions() for name in one.articles}
+    assert asked == {one.id for one in data_files.read_articles()}
+
+
+def test_plain_questions_are_at_least_sixty_in_three_languages_a_third_without_an_answer() -> None:
+    asked = definition_questions()
+    counted = Counter((one.language, one.part, bool(one.missing)) for one in asked)
+    assert len(asked) >= 60
+    assert len({one.question for one in asked if one.language == "en"}) == counted.total() / 3
+    for language in LANGUAGES:
+        for part in ("tune", "held"):
+            assert counted[language, part, False] == 2 * counted[language, part, True]
+
+
+def test_every_answer_to_a_plain_question_stands_in_its_text() -> None:
+    texts = {one["id"]: one["text"] for one in read_set()["texts"]}
+    for one in definition_questions():
+        assert bool(one.articles) == bool(one.sentences) == bool(one.answer) != bool(one.missing)
+        for sentence in one.sentences:
+            assert one.answer is not None
+            assert one.answer in sentence
+            assert all(sentence in texts[name] for name in one.articles), one.question
