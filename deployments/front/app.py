@@ -13,6 +13,7 @@ from cluster.runtime.cluster_plan import reserved_bytes
 from cluster.settings import Settings
 from deployments.edge.scaling import POLICY
 from deployments.front.gateway import Gateway
+from deployments.front.node_anchor import NodeAnchor
 
 NAME = "api"
 DRAINING_S = 65.0
@@ -82,11 +83,3 @@ def build_anchors(args: dict[str, Any]) -> Application:
     )
     # With a new version for each deployment, Serve would replace all replicas and stop proxies meanwhile.
     return deployment.options(version="1", _internal=True).bind()
-
-
-class NodeAnchor:
-    """A replica that only exists."""
-
-    def __call__(self) -> str:
-        """Return nothing."""
-        return ""

@@ -77,14 +77,16 @@ def test_a_training_ordered_from_outside(cluster: NodeCluster) -> None:
 
 
 def test_a_worker_that_comes_back_has_its_proxy_again(cluster: NodeCluster) -> None:
-    with Traffic(cluster, places=(0, 1)) as traffic:
+    gone = cluster.worker_place(with_intake=True)
+    worker = cluster.machines[gone]
+    with Traffic(cluster, places=(0, 3 - gone)) as traffic:
         time.sleep(3)
-        cluster.machines[2].cut_power()
+        worker.cut_power()
         time.sleep(40)
-        cluster.machines[2].switch_on()
+        worker.switch_on()
         began = time.monotonic()
-        cluster.shell(cluster.machines[2], WORKER, timeout_s=120)
-        wait(lambda: cluster.is_healthy(2), 180)
+        cluster.shell(worker, WORKER, timeout_s=120)
+        wait(lambda: cluster.is_healthy(gone), 180)
         back_s = time.monotonic() - began
     missing, late_s = traffic.missing_users()
     print(

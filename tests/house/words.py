@@ -10,7 +10,7 @@ def _words(text: str) -> frozenset[str]:
 NOUNS = _words(
     """
     25 access account accounts actors address addresses admin administrator admission aggregation als
-    analysis answer answers aof api app append applier apps arrays article articles artifact artifacts
+    analysis anchor answer answers aof api app append applier apps arrays article articles artifact artifacts
     assigner assignment attribute attributes authorization autocomplete automaton bank baskets batch bearer
     benchmark bill binary blend bm body boolean boost bootstrap breaker browser bucket buckets bulk cache caller
     candidates card catalog changes channel charts checkpoint checks choice citation clauses cli client

@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -96,8 +97,8 @@ class NodeCluster:
     def start_ray(self) -> None:
         """Start Ray on all machines."""
         self.shell(self.machines[0], HEAD, timeout_s=90)
-        for machine in self.machines[1:]:
-            self.shell(machine, WORKER, timeout_s=60)
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda machine: self.shell(machine, WORKER, timeout_s=90), self.machines[1:]))
 
     def bring_up(self) -> None:
         """Start Ray and Kiosk by the documented words, and seed an app."""
@@ -127,6 +128,13 @@ class NodeCluster:
             return error.code, error.read().decode(errors="replace")
         except OSError as error:
             return 0, str(error)
+
+    def worker_place(self, *, with_intake: bool) -> int:
+        """Return the place of a worker that runs the intake, or of one that does not; the last one if there is none."""
+        places = [
+            place for place in (1, 2) if bool(self.machines[place].processes("IntakeHost")) == with_intake
+        ]
+        return places[0] if places else 2
 
     def is_healthy(self, place: int) -> bool:
         """Return whether the proxy of a node answers its health check."""
