@@ -22,6 +22,7 @@ from cluster.runtime.bootstrap import (
     ensure_engine_operator,
     ensure_intake,
     ensure_trainer,
+    start_schema,
 )
 from cluster.runtime.signing_upgrade import sign_unsigned
 from cluster.runtime.start_plan import ENGINES, INTAKE, TRAINER
@@ -34,6 +35,7 @@ def main() -> int:
     settings = Settings()
     try:
         ensure_master_key(settings)
+        asyncio.run(start_schema(settings))
         asyncio.run(sign_unsigned(settings))
         fresh = asyncio.run(ensure_apps(settings))
         connect_ray(os.environ.get("RAY_ADDRESS", "auto"))

@@ -25,6 +25,7 @@ from actors.serving.engine_messages import answer_message
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
 from cluster.admin.allowed_learners import allowed_learners
+from cluster.admin.schema import check_schema
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.build_info import installed_version
@@ -134,6 +135,7 @@ class RecommenderReplica:
         before = self._host, self._stores
         settings = Settings()
         stores = connect(settings)
+        await check_schema(stores)
         artifact_store = open_artifact_store(settings)
         ALLOWED.set_source(partial(allowed_learners, settings))
         models = SnapshotLoader(SnapshotStore(artifact_store), settings.snapshot_cache_dir)
