@@ -13,7 +13,7 @@ from tests.drills.releases import Fleet, check_whole, fill
 from tests.suites.redis_process import RedisProcess
 
 pytestmark = [pytest.mark.redis, pytest.mark.timeout(900), pytest.mark.usefixtures("allow_world")]
-PHASE_S = 20.0
+PHASE_S = 10.0
 
 
 @pytest.fixture
