@@ -24,6 +24,9 @@ from cluster.secrecy import Signer
 FORMAT = 1
 "Version of this format; newer versions are refused."
 
+_FIELDS = frozenset({"format", "kind", "sequence", "written_at_ms", "facts", "files", "retired", "mac"})
+_ENTRY_FIELDS = frozenset({"name", "size", "sha256", "rows", "facts"})
+
 LONGEST_NAME = 512
 "Maximum length of a file's name, and"
 LONGEST_PART = 255
@@ -45,6 +48,8 @@ class FileEntry:
     sha256: str
     rows: int = 0
     facts: Mapping[str, Any] = field(default_factory=dict)
+    unknown: Mapping[str, Any] = field(default_factory=dict)
+    "Fields of a newer release, written back as they were read."
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +64,14 @@ class Manifest:
     files: tuple[FileEntry, ...] = ()
     retired: tuple[str, ...] = ()
     "Files this commit replaced; any cleanup may remove them."
+    unknown: Mapping[str, Any] = field(default_factory=dict)
+    "Fields of a newer release, written back as they were read."
 
     def dump(self, signer: Signer | None = None, place: str = "") -> bytes:
         """Return the manifest as JSON with a checksum; with a signer also signed, for one path in the store."""
         inner = orjson.dumps(
             {
+                **self.unknown,
                 "format": FORMAT,
                 "kind": self.kind,
                 "sequence": self.sequence,
@@ -71,6 +79,7 @@ class Manifest:
                 "facts": dict(self.facts),
                 "files": [
                     {
+                        **entry.unknown,
                         "name": entry.name,
                         "size": entry.size,
                         "sha256": entry.sha256,
@@ -109,9 +118,15 @@ class Manifest:
             sequence=fields["sequence"],
             written_at_ms=fields["written_at_ms"],
             facts=fields["facts"],
-            files=tuple(FileEntry(**entry) for entry in fields["files"]),
+            files=tuple(_parse_entry(entry) for entry in fields["files"]),
             retired=tuple(fields["retired"]),
+            unknown={name: value for name, value in fields.items() if name not in _FIELDS},
         )
+
+
+def _parse_entry(entry: Mapping[str, Any]) -> FileEntry:
+    unknown = {name: value for name, value in entry.items() if name not in _ENTRY_FIELDS}
+    return FileEntry(**{name: entry[name] for name in entry if name in _ENTRY_FIELDS}, unknown=unknown)
 
 
 def check_name(name: object) -> None:
@@ -135,6 +150,15 @@ def load_manifest(store: ArtifactStore, path: str, kind: str) -> Manifest:
     return store.read_parsed(
         path, lambda data: Manifest.parse(data, kind=kind, signer=store.signer, place=path)
     )
+
+
+def manifest_format(data: bytes) -> int:
+    """Return the format of a manifest, which may be newer than this release reads.
+
+    Errors:
+        Fault: it is damaged
+    """
+    return int(orjson.loads(_verify_checksum(data))["format"])
 
 
 def save_manifest(store: ArtifactStore, path: str, manifest: Manifest) -> None:

@@ -146,6 +146,7 @@ class SegmentFiles:
             sequence=manifest.sequence + 1,
             written_at_ms=self._clock.now_ms(),
             facts={
+                **manifest.facts,
                 "app_id": app_id,
                 "offsets": {**manifest.facts.get("offsets", {}), **(offsets or {})},
                 "erasures": (erasures or ErasureLog.of(manifest.facts)).to_dict(),

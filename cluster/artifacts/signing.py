@@ -32,7 +32,7 @@ def sign_manifests(store: ArtifactStore, *, foreign: bool, dry_run: bool = False
     assert store.signer is not None
     done, valid, damaged = [], 0, []
     for entry in store.entries(""):
-        if not _is_manifest(entry.path):
+        if not is_manifest(entry.path):
             continue
         try:
             data = store.read(entry.path)
@@ -54,6 +54,7 @@ def sign_manifests(store: ArtifactStore, *, foreign: bool, dry_run: bool = False
     return SigningResult(tuple(done), valid, tuple(damaged))
 
 
-def _is_manifest(path: str) -> bool:
+def is_manifest(path: str) -> bool:
+    """Return whether a path in the store is one of a manifest."""
     name = path.rsplit("/", 1)[-1]
     return name.endswith(".json") and (name == "manifest.json" or name.startswith("manifest-"))

@@ -20,7 +20,7 @@ from cluster.runtime.actor_roles import (
     engine_operator_role,
     ensure_actor,
 )
-from cluster.runtime.bootstrap import connect_ray, ensure_apps, leased_roles
+from cluster.runtime.bootstrap import connect_ray, ensure_apps, leased_roles, start_schema
 from cluster.runtime.signing_upgrade import sign_unsigned
 from cluster.runtime.start_plan import ASSIGNER, ENGINES, StartPlan
 from cluster.settings import Settings
@@ -32,6 +32,7 @@ def main() -> int:
     settings = Settings()
     try:
         ensure_master_key(settings)
+        asyncio.run(start_schema(settings))
         asyncio.run(sign_unsigned(settings))
         fresh = asyncio.run(ensure_apps(settings))
         connect_ray(os.environ.get("RAY_ADDRESS", "auto"))

@@ -23,6 +23,7 @@ from typing import Any, TextIO
 import structlog
 
 from cluster.admin.key_admin import KeyAdmin
+from cluster.admin.schema import ensure_schema
 from cluster.admin.vault import open_vault
 from cluster.clock import SystemClock
 from cluster.errors import Fault, HouseError, Unavailable
@@ -114,6 +115,7 @@ def _last_line(error: Exception) -> str:
 def bring_up(plan: StartPlan, settings: Settings, reporter: ProgressReporter) -> None:
     """Run all steps."""
     check_tracing(settings.trace_url)
+    asyncio.run(start_schema(settings))
     asyncio.run(sign_unsigned(settings))
     fresh = asyncio.run(ensure_apps(settings))
     reporter.report("apps", "apps and keys are there", first_start=fresh)
@@ -188,6 +190,17 @@ async def ensure_apps(settings: Settings) -> bool:
     """Create the first apps and keys; return False when they exist."""
     async with connect(settings, slow_s=ADMIN_S) as stores:
         return await KeyAdmin(stores.access, open_vault(settings)).ensure_first_apps(SystemClock().now_ms())
+
+
+async def start_schema(settings: Settings) -> None:
+    """Refuse stored data that this release can't read; bring older data up to its schema.
+
+    Errors:
+        NewerRelease: a newer release changed the data in a way that this one can't read
+        Conflict: a migration has to wait until older releases have ended
+    """
+    async with connect(settings, slow_s=ADMIN_S) as stores:
+        await ensure_schema(stores, SystemClock().now_ms())
 
 
 def _start_sample_load() -> subprocess.Popen[bytes]:

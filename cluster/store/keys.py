@@ -34,6 +34,18 @@ def access_quarantine() -> str:
     return "kiosk:{access}:quarantine"
 
 
+def schema() -> str:
+    """Hash: number (of the schema that everything stored here has), oldest (schema a release needs to run on it),
+    release (that wrote this), at. Owner: the start of a release. For ever."""
+    return "kiosk:{access}:schema"
+
+
+def releases() -> str:
+    """Hash release -> JSON {at, schema}: when an API replica of a release last ran, and the newest schema it knows.
+    Owner: API replicas, every five seconds. For ever; entries of a day ago are removed."""
+    return "kiosk:{access}:release"
+
+
 # --- accounts and their grants: global, `{oauth}` is their hash tag --------------------------------------------
 
 

@@ -33,6 +33,7 @@ from deployments.cli import (
     subprocess_commands,
     train,
     up,
+    upgrade,
     users,
 )
 from deployments.cli.doctor import doctor
@@ -53,6 +54,7 @@ def command_line() -> typer.Typer:
     line.command("down")(down.down)
     line.command("status", epilog=status.EPILOG)(status.status)
     line.command("doctor", epilog=doctor.EPILOG)(doctor.doctor)
+    line.command("upgrade", epilog=upgrade.EPILOG)(upgrade.upgrade)
     line.command("sbom", epilog=sbom.EPILOG)(sbom.sbom)
     groups = (
         apps, keys, users, rules, engines, clients, report, quarantine, runs, schedules, experiments, learners,

@@ -26,6 +26,7 @@ from actors.models.allowed_learners import ALLOWED
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
 from cluster.admin.allowed_learners import allowed_learners
+from cluster.admin.schema import check_schema, record_running
 from cluster.admin.vault import open_vault
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
@@ -92,12 +93,10 @@ class Gateway:
         url = settings.redis_url
         if url is None:
             raise RuntimeError("no Redis: KIOSK_REDIS_URL is not set and the data directory names none")
-        self.loop, self._meter, tracer = (
-            asyncio.get_running_loop(),
-            meter,
-            open_tracing(settings.trace_url, "api"),
-        )
-        self._stores = stores = await open_stores(url.get_secret_value(), meter=meter, clock=clock)
+        self.loop, self._meter = asyncio.get_running_loop(), meter
+        tracer = open_tracing(settings.trace_url, "api")
+        opened = await open_stores(url.get_secret_value(), meter=meter, clock=clock)
+        self._stores = stores = await check_schema(opened)
         vault = open_vault(settings)
         self._keyring = Keyring(self._stores.access, vault)
         self._limits = RateLimiter(self._stores.limits, clock)
@@ -179,10 +178,10 @@ class Gateway:
 
     async def close(self) -> None:
         """Close everything, dependents first."""
-        for task in (self._metrics_task, self._loading_task, self._sweep_task):
+        tasks = (self._metrics_task, self._loading_task, self._sweep_task)
+        for task in tasks:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._experiments.treatments.flush()
         parts: tuple[Any, ...] = (
             self._experiments, self._question_client, self._query_log, self._archive, self._archive_host,
@@ -205,6 +204,7 @@ class Gateway:
             if second % REPORT_EVERY_S == 0:
                 self._counts.flush(self._meter)
                 self._meter.gauge("kiosk_slow_front", float(not is_behind_haproxy(os.environ)))
+                await record_running(self._stores, SystemClock().now_ms())
                 await self._experiments.treatments.flush()
             for app_id, counts in self._engine_router.take_counts().items():
                 with contextlib.suppress(HouseError):
@@ -237,6 +237,5 @@ async def _find_handle(application: str) -> Any:
 async def _find_assigner() -> Any | None:
     """Return the actor that assigns users to variants, or None while it is not running."""
     with contextlib.suppress(RayError):
-        find_actor = partial(roster.find, "assigner", installed_version())
-        return await asyncio.get_running_loop().run_in_executor(None, find_actor)
+        return await asyncio.to_thread(roster.find, "assigner", installed_version())
     return None

@@ -26,6 +26,7 @@ from actors.serving.engine_messages import answer_message
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
 from cluster.admin.allowed_learners import allowed_learners
+from cluster.admin.schema import check_schema
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.build_info import installed_version
@@ -144,6 +145,7 @@ class RecommenderReplica:
         if PROCESS.tracer is None:
             open_tracing(settings.trace_url, "engine")
         stores = connect(settings)
+        await check_schema(stores)
         artifact_store = open_artifact_store(settings)
         ALLOWED.set_source(partial(allowed_learners, settings))
         models = SnapshotLoader(SnapshotStore(artifact_store))

@@ -87,7 +87,7 @@ def record_json(
 
     Cost: 20 microseconds more than pydantic for an answer with ten passages
     """
-    if not _has_unknown(record):
+    if not has_unknown_fields(record):
         return record.model_dump_json(exclude=exclude, exclude_defaults=exclude_defaults).encode()
     body = record.model_dump(mode="json", exclude=exclude, exclude_defaults=exclude_defaults)
     _add_unknown(record, body)
@@ -120,12 +120,13 @@ def _quarantine_key(app_id: str, key: str) -> str:
     return keys.access_quarantine() if key.startswith(_ACCESS) else keys.account_quarantine()
 
 
-def _has_unknown(value: Any) -> bool:
+def has_unknown_fields(value: Any) -> bool:
+    """Return whether a record, or a record inside a value, has fields that this release does not know."""
     if isinstance(value, BaseModel):
-        return bool(value.__pydantic_extra__) or any(map(_has_unknown, value.__dict__.values()))
+        return bool(value.__pydantic_extra__) or any(map(has_unknown_fields, value.__dict__.values()))
     if isinstance(value, tuple | list):
-        return any(map(_has_unknown, value))
-    return isinstance(value, Mapping) and any(map(_has_unknown, value.values()))
+        return any(map(has_unknown_fields, value))
+    return isinstance(value, Mapping) and any(map(has_unknown_fields, value.values()))
 
 
 def _add_unknown(value: Any, body: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cluster.artifacts import manifest as module
@@ -49,3 +51,20 @@ def test_a_newer_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FORMAT", 1)
     with pytest.raises(Fault, match="format 2"):
         Manifest.parse(data, kind="segments")
+
+
+def test_fields_of_a_newer_release_are_kept_at_both_levels() -> None:
+    newer = replace(
+        MANIFEST,
+        unknown={"codec": "zstd"},
+        files=(replace(MANIFEST.files[0], unknown={"bloom": [1, 2]}),),
+    )
+    found = Manifest.parse(newer.dump(), kind="segments")
+    assert found == newer
+    following = Manifest.parse(replace(found, sequence=13).dump(), kind="segments")
+    assert (following.unknown, following.files[0].unknown) == ({"codec": "zstd"}, {"bloom": [1, 2]})
+
+
+def test_a_field_of_a_newer_release_can_not_replace_ours() -> None:
+    sly = replace(MANIFEST, unknown={"format": 7, "kind": "snapshot"})
+    assert Manifest.parse(sly.dump(), kind="segments") == MANIFEST

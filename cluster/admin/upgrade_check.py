@@ -1,0 +1,104 @@
+"""What stands in the way of this release on the stored data of an installation. Reads only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cluster.admin.schema import MIGRATIONS, Migration, newest_schema
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.manifest import FORMAT, manifest_format
+from cluster.artifacts.signing import is_manifest
+from cluster.build_info import installed_version
+from cluster.errors import Fault, NotFound
+from cluster.store.connect import OpenStores
+from cluster.store.redis.record_counts import RecordCounts, count_records
+from cluster.store.redis.schema import RedisSchema, RunningRelease, StoredSchema
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeReport:
+    """What was found."""
+
+    stored: StoredSchema
+    known: int
+    "The schema of this release."
+    running: tuple[RunningRelease, ...]
+    pending: tuple[Migration, ...]
+    records: RecordCounts
+    formats: dict[str, int] | None
+    "Manifests by format; None when the artifact store can't be read from here."
+
+    @property
+    def problems(self) -> list[str]:
+        """Return why this release can't run here beside what runs; empty if it can."""
+        found = []
+        if self.stored.oldest > self.known:
+            found.append(
+                f"the data needs a release with schema {self.stored.oldest}; this one has {self.known}"
+            )
+        for step in self.pending:
+            older = [one.release for one in self.running if one.schema < step.oldest]
+            if older:
+                found.append(f"schema {step.number} can't be read by kiosk {', '.join(older)}, which runs")
+        for noun, count in sorted(self.records.unreadable.items()):
+            found.append(f"{count} of {noun} were written by a newer release and can't be read")
+        newer = {form: count for form, count in (self.formats or {}).items() if int(form) > FORMAT}
+        found += [
+            f"{count} manifests have format {form}; this release reads {FORMAT}"
+            for form, count in newer.items()
+        ]
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report for JSON."""
+        return {
+            "release": installed_version(),
+            "schema": {
+                "stored": self.stored.number, "oldest": self.stored.oldest, "written_by": self.stored.release,
+                "known": self.known,
+            },
+            "running": [{"release": one.release, "schema": one.schema} for one in self.running],
+            "pending": [{"number": step.number, "name": step.name} for step in self.pending],
+            "records": {
+                "read": self.records.read.total(), "extended": dict(+self.records.extended),
+                "unreadable": dict(self.records.unreadable), "broken": dict(self.records.broken),
+            },
+            "manifests": self.formats,
+            "problems": self.problems,
+            "together": not self.problems,
+        }  # fmt: skip
+
+
+async def check_upgrade(
+    stores: OpenStores, now_ms: int, *, migrations: Sequence[Migration] = MIGRATIONS
+) -> UpgradeReport:
+    """Read the schema, the running releases and all records; the manifests are added by `with_formats`."""
+    schema = RedisSchema(stores.server)
+    stored = await schema.read()
+    return UpgradeReport(
+        stored=stored,
+        known=newest_schema(migrations),
+        running=tuple(await schema.list_releases(now_ms)),
+        pending=tuple(step for step in migrations if step.number > stored.number),
+        records=await count_records(stores.server),
+        formats=None,
+    )
+
+
+def count_formats(store: ArtifactStore) -> dict[str, int]:
+    """Return how many manifests of an artifact store have which format.
+
+    Cost:
+        one read for each manifest
+    """
+    found: Counter[str] = Counter()
+    for entry in store.entries(""):
+        if is_manifest(entry.path):
+            try:
+                found[str(manifest_format(store.read(entry.path)))] += 1
+            except (Fault, NotFound):  # damaged (`kiosk doctor` says so), or replaced since the listing
+                continue
+    return dict(sorted(found.items()))

@@ -1,0 +1,169 @@
+"""The schema number: written once, checked at every start, raised by migrations of which one process takes each."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import orjson
+import pytest
+from typer.testing import CliRunner
+
+from cluster.admin.schema import (
+    MIGRATIONS,
+    Migration,
+    check_schema,
+    ensure_schema,
+    newest_schema,
+    record_running,
+)
+from cluster.admin.upgrade_check import check_upgrade, count_formats
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.manifest import Manifest
+from cluster.build_info import installed_version
+from cluster.errors import Conflict, NewerRelease
+from cluster.records.engine import Engine
+from cluster.store import keys
+from cluster.store.connect import OpenStores
+from cluster.store.redis.schema import RedisSchema, RunningRelease, StoredSchema
+from cluster.store.redis.seal import salt_from_key, seal
+from deployments.cli.command_line import command_line
+from tests.suites.doing import APP, NOW
+from tests.suites.small import an_app
+
+pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
+
+
+def steps(applied: list[int], *, oldest: int = 1) -> tuple[Migration, ...]:
+    async def apply(stores: OpenStores) -> None:
+        await asyncio.sleep(0.01)
+        applied.append(2)
+
+    return (*MIGRATIONS, Migration(2, "add a field", oldest, apply))
+
+
+async def test_the_first_start_writes_the_number_and_the_next_changes_nothing(
+    redis_stores: OpenStores,
+) -> None:
+    schema = RedisSchema(redis_stores.server)
+    assert await schema.read() == StoredSchema()
+    assert await ensure_schema(redis_stores, NOW) == ("number the stored data",)
+    assert await schema.read() == StoredSchema(1, 1, installed_version(), NOW)
+    assert await ensure_schema(redis_stores, NOW + 5) == ()
+    assert (await schema.read()).at_ms == NOW
+
+
+async def test_of_many_starts_one_applies_a_migration(redis_stores: OpenStores) -> None:
+    applied: list[int] = []
+    found = await asyncio.gather(*(ensure_schema(redis_stores, NOW, steps(applied)) for _ in range(5)))
+    assert applied == [2]
+    assert sorted(map(len, found)) == [0, 0, 0, 0, 2]
+    assert (await RedisSchema(redis_stores.server).read()).number == 2
+
+
+async def test_an_interrupted_migration_is_applied_again(redis_stores: OpenStores) -> None:
+    async def broken(stores: OpenStores) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await ensure_schema(redis_stores, NOW, (*MIGRATIONS, Migration(2, "add a field", 1, broken)))
+    assert (await RedisSchema(redis_stores.server).read()).number == 1
+    applied: list[int] = []
+    assert await ensure_schema(redis_stores, NOW, steps(applied)) == ("add a field",)
+
+
+async def test_a_rollback_within_additive_changes_starts(redis_stores: OpenStores) -> None:
+    await ensure_schema(redis_stores, NOW, steps([]))
+    assert await ensure_schema(redis_stores, NOW) == ()
+    await check_schema(redis_stores)
+    assert (await RedisSchema(redis_stores.server).read()).number == 2
+
+
+async def test_a_release_refuses_data_it_can_not_read(redis_stores: OpenStores) -> None:
+    await ensure_schema(redis_stores, NOW, steps([], oldest=2))
+    for start in (ensure_schema(redis_stores, NOW), check_schema(redis_stores)):
+        with pytest.raises(NewerRelease, match=r"schema 2 or newer; this is kiosk .* with schema 1"):
+            await start
+
+
+async def test_what_older_releases_can_not_read_waits_until_they_have_ended(redis_stores: OpenStores) -> None:
+    await ensure_schema(redis_stores, NOW)
+    await RedisSchema(redis_stores.server).record_release(RunningRelease("0.9", 1, NOW))
+    with pytest.raises(Conflict, match=r"can't be read by kiosk 0\.9"):
+        await ensure_schema(redis_stores, NOW + 1, steps([], oldest=2))
+    assert await ensure_schema(redis_stores, NOW + 2, steps([])) == ("add a field",)
+
+
+async def test_what_older_releases_can_not_read_is_applied_when_they_have_ended(
+    redis_stores: OpenStores,
+) -> None:
+    await RedisSchema(redis_stores.server).record_release(RunningRelease("0.9", 1, NOW))
+    assert len(await ensure_schema(redis_stores, NOW + 30_001, steps([], oldest=2))) == 2
+
+
+async def test_releases_that_run_are_listed_and_old_ones_forgotten(redis_stores: OpenStores) -> None:
+    schema = RedisSchema(redis_stores.server)
+    await schema.record_release(RunningRelease("0.8", 0, NOW - 86_400_001))
+    await schema.record_release(RunningRelease("0.9", 1, NOW - 31_000))
+    await record_running(redis_stores, NOW)
+    assert await schema.list_releases(NOW) == [RunningRelease(installed_version(), newest_schema(), NOW)]
+    assert await redis_stores.server.execute_slow("HLEN", keys.releases()) == 2
+
+
+async def store_engines(stores: OpenStores) -> None:
+    """Store an engine as this release writes it, one with a new field, one with a new value, and a broken one."""
+    key, body = keys.engine(APP), orjson.loads(Engine(app_id=APP, engine_id="a").model_dump_json())
+    await stores.access.put_app(an_app())
+    await stores.engines.put(Engine(app_id=APP, engine_id="a"))
+    for name, change in (("b", {"colour": 1}), ("c", {"placement": "moon"})):
+        sealed = seal(orjson.dumps({**body, "engine_id": name, **change}), salt_from_key(key, name))
+        await stores.server.execute_slow("HSET", key, name, sealed)
+    await stores.server.execute_slow("HSET", key, "d", b"100000000{}")
+
+
+async def test_the_check_counts_what_this_release_can_not_read_and_changes_nothing(
+    redis_stores: OpenStores,
+) -> None:
+    await store_engines(redis_stores)
+    for _ in range(2):
+        report = await check_upgrade(redis_stores, NOW)
+        assert dict(+report.records.extended) == {"engine": 1}
+        assert (dict(report.records.unreadable), dict(report.records.broken)) == (
+            {"engine": 1},
+            {"engine": 1},
+        )
+        assert report.records.read == {"engine": 2, "app": 1}
+        assert report.problems == ["1 of engine were written by a newer release and can't be read"]
+        assert [step.number for step in report.pending] == [1]
+
+
+def test_manifests_are_counted_by_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ArtifactStore.open(str(tmp_path))
+    for name, form in (("a", 1), ("b", 1), ("c", 2)):
+        monkeypatch.setattr("cluster.artifacts.manifest.FORMAT", form)
+        store.write(f"{name}/manifest.json", Manifest("kind", 1).dump())
+    assert count_formats(store) == {"1": 2, "2": 1}
+
+
+async def test_the_command_names_what_stands_in_the_way(
+    redis_url: str, redis_stores: OpenStores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KIOSK_REDIS_URL", redis_url)
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path))
+
+    async def run(*words: str) -> tuple[int, dict[str, object]]:
+        found = await asyncio.to_thread(CliRunner().invoke, command_line(), ["upgrade", *words, "--json"])
+        told: dict[str, object] = json.loads(found.stdout)
+        return found.exit_code, told
+
+    code, told = await run("--check")
+    assert (code, told["applied"], told["together"]) == (0, [], True)
+    code, told = await run()
+    assert (code, told["applied"]) == (0, ["number the stored data"])
+    await store_engines(redis_stores)
+    code, told = await run("--check")
+    assert (code, told["problems"]) == (1, ["1 of engine were written by a newer release and can't be read"])
+    text = await asyncio.to_thread(CliRunner().invoke, command_line(), ["upgrade", "--check"])
+    assert "stored data: schema 1" in text.stdout
+    assert "problem: 1 of engine" in text.stdout
