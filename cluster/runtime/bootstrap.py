@@ -31,7 +31,7 @@ from cluster.log import redact, set_up_logging
 from cluster.paths import InstallationPaths
 from cluster.runtime import probe
 from cluster.runtime.artifact_access import open_artifact_store
-from cluster.runtime.connecting import ADMIN_S, connect, connect_actor
+from cluster.runtime.connecting import ADMIN_S, connect, connect_actor, connect_serving_actor
 from cluster.runtime.handover import find_secrets, prepare_node
 from cluster.runtime.installation_state import find_lock_holder, load_state
 from cluster.runtime.meter import RayMeter
@@ -285,7 +285,7 @@ def ensure_assigner(kind: str) -> Any:
 
     release = installed_version()
     roster.sweep("assigner", keep=release)
-    return roster.find_or_create("assigner", release, kind, connect_actor)
+    return roster.find_or_create("assigner", release, kind, connect_serving_actor)
 
 
 def ensure_tracker(kind: str, means: str) -> Any:

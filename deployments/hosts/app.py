@@ -131,7 +131,7 @@ class RecommenderReplica:
             return
         before = self._host, self._stores
         settings = Settings()
-        stores = connect(settings)
+        stores = connect(settings, is_serving=True)
         artifact_store = open_artifact_store(settings)
         ALLOWED.set_source(partial(allowed_learners, settings))
         models = SnapshotLoader(SnapshotStore(artifact_store), settings.snapshot_cache_dir)
