@@ -1,15 +1,19 @@
 """Structured logging without keys, tokens, passwords and query strings.
 
 set_up_logging()   called once by each process
-redact(text)   the same rules for text that is not a log line
+open_stderr()      the standard error of the process, for processes in which Ray Serve replaces `sys.stderr`
+redact(text)       the same rules for text that is not a log line
 """
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import re
 import sys
 from collections.abc import Mapping, MutableMapping
+from datetime import datetime, timezone
 from typing import Any, TextIO
 
 import structlog
@@ -72,17 +76,60 @@ class _RedactingFilter(logging.Filter):
         return True
 
 
-def set_up_logging(*, stream: TextIO | None = None, level: int = logging.INFO, people: bool = False) -> None:
-    """Write events to a stream, one JSON object in each line (or coloured text for people), without secrets."""
+class _JsonFormatter(logging.Formatter):
+    """Writes a line of a library as one JSON object with the fields of Kiosk's own lines."""
+
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._facts = facts
+
+    def format(self, record: logging.LogRecord) -> str:
+        moment = datetime.fromtimestamp(record.created, timezone.utc).isoformat().replace("+00:00", "Z")
+        line = {
+            "event": record.getMessage(),
+            "level": record.levelname.lower(),
+            "timestamp": moment,
+            "logger": record.name,
+            **self._facts,
+        }
+        if record.exc_info:
+            line["exception"] = redact(self.formatException(record.exc_info))
+        return json.dumps(line, default=str)
+
+
+def open_stderr() -> TextIO:
+    """Return the standard error of this process; each line is written at once.
+
+    In its replicas, Ray Serve replaces `sys.stderr` by its own logger. That logger holds up to 1,000 lines back, drops
+    lines below its level, and loses what it holds when the process is killed. Ray rotates the file behind the
+    descriptor.
+    """
+    return os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8", errors="backslashreplace")
+
+
+def set_up_logging(
+    *, stream: TextIO | None = None, level: int = logging.INFO, people: bool = False, process: str = ""
+) -> None:
+    """Write events to a stream, one JSON object in each line (or coloured text for people), without secrets.
+
+    `process` names the kind of the process in each line, beside its process id.
+    """
     target = sys.stderr if stream is None else stream
+    facts = {"process": process, "pid": os.getpid()} if process else {}
     renderer: Any = (
         structlog.dev.ConsoleRenderer() if people else structlog.processors.JSONRenderer(sort_keys=False)
     )
+
+    def add_process(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        event.update(facts)
+        return event
+
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *([add_process] if facts else []),
             structlog.processors.format_exc_info,
             redact_fields,
             renderer,
@@ -94,5 +141,6 @@ def set_up_logging(*, stream: TextIO | None = None, level: int = logging.INFO, p
     )
     handler = logging.StreamHandler(target)
     handler.addFilter(_RedactingFilter())
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    text = logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")
+    handler.setFormatter(text if people else _JsonFormatter(facts))
     logging.basicConfig(level=max(level, logging.WARNING), handlers=[handler], force=True)

@@ -14,6 +14,10 @@ class Meter(Protocol):
 
     def gauge(self, name: str, value: float, **tags: str) -> None: ...
 
+    def remove_gauge(self, name: str, **tags: str) -> None:
+        """Stop to report a gauge, because what it measured is gone."""
+        ...
+
 
 class SilentMeter:
     """Ignores all values."""
@@ -25,4 +29,7 @@ class SilentMeter:
         return None
 
     def gauge(self, name: str, value: float, **tags: str) -> None:
+        return None
+
+    def remove_gauge(self, name: str, **tags: str) -> None:
         return None

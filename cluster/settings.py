@@ -10,13 +10,14 @@ environment by the first process (`cluster.runtime.handover`); `<NAME>_FILE` nam
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cached_property
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -29,6 +30,10 @@ REDIS_URL_FILE = "redis.url"
 
 SECRET_VARIABLES = ("KIOSK_MASTER_KEY", "KIOSK_LLM_KEY", "KIOSK_REDIS_URL", "KIOSK_REDIS_PASSWORD")
 "Settings that must not be in the environment of any child process."
+
+_SERVICE_LINK = re.compile(r"(?:tcp|udp|sctp)://[^\s/]+:\d+")
+"What Kubernetes writes into `<NAME>_PORT` of every pod of a namespace with a Service of that name."
+_LABEL = re.compile(r"[A-Za-z0-9][\w./-]{0,126}=[A-Za-z0-9](?:[\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 
 def _url_left_by_start(given: dict[str, Any]) -> SecretStr | None:
@@ -131,6 +136,16 @@ class Settings(BaseSettings):
     "API replicas at rest. Not secret."
     replicas_max: int = Field(default=2, ge=1)
     "API replicas under load. Not secret."
+    api_nodes: str = ""
+    """Labels of the Ray nodes that may run API replicas, as `kiosk-group=api`, separated by commas; empty: any node.
+    Not secret."""
+    engine_nodes: str = ""
+    "Labels of the Ray nodes that may run dedicated engines; empty: any node. Not secret."
+    training_nodes: str = ""
+    "Labels of the Ray nodes that may run trainings, imports and batch scoring; empty: any node. Not secret."
+    reserve_memory: bool = False
+    """Ray reserves the memory budgets of API replicas and dedicated engines, so that no node takes more of them than it
+    can hold; `kiosk node env` turns it on. Not secret."""
     disk_limit: float = Field(default=0.94, gt=0, le=1)
     "Share of the data directory's disk that may be used before writes are refused. Not secret."
     dashboard: bool = True
@@ -140,6 +155,17 @@ class Settings(BaseSettings):
     redis_memory_mb: int = Field(default=0, ge=0)
     """Memory in MiB our own Redis may use before it refuses writes; 0: a quarter of the machine's or container's, at
     least 256. Not secret."""
+
+    slow_request_ms: int = Field(default=1_000, ge=0)
+    "Milliseconds from which a request gets a line with its stages in the log; 0: no such lines. Not secret."
+    trace_url: str = ""
+    """Address of an OpenTelemetry collector that takes spans over HTTP, as `http://collector:4318`; without one nothing
+    is traced. Needs the packages of `kiosk[tracing]`. Not secret."""
+    trace_sample: float = Field(default=0.01, ge=0, le=1)
+    "Share of requests that are traced, beside those whose caller traces them. Not secret."
+    haproxy_metrics: str = ""
+    """Address and port where HAProxy's own metrics can be read, as `10.0.0.5:9101` or `0.0.0.0:9101`; without one they
+    can be read on loopback only. Not secret."""
 
     llm_url: str = ""
     """Address of a server with the OpenAI chat interface, as `https://models.example.com/v1`, that writes answers;
@@ -163,6 +189,14 @@ class Settings(BaseSettings):
     llm_tokens: int = Field(default=700, ge=16, le=8_000)
     "Tokens it may write for one answer. Not secret."
 
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_service_links(cls, given: Any) -> Any:
+        """Ignore `KIOSK_PORT` of a Kubernetes Service called `kiosk`: nobody has set it."""
+        if isinstance(given, dict) and _SERVICE_LINK.fullmatch(str(given.get("port", ""))):
+            return {name: value for name, value in given.items() if name != "port"}
+        return given
+
     @field_validator(
         "redis_url_file", "redis_password_file", "redis_ca", "redis_cert", "redis_key",
         "master_key_file", "manifest_key_file", "llm_key_file", mode="before",
@@ -176,6 +210,25 @@ class Settings(BaseSettings):
     def _is_origin(cls, text: str) -> str:
         return parse_origin(text) if text else ""
 
+    @field_validator("trace_url")
+    @classmethod
+    def _is_http(cls, text: str) -> str:
+        if text and not text.startswith(("http://", "https://")):
+            raise Invalid(f"KIOSK_TRACE_URL is an address as http://collector:4318, not {text!r}")
+        return text
+
+    @field_validator("haproxy_metrics")
+    @classmethod
+    def _is_bind(cls, text: str) -> str:
+        host, _, port = text.rpartition(":")
+        try:
+            valid = not text or (bool(ip_address(host.strip("[]"))) and 0 < int(port) < 65_536)
+        except ValueError:
+            valid = False
+        if not valid:
+            raise Invalid(f"KIOSK_HAPROXY_METRICS is an address and a port as 0.0.0.0:9101, not {text!r}")
+        return text
+
     @field_validator("trusted_proxies")
     @classmethod
     def _are_networks(cls, text: str) -> str:
@@ -186,6 +239,17 @@ class Settings(BaseSettings):
             raise Invalid(
                 f"KIOSK_TRUSTED_PROXIES names addresses and networks, as 10.0.0.0/8: {error}"
             ) from error
+
+    @field_validator("api_nodes", "engine_nodes", "training_nodes")
+    @classmethod
+    def _are_labels(cls, text: str, info: ValidationInfo) -> str:
+        parts = [part.strip() for part in text.split(",") if part.strip()]
+        wrong = next((part for part in parts if not _LABEL.fullmatch(part)), None)
+        if wrong is not None:
+            raise Invalid(
+                f"KIOSK_{str(info.field_name).upper()} names labels of Ray nodes, as kiosk-group=api: {wrong!r} is none"
+            )
+        return ",".join(parts)
 
     @field_validator("archive_origins")
     @classmethod
@@ -209,6 +273,12 @@ class Settings(BaseSettings):
     def proxy_networks(self) -> tuple[str, ...]:
         """Return the trusted proxies one by one."""
         return tuple(self.trusted_proxies.split(",")) if self.trusted_proxies else ()
+
+    def node_options(self, group: Literal["api", "engine", "training"]) -> dict[str, Any]:
+        """Return the options of Ray that keep actors and tasks of a group on its nodes; none without labels."""
+        text: str = getattr(self, f"{group}_nodes")
+        labels = dict(part.split("=", 1) for part in text.split(",") if part)
+        return {"label_selector": labels} if labels else {}
 
     @cached_property
     def artifact_dir(self) -> Path:

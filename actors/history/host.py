@@ -54,7 +54,7 @@ class TrackerHost:
         meter: Callable[[], Meter] = SilentMeter,
         end_process: Callable[[int], None] = os._exit,
     ) -> None:
-        set_up_logging()
+        set_up_logging(process="tracker")
         self._connect = connect
         module, _, name = means.partition(":")
         self._open_services: OpenServices = getattr(importlib.import_module(module), name)

@@ -82,6 +82,11 @@ class LoadedApps(Generic[H]):
                 # the next request retries a failed load
                 del self._tasks[app_id]
 
+    def newest(self) -> tuple[str, H] | None:
+        """Return the app that was used last and is loaded."""
+        ready = ((app_id, task) for app_id, task in reversed(self._tasks.items()) if _is_ready(task))
+        return next(((app_id, task.result()) for app_id, task in ready), None)
+
     async def close(self) -> None:
         """Unload all apps."""
         for app_id in list(self._tasks):

@@ -49,7 +49,7 @@ class IntakeHost:
         rules: IntakeConfig | None = None,
         end_process: Callable[[int], None] = os._exit,
     ) -> None:
-        set_up_logging()
+        set_up_logging(process="intake")
         self._connect = connect
         self._segments = SegmentStore(open_shelf())
         self._meter = meter

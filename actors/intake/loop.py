@@ -260,6 +260,8 @@ class IntakeLoop:
         ours = await self._lease.renew()
         if ours != was:
             self._log.info("lease_taken" if ours else "lease_with_another")
+        if not ours:
+            self._sweeper.clear()
         if not ours and self._compactor is not None:
             self._compactor.clear()
         if not ours and self._queries is not None:

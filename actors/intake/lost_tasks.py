@@ -22,6 +22,7 @@ class LostTaskSweeper:
         self._intake = stores.intake
         self._clock = clock
         self._meter = meter
+        self._measured: set[str] = set()
         self._log = structlog.get_logger()
 
     async def run_once(self, app_ids: Iterable[str]) -> int:
@@ -31,7 +32,9 @@ class LostTaskSweeper:
             Unavailable: the store is unreachable
         """
         ended = 0
-        for app_id in app_ids:
+        app_ids = set(app_ids)
+        self._stop_measuring(self._measured - app_ids)
+        for app_id in sorted(app_ids):
             now_ms = self._clock.now_ms()
             lost = await self._tasks.end_lost(app_id, before_ms=now_ms - MIN_AGE_MS, now_ms=now_ms)
             if lost:
@@ -39,4 +42,14 @@ class LostTaskSweeper:
                 self._meter.count("kiosk_lost_tasks", lost, app=app_id)
             ended += lost
             self._meter.gauge("kiosk_intake_depth", await self._intake.depth(app_id), app=app_id)
+            self._measured.add(app_id)
         return ended
+
+    def clear(self) -> None:
+        """Stop to report queues, because another process does."""
+        self._stop_measuring(set(self._measured))
+
+    def _stop_measuring(self, app_ids: set[str]) -> None:
+        for app_id in app_ids:
+            self._meter.remove_gauge("kiosk_intake_depth", app=app_id)
+        self._measured -= app_ids

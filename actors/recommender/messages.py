@@ -130,6 +130,8 @@ class UserQuery:
     "Explain the place of every product."
     explain_missing: tuple[str, ...] = ()
     "Explain why these products are missing."
+    traceparent: str = field(default="", compare=False)
+    "Parent of what a dedicated engine traces; empty if the request is not traced."
 
     @property
     def reader_ids(self) -> tuple[str, ...]:

@@ -29,10 +29,10 @@ from cluster.clock import Clock
 from cluster.errors import Fault, HouseError, Unavailable
 from cluster.meter import Meter
 from cluster.records.engine import Engine
-from cluster.store.ports.engines import EngineStore
+from cluster.store.refreshing_cache import EngineRecords
 
-LOOK_S = 0.75
-"Pause between reads of the records."
+LOOK_S = 0.6
+"Pause between reads of the records, in seconds. Shorter than their lifetime, so that requests find fresh ones."
 
 _PIN = "\x1f"
 
@@ -79,7 +79,7 @@ class ModelRegistry:
     def __init__(
         self,
         app_id: str,
-        engines: EngineStore,
+        engine_records: EngineRecords,
         models: SnapshotLoader | None,
         product_ids: Callable[[], list[str]],
         serving: Callable[[str], str],
@@ -89,7 +89,7 @@ class ModelRegistry:
         meter: Meter,
     ) -> None:
         self._app_id = app_id
-        self._engines = engines
+        self._engine_records = engine_records
         self._loader = models
         self._product_ids = product_ids
         self.serving_version = serving
@@ -104,6 +104,8 @@ class ModelRegistry:
         "When each pinned version was asked for last, in seconds."
         self._loads: dict[str, asyncio.Task[None]] = {}
         self._refused: dict[tuple[str, str], float] = {}
+        self._alarmed: set[str] = set()
+        "Engines whose gauge reports a refused snapshot."
         self._loaded: OrderedDict[tuple[str, str], LoadedSnapshot] = OrderedDict()
         self._log = structlog.get_logger().bind(app=app_id)
 
@@ -149,10 +151,15 @@ class ModelRegistry:
         if self._loader is None or not self._engine_ids:
             return
         await self._release_versions()
-        for engine in await self._engines.all(self._app_id):
+        for engine in (await self._engine_records.refresh(self._app_id)).values():
             if engine.engine_id in self._engine_ids:
                 await self._follow_record(engine)
                 self._report_disabled_parts(engine.engine_id)
+
+    def close(self) -> None:
+        """Stop to report on this app."""
+        for engine_id in self._engine_ids:
+            self._meter.remove_gauge("kiosk_snapshot_refused", app=self._app_id, engine=engine_id)
 
     async def run(self) -> None:
         """Follow the records until cancelled."""
@@ -174,7 +181,7 @@ class ModelRegistry:
             await self._load_version(engine_id, version)
         elif self._loader is not None:
             try:
-                engine = await self._engines.get(self._app_id, engine_id)
+                engine = await self._engine_records.read_engine(self._app_id, engine_id)
             except Unavailable:
                 engine = None
             if engine is not None:
@@ -184,6 +191,7 @@ class ModelRegistry:
     async def _follow_record(self, engine: Engine) -> None:
         version = engine.snapshot
         if version == self.serving_version(engine.engine_id):
+            self._end_alarm(engine.engine_id)
             return
         refused_s = self._refused.get((engine.engine_id, version))
         if refused_s is None or self._clock.monotonic_s() - refused_s >= _AGAIN_S:
@@ -217,7 +225,7 @@ class ModelRegistry:
         took_ms = round((self._clock.monotonic_s() - started_s) * 1000)
         self._log.info("snapshot_adopted", engine=engine_id, version=version, took_ms=took_ms)
         self._meter.time("kiosk_snapshot_adopt_ms", took_ms, engine=engine_id)
-        self._meter.gauge("kiosk_snapshot_refused", 0, app=self._app_id, engine=engine_id)
+        self._end_alarm(engine_id)
 
     def _prepare_model(self, engine_id: str, version: str, product_ids: list[str]) -> ServingModel:
         """Load, check and bind to the catalog. Runs in a thread."""
@@ -251,4 +259,11 @@ class ModelRegistry:
             serving=self.serving_version(engine_id),
         )
         self._meter.count("kiosk_snapshots_refused_total", engine=engine_id)
-        self._meter.gauge("kiosk_snapshot_refused", 1, app=self._app_id, engine=engine_id)
+        if _PIN not in engine_id:
+            self._alarmed.add(engine_id)
+            self._meter.gauge("kiosk_snapshot_refused", 1, app=self._app_id, engine=engine_id)
+
+    def _end_alarm(self, engine_id: str) -> None:
+        if engine_id in self._alarmed:
+            self._alarmed.discard(engine_id)
+            self._meter.gauge("kiosk_snapshot_refused", 0, app=self._app_id, engine=engine_id)

@@ -8,7 +8,7 @@ What `tighten` changes, and why:
 
     no log line at all          HAProxy would log request lines, which hold query strings
     admin socket mode 600       Serve asks for 666
-    metrics                     on loopback instead of all interfaces
+    metrics                     on loopback instead of all interfaces, or where KIOSK_HAPROXY_METRICS says
     statistics page             removed: it needs no token, and Serve uses the admin socket
     public address              bound by HAProxy, while replicas listen on loopback only
     502, 503                    503 with `Retry-After` and a JSON body instead of a bare 500
@@ -86,8 +86,10 @@ SETTINGS = {
     "KIOSK_ADDRESS_CONNECTIONS": "address_connections",
     "KIOSK_ADDRESS_REQUESTS": "address_requests",
     "KIOSK_ADDRESS_RATE": "address_rate",
+    "KIOSK_HAPROXY_METRICS": "metrics_bind",
 }
 "Settings that each start of HAProxy reads from its environment."
+_TEXTS = ("trusted_proxies", "metrics_bind")
 _BACKEND = re.compile(r"^backend (?!default_backend$)(\S+)$", re.MULTILINE)
 
 
@@ -116,6 +118,10 @@ class HAProxyOptions:
     address_requests: int = 128
     address_rate: int = 300
     "Bounds of one address, from the settings of the same names; 0: none."
+    metrics_bind: str = ""
+    "Address and port of HAProxy's own metrics; empty: on loopback, on the port that Serve chose."
+    watched: bool = False
+    "A process beside HAProxy replaces a dead one (`haproxy_watch`); without a supervisor nobody else does so soon."
 
     def save(self, path: Path) -> None:
         """Save the options as JSON."""
@@ -129,7 +135,7 @@ class HAProxyOptions:
     def with_environment(self, environment: Mapping[str, str]) -> HAProxyOptions:
         """Return the options with the values of the environment."""
         given: dict[str, Any] = {
-            name: environment[variable] if name == "trusted_proxies" else int(environment[variable])
+            name: environment[variable] if name in _TEXTS else int(environment[variable])
             for variable, name in SETTINGS.items()
             if variable in environment
         }
@@ -183,6 +189,8 @@ def _line(line: str, words: list[str], section: str, options: HAProxyOptions) ->
     if first == "bind" and section == "frontend http_frontend" and options.bind:
         return f"    bind {options.bind}"
     if first == "bind" and section == "frontend prometheus":
+        if options.metrics_bind:
+            return f"    bind {options.metrics_bind}"
         return re.sub(r"bind\s+\*?:", "    bind 127.0.0.1:", line.strip())
     if first in ("tune.bufsize", "tune.stick-counters"):
         return None
@@ -259,7 +267,7 @@ def _cleaning_lines() -> list[str]:
     return [
         # Only paths with this prefix may decode to one of Serve's own paths; decoding costs a copy.
         "http-request deny deny_status 404 if { path -m beg /- /% } { path,url_dec -m beg /-/ } "
-        "!{ path /-/healthz }",
+        "!{ path /-/healthz /-/ready }",
         f"{return_now(400, TWO_KEYS)} if {{ req.fhdr_cnt(x-api-key) gt 1 }}",
     ]
 

@@ -395,7 +395,7 @@ def main() -> int:
     from cluster.build_info import installed_version, package_root
     from cluster.log import set_up_logging
 
-    set_up_logging()
+    set_up_logging(process="supervisor")
     if find_secrets(os.environ):  # `kiosk up` has moved them to files; this module was started by hand
         prepare_node()
     return Supervisor(SupervisorConfig(Settings(), installed_version(), package_root())).run()

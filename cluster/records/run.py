@@ -56,6 +56,8 @@ class Run(BaseModel):
     "Digest of the code that was shipped with the order; empty: learners come from the installation."
     by: str = ""
     "Who asked: a person, `schedule nightly`, a program."
+    traceparent: str = ""
+    "Parent of the trace of the training; empty if whoever asked is not traced."
     status: RunStatus = "queued"
     attempt: int = 0
     most_attempts: int = 5

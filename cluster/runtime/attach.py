@@ -1,5 +1,4 @@
-"""`python -m cluster.runtime.attach`: create apps, keys, the intake and the engine operator on an existing Ray
-cluster.
+"""`kiosk cluster attach`: create apps, keys and the five named actors on an existing Ray cluster.
 
 The API replicas are then deployed from a configuration in `cluster/serve/`. A second run creates only what is
 missing. It runs on a node of the cluster; the environment names Redis and the master key.
@@ -19,12 +18,12 @@ from cluster.log import set_up_logging
 from cluster.runtime.bootstrap import (
     connect_ray,
     ensure_apps,
+    ensure_background_actors,
     ensure_engine_operator,
     ensure_intake,
-    ensure_trainer,
 )
 from cluster.runtime.signing_upgrade import sign_unsigned
-from cluster.runtime.start_plan import ENGINES, INTAKE, TRAINER
+from cluster.runtime.start_plan import ENGINES, INTAKE, StartPlan
 from cluster.settings import Settings
 
 
@@ -39,7 +38,7 @@ def main() -> int:
         connect_ray(os.environ.get("RAY_ADDRESS", "auto"))
         ensure_intake(INTAKE)
         ensure_engine_operator(ENGINES)
-        ensure_trainer(TRAINER, settings)
+        ensure_background_actors(StartPlan("", 0, True, [], ""), settings)
     except HouseError as error:
         structlog.get_logger().error("not_attached", reason=error.message)
         return 1

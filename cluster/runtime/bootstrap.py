@@ -31,6 +31,7 @@ from cluster.log import redact, set_up_logging
 from cluster.paths import InstallationPaths
 from cluster.runtime import probe
 from cluster.runtime.artifact_access import open_artifact_store
+from cluster.runtime.cluster_plan import replica_arguments
 from cluster.runtime.connecting import ADMIN_S, connect, connect_actor, connect_serving_actor
 from cluster.runtime.handover import find_secrets, prepare_node
 from cluster.runtime.installation_state import find_lock_holder, load_state
@@ -40,11 +41,14 @@ from cluster.runtime.progress import STALLED_S, StallTimer, count_work_steps, re
 from cluster.runtime.ray_environment import driver_environment
 from cluster.runtime.signing_upgrade import sign_unsigned
 from cluster.runtime.start_plan import StartPlan
+from cluster.runtime.tracing import check_tracing
 from cluster.settings import Settings
 
 PLAYGROUND = "jobs.playground"
 NAMESPACE = "kiosk"
 ENGINE_OPERATOR = "cluster.runtime.engine_operator:EngineOperator"
+PROXIES = "proxies"
+"Name of the Serve application that keeps a proxy on every node."
 ENGINES_S = 60.0
 "How long a start waits for dedicated engines, in seconds."
 KEEP_ALIVE_S = 600
@@ -104,6 +108,7 @@ def _last_line(error: Exception) -> str:
 
 def bring_up(plan: StartPlan, settings: Settings, reporter: ProgressReporter) -> None:
     """Run all steps."""
+    check_tracing(settings.trace_url)
     asyncio.run(sign_unsigned(settings))
     fresh = asyncio.run(ensure_apps(settings))
     reporter.report("apps", "apps and keys are there", first_start=fresh)
@@ -121,12 +126,7 @@ def bring_up(plan: StartPlan, settings: Settings, reporter: ProgressReporter) ->
     reporter.report("doors", "starting the doors")
     with report_changes(_replicas, partial(reporter.report, "doors")):
         _deploy(plan)
-    if plan.assigner:
-        parts["assigner"] = ensure_assigner(plan.assigner)
-    if plan.tracker:
-        parts["tracker"] = ensure_tracker(plan.tracker, plan.tracker_means)
-    if plan.trainer:
-        parts["trainer"] = ensure_trainer(plan.trainer, settings)
+    parts |= ensure_background_actors(plan, settings)
     if filling is not None:
         reporter.report("playground", "loading the playground")
         _finish_sample_load(filling)
@@ -135,7 +135,7 @@ def bring_up(plan: StartPlan, settings: Settings, reporter: ProgressReporter) ->
     reporter.report("answer", "waiting for the first good answer")
     asyncio.run(_first_answer(plan, settings, reporter))
     _await_parts(parts, reporter)
-    reporter.report("ready", "ready")
+    reporter.report("ready", "ready", **({"addresses": _proxy_addresses(plan)} if plan.spread else {}))
 
 
 def _ray_processes(settings: Settings) -> str:
@@ -261,6 +261,18 @@ def _read_environment_again() -> None:
     compiled.AuthenticationTokenLoader.instance().reset_cache()
 
 
+def ensure_background_actors(plan: StartPlan, settings: Settings) -> dict[str, Any]:
+    """Create the assigner, the tracker and the trainer that a plan names; return their handles by role."""
+    parts = {}
+    if plan.assigner:
+        parts["assigner"] = ensure_assigner(plan.assigner)
+    if plan.tracker:
+        parts["tracker"] = ensure_tracker(plan.tracker, plan.tracker_means)
+    if plan.trainer:
+        parts["trainer"] = ensure_trainer(plan.trainer, settings)
+    return parts
+
+
 def ensure_intake(kind: str) -> Any:
     """Create the intake actor of this release, and end those of other releases."""
     from cluster.runtime import roster
@@ -328,19 +340,27 @@ def _await_engines(operator: Any, reporter: ProgressReporter) -> None:
 
 
 def _deploy(plan: StartPlan) -> None:
+    import ray
     from ray import serve
     from ray.serve.config import HTTPOptions
 
     serve.start(
-        proxy_location="HeadOnly",
+        proxy_location=plan.proxy_location,
         http_options=HTTPOptions(
             host=plan.replicas_host or plan.host,
             port=plan.port,
             keep_alive_timeout_s=KEEP_ALIVE_S,
         ),
     )
-    application = _load(plan.api)(plan.api_arguments)
-    serve.run(application, name="api", route_prefix="/")
+    arguments = plan.api_arguments
+    if plan.spread:
+        nodes = [node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]]
+        arguments = replica_arguments(nodes, arguments)
+        if plan.proxy_location == "EveryNode":
+            anchors = _load(plan.anchors)({"nodes": len(nodes)})
+            targets = [serve.RunTarget(target=anchors, name=PROXIES, route_prefix=None)]
+            serve.run_many(targets, wait_for_applications_running=False)
+    serve.run(_load(plan.api)(arguments), name="api", route_prefix="/")
 
 
 def _load(path: str) -> Any:
@@ -362,6 +382,9 @@ async def _first_answer(plan: StartPlan, settings: Settings, reporter: ProgressR
         entries = await KeyAdmin(stores.access, open_vault(settings)).keys(app_id="playground", reveal=True)
         readers = await stores.records.ids("playground", "user")
     key = next((entry.text for entry in entries if entry.key.kind == "secret"), "")
+    if plan.spread:
+        await probe.wait_until(lambda: _are_healthy(plan), STALLED_S, report)
+        return
     if not key or not readers:
         # Without a playground key or sample data, only a health check is possible.
         await probe.wait_until(lambda: probe.is_healthy(plan.host, plan.port), STALLED_S, report)
@@ -369,6 +392,26 @@ async def _first_answer(plan: StartPlan, settings: Settings, reporter: ProgressR
     await probe.wait_until(
         lambda: probe.has_recommendations(plan.host, plan.port, key, readers[:20]), STALLED_S, report
     )
+
+
+def _proxy_addresses(plan: StartPlan) -> list[str]:
+    """Return the address of every live node that should have a proxy."""
+    import ray
+
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    if plan.proxy_location != "EveryNode":
+        nodes = [node for node in nodes if "node:__internal_head__" in node["Resources"]]
+    return sorted(node["NodeManagerAddress"] for node in nodes)
+
+
+def _are_healthy(plan: StartPlan) -> probe.ProbeResult:
+    """Check the proxies of all nodes."""
+    addresses = _proxy_addresses(plan)
+    for address in addresses:
+        found = probe.is_healthy(address, plan.port)
+        if not found.is_good:
+            return probe.ProbeResult(False, f"{address}: {found.message}")
+    return probe.ProbeResult(True, f"{len(addresses)} proxies answer")
 
 
 @contextmanager

@@ -3,6 +3,9 @@
 A request costs only an addition under a lock; a thread exports to Ray. A killed process loses the
 values of its last seconds.
 
+Each export repeats the last value of every gauge, because Ray drops a series that nobody sets for two of its export
+intervals. A gauge is true until its owner sets another value or removes it, or until the process ends.
+
     every process with Ray in it -> RayMeter -> Ray's agent on the node -> Prometheus
 
 Names become `ray_<name>`; Ray adds the node, and `_total` to counters.
@@ -28,7 +31,7 @@ Tags = tuple[tuple[str, str], ...]
 
 @dataclass(slots=True)
 class Numbers:
-    """Values since the last export, by name and tags."""
+    """Counts and times since the last export, and the last value of each gauge, by name and tags."""
 
     counts: dict[tuple[str, Tags], float] = field(default_factory=dict)
     gauges: dict[tuple[str, Tags], float] = field(default_factory=dict)
@@ -48,6 +51,7 @@ class RayMeter:
         self._export = RayExport() if export is None else export
         self._every_s = every_s
         self._numbers = Numbers()
+        self._gauges: dict[tuple[str, Tags], float] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
         threading.Thread(target=self._live, name="meter", daemon=True).start()
@@ -67,12 +71,17 @@ class RayMeter:
 
     def gauge(self, name: str, value: float, **tags: str) -> None:
         with self._lock:
-            self._numbers.gauges[name, _sorted(tags)] = value
+            self._gauges[name, _sorted(tags)] = value
+
+    def remove_gauge(self, name: str, **tags: str) -> None:
+        with self._lock:
+            self._gauges.pop((name, _sorted(tags)), None)
 
     def flush(self) -> None:
-        """Export the values since the last export."""
+        """Export the values since the last export, and all gauges."""
         with self._lock:
             numbers, self._numbers = self._numbers, Numbers()
+            numbers.gauges = dict(self._gauges)
         try:
             self._export(numbers)
         except Exception as error:  # noqa: BLE001 - a failure of metrics must never stop the work

@@ -7,6 +7,7 @@ from typing import Any
 
 from cluster import ids
 from cluster.clock import Clock
+from cluster.tracing import RequestTrace
 from deployments.edge.body import Receive
 from deployments.edge.caller import Caller, Credential, UserToken
 from deployments.edge.client_address import DIRECT, ClientAddresses
@@ -27,7 +28,7 @@ class ApiRequest:
 
     __slots__ = (
         "_fields", "addresses", "body", "caller", "clock", "gate", "headers", "ids", "method", "parsed", "payload",
-        "query_string", "receive", "request_id", "scope", "started_s",
+        "query_string", "receive", "request_id", "scope", "started_s", "trace",
     )  # fmt: skip
 
     def __init__(
@@ -48,6 +49,7 @@ class ApiRequest:
         self.parsed: Any = None
         self.caller: Caller | None = None
         self.gate: Any = None
+        self.trace: RequestTrace | None = None
         self._fields: dict[str, str] | None = None
 
     @property

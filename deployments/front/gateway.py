@@ -33,7 +33,7 @@ from cluster.artifacts.snapshots import SnapshotStore
 from cluster.build_info import installed_version
 from cluster.clock import SystemClock
 from cluster.errors import HouseError
-from cluster.log import set_up_logging
+from cluster.log import open_stderr, set_up_logging
 from cluster.paths import InstallationPaths
 from cluster.runtime import roster
 from cluster.runtime.artifact_access import open_artifact_store
@@ -41,8 +41,10 @@ from cluster.runtime.memory import guard_writes
 from cluster.runtime.meter import RayMeter
 from cluster.runtime.priority import restore_priority
 from cluster.runtime.ray_environment import is_behind_haproxy
+from cluster.runtime.tracing import open_tracing
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
+from cluster.tracing import PROCESS
 from deployments.api.http.endpoints import ApiServices, build_endpoints
 from deployments.api.http.engine_router import EngineRouter
 from deployments.api.http.identity_links import IdentityLinkWriter
@@ -57,7 +59,9 @@ from deployments.edge.admission import AdmissionServices
 from deployments.edge.client_address import ClientAddresses
 from deployments.edge.keyring import Keyring
 from deployments.edge.limits import RateLimiter
+from deployments.edge.readiness import Readiness
 from deployments.edge.request_log import AccessLog, RequestCounts
+from deployments.edge.request_observer import open_observer
 from deployments.edge.scaling import LoadMeter
 from deployments.hosts.engine_connections import EngineConnections
 from deployments.hosts.gateway import open_answering
@@ -82,12 +86,16 @@ class Gateway:
 
     async def __serve_build_asgi_app__(self) -> Any:
         """Open everything and build the FastAPI application; Serve calls this inside the replica."""
-        set_up_logging()
+        set_up_logging(stream=open_stderr(), process="api")
         settings, clock, meter = Settings(), SystemClock(), RayMeter()
         address = settings.redis_address
         if address is None:
             raise RuntimeError("no Redis: KIOSK_REDIS_URL is not set and the data directory names none")
-        self.loop, self._meter = asyncio.get_running_loop(), meter
+        self.loop, self._meter, tracer = (
+            asyncio.get_running_loop(),
+            meter,
+            open_tracing(settings.trace_url, "api"),
+        )
         self._stores = stores = await open_stores(address, meter=meter, clock=clock)
         vault = open_vault(settings)
         self._keyring = Keyring(self._stores.access, vault)
@@ -101,7 +109,9 @@ class Gateway:
         self._host = EngineHost(self._stores, segments, clock, meter, self._budget_mb, models=models)
         run_dir = InstallationPaths.from_data_dir(settings.data_dir).run_dir
         self._connections = EngineConnections(run_dir, stores.engine_watch, _find_handle, (RayActorError,))
-        self._engine_router = _build_router(stores.engines, self._host, self._connections.connect, clock)
+        self._engine_router = _build_router(
+            self._host.engine_records, self._host, self._connections.connect, clock
+        )
         find = partial(find_encoder, settings.data_dir / "models")
         passages = PassageSnapshotStore(settings.artifact_dir, find, artifact_store.signer)
         self._archive_host = ArchiveHost(self._stores, segments, passages, clock, meter, ARCHIVE_BUDGET_MB)
@@ -119,7 +129,9 @@ class Gateway:
             build_endpoints(services), gate, replays=self._stores.idempotency, clock=clock,
             request_counts=self._counts, access_log=AccessLog(ACCESS_SHARE, Random()),
             addresses=config.client_addresses,
+            observer=open_observer(tracer, clock, settings.slow_request_ms, settings.trace_sample),
         )  # fmt: skip
+        self.handler.readiness = Readiness(self._host.probe, self._keyring, stores.server, clock)
         self._load = LoadMeter(clock, lambda: self.handler.busy_s + self._archive.endpoint.busy_s)
         await self._keyring.start()
         await self._host.start()
@@ -184,6 +196,7 @@ class Gateway:
         await self._connections.close()
         await self._host.close()
         await self._stores.close()
+        await asyncio.to_thread(PROCESS.close)
 
     async def _load_in_background(self, app_id: str) -> None:
         """Load the archive before the first question, then every app that receives writes."""

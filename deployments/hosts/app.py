@@ -21,6 +21,7 @@ from ray.serve.schema import LoggingConfig
 
 from actors.models.allowed_learners import ALLOWED
 from actors.recommender.messages import RecommendationResult, UserQuery
+from actors.serving.engine_messages import answer_message
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
 from cluster.admin.allowed_learners import allowed_learners
@@ -30,15 +31,18 @@ from cluster.build_info import installed_version
 from cluster.clock import SystemClock
 from cluster.errors import Invalid, Refusal, Unavailable
 from cluster.ids import DEFAULT_ENGINE
-from cluster.log import set_up_logging
+from cluster.log import open_stderr, set_up_logging
 from cluster.paths import InstallationPaths
 from cluster.records.engine import Engine, Scaling, application_name
 from cluster.runtime.artifact_access import open_artifact_store
+from cluster.runtime.cluster_plan import reserved_bytes
 from cluster.runtime.connecting import connect
 from cluster.runtime.meter import RayMeter
 from cluster.runtime.priority import restore_priority
+from cluster.runtime.tracing import open_tracing
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
+from cluster.tracing import PROCESS
 from deployments.edge.scaling import POLICY, LoadMeter
 from deployments.hosts.local_channel import LocalChannelServer
 
@@ -87,7 +91,9 @@ def build_recommender(args: dict[str, Any]) -> Application:
         logging_config=LoggingConfig(enable_access_log=False, log_level="WARNING"),
         ray_actor_options={
             "num_cpus": scaling.num_cpus,
+            **({"memory": reserved_bytes(scaling.memory_budget_mb)} if Settings().reserve_memory else {}),
             "runtime_env": {"env_vars": dict.fromkeys(_THREADS, "1")},
+            **Settings().node_options("engine"),
         },
         # Complete: the engine operator compares these options with the engine's record.
         user_config=engine.deployment_arguments(),
@@ -98,14 +104,15 @@ def build_recommender(args: dict[str, Any]) -> Application:
 
 def _version(scaling: Scaling) -> str:
     """Return the version of what only new replicas can apply: the release and the CPUs that Ray reserves."""
-    return f"{installed_version()} cpus={scaling.num_cpus}"
+    reserved = f" memory={scaling.memory_budget_mb}" if Settings().reserve_memory else ""
+    return f"{installed_version()} cpus={scaling.num_cpus}{reserved}"
 
 
 class RecommenderReplica:
     """One replica of a dedicated engine: an `EngineHost` with its stores."""
 
     def __init__(self) -> None:
-        set_up_logging()
+        set_up_logging(stream=open_stderr(), process="engine")
         self._host: EngineHost | None = None
         self._stores: OpenStores | None = None
         self._opened: tuple[str, str, int] | None = None
@@ -131,6 +138,8 @@ class RecommenderReplica:
             return
         before = self._host, self._stores
         settings = Settings()
+        if PROCESS.tracer is None:
+            open_tracing(settings.trace_url, "engine")
         stores = connect(settings, is_serving=True)
         artifact_store = open_artifact_store(settings)
         ALLOWED.set_source(partial(allowed_learners, settings))
@@ -152,12 +161,18 @@ class RecommenderReplica:
             )
         restore_priority()
 
-    async def answer(self, query: UserQuery) -> RecommendationResult | Refusal:
-        """Return the result of one query, or a refusal."""
+    async def answer(self, payload: bytes) -> bytes:
+        """Return the result of one query, or a refusal, both encoded by `ENGINE_MESSAGES`."""
+        return await answer_message(self._answer, payload)
+
+    async def _answer(self, query: UserQuery) -> RecommendationResult | Refusal:
         if self._host is None:
             return Refusal.of(Unavailable("the recommender is not open yet", retry_after_s=1))
         began_s = time.monotonic()
         try:
+            if query.traceparent:
+                with PROCESS.trace("engine.answer", query.traceparent, kind="server"):
+                    return await self._host.answer(query)
             return await self._host.answer(query)
         finally:
             self._busy_s += time.monotonic() - began_s
@@ -173,6 +188,7 @@ class RecommenderReplica:
         if self._channel_server is not None:
             await self._channel_server.close()
         await _close(host, stores)
+        PROCESS.close()
 
     async def _open_local_channel(self, run_dir: Path, app_id: str, engine_id: str) -> None:
         server = LocalChannelServer(self.answer, run_dir, application_name(app_id, engine_id))

@@ -17,6 +17,7 @@ from cluster.log import set_up_logging
 from cluster.records.run import Run
 from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.handover import drop_key_variables
+from cluster.runtime.tracing import open_tracing
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores, open_stores
 from jobs.command_line import run_program
@@ -26,12 +27,13 @@ from jobs.refresh.runs.local_worker import scratch_path
 
 def main() -> int:
     """Run one command; 0 when it went well, 1 when a run or a promise failed, 2 or 3 when it could not be done."""
-    set_up_logging()
+    set_up_logging(process="training")
     return run_program(cli.build_refresh_app(_open_installation, _train_on_ray), "python -m jobs.refresh")
 
 
 def _open_installation() -> cli.LocalInstallation:
     settings = Settings()
+    open_tracing(settings.trace_url, "training")
     ALLOWED.set_source(partial(allowed_learners, settings))
     drop_key_variables()
     return cli.LocalInstallation(

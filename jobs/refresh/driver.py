@@ -30,13 +30,16 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.errors import HouseError, Refusal, Unavailable
 from cluster.ids import DEFAULT_ENGINE, new_request_id
+from cluster.log import set_up_logging
 from cluster.records.run import Run
 from cluster.runtime.artifact_access import open_artifact_store_of
 from cluster.runtime.bootstrap import connect_installation
 from cluster.runtime.connecting import connect_actor, run_blocking
 from cluster.runtime.handover import drop_key_variables
+from cluster.runtime.tracing import open_tracing
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
+from cluster.tracing import PROCESS
 from jobs.refresh.runs.local_worker import run_locally, scratch_path, use_idle_priority
 from jobs.refresh.runs.run_commands import check_promotable, create_run
 from jobs.refresh.runs.scheduler import RunAssignment, RunScheduler
@@ -60,6 +63,7 @@ class Trainer:
     def __init__(
         self, connect: Connect, open_shelf: OpenShelf, scratch: str, *, round_s: float = POLL_S
     ) -> None:
+        set_up_logging(process="trainer")
         ALLOWED.set_source(partial(allowed_learners, Settings()))
         self._connect = connect
         self._pool = RayWorkerPool(connect, open_shelf, scratch)
@@ -116,7 +120,8 @@ class RayWorkerPool:
     def __init__(self, connect: Connect, open_shelf: OpenShelf, scratch: str) -> None:
         self._given = connect, open_shelf, scratch
         # a separate process per task returns its memory and does not pass on its low priority
-        self._task = ray.remote(num_cpus=CPUS, max_retries=0, max_calls=1)(_work)
+        options = Settings().node_options("training")
+        self._task = ray.remote(num_cpus=CPUS, max_retries=0, max_calls=1, **options)(_work)
         self._at_work: dict[Any, RunAssignment] = {}
 
     @property
@@ -157,11 +162,14 @@ def _work(
     scratch: str,
     package: bytes | None = None,
 ) -> str | Refusal:
+    set_up_logging(process="training")
     use_idle_priority()
     if package is not None:
         store_package(code_path(Path(scratch).parent), package)
     drop_key_variables()
-    ALLOWED.set_source(partial(allowed_learners, Settings()))
+    settings = Settings()
+    ALLOWED.set_source(partial(allowed_learners, settings))
+    open_tracing(settings.trace_url, "training")
 
     async def work() -> str:
         async with connect() as stores:
@@ -180,6 +188,8 @@ def _work(
         return asyncio.run(work())
     except HouseError as error:
         return Refusal.of(error)
+    finally:
+        PROCESS.close()
 
 
 # --- for programs -------------------------------------------------------------------------------------------------
@@ -254,7 +264,8 @@ def run_sweep_on_ray(
 
     Ray restarts a failed task. Variants with a stored result are not evaluated again.
     """
-    task = ray.remote(num_cpus=CPUS, max_retries=3, max_calls=4)(_evaluate_variant)
+    options = Settings().node_options("training")
+    task = ray.remote(num_cpus=CPUS, max_retries=3, max_calls=4, **options)(_evaluate_variant)
     coming = list(found)
     running: dict[Any, SweepVariant] = {}
     at_once = max(1, int(ray.cluster_resources().get("CPU", 1)))

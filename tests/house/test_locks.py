@@ -50,7 +50,10 @@ def test_every_dependency_is_locked_once_at_a_version_of_its_range(python: str, 
     environment = _environment(python, machine)
     project = _project()
     extras = project["optional-dependencies"]
-    asked = {"run": project["dependencies"], "test": extras["test"] + extras["meaning"] + extras["docs"]}
+    asked = {
+        "run": project["dependencies"],
+        "test": extras["test"] + extras["meaning"] + extras["docs"] + extras["tracing"],
+    }
     locked: dict[str, str] = {}
     for name in ("run", "test"):
         for pin in _locked(LOCKS / f"{name}.lock"):

@@ -14,11 +14,11 @@ NOUNS = _words(
     assigner assignment attribute attributes authorization autocomplete automaton bank baskets batch bearer
     benchmark bill binary blend bm body boolean boost bootstrap breaker browser buckets bulk cache caller
     candidates card catalog changes channel charts checkpoint checks choice citation clauses cli client
-    clients clock cluster code cohorts column columns command commands commits compact compaction
+    clients clock cluster code codec cohorts column columns command commands commits compact compaction
     comparison completions components composer compression config confirmation conformance connection
     connections content context contributions cooccurrence correction cors counts credentials data
     dataset dates deadline deletes deployments dictionary discovery disk display distance diversity docs doctor
-    draft drafts driver ease edge edit edits embedder encoder endpoint endpoints engine engines entity
+    draft drafts drain driver ease edge edit edits embedder encoder endpoint endpoints engine engines entity
     entry envelope environment erasure erasures error errors evaluation event events evidence experiment
     experiments exploration exposure facets factors faults features feedback feeds fence field fields
     file files filter folders follower followup followups form format forms formula front gate gateway generation
@@ -26,8 +26,8 @@ NOUNS = _words(
     idempotency identity ids index indexes info injection input installation intake interaction
     interactions item job jobs json jsonrpc key keyring keys knn language learners lease leases lexer
     library lifecycle limits line links lists llm loader log lookup loop machine management manifest map
-    markdown matcher materials matrix mcp mediawiki memory messages metadata meter methods metrics model
-    models monitor multiplexer names neighbours niceness notifier numbers oauth offsets onnx openapi
+    markdown matcher materials message matrix mcp mediawiki memory messages metadata meter methods metrics model
+    models monitor multiplexer names neighbours niceness node notifier numbers oauth offsets onnx openapi
     operations operator origin outcomes overlay page pages pagination paragraph paragraphs parameter
     parser parts passage passages password paths patterns person phrases pictures pipeline pkce places
     plan playground plots popularity ports postings preferences prefixes preview prior priority probe
@@ -37,14 +37,14 @@ NOUNS = _words(
     registrations registry regression renderer repeat replies reports request resources responsive
     result results retrieval revocation robots roster router routes row rows rule rules runs runtime
     safetensors salts sample sbom scalars schedule scheduler schedules schema scorer scores screen
-    script seal secrecy sections segment segments sentence sentences server service services session
+    script seal secrecy sections security segment segments sentence sentences server service services session
     sessions settings shop signals signatures significance signin sketches slot snapshot snapshots
     sockets source sources spell splitter stages start startup state statistics status steps stopwords
     store stores stream submission subprocess suggestions sum summary supervisor sweep synonyms syntax
     table tables tail task tasks term terms text texts thread threads times token tokens tools top
     traces tracker trainings transport treatment treatments tree trust types upload url usage user users
     validation value values variant vault vectors version views vocabulary warmup warnings watchlist
-    weights window wire word words worker wrapper writer writes
+    observer readiness weights window wire word words worker wrapper writer writes
     """
 )
 "Plain English nouns and terms of search, recommendation, HTTP, OAuth, Ray and Redis."
@@ -52,7 +52,7 @@ NOUNS = _words(
 ACTIVITIES = _words(
     """
     anchoring connecting finding folding grouping highlighting hosting mapping matching ranking routing scaling
-    scoring serving signing training trending tuning wiring writing
+    scoring serving signing tracing training trending tuning wiring writing
     """
 )
 "Forms in -ing that the field uses as nouns; others are no names of modules."

@@ -9,8 +9,9 @@ import orjson
 import pytest
 
 from cluster.clock import SystemClock
+from cluster.machine_memory import machine_memory
 from cluster.meter import SilentMeter
-from cluster.runtime.memory import MemoryGuard, machine_memory, redis_memory_mb, used_memory_share
+from cluster.runtime.memory import MemoryGuard, redis_memory_mb, used_memory_share
 from cluster.store.connect import OpenStores
 from deployments.cli.doctor import running_checks
 from tests.fakes.asgi import Answer, call
@@ -26,6 +27,9 @@ class Gauges(SilentMeter):
 
     def gauge(self, name: str, value: float, **tags: str) -> None:
         self.seen[name] = value
+
+    def remove_gauge(self, name: str, **tags: str) -> None:
+        self.seen.pop(name, None)
 
 
 async def test_writes_stop_before_redis_is_full_and_nothing_acknowledged_is_lost(

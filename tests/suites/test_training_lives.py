@@ -12,15 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import FOLDER, MANIFEST, SnapshotStore
 from cluster.errors import Unavailable
 from cluster.records.engine import Engine
-from cluster.records.run import LEASE_MS, Run
+from cluster.records.run import LEASE_MS, STAGES, Run
+from cluster.runtime.tracing import OtelTracer, build_provider
 from cluster.store.connect import open_stores
 from cluster.store.ports.stores import Stores
+from cluster.tracing import PROCESS
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.runs.promotion import roll_back_version
 from jobs.refresh.runs.run_commands import cancel_training, create_run
@@ -35,6 +39,7 @@ from tests.suites.manual_clock import ManualClock
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
+CALLER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 RECIPE = load_recipe_file("fast").with_changes({"limits.memory_mb": 4096}).model_dump(mode="json")
 
 
@@ -143,8 +148,18 @@ async def test_a_training_goes_on_without_what_does_not_settle(place: Place) -> 
     assert (await place.worked(await place.ordered(), settle_s=0.5)).status == "finished"
 
 
-async def test_a_training_publishes_one_snapshot_and_leaves_nothing_behind(place: Place) -> None:
-    done = await place.worked(await place.ordered())
+async def test_a_training_publishes_one_snapshot_and_leaves_nothing_behind(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exporter = InMemorySpanExporter()
+    monkeypatch.setattr(PROCESS, "tracer", OtelTracer(build_provider(SimpleSpanProcessor(exporter), "test")))
+    monkeypatch.setenv("TRACEPARENT", CALLER)
+    ordered = await place.ordered()
+    monkeypatch.delenv("TRACEPARENT")  # the worker is another process: the record tells it
+    done = await place.worked(ordered)
+    spans = {span.name: span for span in exporter.get_finished_spans() if not span.name.startswith("redis ")}
+    assert set(spans) == {"training", *(f"training.{stage}" for stage in STAGES)}
+    assert {f"{span.context.trace_id:032x}" for span in spans.values()} == {CALLER.split("-")[1]}
     assert (done.status, done.attempt, done.error) == ("finished", 1, "")
     assert place.versions == [done.version]
     assert place.leftovers == []

@@ -31,6 +31,7 @@ from cluster.store.redis.handshake import Locate, dial_located
 from cluster.store.redis.multiplexer import SILENCE_S, Argument
 from cluster.store.redis.routing import WRITES
 from cluster.store.redis.script import Script
+from cluster.tracing import Span, current_span
 
 PROBE_S = 0.5
 LOCATE_S = 2.0
@@ -81,14 +82,19 @@ class MultiplexedClient:
             Unavailable: at once while the store is unreachable, else by the deadline
         """
         self._breaker.check()
-        return self._hot.send(command, self._hot_s)
+        reply = self._hot.send(command, self._hot_s)
+        span = current_span()
+        return reply if span is None else _trace_command(span, command, reply)
 
     def execute_slow(self, *command: Argument) -> asyncio.Future[Any]:
         """Send a command with a large argument or reply and return a future of its reply."""
         self._breaker.check()
         if self._durable is not None and command[0] in WRITES:
-            return asyncio.ensure_future(self._durable.send(command, self._slow_s))
-        return self._slow.send(command, self._slow_s)
+            reply: asyncio.Future[Any] = asyncio.ensure_future(self._durable.send(command, self._slow_s))
+        else:
+            reply = self._slow.send(command, self._slow_s)
+        span = current_span()
+        return reply if span is None else _trace_command(span, command, reply)
 
     async def ask(self, *command: Argument) -> Any:
         """Send a command whose slot is on its way to this server of a cluster."""
@@ -213,3 +219,19 @@ class MultiplexedClient:
             if now != self._place:
                 for pipe in (self._hot, self._slow, self._sure, *self._idle, *self._waiting):
                     pipe.disconnect("the master of the store changed")
+
+
+def _trace_command(
+    span: Span, command: tuple[Argument, ...], reply: asyncio.Future[Any]
+) -> asyncio.Future[Any]:
+    """Trace a command until its reply; the span has its name, and none of its keys and values."""
+    word = command[0].decode() if isinstance(command[0], bytes) else str(command[0])
+    facts = {"db.system.name": "redis", "db.operation.name": word}
+    step = span.child(f"redis {word}", kind="client", attributes=facts)
+
+    def end(done: asyncio.Future[Any]) -> None:
+        error = None if done.cancelled() else done.exception()
+        step.end("cancelled" if done.cancelled() else type(error).__name__ if error is not None else "")
+
+    reply.add_done_callback(end)
+    return reply

@@ -57,6 +57,8 @@ async def validate_and_answer(request: ApiRequest, endpoint: Endpoint) -> Reply:
         HouseError: the endpoint refuses the request
     """
     await validate_request(request, endpoint.rules, endpoint.schema)
+    if request.trace is not None:
+        request.trace.mark("parse")
     reply = await endpoint.answer(request)
     if reply.status < _REFUSED:
         request.gate.link_identities(request)

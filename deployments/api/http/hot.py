@@ -11,7 +11,7 @@ The layer counts no requests. `RequestHandler` and `McpEndpoint` count a request
 complete, so clients without a key take no slot. On shutdown the HTTP server waits for all requests in flight,
 also for those that Serve does not count.
 
-The layer also refuses websockets, and Serve's internal paths except the health check.
+The layer also answers `/-/ready`, and refuses websockets and Serve's internal paths except the health check.
 
 Source: `docs/decisions/0002-a-fast-layer-before-the-framework.md`
 """
@@ -32,6 +32,8 @@ from deployments.edge.credentials import HEADER as KEY_HEADER
 from deployments.edge.credentials import find_key
 from deployments.edge.envelope import Reply
 from deployments.edge.errors import reply_from_error, unknown_path_reply
+from deployments.edge.readiness import PATH as READY
+from deployments.edge.readiness import not_open_yet
 from deployments.edge.request import Scope, Send
 from deployments.edge.request_log import HEADER, request_id_from
 
@@ -72,6 +74,9 @@ class HotLayer:
             await self._app(scope, receive, send)
             return
         path: str = scope["path"]
+        if path == READY:
+            await _write(await self._ready_reply(), scope, send)
+            return
         if path.startswith("/-/") and path != HEALTH:
             await _write(unknown_path_reply(), scope, send)
             return
@@ -131,6 +136,12 @@ class HotLayer:
             await handler.serve(match, scope, receive, send)
         else:
             await self._pass_on(scope, receive, send)
+
+    async def _ready_reply(self) -> Reply:
+        handler = self._handler or self._find_handler()
+        if handler is None or handler.readiness is None:
+            return not_open_yet()
+        return await handler.readiness.reply()
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request to the framework with one request id.

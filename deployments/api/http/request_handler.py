@@ -33,8 +33,10 @@ from deployments.edge.errors import (
     timeout_reply,
     unknown_path_reply,
 )
+from deployments.edge.readiness import Readiness
 from deployments.edge.request import ApiRequest, Scope, Send
 from deployments.edge.request_log import AccessLog, RequestCounts
+from deployments.edge.request_observer import RequestObserver
 
 
 @dataclass(slots=True)
@@ -62,6 +64,7 @@ class RequestHandler:
         most_writes: int = 128,
         deadline_s: float = 30.0,
         addresses: ClientAddresses = DIRECT,
+        observer: RequestObserver | None = None,
     ) -> None:
         self.endpoints = endpoints
         self._paths = PathTable(endpoints)
@@ -72,6 +75,9 @@ class RequestHandler:
         self._access_log = access_log
         self._deadline_s = deadline_s
         self._addresses = addresses
+        self._observer = observer
+        self.readiness: Readiness | None = None
+        "Answers the readiness check of this replica; None outside of Serve."
         self.reads, self.slow_reads, self.writes = (
             RequestSlots(most_reads),
             RequestSlots(most_slow_reads),
@@ -98,6 +104,8 @@ class RequestHandler:
         """Answer a request whose path is already matched."""
         request = ApiRequest(scope, receive, self._clock, self._addresses)
         endpoint = match.endpoint(request.method) if match is not None else None
+        if self._observer is not None:
+            request.trace = self._observer.begin(request, endpoint.name if endpoint is not None else "none")
         try:
             if endpoint is None:
                 reply = self._answer_unknown_path(match, request)
@@ -105,6 +113,8 @@ class RequestHandler:
                 assert match is not None
                 request.ids = match.ids
                 reply = await self._reply(request, endpoint)
+                if request.trace is not None:
+                    request.trace.mark("answer")
             await _write(
                 reply,
                 request,
@@ -132,6 +142,8 @@ class RequestHandler:
     async def _answer(self, request: ApiRequest, endpoint: Endpoint) -> Reply:
         try:
             await admit(request, endpoint.rules, self._gate)
+            if request.trace is not None:
+                request.trace.mark("admission")
             return await self._answer_within_limit(request, endpoint)
         except ClientDisconnected:
             raise
@@ -203,6 +215,9 @@ class RequestHandler:
             if credential.is_secret and not request.headers.get(KEY_HEADER):
                 self._gate.keyring.record_exposed(credential, self._clock.now_ms())
                 self._gate.meter.count("kiosk_secret_keys_in_addresses", app=app)
+        if request.trace is not None and self._observer is not None:
+            request.trace.mark("bytes")
+            self._observer.end(request, request.trace, name, reply.status, app)
         self._request_counts.record(name, reply.status, took_ms)
         self._access_log.record(request.request_id, name, reply.status, took_ms, app=app)
 

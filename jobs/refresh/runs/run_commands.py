@@ -10,6 +10,7 @@ from cluster.errors import Conflict, NotFound, ReadOnly, messages
 from cluster.ids import new_request_id
 from cluster.records.run import Run, cancel_run, claim_run
 from cluster.store.ports.stores import Stores
+from cluster.tracing import current_traceparent
 
 _TRIES = 20
 
@@ -47,6 +48,7 @@ async def create_run(
         promote=promote,
         code=code,
         by=by,
+        traceparent=current_traceparent(),
         created_at=now_ms,
     )
     taken = claim_run(run, owner, now_ms) if owner else run

@@ -12,6 +12,7 @@ import asyncio
 import threading
 import traceback
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -35,6 +36,7 @@ from cluster.records.run import (
 )
 from cluster.store.ports.changes import Noun
 from cluster.store.ports.stores import Stores
+from cluster.tracing import PROCESS, current_trace
 from jobs.refresh.runs.promotion import promote_version
 from jobs.refresh.runs.run_commands import get_run, update_run
 from jobs.refresh.runs.shipped_code import import_from_package
@@ -134,7 +136,9 @@ class TrainingWorker:
         beating = asyncio.create_task(self._renew_lease())
         try:
             await self._wait_for_compaction(app_id)
-            return await self._run_to_end(training)
+            facts = {"kiosk.app": app_id, "kiosk.run": run_id, "kiosk.engine": run.engine_id}
+            with PROCESS.trace("training", run.traceparent, always=True, attributes=facts):
+                return await self._run_to_end(training)
         except RunLost:
             self._log.info("run_left", app=app_id, run=run_id)
             now = await get_run(place.stores, app_id, run_id)
@@ -234,7 +238,9 @@ class TrainingWorker:
         if name == "publish":
             # the serving version may have changed meanwhile; its snapshot must not be deleted
             training.keep = await self._retry_store(lambda: self._versions_in_use(self._run))
-        facts = await self._run_in_thread(stage)
+        trace = current_trace()
+        with nullcontext() if trace is None else trace.stage(f"training.{name}"):
+            facts = await self._run_in_thread(stage)
         await asyncio.to_thread(training.check_erasures)
         stages = self._append_stage(name, self._place.clock.monotonic_s() - started_s, facts)
         await self._retry_store(partial(self._record_progress, stages=stages))

@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
+import subprocess
+import sys
 import time
 
 import pytest
@@ -81,3 +84,43 @@ def test_events_of_ours_and_of_libraries_are_cleaned() -> None:
     assert "hunter2" not in stream.getvalue()
     first = json.loads(lines[0])
     assert (first["event"], first["redis_url"], first["app"]) == ("key_refused", "***", "playground")
+
+
+def test_a_process_names_itself_in_every_line_also_in_those_of_libraries() -> None:
+    out = io.StringIO()
+    set_up_logging(stream=out, process="api")
+    try:
+        structlog.get_logger().info("keys_loaded", request_id="r1")
+        try:
+            raise ValueError(f"broken by {SECRET}")
+        except ValueError:
+            structlog.get_logger().exception("request_failed", request_id="r2")
+            logging.getLogger("a.library").exception("it said %s", SECRET)
+    finally:
+        set_up_logging()
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [line["event"] for line in lines[:2]] == ["keys_loaded", "request_failed"]
+    assert {(line["process"], line["pid"]) for line in lines} == {("api", os.getpid())}
+    assert [line["level"] for line in lines] == ["info", "error", "error"]
+    assert len(lines) == 3, "a traceback stays in its line"
+    assert "ValueError" in lines[1]["exception"]
+    assert "ValueError" in lines[2]["exception"]
+    assert lines[2]["logger"] == "a.library"
+    assert SECRET[8:] not in out.getvalue()
+
+
+def test_lines_reach_the_standard_error_at_once_when_serve_replaced_it() -> None:
+    code = """
+import os, signal, sys
+class Holds:
+    def write(self, text): pass
+    def flush(self): pass
+sys.stderr = Holds()
+import structlog
+from cluster.log import open_stderr, set_up_logging
+set_up_logging(stream=open_stderr(), process="api")
+structlog.get_logger().info("keys_loaded")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert json.loads(done.stderr)["event"] == "keys_loaded"

@@ -27,6 +27,7 @@ from cluster.meter import SilentMeter
 from cluster.records.engine import Engine
 from cluster.records.recent_event import RecentEvent
 from cluster.store.ports.stores import Stores
+from cluster.store.refreshing_cache import EngineRecords
 from tests.fakes.corner_shop import APP, NOW_MS, upload
 from tests.fakes.stores.memory import memory_stores
 from tests.fakes.trained_snapshot import build_ring_snapshot, name, publish_ring_snapshot, ring_products
@@ -75,6 +76,16 @@ class Refusals(SilentMeter):
 
     def __init__(self) -> None:
         self.refused = 0.0
+        self.alarms: dict[str, float] = {}
+        "Engine -> value of the gauge."
+
+    def gauge(self, name: str, value: float, **tags: str) -> None:
+        if name == "kiosk_snapshot_refused":
+            self.alarms[tags["engine"]] = value
+
+    def remove_gauge(self, name: str, **tags: str) -> None:
+        if name == "kiosk_snapshot_refused":
+            self.alarms.pop(tags["engine"], None)
 
     def count(self, name: str, by: float = 1, **tags: str) -> None:
         if name == "kiosk_snapshots_refused_total":
@@ -216,6 +227,16 @@ async def test_a_damaged_snapshot_is_refused_and_the_one_that_serves_goes_on(
     assert await first_of(host) == name(8)
     assert await serving(host) == good
     assert meter.refused == 1, "it is not tried again and again"
+    assert meter.alarms == {"default": 1}
+    await serve(stores, good)  # what serves anyway, so nothing is loaded
+
+    async def alarm_ended() -> bool:
+        await answered(host)
+        return meter.alarms == {"default": 0}
+
+    await until(alarm_ended, 3.0)
+    await host.close()
+    assert meter.alarms == {}, "no gauge outlives what it measured"
 
 
 async def test_a_version_that_is_not_there_is_refused_and_the_live_parts_serve(
@@ -330,7 +351,7 @@ async def test_a_version_that_only_an_experiment_named_is_let_go_when_nobody_ask
             held[engine_id] = champion
 
     champions = ModelRegistry(
-        APP, stores.engines, models, lambda: [name(at) for at in range(3)],
+        APP, EngineRecords(stores.engines, clock), models, lambda: [name(at) for at in range(3)],
         lambda engine_id: held[engine_id].version if engine_id in held else "",
         lambda _: {}, adopt, clock, SilentMeter(),
     )  # fmt: skip

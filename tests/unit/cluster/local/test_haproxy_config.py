@@ -72,3 +72,16 @@ def test_local_addresses_are_distinguished_from_others() -> None:
     assert is_behind_haproxy({"RAY_SERVE_ENABLE_HA_PROXY": "1"})
     assert not is_behind_haproxy({"RAY_SERVE_ENABLE_HA_PROXY": "0"})
     assert not is_behind_haproxy({})
+
+
+def test_metrics_are_read_on_loopback_unless_a_setting_names_an_address() -> None:
+    exporting = WRITTEN + "frontend prometheus\n    bind :9101\n    mode http\n"
+    assert "    bind 127.0.0.1:9101" in tighten(exporting, WISHES)
+    opened = WISHES.with_environment({"KIOSK_HAPROXY_METRICS": "0.0.0.0:9102"})
+    written = tighten(exporting, opened)
+    assert "    bind 0.0.0.0:9102" in written
+    assert "9101" not in written
+
+
+def test_the_readiness_check_passes_and_other_paths_of_serve_do_not() -> None:
+    assert "!{ path /-/healthz /-/ready }" in tighten(WRITTEN, WISHES)

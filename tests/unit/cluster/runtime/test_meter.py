@@ -53,6 +53,22 @@ def test_nothing_is_handed_over_twice_and_closing_hands_over_the_rest(meter: Ray
     assert [[name for name, _ in numbers.counts] for numbers in kept.numbers] == [["kiosk_a"], ["kiosk_b"]]
 
 
+def test_a_gauge_is_handed_over_again_until_it_is_removed(meter: RayMeter, kept: _Kept) -> None:
+    meter.gauge("kiosk_store_away", 1)
+    meter.gauge("kiosk_depth", 3, app="shop")
+    meter.flush()
+    meter.flush()
+    meter.remove_gauge("kiosk_depth", app="shop")
+    meter.remove_gauge("kiosk_depth", app="never set")
+    meter.flush()
+    away, depth = ("kiosk_store_away", ()), ("kiosk_depth", (("app", "shop"),))
+    assert [numbers.gauges for numbers in kept.numbers] == [
+        {away: 1, depth: 3},
+        {away: 1, depth: 3},
+        {away: 1},
+    ]
+
+
 def test_a_broken_export_ends_nothing(meter: RayMeter, kept: _Kept) -> None:
     kept.broken = True
     meter.count("kiosk_a")

@@ -28,6 +28,9 @@ class Notes:
     def gauge(self, name: str, value: float, **tags: str) -> None:
         raise AssertionError(name)
 
+    def remove_gauge(self, name: str, **tags: str) -> None:
+        raise AssertionError(name)
+
 
 @pytest.mark.parametrize("given", [b"", b"a b", b"x\r\nset-cookie: a", b"a" * 65, b"\xff", b"a:b", None])
 def test_a_request_id_that_could_write_into_a_log_is_replaced(given: bytes | None) -> None:

@@ -1,0 +1,85 @@
+"""Whether this API replica is ready: by one answer of an engine in this process, at most once a second.
+
+    engine   `answers`, `fails`, or `none loaded yet` (an installation without products is ready, too)
+    store    `reachable`, or `away`: then reads are answered from memory, and writes are refused
+
+Anybody may ask, without a key. The reply names no app. Requests in the same second share one answer, so clients
+can not load a replica with them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from cluster.clock import Clock
+from cluster.errors import HouseError
+from deployments.edge.envelope import Reply, dumps
+
+PATH = "/-/ready"
+KEPT_S = 1.0
+WITHIN_S = 2.0
+"An engine that needs longer for one trending product does not answer."
+
+Probe = Callable[[], Awaitable["bool | None"]]
+"Returns whether an engine answered; None if none is loaded."
+
+
+class FollowedKeys(Protocol):
+    """The API keys of this replica."""
+
+    @property
+    def is_following(self) -> bool:
+        """Return whether changes of keys are followed."""
+        ...
+
+
+class WatchedStore(Protocol):
+    """The store of this replica."""
+
+    @property
+    def is_away(self) -> bool:
+        """Return whether it does not answer."""
+        ...
+
+
+class Readiness:
+    """Answers `/-/ready` of one replica."""
+
+    def __init__(self, probe: Probe, keys: FollowedKeys, store: WatchedStore, clock: Clock) -> None:
+        self._probe = probe
+        self._keys = keys
+        self._store = store
+        self._clock = clock
+        self._until_s = 0.0
+        self._reply: Reply | None = None
+        self._lock = asyncio.Lock()
+
+    async def reply(self) -> Reply:
+        """Return 200 if the replica is ready, else 503."""
+        if self._reply is None or self._clock.monotonic_s() >= self._until_s:
+            async with self._lock:
+                if self._reply is None or self._clock.monotonic_s() >= self._until_s:
+                    self._reply = await self._ask()
+                    self._until_s = self._clock.monotonic_s() + KEPT_S
+        return self._reply
+
+    async def _ask(self) -> Reply:
+        answered: bool | None = False
+        with contextlib.suppress(HouseError, asyncio.TimeoutError):
+            answered = await asyncio.wait_for(self._probe(), WITHIN_S)
+        is_ready = answered is not False and self._keys.is_following
+        body = {
+            "ready": is_ready,
+            "engine": {None: "none loaded yet", True: "answers", False: "fails"}[answered],
+            "store": "away" if self._store.is_away else "reachable",
+        }
+        headers = () if is_ready else ((b"retry-after", b"1"),)
+        return Reply(200 if is_ready else 503, dumps(body), headers)
+
+
+def not_open_yet() -> Reply:
+    """Return the reply of a replica that is still starting."""
+    return Reply(503, dumps({"ready": False}), ((b"retry-after", b"1"),))

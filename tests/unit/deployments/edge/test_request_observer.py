@@ -1,0 +1,191 @@
+"""Spans and lines of slow requests, through the whole request handler, with the SDK's exporter in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import structlog
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from actors.recommender.messages import RecommendationResult, UserQuery
+from cluster.records.engine import Engine
+from cluster.runtime.tracing import OtelTracer, build_provider
+from cluster.tracing import current_span, current_trace, is_sampled, parse_traceparent
+from deployments.api.http.engine_router import EngineRouter
+from deployments.edge.request_observer import MOST_FOLLOWED, RequestObserver
+from tests.fakes.asgi import Answer, call
+from tests.fakes.request_handler import Corner, StillClock, open_corner
+from tests.fakes.stores.memory import memory_stores
+
+CALLER = "4bf92f3577b34da6a3ce929d0e0e4736"
+SAMPLED = f"00-{CALLER}-00f067aa0ba902b7-01"
+BODY = {"user_id": "gina-CANARY", "rows": 3}
+
+
+class Engines:
+    """An engine that remembers queries, and takes its time."""
+
+    def __init__(self, clock: StillClock) -> None:
+        self.clock = clock
+        self.asked: list[UserQuery] = []
+        self.took_ms = 0
+        self.late: asyncio.Task[bool] | None = None
+
+    async def answer(self, query: UserQuery) -> RecommendationResult:
+        self.asked.append(query)
+        self.clock.pass_ms(self.took_ms)
+        self.late = asyncio.create_task(self._outlive())
+        return RecommendationResult(products=[{"product_id": "hoe-11"}])
+
+    async def _outlive(self) -> bool:
+        """Return whether a task still sees the trace of a request that is over."""
+        await asyncio.sleep(0.01)
+        return current_trace() is None and current_span() is None
+
+
+class Scene:
+    """A request handler with one engine, and the spans that it made."""
+
+    def __init__(self, corner: Corner, clock: StillClock, engines: Engines) -> None:
+        self.corner, self.clock, self.engines = corner, clock, engines
+        self.exporter = InMemorySpanExporter()
+        self.tracer = OtelTracer(build_provider(SimpleSpanProcessor(self.exporter), "api"))
+
+    def observe(self, **options: Any) -> None:
+        self.corner.door._observer = RequestObserver(self.clock, **options)
+
+    async def ask(self, target: str = "", engine: str = "default", **headers: str) -> Answer:
+        path = target or "/v1/recommendation/user_to_products"
+        given = {**self.corner.headers(), **headers}
+        return await call(self.corner.door, "POST", path, headers=given, json={**BODY, "engine_id": engine})
+
+    @property
+    def spans(self) -> dict[str, Any]:
+        return {span.name: span for span in self.exporter.get_finished_spans()}
+
+
+@pytest.fixture
+async def scene() -> Scene:
+    clock = StillClock()
+    stores, engines = memory_stores(clock), Engines(clock)
+
+    async def reach(app_id: str, engine_id: str) -> Any:
+        return engines
+
+    router = EngineRouter(stores.engines, engines, reach, clock)
+    corner = await open_corner(clock=clock, stores=stores, client=router)
+    for engine_id, placement in (("default", "door"), ("far", "own")):
+        await stores.engines.put(Engine(app_id="shop", engine_id=engine_id, placement=placement))
+    return Scene(corner, clock, engines)
+
+
+async def test_a_traced_request_has_a_span_for_each_stage(scene: Scene) -> None:
+    scene.observe(tracer=scene.tracer, share=1.0)
+    answer = await scene.ask("/v1/recommendation/user_to_products?note=CANARY", **{"X-Request-Id": "r-7"})
+    assert answer.status == 200
+    spans = scene.spans
+    (root,) = [span for span in spans.values() if span.parent is None]
+    assert set(spans) == {root.name, "admission", "parse", "prepare", "engine", "encode", "bytes"}
+    assert root.name.startswith("POST ")
+    assert root.kind.name == "SERVER"
+    assert root.attributes["http.response.status_code"] == 200
+    assert (root.attributes["kiosk.request_id"], root.attributes["kiosk.app"]) == ("r-7", "shop")
+    for name in set(spans) - {root.name}:
+        assert spans[name].parent.span_id == root.context.span_id, name
+        assert root.start_time - 5_000_000 <= spans[name].start_time <= spans[name].end_time, name
+    assert "CANARY" not in "".join(span.to_json() for span in spans.values())
+
+
+async def test_a_dedicated_engine_gets_the_trace_and_an_embedded_one_does_not_need_it(scene: Scene) -> None:
+    scene.observe(tracer=scene.tracer, share=1.0)
+    await scene.ask()
+    await scene.ask(engine="far")
+    near, far = scene.engines.asked
+    assert near.traceparent == ""
+    hop = scene.spans["hop"]
+    assert far.traceparent.startswith(f"00-{hop.context.trace_id:032x}-{hop.context.span_id:016x}-")
+    assert is_sampled(far.traceparent)
+    assert hop.kind.name == "CLIENT"
+    assert replace(far, engine_id=near.engine_id) == near, "the trace is no part of what a query asks"
+
+
+async def test_a_caller_that_traces_is_followed_a_few_times_a_second(scene: Scene) -> None:
+    scene.observe(tracer=scene.tracer, share=0.0)
+    for _ in range(3 * MOST_FOLLOWED):
+        await scene.ask(traceparent=SAMPLED)
+    roots = [span for span in scene.exporter.get_finished_spans() if span.kind.name == "SERVER"]
+    assert len(roots) == MOST_FOLLOWED
+    assert {f"{span.context.trace_id:032x}" for span in roots} == {CALLER}
+    assert {f"{span.parent.span_id:016x}" for span in roots} == {"00f067aa0ba902b7"}
+    scene.clock.pass_ms(1_000)
+    scene.exporter.clear()
+    for text in (
+        "",
+        SAMPLED[:-1] + "0",
+        SAMPLED.replace("00-", "ff-"),
+        "00-" + "0" * 32 + SAMPLED[35:],
+        "x" * 9_000,
+    ):
+        await scene.ask(traceparent=text)
+    assert scene.exporter.get_finished_spans() == ()
+
+
+async def test_the_share_of_traced_requests_is_the_setting(scene: Scene) -> None:
+    turns = iter([0.005, 0.5, 0.0099, 0.01])
+    scene.observe(tracer=scene.tracer, share=0.01, chance=lambda: next(turns))
+    for _ in range(4):
+        await scene.ask()
+    assert len([span for span in scene.exporter.get_finished_spans() if span.parent is None]) == 2
+
+
+async def test_a_failed_request_is_an_error_in_its_trace(scene: Scene) -> None:
+    scene.observe(tracer=scene.tracer, share=1.0)
+
+    async def breaks(query: UserQuery) -> RecommendationResult:
+        raise RuntimeError("CANARY")
+
+    scene.engines.answer = breaks  # type: ignore[method-assign]
+    assert (await scene.ask()).status == 500
+    (root,) = [span for span in scene.exporter.get_finished_spans() if span.parent is None]
+    assert (root.status.status_code.name, root.status.description) == ("ERROR", "status 500")
+    assert scene.spans["engine"].status.description == "RuntimeError"
+    assert "CANARY" not in "".join(span.to_json() for span in scene.exporter.get_finished_spans())
+
+
+async def test_a_slow_request_gets_one_line_with_its_stages(scene: Scene) -> None:
+    scene.observe(slow_ms=200)
+    scene.engines.took_ms = 250
+    with structlog.testing.capture_logs() as lines:
+        await scene.ask("/v1/recommendation/user_to_products?note=CANARY", **{"X-Request-Id": "r-8"})
+        scene.engines.took_ms = 150
+        await scene.ask()
+    (line,) = [line for line in lines if line["event"] == "request_slow"]
+    assert (line["request_id"], line["status"], line["app"], line["took_ms"]) == ("r-8", 200, "shop", 250)
+    assert set(line["stages"]) == {"admission", "parse", "prepare", "engine", "encode", "bytes"}
+    assert "CANARY" not in str(line)
+    assert scene.engines.late is not None
+    assert await scene.engines.late, "a task that outlives its request records nothing any more"
+
+
+async def test_without_traces_and_slow_lines_a_request_carries_nothing(scene: Scene) -> None:
+    seen = []
+
+    async def looks(query: UserQuery) -> RecommendationResult:
+        seen.append((current_trace(), query.traceparent))
+        return RecommendationResult()
+
+    scene.engines.answer = looks  # type: ignore[method-assign]
+    await scene.ask(traceparent=SAMPLED)
+    scene.observe(tracer=scene.tracer, share=0.0)
+    await scene.ask()
+    assert seen == [(None, ""), (None, "")]
+
+
+@pytest.mark.parametrize("text", ["", "00", SAMPLED + "-x", SAMPLED.upper(), SAMPLED + "\n"])
+def test_an_invalid_parent_is_none(text: str) -> None:
+    assert parse_traceparent(text) == ""
+    assert parse_traceparent(SAMPLED) == SAMPLED
