@@ -128,7 +128,7 @@ async def test_settings_lead_to_a_server_that_knows_us_by_certificate(
 
 
 @CLIENTS
-async def test_without_our_certificate_or_their_authority_nothing_is_said(
+async def test_without_our_certificate_or_their_authority_we_are_refused(
     authority: Authority, port: int, tmp_path: Path, is_serving: bool
 ) -> None:
     certificate, key = authority.issue("client")
