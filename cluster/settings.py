@@ -23,11 +23,12 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from cluster.artifacts_address import check_data_dir, parse_artifacts_address
 from cluster.errors import Invalid, InvalidSetting
 from cluster.origin import parse_origin, parse_origins
+from cluster.redis_url import add_options
 
 REDIS_URL_FILE = "redis.url"
 "Name of the file in the data directory with the address of the installation's Redis."
 
-SECRET_VARIABLES = ("KIOSK_MASTER_KEY", "KIOSK_LLM_KEY", "KIOSK_REDIS_URL")
+SECRET_VARIABLES = ("KIOSK_MASTER_KEY", "KIOSK_LLM_KEY", "KIOSK_REDIS_URL", "KIOSK_REDIS_PASSWORD")
 "Settings that must not be in the environment of any child process."
 
 _SERVICE_LINK = re.compile(r"(?:tcp|udp|sctp)://[^\s/]+:\d+")
@@ -85,7 +86,20 @@ class Settings(BaseSettings):
     "A file that holds `redis_url`. Not secret."
     redis_url: SecretStr | None = Field(default_factory=_url_left_by_start)
     """An external Redis; without it one is found or brought along, and `<data_dir>/redis.url` says where.
+    Forms: `redis://`, `redis+sentinel://`, `redis+cluster://`, with `rediss` for TLS, and `unix://`.
     Secret: may hold a password."""
+    redis_password: SecretStr | None = None
+    "Password of that Redis, where its address holds none. Secret."
+    redis_password_file: Path | None = None
+    "A file that holds `redis_password`; read at each new connection, so it may be replaced. Not secret."
+    redis_ca: Path | None = None
+    "Certificates of the authorities that sign that Redis; without it those of the system. Not secret."
+    redis_cert: Path | None = None
+    "Certificate by which that Redis knows us. Not secret."
+    redis_key: Path | None = None
+    "The key of that certificate, where the file of the certificate does not hold it. Not secret."
+    redis_wait_replicas: int = Field(default=0, ge=0, le=10)
+    "Replicas of that Redis that must have a write before it is acknowledged; 0: none. Not secret."
     master_key: SecretStr | None = None
     "32 bytes in URL-safe base64 that encrypt API keys at rest; else `<data_dir>/master.key`. Secret."
     master_key_file: Path | None = None
@@ -213,8 +227,9 @@ class Settings(BaseSettings):
         return text
 
     @field_validator(
-        "redis_url_file", "cache_dir", "master_key_file", "manifest_key_file", "llm_key_file", mode="before"
-    )
+        "redis_url_file", "redis_password_file", "redis_ca", "redis_cert", "redis_key", "cache_dir",
+        "master_key_file", "manifest_key_file", "llm_key_file", mode="before",
+    )  # fmt: skip
     @classmethod
     def _is_named(cls, text: object) -> object:
         return text or None
@@ -316,6 +331,25 @@ class Settings(BaseSettings):
             "total_s": self.llm_total_s,
             "most_tokens": self.llm_tokens,
         }
+
+    @property
+    def redis_address(self) -> str | None:
+        """Return the address of Redis with all that belongs to it, as `open_stores` reads it; None without one.
+
+        Secret: holds a password where no file does.
+        """
+        if self.redis_url is None or not self.redis_is_external:
+            return None if self.redis_url is None else self.redis_url.get_secret_value()
+        password = self.redis_password.get_secret_value() if self.redis_password is not None else ""
+        options = {
+            "password": "" if self.redis_password_file else password,
+            "password_file": str(self.redis_password_file or ""),
+            "ssl_ca_certs": str(self.redis_ca or ""),
+            "ssl_certfile": str(self.redis_cert or ""),
+            "ssl_keyfile": str(self.redis_key or ""),
+            "wait_replicas": str(self.redis_wait_replicas or ""),
+        }
+        return add_options(self.redis_url.get_secret_value(), options)
 
     @property
     def redis_is_external(self) -> bool:

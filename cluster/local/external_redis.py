@@ -9,6 +9,8 @@ from cluster.errors import Fault, HouseError
 from cluster.paths import InstallationPaths
 from cluster.settings import Settings
 from cluster.store.redis.address import Address
+from cluster.store.redis.discovery import ClusterMap, locator
+from cluster.store.redis.handshake import dial_located
 from cluster.store.redis.multiplexer import ConnectionObserver
 
 WAIT_S = 10.0
@@ -25,9 +27,10 @@ def wait_for_redis(settings: Settings, within_s: float = WAIT_S) -> None:
         Fault: it does not; names the address without its password, and the setting
         Invalid: the setting holds no address of a Redis
     """
-    assert settings.redis_url is not None
+    text = settings.redis_address
+    assert text is not None
     until = time.monotonic() + within_s
-    address = Address.parse(settings.redis_url.get_secret_value())
+    address = Address.parse(text)
     while True:
         try:
             asyncio.run(_ping(address))
@@ -41,9 +44,11 @@ def wait_for_redis(settings: Settings, within_s: float = WAIT_S) -> None:
 
 
 async def _ping(address: Address) -> None:
-    wire = await address.dial(
-        ConnectionObserver(lambda: None, lambda late: None, lambda lost: None), SILENCE_S
-    )
+    if address.kind == "cluster":
+        await ClusterMap(address).read()
+        return
+    dial = dial_located(address, locator(address))
+    wire = await dial(ConnectionObserver(lambda: None, lambda late: None, lambda lost: None), SILENCE_S)
     wire.disconnect("it was only asked whether somebody is there")
 
 

@@ -26,7 +26,7 @@ from cluster.local.haproxy_config import HAProxyOptions, tighten
 LAST = "last.cfg"
 "Copy of the newest configuration that named a replica."
 SECRET_VARIABLES = (
-    "KIOSK_REDIS_URL", "KIOSK_MASTER_KEY", "KIOSK_LLM_KEY",
+    "KIOSK_REDIS_URL", "KIOSK_REDIS_PASSWORD", "KIOSK_MASTER_KEY", "KIOSK_LLM_KEY", "KIOSK_REDIS_PASSWORD_FILE",
     "KIOSK_REDIS_URL_FILE", "KIOSK_MASTER_KEY_FILE", "KIOSK_LLM_KEY_FILE", "KIOSK_MANIFEST_KEY_FILE",
     "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH",
 )  # fmt: skip

@@ -161,11 +161,12 @@ class Supervisor:
 
     def _start_redis(self) -> None:
         if self._settings.redis_is_external:
-            assert self._settings.redis_url is not None
+            address = self._settings.redis_address
+            assert address is not None
             self._save_phase("starting", "asking the Redis of KIOSK_REDIS_URL", redis="external")
             wait_for_redis(self._settings)
             # Commands of another shell read it there.
-            write_private(self._paths.redis_url, self._settings.redis_url.get_secret_value() + "\n")
+            write_private(self._paths.redis_url, address + "\n")
             return
         self._save_phase("starting", "starting Redis")
         self._redis = RedisServer(self._paths, memory_mb=self._settings.redis_memory_mb)

@@ -44,13 +44,13 @@ def open_artifact_store_at(
     Errors:
         Invalid: the address is not supported
     """
-    url = settings.redis_url
+    url = settings.redis_address
     return ArtifactStore.open(
         address,
         copy=settings.artifacts_copy,
         signer=manifest_signer(settings),
         cache=NodeCache(cache_folder(settings), settings.cache_mb << 20),
-        writer_lock=None if url is None else partial(lock_writer, url.get_secret_value()),
+        writer_lock=None if url is None else partial(lock_writer, url),
         patience=patience,
     )
 

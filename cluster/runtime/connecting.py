@@ -17,21 +17,28 @@ ADMIN_S = 10.0
 "Deadline of administrators' calls in seconds: the server may still be loading."
 
 
-def connect(settings: Settings | None = None, *, slow_s: float = 2.0) -> OpenStores:
+def connect(settings: Settings | None = None, *, slow_s: float = 2.0, is_serving: bool = False) -> OpenStores:
     """Open the stores named by the environment or by the data directory of this installation.
+
+    `is_serving` says that requests wait for them.
 
     Errors:
         Fault: neither names a Redis
     """
-    settings = Settings() if settings is None else settings
-    if settings.redis_url is None:
+    address = (Settings() if settings is None else settings).redis_address
+    if address is None:
         raise Fault("nobody said where Redis is: neither KIOSK_REDIS_URL nor redis.url in the data directory")
-    return open_stores(settings.redis_url.get_secret_value(), slow_s=slow_s)
+    return open_stores(address, slow_s=slow_s, is_serving=is_serving)
 
 
 def connect_actor() -> OpenStores:
     """Open the stores in an actor's own process; actors receive this function instead of an address with a password."""
     return connect()
+
+
+def connect_serving_actor() -> OpenStores:
+    """Open the stores in an actor for which requests wait."""
+    return connect(is_serving=True)
 
 
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:

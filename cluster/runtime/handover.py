@@ -24,7 +24,12 @@ from cluster.errors import HouseError
 from cluster.paths import InstallationPaths, write_private
 from cluster.settings import SECRET_VARIABLES, Settings
 
-_FILES = {"KIOSK_MASTER_KEY": MASTER_KEY, "KIOSK_LLM_KEY": "llm.key", "KIOSK_REDIS_URL": "redis.url"}
+_FILES = {
+    "KIOSK_MASTER_KEY": MASTER_KEY,
+    "KIOSK_LLM_KEY": "llm.key",
+    "KIOSK_REDIS_URL": "redis.url",
+    "KIOSK_REDIS_PASSWORD": "redis.password",
+}
 
 
 def find_secrets(environment: Mapping[str, str]) -> tuple[str, ...]:

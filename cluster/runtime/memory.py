@@ -7,7 +7,7 @@ again as soon as there is space.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import structlog
@@ -38,29 +38,33 @@ def redis_memory_mb(setting: int, total: int | None = None) -> int:
 
 
 def used_memory_share(memory: Mapping[str, str]) -> float:
-    """Return the share of its bound that Redis uses, by `INFO memory`; 0 without a bound."""
+    """Return the share of its bound that Redis uses, by `INFO memory`; without a bound, of its machine's memory."""
     used, most = memory.get("used_memory", "0"), memory.get("maxmemory", "0")
+    if most == "0":
+        # A Redis of others: its machine kills it where it would have refused writes.
+        most = memory.get("total_system_memory", "0")
     return int(used) / int(most) if used.isdigit() and most.isdigit() and int(most) else 0.0
 
 
-Info = Callable[[str], Awaitable[Mapping[str, str]]]
-"Returns a section of the `INFO` of Redis."
+Infos = Callable[[str], Awaitable[Sequence[Mapping[str, str]]]]
+"Returns a section of the `INFO` of each master of Redis."
 
 
 class MemoryGuard:
-    """Watches the memory of Redis; its owner calls `refresh` about once a second.
+    """Watches the memory and the disk of Redis by what it reports; its owner calls `refresh` about once a second.
 
-    `otherwise` may give another reason to refuse writes, such as a full disk.
+    The fullest master of a cluster counts. `otherwise` may give another reason to refuse writes, such as a full disk
+    of our own.
     """
 
     def __init__(
         self,
-        info: Info,
+        infos: Infos,
         meter: Meter,
         otherwise: Callable[[], str] = str,
     ) -> None:
         self._otherwise = otherwise
-        self._info = info
+        self._infos = infos
         self._meter = meter
         self._reason = ""
 
@@ -69,23 +73,28 @@ class MemoryGuard:
         return self._reason or self._otherwise()
 
     async def refresh(self) -> None:
-        """Read the memory use of Redis; the last value stays while Redis is unreachable."""
+        """Read what Redis reports; the last reason stays while Redis is unreachable."""
         try:
-            share = used_memory_share(await self._info("memory"))
+            share = max(map(used_memory_share, await self._infos("memory")))
+            can_save = all(map(can_save_writes, await self._infos("persistence")))
         except HouseError:
             return
         self._meter.gauge("kiosk_redis_memory_share", share)
-        refused = share >= REFUSED_FROM
-        if refused != bool(self._reason):
-            _log.warning("redis_memory", refuses_writes=refused, share=round(share, 3))
-        self._reason = (
-            f"The memory of the store is {share:.0%} full, so writes are refused until there is room again. "
-            "Reads go on."
-            if refused
-            else ""
-        )
+        reason = ""
+        if share >= REFUSED_FROM:
+            reason = f"The memory of the store is {share:.0%} full, so writes are refused until there is room again."
+        elif not can_save:
+            reason = "The store can't write to its disk, so writes are refused until it can."
+        if bool(reason) != bool(self._reason):
+            _log.warning("redis_room", refuses_writes=bool(reason), share=round(share, 3), can_save=can_save)
+        self._reason = reason and f"{reason} Reads go on."
 
 
-def guard_writes(data_dir: Path, disk_limit: float, info: Info, meter: Meter, clock: Clock) -> MemoryGuard:
+def can_save_writes(persistence: Mapping[str, str]) -> bool:
+    """Return whether the append-only file of Redis takes writes, by `INFO persistence`; true without such a file."""
+    return persistence.get("aof_enabled") != "1" or persistence.get("aof_last_write_status", "ok") == "ok"
+
+
+def guard_writes(data_dir: Path, disk_limit: float, infos: Infos, meter: Meter, clock: Clock) -> MemoryGuard:
     """Return the guard that refuses writes while Redis or the disk is nearly full."""
-    return MemoryGuard(info, meter, DiskGuard(data_dir, disk_limit, clock).refusal_reason)
+    return MemoryGuard(infos, meter, DiskGuard(data_dir, disk_limit, clock).refusal_reason)

@@ -17,6 +17,8 @@ from cluster.store.redis.archive_admin import RedisArchiveCalls, RedisClientRule
 from cluster.store.redis.boost_rules import RedisRules
 from cluster.store.redis.changes import RedisChanges
 from cluster.store.redis.client import HOT_S, SLOW_S, RedisClient
+from cluster.store.redis.cluster_client import ClusterClient
+from cluster.store.redis.discovery import locator
 from cluster.store.redis.engine_watch import RedisEngineWatch
 from cluster.store.redis.engines import RedisEngines
 from cluster.store.redis.erasures import RedisErasures
@@ -25,7 +27,9 @@ from cluster.store.redis.idempotency import RedisIdempotency
 from cluster.store.redis.intake import IDLE_MS, MOST_WAITING, RedisIntake
 from cluster.store.redis.interactions import RedisInteractions
 from cluster.store.redis.leases import RedisLeases
+from cluster.store.redis.library_client import LibraryClient
 from cluster.store.redis.limits import RedisLimits
+from cluster.store.redis.multiplexed_client import MultiplexedClient
 from cluster.store.redis.multiplexer import text_of
 from cluster.store.redis.pagination import RedisPages
 from cluster.store.redis.promotions import RedisPromotions
@@ -61,10 +65,12 @@ class OpenStores(Stores):
         await self.server.close()
 
     async def info(self, section: str = "default") -> dict[str, str]:
-        """Return the server's own report (`INFO`), as name -> text."""
-        text = text_of(await self.server.execute_slow("INFO", section))
-        lines = (line.partition(":") for line in text.splitlines() if line and not line.startswith("#"))
-        return {name: value for name, _, value in lines}
+        """Return the report (`INFO`) of the server, or of the first master of a cluster, as name -> text."""
+        return (await self.infos(section))[0]
+
+    async def infos(self, section: str) -> list[dict[str, str]]:
+        """Return the report of every master, as name -> text."""
+        return [_facts(text_of(reply)) for reply in await self.server.everywhere("INFO", section)]
 
     async def configuration(self, pattern: str) -> dict[str, str]:
         """Return settings of the server (`CONFIG GET`), as name -> text."""
@@ -87,6 +93,23 @@ class OpenStores(Stores):
         return self
 
 
+def open_client(
+    address: Address,
+    *,
+    clock: Clock,
+    meter: Meter,
+    hot_s: float = HOT_S,
+    slow_s: float = SLOW_S,
+    is_serving: bool = True,
+) -> RedisClient:
+    """Return the client for an address: multiplexed for what a request waits for, else the one over redis-py."""
+    if not is_serving:
+        return LibraryClient(address, slow_s=slow_s)
+    if address.kind == "cluster":
+        return ClusterClient(address, clock=clock, meter=meter, hot_s=hot_s, slow_s=slow_s)
+    return MultiplexedClient(address, locator(address), clock=clock, meter=meter, hot_s=hot_s, slow_s=slow_s)
+
+
 def open_stores(
     url: str,
     *,
@@ -96,18 +119,22 @@ def open_stores(
     slow_s: float = SLOW_S,
     idle_ms: int = IDLE_MS,
     most_waiting: int = MOST_WAITING,
+    is_serving: bool = True,
 ) -> OpenStores:
     """Open all ports over one Redis.
 
-    `hot_s` and `slow_s` are the deadlines, in seconds, of short reads and of all other commands. `idle_ms` is the
-    time after which a consumer may take over another consumer's batches. `most_waiting` bounds an app's intake.
+    `is_serving` says that requests wait for these stores; commands, jobs and actors use redis-py instead. `hot_s` and
+    `slow_s` are the deadlines, in seconds, of short reads and of all other commands. `idle_ms` is the time after which
+    a consumer may take over another consumer's batches. `most_waiting` bounds an app's intake.
 
     Errors:
         Invalid: not a Redis URL
     """
     clock = clock or SystemClock()
     meter = meter or SilentMeter()
-    server = RedisClient(Address.parse(url), clock=clock, meter=meter, hot_s=hot_s, slow_s=slow_s)
+    server = open_client(
+        Address.parse(url), clock=clock, meter=meter, hot_s=hot_s, slow_s=slow_s, is_serving=is_serving
+    )
     quarantine = Quarantine(server, clock, meter)
     interactions, changes = RedisInteractions(server, clock), RedisChanges(server, quarantine)
     return OpenStores(
@@ -140,3 +167,8 @@ def open_stores(
         erasures=RedisErasures(server, interactions, changes, clock),
         server=server,
     )
+
+
+def _facts(text: str) -> dict[str, str]:
+    lines = (line.partition(":") for line in text.splitlines() if line and not line.startswith("#"))
+    return {name: value for name, _, value in lines}

@@ -1,45 +1,54 @@
-"""A lock in Redis for writers of one file, for buckets whose server has no conditional writes."""
+"""A lease in Redis for writers of one file, for buckets whose server has no conditional writes."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-import redis
-from redis.exceptions import LockError, RedisError
-
-from cluster.errors import Unavailable
-from cluster.store import keys
+from cluster.errors import HouseError, Unavailable
+from cluster.ids import new_request_id
+from cluster.store.connect import open_stores
 
 LOCKED_S = 180.0
-"Longer than all attempts of one write; a lock of a process that died is free after it."
+"Longer than all attempts of one write; the lease of a process that died ends after it."
 WAIT_S = 60.0
+_POLL_S = 0.05
 
 
 @contextmanager
 def lock_writer(url: str, path: str, *, wait_s: float = WAIT_S) -> Iterator[None]:
     """Exclude other writers of a path of the artifact store.
 
-    Blocks; call it from a thread. A process that stands still for longer than the lock lasts may still write: only
-    conditional writes exclude that.
+    Blocks; call it from a thread without an event loop. A process that stands still for longer than the lease lasts
+    may still write: only conditional writes exclude that.
 
     Errors:
-        Unavailable: Redis does not answer, or another process holds the lock for too long
+        Unavailable: Redis does not answer, or another process holds the lease for too long
     """
-    client = redis.Redis.from_url(url, socket_timeout=5.0, socket_connect_timeout=5.0)
-    lock = client.lock(keys.artifact_writer(path), timeout=LOCKED_S, blocking_timeout=wait_s, sleep=0.05)
+    owner = new_request_id()
+    asyncio.run(_acquire(url, path, owner, wait_s))
     try:
-        try:
-            if not lock.acquire():
-                raise Unavailable(f"another process writes {path} for too long", retry_after_s=5)
-        except RedisError as error:
-            raise Unavailable(
-                f"no lock for writing {path}: Redis does not answer", retry_after_s=5
-            ) from error
-        try:
-            yield
-        finally:
-            with suppress(LockError, RedisError):  # it ends by itself
-                lock.release()
+        yield
     finally:
-        client.close()
+        with suppress(HouseError):  # it ends by itself
+            asyncio.run(_release(url, path, owner))
+
+
+async def _acquire(url: str, path: str, owner: str, wait_s: float) -> None:
+    until_s = time.monotonic() + wait_s
+    async with open_stores(url, slow_s=5.0, is_serving=False) as stores:
+        while not await stores.leases.hold(_lease(path), owner, round(LOCKED_S * 1000)):
+            if time.monotonic() >= until_s:
+                raise Unavailable(f"another process writes {path} for too long", retry_after_s=5)
+            await asyncio.sleep(_POLL_S)
+
+
+async def _release(url: str, path: str, owner: str) -> None:
+    async with open_stores(url, slow_s=5.0, is_serving=False) as stores:
+        await stores.leases.release(_lease(path), owner)
+
+
+def _lease(path: str) -> str:
+    return f"artifact:{path}"

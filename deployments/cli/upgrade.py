@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cluster.build_info import installed_version
+from cluster.errors import HouseError
 from deployments.cli import screen
 from deployments.cli.installation import Installation, read_clock_ms
 
@@ -35,16 +37,15 @@ def upgrade(
     # Imported here: every other command starts faster without it.
     from cluster.admin.schema import ensure_schema
     from cluster.admin.upgrade_check import check_upgrade, count_formats
-    from cluster.artifacts.artifact_store import ArtifactStore
+    from cluster.runtime.artifact_access import open_artifact_store
 
     installation = Installation()
 
     async def run() -> tuple[UpgradeReport, tuple[str, ...]]:
         async with installation.open_stores() as stores:
             report = await check_upgrade(stores, read_clock_ms())
-            folder = installation.settings.artifact_dir
-            if folder.is_dir():  # an operator's machine may reach Redis only
-                artifacts = ArtifactStore.open(folder)
+            with contextlib.suppress(HouseError):  # an operator's machine may reach Redis only
+                artifacts = open_artifact_store(installation.settings)
                 report = replace(report, formats=await asyncio.to_thread(count_formats, artifacts))
             if check or report.problems:
                 return report, ()

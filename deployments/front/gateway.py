@@ -90,12 +90,12 @@ class Gateway:
         """Open everything and build the FastAPI application; Serve calls this inside the replica."""
         set_up_logging(stream=open_stderr(), process="api")
         settings, clock, meter = Settings(), SystemClock(), RayMeter()
-        url = settings.redis_url
-        if url is None:
+        address = settings.redis_address
+        if address is None:
             raise RuntimeError("no Redis: KIOSK_REDIS_URL is not set and the data directory names none")
         self.loop, self._meter = asyncio.get_running_loop(), meter
         tracer = open_tracing(settings.trace_url, "api")
-        opened = await open_stores(url.get_secret_value(), meter=meter, clock=clock)
+        opened = await open_stores(address, meter=meter, clock=clock)
         self._stores = stores = await check_schema(opened)
         vault = open_vault(settings)
         self._keyring = Keyring(self._stores.access, vault)
@@ -118,7 +118,7 @@ class Gateway:
         self._archive = open_archive(
             self._stores, vault, self._archive_client, clock, config, request_counts=self._counts
         )
-        self._memory = guard_writes(settings.data_dir, settings.disk_limit, self._stores.info, meter, clock)
+        self._memory = guard_writes(settings.data_dir, settings.disk_limit, self._stores.infos, meter, clock)
         gate = AdmissionServices(self._keyring, self._limits, meter, most_bytes=settings.max_body_mb << 20)
         gate.why_no_writes = self._memory.refusal_reason
         gate.link_identities = IdentityLinkWriter(self._stores.interactions, meter).record

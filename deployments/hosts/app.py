@@ -144,7 +144,7 @@ class RecommenderReplica:
         settings = Settings()
         if PROCESS.tracer is None:
             open_tracing(settings.trace_url, "engine")
-        stores = connect(settings)
+        stores = connect(settings, is_serving=True)
         await check_schema(stores)
         artifact_store = open_artifact_store(settings)
         ALLOWED.set_source(partial(allowed_learners, settings))

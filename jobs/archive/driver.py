@@ -30,11 +30,12 @@ async def import_archive(options: ArchiveImportOptions, settings: Settings) -> I
         Unavailable: Redis does not answer
         Invalid: no Redis is configured, the address has no archive, or the app has no article with text
     """
-    if settings.redis_url is None:
+    address = settings.redis_address
+    if address is None:
         raise Invalid("no Redis is known: start the system first, or set KIOSK_REDIS_URL")
     segments = SegmentStore(open_artifact_store(settings))
     report = None
-    async with open_stores(settings.redis_url.get_secret_value(), slow_s=10.0) as stores:
+    async with open_stores(address, slow_s=10.0, is_serving=False) as stores:
         if options.address:
             report = await _ingest_articles(options, settings, stores, segments)
         if options.passages:

@@ -62,11 +62,11 @@ def _ingest_on_ray(order: IngestOrder, options: IngestOptions, state_dir: Path) 
 async def _ingest_in_process(
     order: IngestOrder, options: IngestOptions, state_dir: Path, settings: Settings
 ) -> IngestReport:
-    if settings.redis_url is None:
+    if (address := settings.redis_address) is None:
         raise Unavailable("no Redis is known: start the system first, or set KIOSK_REDIS_URL")
     store = SegmentStore(open_artifact_store(settings))
     disk = DiskGuard(settings.data_dir, settings.disk_limit, SystemClock())
-    async with open_stores(settings.redis_url.get_secret_value(), slow_s=10.0) as stores:
+    async with open_stores(address, slow_s=10.0, is_serving=False) as stores:
         with IngestDisplay(as_json=options.as_json) as display:
             watch = check_disk_space(disk.refusal_reason, display.show)
             report = await ingest(

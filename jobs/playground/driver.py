@@ -24,10 +24,10 @@ def load_into_app(redis_url: str, app_id: str) -> LoadResult:
         ValueError: no address anywhere
     """
     if not redis_url:
-        secret = Settings().redis_url
-        if secret is None:
+        address = Settings().redis_address
+        if address is None:
             raise ValueError("say where Redis is: --redis-url or KIOSK_REDIS_URL")
-        redis_url = secret.get_secret_value()
+        redis_url = address
     set_up_logging()
     return asyncio.run(_load_async(redis_url, app_id))
 
@@ -35,7 +35,7 @@ def load_into_app(redis_url: str, app_id: str) -> LoadResult:
 async def _load_async(redis_url: str, app_id: str) -> LoadResult:
     clock = SystemClock()
     # other processes may be starting, and no client waits for this job
-    async with open_stores(redis_url, hot_s=5.0, slow_s=10.0) as stores:
+    async with open_stores(redis_url, slow_s=10.0, is_serving=False) as stores:
         return await load_playground(
             stores, now_ms=clock.now_ms(), embedder=HashingEmbedder(), app_id=app_id, clock=clock
         )

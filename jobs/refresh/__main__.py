@@ -48,9 +48,10 @@ def _train_on_ray(*arguments: Any, **options: Any) -> Run:
 
 
 def _connect(settings: Settings) -> OpenStores:
-    if settings.redis_url is None:
+    address = settings.redis_address
+    if address is None:
         raise cli.NO_REDIS
-    return open_stores(settings.redis_url.get_secret_value(), slow_s=10.0)
+    return open_stores(address, slow_s=10.0, is_serving=False)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ def _words(text: str) -> frozenset[str]:
 
 NOUNS = _words(
     """
-    25 access account accounts actors address addresses admin administrator admission aggregation als
+    25 access account accounts acl actors address addresses admin administrator admission aggregation als
     analysis anchor answer answers aof api app append applier apps arrays article articles artifact artifacts
     assigner assignment attribute attributes authorization autocomplete automaton bank baskets batch bearer
     benchmark bill binary blend bm body boolean boost bootstrap breaker browser bucket buckets bulk cache caller
@@ -17,12 +17,12 @@ NOUNS = _words(
     clients clock cluster code codec cohorts column columns command commands commits compact compaction
     comparison completions components composer compression conditional config confirmation conformance connection
     connections content context contributions cooccurrence correction cors counts credentials data
-    dataset dates deadline deletes deployments dictionary disk display distance diversity docs doctor
+    dataset dates deadline deletes deployments dictionary discovery disk display distance diversity docs doctor
     draft drafts drain driver ease edge edit edits embedder encoder endpoint endpoints engine engines entity
     entry envelope environment erasure erasures error errors evaluation event events evidence experiment
     experiments exploration exposure facets factors faults features feedback feeds fence field fields
     file files filter folders follower followup followups form format forms formula front gate gateway generation
-    geo grams graph groups handler handover haproxy head histories history host hosts html http
+    geo grams graph groups handler handover handshake haproxy head histories history host hosts html http
     idempotency identity ids index indexes info injection input installation intake interaction
     interactions item job jobs json jsonrpc key keyring keys knn language learners lease leases lexer
     library lifecycle limits line links lists llm loader local lock log lookup loop machine management manifest map
@@ -42,7 +42,7 @@ NOUNS = _words(
     sockets source sources spell splitter stages start startup state statistics status steps stopwords
     store stores stream submission subprocess suggestions sum summary supervisor sweep sweeper synonyms syntax
     table tables tail task tasks term terms text texts thread threads times token tokens tools top
-    traces tracker trainings transport treatment treatments tree trust types upload usage user users
+    traces tracker trainings transport treatment treatments tree trust types upload url usage user users
     validation value values variant vault vectors version views vocabulary warmup warnings watchlist
     observer readiness weights window wire word words worker wrapper writer writes
     """
@@ -51,7 +51,7 @@ NOUNS = _words(
 
 ACTIVITIES = _words(
     """
-    anchoring connecting finding folding grouping highlighting hosting mapping matching ranking scaling
+    anchoring connecting finding folding grouping highlighting hosting mapping matching ranking routing scaling
     scoring serving signing tracing training trending tuning wiring writing
     """
 )
@@ -75,8 +75,8 @@ TERMS = _words(
 
 MODIFIERS = _words(
     """
-    allowed checksummed cold compacted confidential connected delimited dry embedded external
-    filtered folded global golden hybrid issued latent live loaded logged lost marked moved of plain
+    allowed checksummed cold compacted confidential connected delimited dry durable embedded external
+    filtered folded global golden hybrid issued latent live loaded logged lost marked moved multiplexed of plain
     popular recent refreshing refused running seeded sequential shipped signed sparse stored uncompacted
     unverified
     """

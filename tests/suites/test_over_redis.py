@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -36,6 +37,14 @@ from tests.suites.tasks import TaskSuite
 
 pytestmark = pytest.mark.redis
 
+OpenMore = Callable[..., OpenStores]
+
+
+@pytest.fixture
+def open_more(redis_url: str) -> OpenMore:
+    """Open further stores over the same Redis."""
+    return partial(open_stores, redis_url, hot_s=5.0, slow_s=10.0)
+
 
 class _Redis:
     @pytest.fixture
@@ -48,13 +57,13 @@ class TestRecords(_Redis, RecordStoreSuite): ...
 
 class TestIntake(_Redis, IntakeSuite):
     @pytest.fixture
-    async def hasty(self, redis_url: str, redis_stores: OpenStores) -> AsyncIterator[Stores]:
-        async with open_stores(redis_url, idle_ms=20, hot_s=5.0, slow_s=10.0) as stores:
+    async def hasty(self, open_more: OpenMore, redis_stores: OpenStores) -> AsyncIterator[Stores]:
+        async with open_more(idle_ms=20) as stores:
             yield stores
 
     @pytest.fixture
-    async def narrow(self, redis_url: str, redis_stores: OpenStores) -> AsyncIterator[Stores]:
-        async with open_stores(redis_url, most_waiting=3, hot_s=5.0, slow_s=10.0) as stores:
+    async def narrow(self, open_more: OpenMore, redis_stores: OpenStores) -> AsyncIterator[Stores]:
+        async with open_more(most_waiting=3) as stores:
             yield stores
 
 

@@ -37,7 +37,7 @@ async def test_writes_stop_before_redis_is_full_and_nothing_acknowledged_is_lost
 ) -> None:
     stores, meter = easy_stores, Gauges()
     corner = await open_corner(clock=SystemClock(), stores=stores)
-    guard = MemoryGuard(stores.info, meter)
+    guard = MemoryGuard(stores.infos, meter)
     corner.door._gate.why_no_writes = guard.refusal_reason
 
     async def send(method: str, path: str, body: Any = None) -> Answer:

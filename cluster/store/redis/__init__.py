@@ -1,7 +1,10 @@
 """The ports over Redis.
 
-    client         short commands, slow ones, scripts and blocking reads; one breaker in front of all
-    connection     one lasting connection     multiplexer   one socket, shared writes     address   where it goes
+    client         what stores ask of a client: short commands, slow ones, scripts and blocking reads
+    multiplexed_client, cluster_client    for what a request waits for; one breaker in front of each server
+    library_client over redis-py, for commands, jobs and actors     discovery   where the servers are, by redis-py
+    connection     one lasting connection     multiplexer   one socket, shared writes     handshake   opening it
+    address        a parsed URL     routing   slots and writes of commands     acl   the rights that a user needs
     breaker        refuses at once while the server is away
     error_replies  what an error of Redis means
     record_seal    records as sealed JSON: what a newer release wrote is kept

@@ -1,33 +1,117 @@
-"""The address of a Redis server, parsed from a URL, and the first commands of a connection.
+"""The address of Redis, parsed from a URL.
 
-redis://[user:password@]host[:port][/db]      rediss:// the same over TLS
+redis://[user:password@]host[:port][/db]                      one server
+redis+sentinel://[user:password@]host:port,...[/service[/db]]  a master that Sentinel names; the hosts are Sentinels
+redis+cluster://[user:password@]host:port,...                  a Redis Cluster; the hosts are some of its nodes
+rediss://, rediss+sentinel://, rediss+cluster://               the same over TLS
 unix://[user:password@]/path/to/socket[?db=0]
+
+Options stand behind `?`, named as redis-py names them: `ssl_ca_certs`, `ssl_certfile`, `ssl_keyfile`,
+`ssl_check_hostname`. Of our own are `password_file`, `sentinel_username`, `sentinel_password`,
+`sentinel_password_file` and `wait_replicas`.
 """
 
 from __future__ import annotations
 
-import asyncio
-import socket
 import ssl
 from dataclasses import dataclass, field
-from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from pathlib import Path
+from typing import Literal
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from cluster.errors import Invalid, Unavailable
-from cluster.store.redis.multiplexer import CommandMultiplexer, ConnectionObserver, pack
+
+PORT = 6379
+SENTINEL_PORT = 26379
+SERVICE = "mymaster"
+
+Kind = Literal["server", "sentinel", "cluster"]
+_KINDS: dict[str, Kind] = {"": "server", "sentinel": "sentinel", "cluster": "cluster"}
+_REFUSED = (
+    "the store's URL is none of redis://, rediss://, unix://, redis+sentinel://, rediss+sentinel://, "
+    "redis+cluster://, rediss+cluster://"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAddress:
+    """Where one server listens: a path, or host and port."""
+
+    path: str = ""
+    host: str = ""
+    port: int = PORT
+
+    def __str__(self) -> str:
+        return self.path or f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """User and password; the password never shows in a repr."""
+
+    username: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
+    password_file: str = ""
+
+    def read(self) -> tuple[str, str]:
+        """Return user and password; a file is read at each call, so a replaced one counts from the next connection on.
+
+        Errors:
+            Unavailable: the file can't be read
+        """
+        if not self.password_file:
+            return self.username, self.password
+        try:
+            return self.username, Path(self.password_file).read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            raise Unavailable(
+                f"the store's password file {self.password_file} can't be read", retry_after_s=5
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Files that prove who speaks; empty paths mean the system's authorities and no client certificate."""
+
+    ca: str = ""
+    cert: str = ""
+    key: str = ""
+    checks_host: bool = True
+
+    def open_context(self) -> ssl.SSLContext:
+        """Return a context with the files as they are now.
+
+        Errors:
+            Unavailable: a file is missing or damaged
+        """
+        try:
+            context = ssl.create_default_context(cafile=self.ca or None)
+            if self.cert:
+                context.load_cert_chain(self.cert, self.key or None)
+        except (OSError, ssl.SSLError) as error:
+            reason = getattr(error, "strerror", None) or type(error).__name__
+            raise Unavailable(
+                "a certificate file of the store can't be read", retry_after_s=5, reason=reason
+            ) from None
+        context.check_hostname = self.checks_host
+        return context
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A parsed Redis URL. Exactly one of `path` and `host` is set; the password never shows in a repr."""
+    """A parsed Redis URL."""
 
-    path: str = ""
-    host: str = ""
-    port: int = 6379
-    tls: bool = False
-    username: str = field(default="", repr=False)
-    password: str = field(default="", repr=False)
+    kind: Kind = "server"
+    endpoints: tuple[ServerAddress, ...] = (ServerAddress(host="localhost"),)
+    "The server, or the Sentinels, or some nodes of the cluster."
+    service: str = ""
+    "The name by which Sentinel knows the master."
     db: int = 0
+    credentials: Credentials = Credentials()
+    sentinel: Credentials = Credentials()
+    tls: Tls | None = None
+    wait_replicas: int = 0
+    "So many replicas must have a write before it is acknowledged."
 
     @classmethod
     def parse(cls, url: str) -> Address:
@@ -37,86 +121,74 @@ class Address:
             Invalid: not a Redis URL; the message never repeats it
         """
         try:
-            parts = urlsplit(url)
-            query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-            username = unquote(parts.username or query.get("username", ""))
-            password = unquote(parts.password or "") or query.get("password", "")
-            if parts.scheme == "unix" and parts.path:
-                return cls(
-                    path=unquote(parts.path),
-                    username=username,
-                    password=password,
-                    db=int(query.get("db", "0")),
-                )
-            if parts.scheme in ("redis", "rediss") and not parts.path.strip("/").strip("0123456789"):
-                db = int(parts.path.strip("/") or query.get("db", "0"))
-                return cls(
-                    host=parts.hostname or "localhost",
-                    port=parts.port or 6379,
-                    tls=parts.scheme == "rediss",
-                    username=username,
-                    password=password,
-                    db=db,
-                )
+            return _parse(urlsplit(url))
         except ValueError:
-            pass
-        raise Invalid("the store's URL is none of redis://, rediss://, unix://")
+            raise Invalid(_REFUSED) from None
 
     @property
     def place(self) -> str:
-        """Return the server's address without user and password."""
-        return self.path or f"{self.host}:{self.port}"
+        """Return where it is, without user and password."""
+        return ",".join(map(str, self.endpoints))
 
-    async def dial(self, watch: ConnectionObserver, within_s: float) -> CommandMultiplexer:
-        """Connect and authenticate: password, database, and a first reply that proves a working server.
 
-        Errors:
-            Unavailable: no server listens, it is not ready, or it refuses the password
-        """
-        try:
-            return await asyncio.wait_for(self._dial(watch), within_s)
-        except asyncio.TimeoutError:
-            raise Unavailable("the store did not answer in time", retry_after_s=1) from None
-        except OSError as error:
-            reason = error.strerror or type(error).__name__
-            raise Unavailable("the store can't be reached", retry_after_s=1, reason=reason) from None
+def _parse(parts: SplitResult) -> Address:
+    query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    user, _, hosts = parts.netloc.rpartition("@")
+    username, _, password = user.partition(":")
+    credentials = Credentials(
+        unquote(username) or query.get("username", ""),
+        unquote(password) or query.get("password", ""),
+        query.get("password_file", ""),
+    )
+    replicas = int(query.get("wait_replicas", "0"))
+    if parts.scheme == "unix":
+        if not parts.path:
+            raise ValueError("no path")
+        place, db = ServerAddress(path=unquote(parts.path)), int(query.get("db", "0"))
+        return Address("server", (place,), "", db, credentials, wait_replicas=replicas)
+    scheme, _, name = parts.scheme.partition("+")
+    kind = _KINDS.get(name)
+    if scheme not in ("redis", "rediss") or kind is None or (parts.scheme.endswith("+")):
+        raise ValueError("another scheme")
+    steps = [unquote(step) for step in parts.path.split("/") if step]
+    service = (steps.pop(0) if steps else SERVICE) if kind == "sentinel" else ""
+    db = int(steps.pop(0) if steps else query.get("db", "0"))
+    port = SENTINEL_PORT if kind == "sentinel" else PORT
+    endpoints = tuple(_parse_place(place, port) for place in hosts.split(","))
+    if (
+        steps
+        or db < 0
+        or replicas < 0
+        or (kind == "cluster" and db)
+        or (kind == "server" and len(endpoints) > 1)
+    ):
+        raise ValueError("does not fit together")
+    return Address(
+        kind,
+        endpoints,
+        service,
+        db,
+        credentials,
+        _sentinel(query),
+        _tls(scheme, query),
+        wait_replicas=replicas,
+    )
 
-    async def _dial(self, watch: ConnectionObserver) -> CommandMultiplexer:
-        loop = asyncio.get_running_loop()
-        transport: asyncio.BaseTransport
-        if self.path:
-            transport, wire = await loop.create_unix_connection(
-                lambda: CommandMultiplexer(loop, watch), self.path
-            )
-        else:
-            context = ssl.create_default_context() if self.tls else None
-            transport, wire = await loop.create_connection(
-                lambda: CommandMultiplexer(loop, watch), self.host, self.port, ssl=context
-            )
-            plain = transport.get_extra_info("socket")
-            if plain is not None:
-                plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        try:
-            # The caller sets the deadlines; here they only must not expire first.
-            far = loop.time() + 3600
-            greetings: list[asyncio.Future[Any]] = []
-            for command in self._greeting():
-                greetings.append(loop.create_future())
-                wire.send(pack(command), greetings[-1], far)
-            for reply in await asyncio.gather(*greetings, return_exceptions=True):
-                if isinstance(reply, BaseException):
-                    raise reply
-        except BaseException:
-            wire.disconnect("the connection to the store was given up")
-            raise
-        return wire
 
-    def _greeting(self) -> list[tuple[str, ...]]:
-        commands: list[tuple[str, ...]] = []
-        if self.password:
-            commands.append(
-                ("AUTH", self.username, self.password) if self.username else ("AUTH", self.password)
-            )
-        if self.db:
-            commands.append(("SELECT", str(self.db)))
-        return [*commands, ("PING",)]
+def _parse_place(place: str, port: int) -> ServerAddress:
+    parts = urlsplit(f"//{place}")
+    return ServerAddress(host=unquote(parts.hostname or "localhost"), port=parts.port or port)
+
+
+def _sentinel(query: dict[str, str]) -> Credentials:
+    return Credentials(
+        *(query.get(f"sentinel_{name}", "") for name in ("username", "password", "password_file"))
+    )
+
+
+def _tls(scheme: str, query: dict[str, str]) -> Tls | None:
+    if scheme != "rediss":
+        return None
+    checks = query.get("ssl_check_hostname", "true").lower() not in ("false", "0", "no")
+    ca, cert, key = (query.get(f"ssl_{name}", "") for name in ("ca_certs", "certfile", "keyfile"))
+    return Tls(ca, cert, key, checks)

@@ -1,89 +1,45 @@
-"""A Redis client for the stores: short commands, slow commands, scripts, and blocking reads.
+"""What stores ask of a Redis client, whichever program speaks to the server.
 
-    execute        short reads of the hot path            own connection, 150 ms
-    execute_slow   all other non-blocking commands        own connection, 2 s: a large upload never delays a read
-    run            a script, on either of them            sent in full again if the server lost it
-    wait           XREAD and XREADGROUP with BLOCK        a connection each while they wait
-
-One breaker guards all of them. While it is open, a background task probes the server every half second; the
-first working reply closes it. Nothing must be restarted or called for that.
+multiplexed_client, cluster_client   for what a request waits for: commands of one turn share a packet
+library_client                       redis-py, for commands, jobs and actors that nobody waits for
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Awaitable, Sequence
+from typing import Any, Protocol
 
-from cluster.clock import Clock
-from cluster.errors import HouseError, Unavailable
-from cluster.meter import Meter
-from cluster.store.redis.address import Address
-from cluster.store.redis.breaker import Breaker
-from cluster.store.redis.connection import RedisConnection
-from cluster.store.redis.error_replies import ScriptMissing
-from cluster.store.redis.multiplexer import SILENCE_S, Argument
+from cluster.store.redis.multiplexer import Argument
 from cluster.store.redis.script import Script
-from cluster.tracing import Span, current_span
 
 HOT_S = 0.15
 SLOW_S = 2.0
-PROBE_S = 0.5
 BLOCK_GRACE_S = 2.0
 "How much later than its BLOCK time a blocking read may answer."
 MAX_WAITERS = 128
 
 
-class RedisClient:
-    """One Redis server, used from one event loop."""
-
-    def __init__(
-        self, address: Address, *, clock: Clock, meter: Meter, hot_s: float = HOT_S, slow_s: float = SLOW_S
-    ) -> None:
-        self._address = address
-        self._hot_s = hot_s
-        self._slow_s = slow_s
-        self._breaker = Breaker(clock, meter, self._start_probing)
-        self._hot = RedisConnection(address, self._breaker)
-        self._slow = RedisConnection(address, self._breaker)
-        self._idle: list[RedisConnection] = []
-        self._waiting: set[RedisConnection] = set()
-        self._leaving: set[asyncio.Task[None]] = set()
-        self._knocking: asyncio.Task[None] | None = None
-        self._closed = False
+class RedisClient(Protocol):
+    """One Redis, used from one event loop; a server, a master that Sentinel names, or a Redis Cluster."""
 
     @property
     def is_away(self) -> bool:
-        """Return whether the breaker is open."""
-        return self._breaker.is_open
+        """Return whether it did not answer lately."""
 
-    def execute(self, *command: Argument) -> asyncio.Future[Any]:
-        """Send a short command of the hot path and return a future of its reply.
+    def execute(self, *command: Argument) -> Awaitable[Any]:
+        """Send a short command of the hot path and return an awaitable of its reply.
 
         Errors:
-            Unavailable: at once while the store is unreachable, else by the deadline
+            Unavailable: the store can't be reached, or did not answer by the deadline
         """
-        self._breaker.check()
-        reply = self._hot.send(command, self._hot_s)
-        span = current_span()
-        return reply if span is None else _trace_command(span, command, reply)
 
-    def execute_slow(self, *command: Argument) -> asyncio.Future[Any]:
-        """Send a command with a large argument or reply and return a future of its reply."""
-        self._breaker.check()
-        reply = self._slow.send(command, self._slow_s)
-        span = current_span()
-        return reply if span is None else _trace_command(span, command, reply)
+    def execute_slow(self, *command: Argument) -> Awaitable[Any]:
+        """Send a command with a large argument or reply and return an awaitable of its reply."""
 
     async def run(
         self, script: Script, keys: Sequence[str], args: Sequence[Argument], *, hot: bool = False
     ) -> Any:
-        """Run a script and return its reply; its keys are exactly `keys`."""
-        ask = self.execute if hot else self.execute_slow
-        try:
-            return await ask("EVALSHA", script.digest, len(keys), *keys, *args)
-        except ScriptMissing:
-            return await ask("EVAL", script.text, len(keys), *keys, *args)
+        """Run a script and return its reply; its keys are exactly `keys`, and all of one slot."""
 
     async def wait(self, *command: Argument, block_ms: int) -> Any:
         """Send a command that blocks up to `block_ms` on a connection of its own, and return its reply.
@@ -91,73 +47,15 @@ class RedisClient:
         Errors:
             Unavailable: the store is unreachable, or too many callers wait already
         """
-        self._breaker.check()
-        if self._closed or len(self._waiting) >= MAX_WAITERS:
-            raise Unavailable("too many are waiting for news from the store", retry_after_s=1)
-        pipe = self._idle.pop() if self._idle else RedisConnection(self._address, self._breaker)
-        self._waiting.add(pipe)
-        kept = False
-        try:
-            reply = await pipe.send(command, block_ms / 1000 + BLOCK_GRACE_S)
-            kept = True
-            return reply
-        except Unavailable:
-            raise
-        except HouseError:
-            kept = True
-            raise
-        finally:
-            self._waiting.discard(pipe)
-            if kept and not self._closed:
-                self._idle.append(pipe)
-            else:
-                self._discard(pipe)
+
+    async def everywhere(self, *command: Argument) -> list[Any]:
+        """Send a command without keys to every master and return the replies."""
+
+    def group(self, names: Sequence[str]) -> list[list[str]]:
+        """Return keys in groups that one command may name together; one group outside of a cluster."""
 
     async def ready(self, within_s: float = 2.0) -> bool:
         """Wait for the first connections; return False when the server does not answer yet (reconnecting goes on)."""
-        pings = [self._hot.send(("PING",), within_s), self._slow.send(("PING",), within_s)]
-        replies = await asyncio.gather(*pings, return_exceptions=True)
-        return not any(isinstance(reply, BaseException) for reply in replies)
 
     async def close(self) -> None:
         """Close every connection and wait until the sockets are gone."""
-        self._closed = True
-        if self._knocking is not None:
-            self._knocking.cancel()
-            await asyncio.gather(self._knocking, return_exceptions=True)
-        pipes = [self._hot, self._slow, *self._idle, *self._waiting]
-        self._idle.clear()
-        await asyncio.gather(*(pipe.close() for pipe in pipes), *self._leaving)
-
-    def _discard(self, pipe: RedisConnection) -> None:
-        """Close a connection whose pending reply is abandoned, without blocking the caller."""
-        task = asyncio.get_running_loop().create_task(pipe.close())
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
-
-    def _start_probing(self) -> None:
-        if not self._closed and (self._knocking is None or self._knocking.done()):
-            self._knocking = asyncio.get_running_loop().create_task(self._probe())
-
-    async def _probe(self) -> None:
-        while self._breaker.is_open:
-            try:
-                await self._hot.send(("PING",), SILENCE_S)
-            except HouseError:
-                await asyncio.sleep(PROBE_S)
-
-
-def _trace_command(
-    span: Span, command: tuple[Argument, ...], reply: asyncio.Future[Any]
-) -> asyncio.Future[Any]:
-    """Trace a command until its reply; the span has its name, and none of its keys and values."""
-    word = command[0].decode() if isinstance(command[0], bytes) else str(command[0])
-    facts = {"db.system.name": "redis", "db.operation.name": word}
-    step = span.child(f"redis {word}", kind="client", attributes=facts)
-
-    def end(done: asyncio.Future[Any]) -> None:
-        error = None if done.cancelled() else done.exception()
-        step.end("cancelled" if done.cancelled() else type(error).__name__ if error is not None else "")
-
-    reply.add_done_callback(end)
-    return reply

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from cluster.errors import HouseError, TooLarge, Unavailable
-from cluster.store.redis.address import Address
 from cluster.store.redis.breaker import Breaker
+from cluster.store.redis.handshake import Dial
 from cluster.store.redis.multiplexer import (
     SILENCE_S,
     Argument,
@@ -29,9 +29,11 @@ MOST_ARGUMENTS = 1_000_000
 class RedisConnection:
     """Sends commands over one connection at a time."""
 
-    def __init__(self, address: Address, breaker: Breaker) -> None:
-        self._address = address
+    def __init__(self, dial: Dial, breaker: Breaker) -> None:
+        self._dial_server = dial
         self._breaker = breaker
+        self.wire_number = 0
+        "How many sockets it had; a command and its confirmation must go over the same."
         self._watch = ConnectionObserver(
             answered=breaker.answered, timed_out=breaker.timed_out, lost=self._lost
         )
@@ -61,6 +63,13 @@ class RedisConnection:
         else:
             wire.send(packed, future, deadline)
         return future
+
+    def disconnect(self, why: str) -> None:
+        """Give up the socket, and the attempt to get one; the next command connects anew."""
+        if self._dialling is not None:
+            self._dialling.cancel()
+        if self._wire is not None:
+            self._wire.disconnect(why)
 
     async def close(self) -> None:
         """Close for good and wait until the socket is closed."""
@@ -94,13 +103,17 @@ class RedisConnection:
     async def _dial(self) -> None:
         error: HouseError | None = None
         try:
-            wire = await self._address.dial(self._watch, SILENCE_S)
+            wire = await self._dial_server(self._watch, SILENCE_S)
             if wire.closed.done():
                 error = Unavailable("the connection to the store was lost", retry_after_s=1)
             else:
                 self._wire = wire
+                self.wire_number += 1
         except HouseError as caught:
             error = caught
+        except asyncio.CancelledError:
+            self._resolve_early(Unavailable("the connection to the store was given up", retry_after_s=1))
+            raise
         finally:
             self._dialling = None
         if error is not None:

@@ -204,13 +204,13 @@ class RedisErasures:
         return found
 
     async def log_file(self) -> AppendOnlyFileStatus:
-        text = text_of(await self._server.execute_slow("INFO", "persistence"))
-        facts = dict(line.partition(":")[::2] for line in text.splitlines())
+        reports = await self._server.everywhere("INFO", "persistence")
+        masters = [dict(line.partition(":")[::2] for line in text_of(text).splitlines()) for text in reports]
         wanted, done = await self._server.execute_slow("HMGET", keys.log_rewrite(), "wanted", "done")
         busy = ("aof_rewrite_in_progress", "aof_rewrite_scheduled")
         return AppendOnlyFileStatus(
-            is_kept=facts.get("aof_enabled") == "1",
-            is_rewriting=any(facts.get(name) == "1" for name in busy),
+            is_kept=any(facts.get("aof_enabled") == "1" for facts in masters),
+            is_rewriting=any(facts.get(name) == "1" for facts in masters for name in busy),
             requested_ms=int(wanted or 0),
             done_ms=int(done or 0),
         )
@@ -220,7 +220,7 @@ class RedisErasures:
 
     async def rewrite_log_file(self, now_ms: int) -> bool:
         try:
-            await self._server.execute_slow("BGREWRITEAOF")
+            await self._server.everywhere("BGREWRITEAOF")
         except Unavailable:
             raise
         except HouseError as error:

@@ -1,6 +1,8 @@
 """The meaning of the error replies of Redis.
 
     LOADING, MASTERDOWN, READONLY, BUSY, CLUSTERDOWN ...   temporarily unavailable -> Unavailable
+    READONLY, MASTERDOWN, LOADING                          another server may serve -> also drops the connection
+    MOVED, ASK, TRYAGAIN                                   a slot moves or moved   -> the cluster client goes there
     OOM, MISCONF, NOREPLICAS                               refuses writes          -> Unavailable, reads go on
     NOSCRIPT                                               lost a script           -> ScriptMissing, sent again in full
     NOGROUP                                                lost a consumer group   -> NoGroup, created again
@@ -15,13 +17,13 @@ from __future__ import annotations
 
 import re
 
-import hiredis
-
 from cluster.errors import Fault, HouseError, Unavailable
 
 _INNER = re.compile(r"^ERR Error running script .*?: -?([A-Z]{2,}) ")
 
-_AWAY = frozenset({"LOADING", "MASTERDOWN", "READONLY", "BUSY", "CLUSTERDOWN", "TRYAGAIN", "UNKILLABLE"})
+_AWAY = frozenset({"LOADING", "MASTERDOWN", "READONLY", "BUSY", "CLUSTERDOWN", "UNKILLABLE"})
+_WRONG_SERVER = frozenset({"READONLY", "MASTERDOWN", "LOADING"})
+"Replies of a server that is no master, or not yet: the master may be elsewhere."
 _REFUSES_WRITES = {
     "OOM": "the store is out of memory and refuses writes",
     "MISCONF": "the store can't save to its disk and refuses writes",
@@ -42,23 +44,44 @@ class NoGroup(Fault):
     code = "no_group"
 
 
-def error_code(reply: hiredis.ReplyError) -> str:
+class SlotMoved(Unavailable):
+    """Another master of the cluster has the slot. Facts: `slot`, `host`, `port`, and `asking` while it moves."""
+
+    code = "slot_moved"
+
+
+class SlotMoves(Unavailable):
+    """Some keys of the command are still with the former master of their slot, others with the next."""
+
+    code = "slot_moves"
+
+
+def error_code(reply: Exception) -> str:
     """Return the error code, also when a script wrapped it."""
     text = str(reply)
     inner = _INNER.match(text)
     return inner.group(1) if inner else text.partition(" ")[0]
 
 
-def is_server_alive(reply: hiredis.ReplyError) -> bool:
+def is_server_alive(reply: Exception) -> bool:
     """Return whether this error comes from an otherwise working server."""
     return error_code(reply) not in _AWAY
 
 
-def error_from_reply(reply: hiredis.ReplyError) -> HouseError:
+def is_wrong_server(reply: Exception) -> bool:
+    """Return whether the connection should be given up, because the master may be another server."""
+    return error_code(reply) in _WRONG_SERVER
+
+
+def error_from_reply(reply: Exception) -> HouseError:
     """Convert an error reply to the project's error class."""
     code = error_code(reply)
     if code in _AWAY:
         return Unavailable(f"the store is not ready ({code.lower()})", retry_after_s=1)
+    if code in ("MOVED", "ASK"):
+        return _moved(str(reply), asking=code == "ASK")
+    if code == "TRYAGAIN":
+        return SlotMoves("the keys are being moved to another server of the store", retry_after_s=1)
     if code in _REFUSES_WRITES:
         return Unavailable(_REFUSES_WRITES[code], retry_after_s=5)
     if code in _REFUSES_US:
@@ -68,3 +91,14 @@ def error_from_reply(reply: hiredis.ReplyError) -> HouseError:
     if code == "NOGROUP":
         return NoGroup("no such consumer group")
     return Fault("the store refused a command", reason=str(reply)[:200])
+
+
+def _moved(text: str, *, asking: bool) -> HouseError:
+    _, slot, place = [*text.split(" "), "", ""][:3]
+    host, _, port = place.rpartition(":")
+    if not (slot.isdigit() and port.isdigit()):
+        return Fault("the store refused a command", reason=text[:200])
+    return SlotMoved(
+        "the keys are on another server of the store; is it a cluster? then its URL is redis+cluster://",
+        retry_after_s=1, slot=int(slot), host=host.strip("[]"), port=int(port), asking=asking,
+    )  # fmt: skip

@@ -12,8 +12,9 @@ effect.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 import orjson
 import structlog
@@ -39,6 +40,9 @@ IDLE_MS = 10_000
 "A consumer that did not renew a batch for this long counts as dead."
 MOST_BYTES = 48 * 1024 * 1024
 "Approximate payload of one claim, bounded for time and memory; a single batch always comes whole."
+MOST_GROUPS = 16
+"Blocking reads of one claim."
+LOOK_EVERY_MS = 250
 MOST_WAITING = 10_000
 "Batches of an app that may wait before the API replica refuses more."
 
@@ -98,8 +102,9 @@ class RedisIntake:
         batches = await self._claim_present(consumer, app_ids, count)
         if not batches and block_ms > 0 and app_ids:
             batches = await self._claim_coming(consumer, app_ids, block_ms)
-        if batches:
-            await self._server.run(_START, [keys.task(batch.app_id, batch.task_id) for batch in batches], [])
+        tasks = [keys.task(batch.app_id, batch.task_id) for batch in batches]
+        for some in self._server.group(tasks) if tasks else ():
+            await self._server.run(_START, some, [])
         return batches
 
     async def apply_put(
@@ -193,31 +198,52 @@ class RedisIntake:
         return [GROUP, batch.entry_id, batch.task_id, now_ms, LIFE_S, batch.noun]
 
     async def _claim_present(self, consumer: str, app_ids: Sequence[str], count: int) -> list[Batch]:
-        names = [keys.intake(app_id) for app_id in app_ids]
-        answer = await self._server.run(_CLAIM, names, [GROUP, consumer, count, self._idle_ms, MOST_BYTES])
+        app_of = {keys.intake(app_id): app_id for app_id in app_ids}
+        args: list[Argument] = [GROUP, consumer, count, self._idle_ms, MOST_BYTES]
         batches: list[Batch] = []
-        for app_id, entries in zip(app_ids, answer, strict=True):
-            for entry_id, fields, deliveries in entries:
-                batches += await self._open(app_id, entry_id, fields, deliveries)
+        for names in self._server.group(list(app_of)):
+            answer = await self._server.run(_CLAIM, names, args)
+            for name, entries in zip(names, answer, strict=True):
+                for entry_id, fields, deliveries in entries:
+                    batches += await self._open(app_of[name], entry_id, fields, deliveries)
         return batches
 
     async def _claim_coming(self, consumer: str, app_ids: Sequence[str], block_ms: int) -> list[Batch]:
         """Wait for the first new batch of any app."""
-        names = [keys.intake(app_id) for app_id in app_ids]
+        app_of = {keys.intake(app_id): app_id for app_id in app_ids}
+        groups = self._server.group(list(app_of))
+        if len(groups) > MOST_GROUPS:
+            # In a cluster a blocking read names keys of one slot only; too many of them are asked in turn.
+            await asyncio.sleep(min(block_ms, LOOK_EVERY_MS) / 1000)
+            return await self._claim_present(consumer, app_ids, 1)
         try:
-            answer = await self._server.wait(
-                "XREADGROUP", "GROUP", GROUP, consumer, "COUNT", 1, "BLOCK", block_ms,
-                "STREAMS", *names, *([">"] * len(names)), block_ms=block_ms,
-            )  # fmt: skip
+            answer = await self._await_first(consumer, groups, block_ms)
         except NoGroup:
             # Redis was emptied since `_claim_present` made the groups; it makes them again.
             return await self._claim_present(consumer, app_ids, 1)
-        app_of = dict(zip(names, app_ids, strict=True))
         batches: list[Batch] = []
         for name, entries in answer or ():
             for entry_id, fields in entries:
                 batches += await self._open(app_of[text_of(name)], entry_id, fields, 1)
         return batches
+
+    async def _await_first(self, consumer: str, groups: list[list[str]], block_ms: int) -> list[Any]:
+        """Wait until one of the reads returns.
+
+        What another one took meanwhile stands to the consumer's name, and the next claim hands it out.
+        """
+        head = ("XREADGROUP", "GROUP", GROUP, consumer, "COUNT", 1, "BLOCK", block_ms, "STREAMS")
+        reads = [
+            asyncio.ensure_future(self._server.wait(*head, *names, *([">"] * len(names)), block_ms=block_ms))
+            for names in groups
+        ]
+        try:
+            await asyncio.wait(reads, return_when=asyncio.FIRST_COMPLETED)
+            return [entry for read in reads if read.done() for entry in (read.result() or ())]
+        finally:
+            for read in reads:
+                read.cancel()
+            await asyncio.gather(*reads, return_exceptions=True)
 
     async def _open(
         self, app_id: str, entry_id: bytes, flat: list[bytes] | None, deliveries: int

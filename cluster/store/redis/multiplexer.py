@@ -22,7 +22,7 @@ from typing import Any, cast
 import hiredis
 
 from cluster.errors import HouseError, Unavailable
-from cluster.store.redis.error_replies import error_from_reply, is_server_alive
+from cluster.store.redis.error_replies import error_from_reply, is_server_alive, is_wrong_server
 
 GRACE_S = 0.005
 """Delay between the timer and the sweep. After a stall of the event loop, timers may run before sockets are read
@@ -110,6 +110,9 @@ class CommandMultiplexer(asyncio.Protocol):
                     continue
                 alive = alive or is_server_alive(reply)
                 fail(future, error_from_reply(reply))
+                if is_wrong_server(reply):
+                    self.disconnect("the store is not ready (its master changed)")
+                    return
         except (hiredis.ProtocolError, IndexError):
             self.disconnect("the store sent something that is no reply")
             return
@@ -180,7 +183,7 @@ def pack(command: tuple[Argument, ...]) -> bytes:
     try:
         return _pack(command)
     except UnicodeEncodeError:
-        return _pack(tuple(_encode(item) if isinstance(item, str) else item for item in command))
+        return _pack(tuple(encode(item) if isinstance(item, str) else item for item in command))
 
 
 def text_of(raw: bytes) -> str:
@@ -193,7 +196,8 @@ def name_of(raw: bytes) -> str:
     return raw.decode("utf-8", "surrogateescape")
 
 
-def _encode(text: str) -> bytes:
+def encode(text: str) -> bytes:
+    """Encode any text, also the result of `name_of` for damaged bytes."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

@@ -11,15 +11,13 @@ from pydantic import BaseModel
 from cluster.errors import NewerRelease
 from cluster.records.access import ApiKey, App
 from cluster.records.account import Account, Code, Grant
+from cluster.records.archive_client import ClientRule, Registration
 from cluster.records.boost_rule import BoostRule
-from cluster.records.client_rule import ClientRule
 from cluster.records.engine import Engine
 from cluster.records.erasure import Erasure
 from cluster.records.experiment import Experiment
 from cluster.records.question import Answer, Question
-from cluster.records.registration import Registration
-from cluster.records.run import Run
-from cluster.records.schedule import Schedule
+from cluster.records.run import Run, Schedule
 from cluster.records.thread import ReaderThreads
 from cluster.store import keys
 from cluster.store.redis.client import RedisClient

@@ -8,10 +8,17 @@ conditions (types, counts, numbers) before it sends the script.
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent / "scripts"
+_CALLED = re.compile(r"redis\.p?call\('([A-Z]+)'")
+_READING = (
+    "EXISTS GET HEXISTS HGET HGETALL HLEN HMGET LLEN LRANGE PTTL SCARD SISMEMBER SMEMBERS TTL XINFO XLEN XPENDING "
+    "XRANGE ZCARD ZRANGE ZSCORE"
+)
+_READS = frozenset(_READING.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +28,13 @@ class Script:
     name: str
     text: str
     digest: str
+    writes: bool
+    "Whether it changes anything."
 
     @classmethod
     def load(cls, name: str) -> Script:
         """Read `scripts/<name>.lua`."""
         text = (_FOLDER / f"{name}.lua").read_text(encoding="utf-8")
         # Redis names a script by its SHA-1; it is no protection.
-        return cls(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+        digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+        return cls(name, text, digest, any(command not in _READS for command in _CALLED.findall(text)))

@@ -1,0 +1,81 @@
+"""Opening a connection to one Redis server: TLS, password, database, and a reply that proves a working server."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from cluster.errors import Unavailable
+from cluster.store.redis.address import Address, ServerAddress
+from cluster.store.redis.multiplexer import CommandMultiplexer, ConnectionObserver, pack
+
+Dial = Callable[[ConnectionObserver, float], Awaitable[CommandMultiplexer]]
+"Connects within so many seconds; raises `Unavailable` where nobody answers."
+Locate = Callable[[], Awaitable[ServerAddress]]
+"Says where the server is now."
+
+
+def dial_located(address: Address, locate: Locate) -> Dial:
+    """Return a dial that asks where the server is each time.
+
+    A server that Sentinel named must say of itself that it is a master: Sentinels may name it before it knows.
+    """
+
+    async def dial(watch: ConnectionObserver, within_s: float) -> CommandMultiplexer:
+        try:
+            return await asyncio.wait_for(_dial_now(address, locate, watch), within_s)
+        except asyncio.TimeoutError:
+            raise Unavailable("the store did not answer in time", retry_after_s=1) from None
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise Unavailable("the store can't be reached", retry_after_s=1, reason=reason) from None
+
+    return dial
+
+
+async def _dial_now(address: Address, locate: Locate, watch: ConnectionObserver) -> CommandMultiplexer:
+    endpoint = await locate()
+    loop = asyncio.get_running_loop()
+    transport: asyncio.BaseTransport
+    if endpoint.path:
+        transport, wire = await loop.create_unix_connection(
+            lambda: CommandMultiplexer(loop, watch), endpoint.path
+        )
+    else:
+        # Read afresh: certificates are replaced while a process runs.
+        context = address.tls.open_context() if address.tls else None
+        transport, wire = await loop.create_connection(
+            lambda: CommandMultiplexer(loop, watch), endpoint.host, endpoint.port, ssl=context
+        )
+        plain = transport.get_extra_info("socket")
+        if plain is not None:
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    try:
+        # The caller sets the deadlines; here they only must not expire first.
+        far = loop.time() + 3600
+        greetings: list[asyncio.Future[Any]] = []
+        for command in _greeting(address):
+            greetings.append(loop.create_future())
+            wire.send(pack(command), greetings[-1], far)
+        reply: Any = None
+        for reply in await asyncio.gather(*greetings, return_exceptions=True):
+            if isinstance(reply, BaseException):
+                raise reply
+        if address.kind == "sentinel" and reply[0] != b"master":
+            raise Unavailable("the store has no master at the moment", retry_after_s=1)
+    except BaseException:
+        wire.disconnect("the connection to the store was given up")
+        raise
+    return wire
+
+
+def _greeting(address: Address) -> list[tuple[str, ...]]:
+    commands: list[tuple[str, ...]] = []
+    username, password = address.credentials.read()
+    if password:
+        commands.append(("AUTH", username, password) if username else ("AUTH", password))
+    if address.db:
+        commands.append(("SELECT", str(address.db)))
+    return [*commands, ("ROLE",) if address.kind == "sentinel" else ("PING",)]

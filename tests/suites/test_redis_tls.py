@@ -1,0 +1,169 @@
+"""Redis over TLS with an authority of our own and a client certificate; and its password from a file that is replaced.
+
+The servers that the packages bring speak no TLS, so an end of TLS stands before a real one, as stunnel does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import ipaddress
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from cluster.errors import Unavailable
+from cluster.settings import Settings
+from cluster.store.connect import open_stores
+from tests.suites.redis_process import RedisProcess
+from tests.suites.redis_waiting import EASY
+
+pytestmark = pytest.mark.redis
+
+CLIENTS = pytest.mark.parametrize("is_serving", [True, False], ids=["multiplexed", "redis-py"])
+
+
+class Authority:
+    """An authority that signs certificates into files."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder = folder
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        self.file = self._write(name, self._sign(self._name, self._key, is_authority=True), None)
+
+    def issue(self, name: str) -> tuple[Path, Path]:
+        """Return the files of a certificate for 127.0.0.1 and of its key."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        certificate = self._write(name, self._sign(subject, key, is_authority=False), None)
+        return certificate, self._write(f"{name}-key", None, key)
+
+    def _sign(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, is_authority: bool
+    ) -> x509.Certificate:
+        now = datetime.datetime.now(datetime.timezone.utc)
+        address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(minutes=5))
+            .not_valid_after(now + datetime.timedelta(days=1))
+            .add_extension(x509.BasicConstraints(is_authority, None), critical=True)
+            .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
+
+    def _write(
+        self, name: str, certificate: x509.Certificate | None, key: ec.EllipticCurvePrivateKey | None
+    ) -> Path:
+        path = self.folder / f"{name}.pem"
+        pem = serialization.Encoding.PEM
+        if certificate is not None:
+            path.write_bytes(certificate.public_bytes(pem))
+        if key is not None:
+            plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            path.write_bytes(key.private_bytes(pem, *plain))
+        return path
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path, "authority")
+
+
+@pytest.fixture
+async def port(authority: Authority, private_server: RedisProcess) -> AsyncIterator[int]:
+    """An end of TLS that asks for client certificates and passes everything on to Redis."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.file))
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_cert_chain(*authority.issue("server"))
+    tasks = set()
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, ssl.SSLError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        there, back = await asyncio.open_unix_connection(str(private_server.socket))
+        await asyncio.gather(pump(reader, back), pump(there, writer))
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    yield server.sockets[0].getsockname()[1]
+    server.close()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@CLIENTS
+async def test_settings_lead_to_a_server_that_knows_us_by_certificate(
+    authority: Authority, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_serving: bool
+) -> None:
+    certificate, key = authority.issue("client")
+    for name, text in {
+        "URL": f"rediss://127.0.0.1:{port}/0", "CA": authority.file, "CERT": certificate, "KEY": key,
+    }.items():  # fmt: skip
+        monkeypatch.setenv(f"KIOSK_REDIS_{name}", str(text))
+    address = Settings(data_dir=tmp_path).redis_address
+    assert address is not None
+    async with open_stores(address, **EASY, is_serving=is_serving) as stores:
+        assert await stores.leases.hold("one", "me", 1000)
+
+
+@CLIENTS
+async def test_without_our_certificate_or_their_authority_we_are_refused(
+    authority: Authority, port: int, tmp_path: Path, is_serving: bool
+) -> None:
+    certificate, key = authority.issue("client")
+    stranger = Authority(tmp_path, "stranger")
+    for query in (
+        f"ssl_ca_certs={authority.file}",
+        f"ssl_ca_certs={stranger.file}&ssl_certfile={certificate}&ssl_keyfile={key}",
+        f"ssl_certfile={certificate}&ssl_keyfile={key}",
+        f"ssl_ca_certs={tmp_path}/none.pem",
+    ):
+        async with open_stores(
+            f"rediss://127.0.0.1:{port}/0?{query}", **EASY, is_serving=is_serving
+        ) as stores:
+            with pytest.raises(Unavailable):
+                await stores.access.version()
+
+
+@CLIENTS
+async def test_a_replaced_password_file_needs_no_restart(
+    private_server: RedisProcess, tmp_path: Path, is_serving: bool
+) -> None:
+    file = tmp_path / "password"
+    file.write_text("first\n")
+    private_server.say("ACL", "SETUSER", "default", "resetpass", ">first")
+    url = f"{private_server.url}?password_file={file}"
+    async with open_stores(url, **EASY, is_serving=is_serving) as stores:
+        assert await stores.leases.hold("one", "me", 1000)
+        file.write_text("second\n")
+        async with open_stores(private_server.url.replace("unix://", "unix://:first@")) as administrator:
+            await administrator.server.execute_slow("ACL", "SETUSER", "default", "resetpass", ">second")
+            await administrator.server.execute_slow("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        until = asyncio.get_running_loop().time() + 5
+        while True:
+            with contextlib.suppress(Unavailable):
+                if await stores.leases.hold("one", "me", 1000):
+                    break
+            assert asyncio.get_running_loop().time() < until
+            await asyncio.sleep(0.05)
