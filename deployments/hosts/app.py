@@ -7,6 +7,7 @@ replicas report.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from functools import partial
 from pathlib import Path
@@ -35,6 +36,7 @@ from cluster.log import open_stderr, set_up_logging
 from cluster.paths import InstallationPaths
 from cluster.records.engine import Engine, Scaling, application_name
 from cluster.runtime.artifact_access import open_artifact_store
+from cluster.runtime.cache_sweeper import sweep_copies_forever
 from cluster.runtime.cluster_plan import reserved_bytes
 from cluster.runtime.connecting import connect
 from cluster.runtime.meter import RayMeter
@@ -117,6 +119,7 @@ class RecommenderReplica:
         self._stores: OpenStores | None = None
         self._opened: tuple[str, str, int] | None = None
         self._channel_server: LocalChannelServer | None = None
+        self._sweep_task: asyncio.Task[None] | None = None
         self._busy_s = 0.0
         self._target = Scaling().target_requests
         # Only queries count: the process also follows the change log and loads snapshots.
@@ -143,7 +146,7 @@ class RecommenderReplica:
         stores = connect(settings, is_serving=True)
         artifact_store = open_artifact_store(settings)
         ALLOWED.set_source(partial(allowed_learners, settings))
-        models = SnapshotLoader(SnapshotStore(artifact_store), settings.snapshot_cache_dir)
+        models = SnapshotLoader(SnapshotStore(artifact_store))
         host = EngineHost(
             stores, SegmentStore(artifact_store), SystemClock(), self._meter, opened[2], models=models
         )
@@ -154,6 +157,8 @@ class RecommenderReplica:
             # an engine can become dedicated before its first product
             self._log.info("recommender_not_warm", app=opened[0], reason=answer.message)
         self._host, self._stores, self._opened = host, stores, opened
+        if self._sweep_task is None:
+            self._sweep_task = asyncio.get_running_loop().create_task(sweep_copies_forever(artifact_store))
         await _close(*before)
         if self._channel_server is None:
             await self._open_local_channel(
