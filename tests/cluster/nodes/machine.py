@@ -89,6 +89,9 @@ class Network:
         """End all machines and remove the bridge."""
         for machine in self.machines:
             machine.cut_power()
+            # The kernel keeps the network of dead processes for minutes, until their connections have timed out.
+            with contextlib.suppress(subprocess.CalledProcessError):
+                _ip("link", "del", machine.cable)
         _ip("link", "del", self.bridge)
 
 
@@ -109,7 +112,8 @@ class Machine:
         return self.network.address(self.place)
 
     @property
-    def _cable(self) -> str:
+    def cable(self) -> str:
+        """Return the name of its cable at this end."""
         return f"kv{self.network.number}-{self.place}"
 
     @property
@@ -131,9 +135,9 @@ class Machine:
         children = Path(f"/proc/{self._outer.pid}/task/{self._outer.pid}/children").read_text().split()
         self._first = int(children[0])
         with contextlib.suppress(subprocess.CalledProcessError):
-            _ip("link", "del", self._cable)  # of the machine that lost its power at this place
-        _ip("link", "add", self._cable, "type", "veth", "peer", "name", "eth0", "netns", str(self._first))
-        _ip("link", "set", self._cable, "master", self.network.bridge, "up")
+            _ip("link", "del", self.cable)  # of the machine that lost its power at this place
+        _ip("link", "add", self.cable, "type", "veth", "peer", "name", "eth0", "netns", str(self._first))
+        _ip("link", "set", self.cable, "master", self.network.bridge, "up")
         for words in (
             f"addr add {self.address}/24 dev eth0",
             "link set eth0 up",
@@ -179,11 +183,11 @@ class Machine:
 
     def unplug(self) -> None:
         """Disconnect the cable: packets get lost, connections stay."""
-        _ip("link", "set", self._cable, "down")
+        _ip("link", "set", self.cable, "down")
 
     def plug(self) -> None:
         """Connect the cable again."""
-        _ip("link", "set", self._cable, "up")
+        _ip("link", "set", self.cable, "up")
 
     def cut_power(self) -> None:
         """Disconnect the cable, then end all processes at once."""
