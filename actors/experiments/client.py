@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, cast
 
 from actors.experiments.assigner import ExperimentAssigner
-from actors.experiments.cache import ExperimentCache
 from actors.experiments.lifecycle import ExperimentLifecycle, experiment_to_dict, parse_drafts
 from actors.experiments.messages import (
     EXPERIMENT_MESSAGES,
@@ -24,7 +23,7 @@ from actors.experiments.messages import (
     LifecycleStep,
 )
 from actors.experiments.report_data import load_report, validate_snapshots
-from actors.experiments.treatments import TreatmentAssigner
+from actors.experiments.treatments import ExperimentCache, TreatmentAssigner
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.errors import Invalid, NewerRelease, NotFound, Refusal, Unavailable, messages

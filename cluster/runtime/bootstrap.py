@@ -24,18 +24,24 @@ import structlog
 
 from cluster.admin.key_admin import KeyAdmin
 from cluster.admin.vault import open_vault
-from cluster.build_info import installed_version
 from cluster.clock import SystemClock
 from cluster.errors import Fault, HouseError, Unavailable
 from cluster.log import redact, set_up_logging
 from cluster.paths import InstallationPaths
 from cluster.runtime import probe
-from cluster.runtime.artifact_access import open_artifact_store, open_patient_artifact_store
+from cluster.runtime.actor_roles import (
+    ActorRole,
+    assigner_role,
+    engine_operator_role,
+    ensure_actor,
+    intake_role,
+    tracker_role,
+    trainer_role,
+)
 from cluster.runtime.cluster_plan import replica_arguments
-from cluster.runtime.connecting import ADMIN_S, connect, connect_actor
+from cluster.runtime.connecting import ADMIN_S, connect
 from cluster.runtime.handover import find_secrets, prepare_node
 from cluster.runtime.installation_state import find_lock_holder, load_state
-from cluster.runtime.meter import RayMeter
 from cluster.runtime.processes import list_processes
 from cluster.runtime.progress import STALLED_S, StallTimer, count_work_steps, report_changes
 from cluster.runtime.ray_environment import driver_environment
@@ -46,7 +52,6 @@ from cluster.settings import Settings
 
 PLAYGROUND = "jobs.playground"
 NAMESPACE = "kiosk"
-ENGINE_OPERATOR = "cluster.runtime.engine_operator:EngineOperator"
 PROXIES = "proxies"
 "Name of the Serve application that keeps a proxy on every node."
 ENGINES_S = 60.0
@@ -118,15 +123,15 @@ def bring_up(plan: StartPlan, settings: Settings, reporter: ProgressReporter) ->
         with report_changes(partial(_ray_processes, settings), partial(reporter.report, "ray")):
             _start_ray(plan.ray_arguments)
     connect_ray(plan.ray_address)
-    parts: dict[str, Any] = {}
-    if plan.intake:
-        reporter.report("intake", "starting the intake")
-        parts["intake"] = ensure_intake(plan.intake)
-    operator = ensure_engine_operator(plan.engines) if plan.engines else None
+    leased = leased_roles(plan, settings)
+    reporter.report("intake", "starting the intake")
+    parts = {actor.role: ensure_actor(actor) for actor in leased if actor.role == "intake"}
+    operator = ensure_actor(engine_operator_role(plan.engines, leased)) if plan.engines else None
     reporter.report("doors", "starting the doors")
     with report_changes(_replicas, partial(reporter.report, "doors")):
         _deploy(plan)
-    parts |= ensure_background_actors(plan, settings)
+    others = [assigner_role(plan.assigner)] if plan.assigner else []
+    parts |= {actor.role: ensure_actor(actor) for actor in (*others, *leased)}
     if filling is not None:
         reporter.report("playground", "loading the playground")
         _finish_sample_load(filling)
@@ -261,65 +266,16 @@ def _read_environment_again() -> None:
     compiled.AuthenticationTokenLoader.instance().reset_cache()
 
 
-def ensure_background_actors(plan: StartPlan, settings: Settings) -> dict[str, Any]:
-    """Create the assigner, the tracker and the trainer that a plan names; return their handles by role."""
-    parts = {}
-    if plan.assigner:
-        parts["assigner"] = ensure_assigner(plan.assigner)
+def leased_roles(plan: StartPlan, settings: Settings) -> list[ActorRole]:
+    """Return the roles of a plan that hold a lease while they work, so that a stand-by can take over."""
+    roles = []
+    if plan.intake:
+        roles.append(intake_role(plan.intake))
     if plan.tracker:
-        parts["tracker"] = ensure_tracker(plan.tracker, plan.tracker_means)
+        roles.append(tracker_role(plan.tracker, plan.tracker_means))
     if plan.trainer:
-        parts["trainer"] = ensure_trainer(plan.trainer, settings)
-    return parts
-
-
-def ensure_intake(kind: str) -> Any:
-    """Create the intake actor of this release, and end those of other releases."""
-    from cluster.runtime import roster
-
-    release = installed_version()
-    roster.sweep("intake", keep=release)
-    return roster.find_or_create("intake", release, kind, connect_actor, open_artifact_store, meter=RayMeter)
-
-
-def ensure_trainer(kind: str, settings: Settings) -> Any:
-    """Create the trainer of this release, and end those of other releases."""
-    from cluster.runtime import roster
-
-    release, scratch = installed_version(), str(settings.data_dir / "scratch")
-    roster.sweep("trainer", keep=release)
-    return roster.find_or_create(
-        "trainer", release, kind, connect_actor, open_patient_artifact_store, scratch
-    )
-
-
-def ensure_assigner(kind: str) -> Any:
-    """Create the actor of this release that assigns variants to users, and end those of other releases."""
-    from cluster.runtime import roster
-
-    release = installed_version()
-    roster.sweep("assigner", keep=release)
-    return roster.find_or_create("assigner", release, kind, connect_actor)
-
-
-def ensure_tracker(kind: str, means: str) -> Any:
-    """Create the actor of this release that watches history threads, and end those of other releases."""
-    from cluster.runtime import roster
-
-    release = installed_version()
-    roster.sweep("tracker", keep=release)
-    return roster.find_or_create(
-        "tracker", release, kind, connect_actor, means, open_artifact_store, meter=RayMeter
-    )
-
-
-def ensure_engine_operator(build: str) -> Any:
-    """Create the engine operator of this release, and end those of other releases."""
-    from cluster.runtime import roster
-
-    release = installed_version()
-    roster.sweep("engines", keep=release)
-    return roster.find_or_create("engines", release, ENGINE_OPERATOR, connect_actor, build)
+        roles.append(trainer_role(plan.trainer, settings))
+    return roles
 
 
 def _await_engines(operator: Any, reporter: ProgressReporter) -> None:

@@ -107,12 +107,10 @@ class Gateway:
         ALLOWED.set_source(partial(allowed_learners, settings))
         segments = SegmentStore(artifact_store, clock)
         models = SnapshotLoader(SnapshotStore(artifact_store))
-        self._host = EngineHost(self._stores, segments, clock, meter, self._budget_mb, models=models)
+        self._host = host = EngineHost(self._stores, segments, clock, meter, self._budget_mb, models=models)
         run_dir = InstallationPaths.from_data_dir(settings.data_dir).run_dir
         self._connections = EngineConnections(run_dir, stores.engine_watch, _find_handle, (RayActorError,))
-        self._engine_router = _build_router(
-            self._host.engine_records, self._host, self._connections.connect, clock
-        )
+        self._engine_router = _build_router(host.engine_records, host, self._connections.connect, clock)
         encoders = EncoderStore(settings.data_dir / "models", artifact_store)
         passages = PassageSnapshotStore(artifact_store, encoders.find)
         self._archive_host = ArchiveHost(self._stores, segments, passages, clock, meter, ARCHIVE_BUDGET_MB)
@@ -186,17 +184,12 @@ class Gateway:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         await self._experiments.treatments.flush()
-        await self._experiments.close()
-        await self._question_client.close()
-        await self._query_log.close()
-        await self._archive.close()
-        await self._archive_host.close()
-        await self._keyring.close()
-        await self._limits.close()
-        await self._engine_router.close()
-        await self._connections.close()
-        await self._host.close()
-        await self._stores.close()
+        parts: tuple[Any, ...] = (
+            self._experiments, self._question_client, self._query_log, self._archive, self._archive_host,
+            self._keyring, self._limits, self._engine_router, self._connections, self._host, self._stores,
+        )  # fmt: skip
+        for part in parts:
+            await part.close()
         await asyncio.to_thread(PROCESS.close)
 
     async def _load_in_background(self, app_id: str) -> None:

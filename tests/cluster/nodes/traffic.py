@@ -76,7 +76,7 @@ class Traffic:
             f"{dict(kinds) or ''} {', '.join(times)}"
         )
 
-    def missing_users(self, within_s: float = 90.0) -> tuple[list[str], float]:
+    def missing_users(self, within_s: float = 120.0) -> tuple[list[str], float]:
         """Return the acknowledged users that can't be read back, and the seconds until all others could."""
         began, missing = time.monotonic(), list(self.users)
         while missing and time.monotonic() - began < within_s:

@@ -59,6 +59,11 @@ capabilities: {drop: [ALL]}
 - {name: KIOSK_API_NODES, value: kiosk-group=api}
 - {name: KIOSK_ENGINE_NODES, value: kiosk-group={{ include "kiosk.group" (dict "root" . "kind" "engines") }}}
 - {name: KIOSK_TRAINING_NODES, value: kiosk-group={{ include "kiosk.group" (dict "root" . "kind" "training") }}}
+# Ray counts the memory of replicas, so that no pod takes more of them than it can hold.
+- {name: KIOSK_RESERVE_MEMORY, value: "true"}
+{{- if .Values.monitoring.podMonitor }}
+- {name: KIOSK_HAPROXY_METRICS, value: "0.0.0.0:9101"}
+{{- end }}
 {{- range $name, $value := .Values.settings }}
 {{- if ne (toString $value) "" }}
 - {name: KIOSK_{{ upper $name }}, value: {{ toString $value | quote }}}

@@ -36,7 +36,7 @@ spec:
         - |
           ulimit -n 65536
           python -m cluster.runtime.handover $KUBERAY_GEN_RAY_START_CMD &
-          until python -m cluster.runtime.attach; do sleep 5; done
+          until kiosk cluster attach; do sleep 5; done
           wait
         {{- else }}
         - ulimit -n 65536; exec python -m cluster.runtime.handover $KUBERAY_GEN_RAY_START_CMD
@@ -48,6 +48,9 @@ spec:
         {{- end }}
         - {containerPort: 8000, name: serve}
         - {containerPort: 8080, name: metrics}
+        {{- if and (eq .name "api") $root.Values.monitoring.podMonitor }}
+        - {containerPort: 9101, name: haproxy}
+        {{- end }}
         - {containerPort: 52365, name: agent}
       env:
         {{- include "kiosk.environment" $root | nindent 8 }}
@@ -63,7 +66,8 @@ spec:
         failureThreshold: 12
       readinessProbe:
         {{- if eq .name "api" }}
-        # Ready when a request would be answered here, not when Ray runs.
+        # Ready when this node's HAProxy has a replica to send requests to, not when Ray runs. Not `/-/ready`: it is one
+        # replica's answer, and could take every pod out of service at once.
         httpGet: {path: /-/healthz, port: serve}
         {{- else }}
         httpGet: {path: {{ ternary "/api/gcs_healthz" "/api/local_raylet_healthz" .head }}, port: {{ ternary "dashboard" "agent" .head }}}

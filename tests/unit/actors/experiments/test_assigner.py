@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from actors.experiments.assigner import ExperimentAssigner
-from actors.experiments.cache import MAX_AGE_S
 from actors.experiments.client import ACTOR_RETRY_S, ActorExperimentClient, LocalExperimentClient
 from actors.experiments.lifecycle import ExperimentLifecycle
 from actors.experiments.messages import EXPERIMENT_MESSAGES, Assignment, ExperimentEvent
+from actors.experiments.treatments import MAX_AGE_S
 from cluster.errors import NotFound, Refusal, Unavailable, messages
 from cluster.store.ports.experiments import ExperimentBook
 from cluster.store.ports.stores import Stores
