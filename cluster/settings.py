@@ -70,18 +70,6 @@ class Settings(BaseSettings):
 
     data_dir: Path = Field(default_factory=lambda: Path.home() / ".kiosk")
     "Where this installation keeps everything. Not secret."
-    artifacts_url: str = ""
-    """Where snapshots, passages and compacted records are kept: `s3://bucket/prefix`, `gs://bucket/prefix`,
-    `file:///folder` or a folder, the same for all nodes; else `<data_dir>/shelf`. Credentials are never part of it.
-    Not secret."""
-    artifacts_copy: str = Field(default="auto", pattern="^(auto|always|never)$")
-    """Copy files of an artifact folder to the node before they are mapped: `auto` on network file systems, `always`,
-    or `never`. Those of a bucket are always copied. Not secret."""
-    cache_dir: Path | None = None
-    """Folder of those copies, on a disk of the node; else `<data_dir>/cache`, or below the temporary folder where
-    the data directory is on the network. Not secret."""
-    cache_mb: int = Field(default=20_480, ge=64)
-    "Bound of those copies in MiB; what a process has mapped stays beyond it. Not secret."
     redis_url_file: Path | None = None
     "A file that holds `redis_url`. Not secret."
     redis_url: SecretStr | None = Field(default_factory=_url_left_by_start)
@@ -107,6 +95,18 @@ class Settings(BaseSettings):
     manifest_key_file: Path | None = None
     """A file with the key that signs manifests, for machines that train and have no master key; else it is derived.
     `kiosk artifacts key` writes it. Not secret."""
+    artifacts_url: str = ""
+    """Where snapshots, passages and compacted records are kept: `s3://bucket/prefix`, `gs://bucket/prefix`,
+    `file:///folder` or a folder, the same for all nodes; else `<data_dir>/shelf`. Credentials are never part of it.
+    Not secret."""
+    artifacts_copy: str = Field(default="auto", pattern="^(auto|always|never)$")
+    """Copy files of an artifact folder to the node before they are mapped: `auto` on network file systems, `always`,
+    or `never`. Those of a bucket are always copied. Not secret."""
+    cache_dir: Path | None = None
+    """Folder of those copies, on a disk of the node; else `<data_dir>/cache`, or below the temporary folder where
+    the data directory is on the network. Not secret."""
+    cache_mb: int = Field(default=20_480, ge=64)
+    "Bound of those copies in MiB; what a process has mapped stays beyond it. Not secret."
     learners: str = ""
     """Learner classes of yours that may run here, as `package.module:Class`, separated by commas; those of
     `kiosk learners allow` come on top. They run with all rights of the process. Not secret."""
