@@ -35,16 +35,15 @@ def upgrade(
     # Imported here: every other command starts faster without it.
     from cluster.admin.schema import ensure_schema
     from cluster.admin.upgrade_check import check_upgrade, count_formats
-    from cluster.artifacts.artifact_store import ArtifactStore
+    from cluster.runtime.artifact_access import open_artifact_store
 
     installation = Installation()
 
     async def run() -> tuple[UpgradeReport, tuple[str, ...]]:
         async with installation.open_stores() as stores:
             report = await check_upgrade(stores, read_clock_ms())
-            folder = installation.settings.artifact_dir
-            if folder.is_dir():  # an operator's machine may reach Redis only
-                artifacts = ArtifactStore.open(folder)
+            if installation.settings.artifact_dir.is_dir():  # an operator's machine may reach Redis only
+                artifacts = open_artifact_store(installation.settings, verified=False)
                 report = replace(report, formats=await asyncio.to_thread(count_formats, artifacts))
             if check or report.problems:
                 return report, ()
