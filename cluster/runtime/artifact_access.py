@@ -18,9 +18,11 @@ from cluster.store.writer_lock import lock_writer
 
 
 def open_artifact_store(
-    settings: Settings | None = None, *, patience: RetryPolicy | None = None
+    settings: Settings | None = None, *, patience: RetryPolicy | None = None, verified: bool = True
 ) -> ArtifactStore:
     """Open the artifact store; manifests and results read from it must be signed by this installation.
+
+    Without `verified` it needs no key, and the caller may look at formats only.
 
     Actors receive this function itself, without arguments: no key travels through Ray.
 
@@ -28,7 +30,7 @@ def open_artifact_store(
         Invalid: the address of the store is not supported
     """
     settings = Settings() if settings is None else settings
-    return open_artifact_store_at(settings.artifacts_address, settings, patience=patience)
+    return open_artifact_store_at(settings.artifacts_address, settings, patience=patience, verified=verified)
 
 
 def open_patient_artifact_store() -> ArtifactStore:
@@ -37,7 +39,7 @@ def open_patient_artifact_store() -> ArtifactStore:
 
 
 def open_artifact_store_at(
-    address: str, settings: Settings, *, patience: RetryPolicy | None = None
+    address: str, settings: Settings, *, patience: RetryPolicy | None = None, verified: bool = True
 ) -> ArtifactStore:
     """Open a store at any address with the signer, the cache folder and the writers' lock of this installation.
 
@@ -48,7 +50,7 @@ def open_artifact_store_at(
     return ArtifactStore.open(
         address,
         copy=settings.artifacts_copy,
-        signer=manifest_signer(settings),
+        signer=manifest_signer(settings) if verified else None,
         cache=NodeCache(cache_folder(settings), settings.cache_mb << 20),
         writer_lock=None if url is None else partial(lock_writer, url),
         patience=patience,

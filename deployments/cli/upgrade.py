@@ -45,7 +45,7 @@ def upgrade(
         async with installation.open_stores() as stores:
             report = await check_upgrade(stores, read_clock_ms())
             with contextlib.suppress(HouseError):  # an operator's machine may reach Redis only
-                artifacts = open_artifact_store(installation.settings)
+                artifacts = open_artifact_store(installation.settings, verified=False)
                 report = replace(report, formats=await asyncio.to_thread(count_formats, artifacts))
             if check or report.problems:
                 return report, ()

@@ -139,11 +139,11 @@ class Load:
         await self._send("GET", f"/v1/products/p{number % 5}")
 
     async def _ask(self, number: int) -> None:
+        # a thread has a thousand questions at most: all processes share the first, later ones are each one's own
+        user_id = USER if number <= 150 else f"{self._name}-{number // 500}"
         question_id = f"q-{self._name}-{number}"
-        await self._history.add_question(
-            APP, USER, question_id, "How deep?", (self.kept["questions"] or [None])[0]
-        )
-        self.kept["questions"].append(question_id)
+        await self._history.add_question(APP, user_id, question_id, "How deep?")
+        self.kept["questions"].append([user_id, question_id])
 
     async def _progress(self, number: int) -> None:
         while True:

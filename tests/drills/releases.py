@@ -27,7 +27,7 @@ from cluster.store import keys
 from cluster.store.connect import OpenStores, open_stores
 from cluster.store.redis.seal import salt_from_key, unseal
 from tests.drills.next_release import ROOT
-from tests.drills.release_process import APP, ENGINE, USER
+from tests.drills.release_process import APP, ENGINE
 from tests.fakes.request_handler import PLENTY
 
 
@@ -96,16 +96,18 @@ async def lost(stores: OpenStores, fleet: Fleet) -> list[str]:
     until_s = time.monotonic() + 40
     while time.monotonic() < until_s and (await loop.apply_round() or await stores.intake.depth(APP)):
         pass
-    known, run = await stores.threads.read(APP, USER), await stores.runs.get(APP, "shared")
+    run = await stores.runs.get(APP, "shared")
     assert run is not None
-    questions = {one for thread in known.threads.values() for one in thread.question_ids}
+    users = sorted({user_id for told in fleet.told for user_id, _ in told["kept"]["questions"]})
+    known = await stores.threads.read_many(APP, users)
+    questions = {one for user in known for thread in user.threads.values() for one in thread.question_ids}
     rules = {rule.name for rule in await stores.boost_rules.all(APP)}
     gone, changes = [], 0
     for told in fleet.told:
         kept = told["kept"]
         bodies = await stores.records.get_many(APP, "user", kept["users"])
         gone += [f"user {name}" for name, body in zip(kept["users"], bodies, strict=True) if body is None]
-        gone += [f"question {one}" for one in kept["questions"] if one not in questions]
+        gone += [f"question {one}" for _, one in kept["questions"] if one not in questions]
         gone += [f"rule {one}" for one in kept["rules"] if one not in rules]
         if run.figures.get(told["name"]) != kept["figure"]:
             gone.append(f"figure of {told['name']}")
