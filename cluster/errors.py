@@ -15,6 +15,7 @@
       TooMany                  over a rate or a bound; fact retry_after_s   -> 429
       Unavailable              a part is down or starts; fact retry_after_s -> 503
         ColumnsNotReady        columns are to be built first               -> 503
+        NewerRelease           only a newer release can read it            -> 503
       Fault                    internal: damaged file, broken invariant     -> 500
 
 A `HouseError` never defines a constructor: pickling works only because all facts are keywords
@@ -116,6 +117,12 @@ class ColumnsNotReady(Unavailable):
     code = "unready"
 
 
+class NewerRelease(Unavailable):
+    """A newer release wrote a record or a message that this release can't read; another replica may be able to."""
+
+    code = "newer_release"
+
+
 class Fault(HouseError):
     code = "fault"
 
@@ -124,7 +131,7 @@ _CLASSES: dict[str, type[HouseError]] = {
     kind.code: kind
     for kind in (
         Invalid, Malformed, TooLarge, Unprocessable, FilterSyntax, ReadOnly, InvalidSetting, Unauthenticated,
-        Forbidden, NotFound, Conflict, TooMany, Unavailable, ColumnsNotReady, Fault,
+        Forbidden, NotFound, Conflict, TooMany, Unavailable, ColumnsNotReady, NewerRelease, Fault,
     )
 }  # fmt: skip
 

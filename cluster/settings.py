@@ -10,13 +10,14 @@ environment by the first process (`cluster.runtime.handover`); `<NAME>_FILE` nam
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -28,6 +29,10 @@ REDIS_URL_FILE = "redis.url"
 
 SECRET_VARIABLES = ("KIOSK_MASTER_KEY", "KIOSK_LLM_KEY", "KIOSK_REDIS_URL")
 "Settings that must not be in the environment of any child process."
+
+_SERVICE_LINK = re.compile(r"(?:tcp|udp|sctp)://[^\s/]+:\d+")
+"What Kubernetes writes into `<NAME>_PORT` of every pod of a namespace with a Service of that name."
+_LABEL = re.compile(r"[A-Za-z0-9][\w./-]{0,126}=[A-Za-z0-9](?:[\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 
 def _url_left_by_start(given: dict[str, Any]) -> SecretStr | None:
@@ -117,6 +122,13 @@ class Settings(BaseSettings):
     "API replicas at rest. Not secret."
     replicas_max: int = Field(default=2, ge=1)
     "API replicas under load. Not secret."
+    api_nodes: str = ""
+    """Labels of the Ray nodes that may run API replicas, as `kiosk-group=api`, separated by commas; empty: any node.
+    Not secret."""
+    engine_nodes: str = ""
+    "Labels of the Ray nodes that may run dedicated engines; empty: any node. Not secret."
+    training_nodes: str = ""
+    "Labels of the Ray nodes that may run trainings, imports and batch scoring; empty: any node. Not secret."
     disk_limit: float = Field(default=0.94, gt=0, le=1)
     "Share of the data directory's disk that may be used before writes are refused. Not secret."
     dashboard: bool = True
@@ -160,6 +172,14 @@ class Settings(BaseSettings):
     llm_tokens: int = Field(default=700, ge=16, le=8_000)
     "Tokens it may write for one answer. Not secret."
 
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_service_links(cls, given: Any) -> Any:
+        """Ignore `KIOSK_PORT` of a Kubernetes Service called `kiosk`: nobody has set it."""
+        if isinstance(given, dict) and _SERVICE_LINK.fullmatch(str(given.get("port", ""))):
+            return {name: value for name, value in given.items() if name != "port"}
+        return given
+
     @field_validator("redis_url_file", "master_key_file", "manifest_key_file", "llm_key_file", mode="before")
     @classmethod
     def _is_named(cls, text: object) -> object:
@@ -200,6 +220,17 @@ class Settings(BaseSettings):
                 f"KIOSK_TRUSTED_PROXIES names addresses and networks, as 10.0.0.0/8: {error}"
             ) from error
 
+    @field_validator("api_nodes", "engine_nodes", "training_nodes")
+    @classmethod
+    def _are_labels(cls, text: str, info: ValidationInfo) -> str:
+        parts = [part.strip() for part in text.split(",") if part.strip()]
+        wrong = next((part for part in parts if not _LABEL.fullmatch(part)), None)
+        if wrong is not None:
+            raise Invalid(
+                f"KIOSK_{str(info.field_name).upper()} names labels of Ray nodes, as kiosk-group=api: {wrong!r} is none"
+            )
+        return ",".join(parts)
+
     @field_validator("archive_origins")
     @classmethod
     def _are_origins(cls, text: str) -> str:
@@ -219,9 +250,20 @@ class Settings(BaseSettings):
         return self.model_copy(update=taken), sorted(in_vain)
 
     @property
+    def observed(self) -> tuple[int, float]:
+        """Return from when a request counts as slow, in milliseconds, and the share of requests that are traced."""
+        return self.slow_request_ms, self.trace_sample
+
+    @property
     def proxy_networks(self) -> tuple[str, ...]:
         """Return the trusted proxies one by one."""
         return tuple(self.trusted_proxies.split(",")) if self.trusted_proxies else ()
+
+    def node_options(self, group: Literal["api", "engine", "training"]) -> dict[str, Any]:
+        """Return the options of Ray that keep actors and tasks of a group on its nodes; none without labels."""
+        text: str = getattr(self, f"{group}_nodes")
+        labels = dict(part.split("=", 1) for part in text.split(",") if part)
+        return {"label_selector": labels} if labels else {}
 
     @cached_property
     def artifact_dir(self) -> Path:

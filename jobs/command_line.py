@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from cluster.errors import Conflict, HouseError, Invalid, NotFound, Unavailable
+from cluster.errors import HouseError, Invalid, NotFound, Unavailable
 from cluster.log import redact
 
 PARTLY, WRONG_USE, NOT_RUNNING = 1, 2, 3
@@ -54,10 +54,10 @@ def build_app(about: str = "", *, group: type[TyperGroup] | None = None) -> type
 
 
 def exit_code_of(error: HouseError) -> int:
-    """Choose the exit code of an error."""
+    """Choose the exit code of an error: 2 for wrong use, 3 for a Kiosk or store that is away, else 1."""
     if isinstance(error, Invalid | NotFound):
         return WRONG_USE
-    if isinstance(error, Unavailable | Conflict):
+    if isinstance(error, Unavailable):
         return NOT_RUNNING
     return PARTLY
 

@@ -10,6 +10,7 @@ sentence is withdrawn: it then has a notice and no sources. One process checks a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -23,6 +24,7 @@ from actors.answers.archive.messages import Snippet
 from actors.answers.archive.passages import Document, read_product
 from actors.answers.extractive.verify import MIN_SUPPORT, score_support
 from actors.answers.render import answer_to_json, passage_from_snippet, snippet_from_passage
+from actors.hosting.log_follower import LogFollower
 from cluster.clock import Clock
 from cluster.errors import HouseError
 from cluster.meter import Meter
@@ -67,16 +69,14 @@ class CitationRechecker:
 
     async def follow(self) -> None:
         """Check answers until cancelled."""
-        while True:
-            await asyncio.sleep(EVERY_S)
-            try:
-                if await self._stores.leases.hold(LEASE, self._name, LEASE_MS):
-                    await self.run_once()
-            except HouseError:
-                continue
-            except Exception:  # noqa: BLE001  whatever is wrong with one answer, the others must be checked
-                self._log.exception("recheck_failed")
-                self._meter.count("kiosk_answer_recheck_failures_total")
+        await LogFollower(
+            self._run_under_lease,
+            self._clock,
+            on_miss=lambda _: None,
+            on_failure=self._record_failure,
+            pace_s=EVERY_S,
+            retry_s=EVERY_S,
+        ).run()
 
     async def run_once(self) -> int:
         """Check the changes since the last round; return how many answers were revised."""
@@ -91,6 +91,17 @@ class CitationRechecker:
                         revised += await self._check(app_id, change)
                     await self._stores.questions.record_checked_offset(app_id, checker, changes[-1].offset)
         return revised
+
+    async def _run_under_lease(self) -> bool:
+        """Check the changes if this process may; every round ends with a pause."""
+        with contextlib.suppress(HouseError):
+            if await self._stores.leases.hold(LEASE, self._name, LEASE_MS):
+                await self.run_once()
+        return False
+
+    def _record_failure(self) -> None:
+        self._log.exception("recheck_failed")
+        self._meter.count("kiosk_answer_recheck_failures_total")
 
     async def _read_changes(self, app_id: str, checker: str, delay_ms: int) -> list[ChangeLogEntry]:
         """Read the next changes that are old enough; the first call starts at the end of the log."""

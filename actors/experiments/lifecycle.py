@@ -38,6 +38,7 @@ from pydantic import ValidationError
 from actors.experiments.messages import ExperimentUpdate
 from cluster.clock import Clock, iso_ms
 from cluster.errors import Conflict, Invalid, NotFound
+from cluster.records.changes import with_changes
 from cluster.records.experiment import STEPS, Experiment, Status, can_overlap
 from cluster.records.interaction import INTERACTION_TYPES
 from cluster.store.ports.experiments import ExperimentBook
@@ -181,9 +182,7 @@ class ExperimentLifecycle:
             book = await self._stores.experiments.read_all(app_id)
             before, now_ms = _get_experiment(book, app_id, named), self._clock.now_ms()
             _validate_step(before, target, now_ms, pausing)
-            after = Experiment.model_validate(
-                {**before.model_dump(), "status": target, **change(before, now_ms)}
-            )
+            after = with_changes(before, {"status": target, **change(before, now_ms)})
             if target in ("Active", "Scheduled") and not pausing:
                 await self._validate_variants(after)
                 _validate_layer(after, book, now_ms)
@@ -370,7 +369,10 @@ def apply_edit(experiment: Experiment, edit: ExperimentUpdate, now_ms: int) -> E
     try:
         # through plain values, so that variants are validated again too
         after = experiment.model_copy(update=changes)
-        return Experiment.model_validate(after.model_dump())
+        checked = Experiment.model_validate(after.model_dump())
+        return after.model_copy(
+            update={name: getattr(checked, name) for name in changes if name != "variants"}
+        )
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])

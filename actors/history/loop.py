@@ -14,6 +14,7 @@ import structlog
 from actors.history.answer_service import AnswerService
 from actors.history.monitor import LAG_MS, AppMonitor, SignificanceConfig
 from actors.hosting.job_lease import JobLease
+from actors.hosting.log_follower import LogFollower
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock
 from cluster.errors import Unavailable
@@ -24,7 +25,7 @@ from cluster.store.ports.stores import Stores
 LEASE = "tracker"
 _PAUSE_S = 0.4
 _APPS_S = 1.0
-_UNAVAILABLE_PAUSE_S = 0.5
+_RETRY_S = 0.5
 _FAILURE_PAUSE_S = 5.0
 "Pause of an app after a failure."
 
@@ -87,20 +88,14 @@ class TrackerLoop:
 
     async def run(self) -> None:
         """Monitor until `stop`, despite failures of the store or of an app."""
-        while not self._stopping.is_set():
-            pause_s = _PAUSE_S
-            try:
-                if await self.run_once():
-                    pause_s = 0.0
-            except Unavailable as error:
-                self._state.away += 1
-                self._log.warning("store_away", duty="tracker", reason=error.message)
-                pause_s = _UNAVAILABLE_PAUSE_S
-            except Exception:  # noqa: BLE001  the tracker must outlive whatever happens in one of its rounds
-                self._state.failures += 1
-                self._log.exception("tracker_round_failed")
-                pause_s = _UNAVAILABLE_PAUSE_S
-            await self._pause(pause_s)
+        await LogFollower(
+            self.run_once,
+            self._clock,
+            on_miss=self._record_miss,
+            on_failure=self._record_failure,
+            pace_s=_PAUSE_S,
+            retry_s=_RETRY_S,
+        ).run(self._stopping)
 
     def stop(self) -> None:
         """End `run` after the current round."""
@@ -134,6 +129,14 @@ class TrackerLoop:
             watched=sum(map(len, lists)),
             waiting=sum(len(one.list_waiting()) for one in lists),
         )
+
+    def _record_miss(self, error: Unavailable) -> None:
+        self._state.away += 1
+        self._log.warning("store_away", duty="tracker", reason=error.message)
+
+    def _record_failure(self) -> None:
+        self._state.failures += 1
+        self._log.exception("tracker_round_failed")
 
     def _record_progress(self) -> None:
         self._state.progress_s = self._clock.monotonic_s()
@@ -176,12 +179,3 @@ class TrackerLoop:
                 languages=(app.settings.primary_language,), segments=self._segments, alive=self._record_progress,
             )  # fmt: skip
             self._monitored[app.app_id] = _MonitoredApp(monitor)
-
-    async def _pause(self, for_s: float) -> None:
-        if for_s <= 0:
-            await asyncio.sleep(0)
-            return
-        try:
-            await asyncio.wait_for(self._stopping.wait(), for_s)
-        except asyncio.TimeoutError:
-            return

@@ -47,6 +47,7 @@ from cluster.meter import Meter
 from cluster.query.columnar.column_source import Key
 from cluster.store.ports.changes import ChangeLogEntry, Noun
 from cluster.store.ports.stores import Stores
+from cluster.store.refreshing_cache import EngineRecords
 
 T = TypeVar("T")
 
@@ -79,6 +80,7 @@ class AppFollower:
         meter: Meter,
         make_embedder: Callable[[], Embedder],
         models: SnapshotLoader | None = None,
+        engine_records: EngineRecords | None = None,
     ) -> None:
         self._app_id = app_id
         self._name = name
@@ -92,7 +94,7 @@ class AppFollower:
         self._recommender: Recommender | None = None
         self._model_registry = ModelRegistry(
             app_id,
-            stores.engines,
+            engine_records or EngineRecords(stores.engines, clock),
             models,
             self._list_product_ids,
             self.serving_version,
@@ -124,11 +126,11 @@ class AppFollower:
         await self._index_texts(self._recommender)
         self._following = asyncio.get_running_loop().create_task(
             LogFollower(
-                self._report_offset,
                 self._apply_next,
                 self._clock,
                 on_miss=self._record_miss,
                 on_failure=self._record_failure,
+                report_offset=self._report_offset,
             ).run()
         )
         self._watching = asyncio.get_running_loop().create_task(self._model_registry.run())
@@ -286,7 +288,7 @@ class AppFollower:
         self._start_indexing()
         return len(changes) >= _READ
 
-    def _record_miss(self) -> None:
+    def _record_miss(self, _: Unavailable) -> None:
         self._meter.count("kiosk_follow_misses_total")
 
     def _record_failure(self) -> None:

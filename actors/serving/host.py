@@ -17,8 +17,8 @@ from cluster.errors import HouseError, NotFound, Refusal, Unavailable, messages
 from cluster.ids import DEFAULT_ENGINE, new_request_id
 from cluster.meter import Meter
 from cluster.store.ports.stores import Stores
+from cluster.store.refreshing_cache import EngineRecords
 
-_ENGINE_CHECK_S = 2.0
 _LOG_EVERY = 500
 "One answer in so many is logged."
 
@@ -43,11 +43,15 @@ class EngineHost:
         self._stores = stores
         self._clock = clock
         self._meter = meter
-        self._engines: dict[tuple[str, str], float] = {}
+        self.engine_records = EngineRecords(stores.engines, clock)
+        "The one cache of engine records of this process."
+        self._apps_with_products: set[str] = set()
         self._answered = 0
         self._log = structlog.get_logger()
         self._followers = LoadedApps(
-            lambda app_id: AppFollower(app_id, name, stores, segments, clock, meter, make_embedder, models),
+            lambda app_id: AppFollower(
+                app_id, name, stores, segments, clock, meter, make_embedder, models, self.engine_records
+            ),
             meter,
             memory_budget_mb << 20,
             _LABELS,
@@ -63,7 +67,11 @@ class EngineHost:
     async def answer(self, query: UserQuery) -> RecommendationResult | Refusal:
         """Answer one query; an expected error is returned as a refusal."""
         try:
-            await self._check_engine(query.app_id, query.engine_id)
+            if (
+                self.engine_records.find(query.app_id, query.engine_id) is None
+                or query.app_id not in self._apps_with_products
+            ):
+                await self._check_engine(query.app_id, query.engine_id)
             follower = await self._followers.get(query.app_id)
             recent = await self._read_recent(query)
             if query.pagination_id:
@@ -131,22 +139,15 @@ class EngineHost:
             return []
 
     async def _check_engine(self, app_id: str, engine_id: str) -> None:
-        """Refuse engines that do not exist; while the store is away, the last good answer counts.
+        """Refuse engines that do not exist; while the store is unreachable, the last good record counts.
 
         Errors:
-            NotFound: there is no such engine, or no product
+            NotFound: there is no such engine, or the app never had a product
         """
-        known_s, now_s = self._engines.get((app_id, engine_id)), self._clock.monotonic_s()
-        if known_s is not None and now_s - known_s < _ENGINE_CHECK_S:
-            return
-        try:
-            engine = await self._stores.engines.get(app_id, engine_id)
-            exists = engine is not None and await self._stores.records.seen(app_id, "product")
-        except Unavailable:
-            if known_s is None:
-                raise
-            return
-        if not exists:
-            self._engines.pop((app_id, engine_id), None)
+        if await self.engine_records.read_engine(app_id, engine_id) is None:
+            self._apps_with_products.discard(app_id)
             raise NotFound(messages.ENGINE_NOT_FOUND)
-        self._engines[app_id, engine_id] = now_s
+        if app_id not in self._apps_with_products:
+            if not await self._stores.records.seen(app_id, "product"):
+                raise NotFound(messages.ENGINE_NOT_FOUND)
+            self._apps_with_products.add(app_id)

@@ -29,10 +29,10 @@ from cluster.clock import Clock
 from cluster.errors import Fault, HouseError, Unavailable
 from cluster.meter import Meter
 from cluster.records.engine import Engine
-from cluster.store.ports.engines import EngineStore
+from cluster.store.refreshing_cache import EngineRecords
 
-LOOK_S = 0.75
-"Pause between reads of the records."
+LOOK_S = 0.6
+"Pause between reads of the records, in seconds. Shorter than their lifetime, so that requests find fresh ones."
 
 _PIN = "\x1f"
 
@@ -79,7 +79,7 @@ class ModelRegistry:
     def __init__(
         self,
         app_id: str,
-        engines: EngineStore,
+        engine_records: EngineRecords,
         models: SnapshotLoader | None,
         product_ids: Callable[[], list[str]],
         serving: Callable[[str], str],
@@ -89,7 +89,7 @@ class ModelRegistry:
         meter: Meter,
     ) -> None:
         self._app_id = app_id
-        self._engines = engines
+        self._engine_records = engine_records
         self._loader = models
         self._product_ids = product_ids
         self.serving_version = serving
@@ -151,7 +151,7 @@ class ModelRegistry:
         if self._loader is None or not self._engine_ids:
             return
         await self._release_versions()
-        for engine in await self._engines.all(self._app_id):
+        for engine in (await self._engine_records.refresh(self._app_id)).values():
             if engine.engine_id in self._engine_ids:
                 await self._follow_record(engine)
                 self._report_disabled_parts(engine.engine_id)
@@ -181,7 +181,7 @@ class ModelRegistry:
             await self._load_version(engine_id, version)
         elif self._loader is not None:
             try:
-                engine = await self._engines.get(self._app_id, engine_id)
+                engine = await self._engine_records.read_engine(self._app_id, engine_id)
             except Unavailable:
                 engine = None
             if engine is not None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from cluster.errors import Conflict, Invalid, NotFound
+from cluster.errors import Conflict, HouseError, Invalid, NewerRelease, NotFound
 from cluster.records.access import (
     LISTS,
     SWITCHES,
@@ -23,6 +23,7 @@ from cluster.records.access import (
     Limits,
     new_app_settings,
 )
+from cluster.records.changes import with_changes
 from cluster.records.issued_key import IssuedKey, issue_key, reveal_key
 from cluster.secrecy import Vault, derive_token_key, key_sha256
 from cluster.store.ports.access import AccessBook, AccessStore
@@ -72,12 +73,16 @@ class KeyAdmin:
         An app without a key of some kind gets one, so an interrupted start is completed.
         """
         book = await self._access.read_all()
-        missing = [name for name in FIRST_APPS if name not in book.apps]
-        if book.apps and len(missing) == len(FIRST_APPS):
+        missing = [name for name in FIRST_APPS if name not in book.apps and name not in book.unreadable_apps]
+        if (book.apps or book.unreadable_apps) and len(missing) == len(FIRST_APPS):
             # An administrator created other apps and removed the default ones.
             return False
         changed = False
+        if book.unreadable_keys:
+            return False  # one of them may be the key that seems to be missing
         for name in FIRST_APPS:
+            if name in book.unreadable_apps:
+                continue
             app = book.apps.get(name) or _new_app(name, name, now_ms)
             if name in missing:
                 await self._access.put_app(app)
@@ -95,7 +100,7 @@ class KeyAdmin:
             Invalid: the name is not allowed
         """
         book = await self._access.read_all()
-        if app_id in book.apps:
+        if app_id in book.apps or app_id in book.unreadable_apps:
             raise Conflict(f"there is already an app named {app_id}; choose another name")
         try:
             app = _new_app(app_id, environment, now_ms)
@@ -148,7 +153,7 @@ class KeyAdmin:
                 [part.strip() for part in text.split(",") if part.strip()] if name in LISTS else text
             )
         try:
-            settings = AppSettings.model_validate({**app.settings.model_dump(), **change})
+            settings = with_changes(app.settings, change)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             raise Invalid(f"{first['loc'][0]}: {first['msg'].lower()}") from None
@@ -176,9 +181,15 @@ class KeyAdmin:
 
         Errors:
             NotFound: no such app
+            NewerRelease: only a newer release can read some keys, and one of them may be an old key of the app
         """
         app = await self._app(app_id)
-        old = [key for key in _list_keys(await self._access.read_all(), app_id) if key.kind in kinds]
+        book = await self._access.read_all()
+        if book.unreadable_keys:
+            raise NewerRelease(
+                "a newer release of kiosk wrote some keys; rotate with its commands, or upgrade"
+            )
+        old = [key for key in _list_keys(book, app_id) if key.kind in kinds]
         issued = [issue_key(self._vault, app, kind, now_ms=now_ms) for kind in kinds]
         for key in issued:
             await self._access.put_key(key.record)
@@ -215,7 +226,9 @@ def _new_app(app_id: str, environment: Environment, now_ms: int) -> App:
     return App(app_id=app_id, environment=environment, settings=settings, created_at=now_ms)
 
 
-def _app_missing_error(app_id: str, book: AccessBook) -> NotFound:
+def _app_missing_error(app_id: str, book: AccessBook) -> HouseError:
+    if app_id in book.unreadable_apps:
+        return NewerRelease(f"a newer release of kiosk wrote the app {app_id}; use its commands, or upgrade")
     return NotFound(f"there is no app named {app_id}; there are: {', '.join(sorted(book.apps)) or 'none'}")
 
 

@@ -25,5 +25,6 @@ class RecentEvent:
     @classmethod
     def unpack(cls, packed: bytes) -> RecentEvent:
         """Return the event of a packed form."""
-        kind, product_ids, at_ms, value = orjson.loads(packed)
+        # a newer release may add values at the end
+        kind, product_ids, at_ms, value = orjson.loads(packed)[:4]
         return cls(kind, tuple(product_ids), at_ms, value)

@@ -21,7 +21,7 @@ from ray import serve
 from ray.serve.schema import ApplicationStatus, ReplicaState
 
 from cluster.clock import SystemClock
-from cluster.errors import HouseError
+from cluster.errors import HouseError, NewerRelease
 from cluster.log import set_up_logging
 from cluster.records.engine import Engine, application_name
 from cluster.runtime.engine_plan import (
@@ -169,6 +169,8 @@ class EngineOperator:
             await stores.engines.change(step.engine.app_id, step.engine.engine_id, moved)
             _log.info("engine_sent", engine=step.engine.application, placement=placement)
         elif isinstance(step, RemoveApplication):
+            if await _is_needed(stores, step.name):
+                return
             await asyncio.to_thread(remove_application, step.name)
             _log.info("engine_removed", engine=step.name)
         else:
@@ -224,6 +226,16 @@ def list_applications() -> dict[str, EngineApplication]:
     return {
         name: _engine_application(name, told) for name, told in details.items() if name.startswith(PREFIX)
     }
+
+
+async def _is_needed(stores: OpenStores, application: str) -> bool:
+    """Return whether an application belongs to an engine that only a newer release can read, or whose app is so."""
+    app_id, _, engine_id = application.removeprefix(PREFIX).partition(".")
+    try:
+        engine = await stores.engines.get(app_id, engine_id)
+    except NewerRelease:
+        return True
+    return engine is not None and engine.target_placement == "own"
 
 
 def _engine_application(name: str, told: dict[str, Any]) -> EngineApplication:

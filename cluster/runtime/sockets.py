@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 LOOPBACK = "127.0.0.1"
 RANGES_FROM = 20_000
@@ -26,6 +26,19 @@ def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
             probe.bind((host, 0))
             found.append(int(probe.getsockname()[1]))
         return found
+
+
+def is_local_address(host: str) -> bool:
+    """Return whether a host name or address is one that programs on this machine can listen on."""
+    try:
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return False
+    for family, kind, protocol, _, address in found:
+        with suppress(OSError), socket.socket(family, kind, protocol) as probe:
+            probe.bind(address)
+            return True
+    return False
 
 
 def is_free(host: str, port: int) -> bool:

@@ -1,4 +1,4 @@
-"""`RefreshingCache`: values of the store, kept in memory and refreshed in the background.
+"""Values of the store, kept in memory and refreshed: `RefreshingCache`, and `EngineRecords`, the one of engines.
 
     follow(key)   a background task refreshes the value at a fixed interval (keys, revocations, client rules)
     read(key)     a caller refreshes the value when it is older than `keep_s` (experiments, boost rules)
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -20,6 +20,8 @@ import structlog
 
 from cluster.clock import Clock, SystemClock
 from cluster.errors import HouseError, Unavailable
+from cluster.records.engine import Engine
+from cluster.store.ports.engines import EngineStore
 
 Value = TypeVar("Value")
 LoadValue = Callable[[str, Value | None], Awaitable[Value]]
@@ -28,6 +30,9 @@ LoadValue = Callable[[str, Value | None], Awaitable[Value]]
 Errors:
     Unavailable: the store is unreachable
 """
+
+ENGINE_RECORDS_KEEP_S = 0.75
+"Largest age of a cached engine record, in seconds. A change of an engine applies that soon."
 
 _log = structlog.get_logger()
 
@@ -167,3 +172,39 @@ class RefreshingCache(Generic[Value]):
                 away = True
             except Exception:  # noqa: BLE001 - a background loop logs the fault and goes on
                 _log.exception(away_event, reason="fault")
+
+
+class EngineRecords(RefreshingCache[Mapping[str, Engine]]):
+    """The only cache of engine records in a process: router, host and model registry find an engine here.
+
+    A key is an app; its value has the records of all its engines by engine id. The model registry of a loaded app
+    refreshes them in the background, so that requests find fresh records.
+    """
+
+    def __init__(self, engines: EngineStore, clock: Clock, *, keep_s: float = ENGINE_RECORDS_KEEP_S) -> None:
+        super().__init__(self._load_engines, clock, keep_s=keep_s)
+        self._engines = engines
+
+    def find(self, app_id: str, engine_id: str) -> Engine | None:
+        """Return a record if it is fresh, else None; the same object until the record changes. Never waits."""
+        entry = self._entries.get(app_id)
+        if entry is None or self._clock.monotonic_s() >= entry.tried_s + self._keep_s:
+            return None
+        return entry.value.get(engine_id)
+
+    async def read_engine(self, app_id: str, engine_id: str) -> Engine | None:
+        """Return a record; None when there is no such engine, which the store confirms at every call.
+
+        While the store is unreachable, or another caller reads it, the last good record is returned.
+
+        Errors:
+            Unavailable: the store is unreachable and this engine was never read
+        """
+        engine = (await self.read(app_id, wait=False)).get(engine_id)
+        # a new engine answers at once
+        return engine or (await self.refresh(app_id)).get(engine_id)
+
+    async def _load_engines(self, app_id: str, last: Mapping[str, Engine] | None) -> Mapping[str, Engine]:
+        kept = last or {}
+        engines = {engine.engine_id: engine for engine in await self._engines.all(app_id)}
+        return {name: kept[name] if kept.get(name) == engine else engine for name, engine in engines.items()}

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import sys
 
-from cluster.errors import HouseError, InvalidSetting
+from cluster.errors import HouseError
 from deployments.cli import screen
 from deployments.cli.command_line import command_line
 
 
 def main() -> None:
-    """Run one command; errors become a sentence and exit code 1, or 2 for a setting that makes no sense."""
+    """Run one command; an error becomes a sentence on standard error and one of the exit codes 1, 2 and 3."""
     try:
         command_line()()
     except HouseError as error:
         screen.print_error(error, as_json="--json" in sys.argv)
-        sys.exit(2 if isinstance(error, InvalidSetting) else 1)
+        sys.exit(screen.exit_code_of(error))
     except KeyboardInterrupt:
         screen.err().print("interrupted")
         sys.exit(130)

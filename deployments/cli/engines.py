@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from cluster.admin.key_admin import KeyAdmin
 from cluster.errors import Conflict, HouseError, Invalid, NotFound, Unavailable
+from cluster.records.changes import with_changes
 from cluster.records.engine import ENGINE_NAME, Engine, Placement, Scaling
 from cluster.runtime.artifact_access import open_artifact_store
 from cluster.store.connect import OpenStores
@@ -317,7 +318,7 @@ def _apply_scaling(
             raise Invalid(f"--replicas is MIN:MAX, for example 1:4, or one number; not {replicas!r}")
         change |= {"replicas_min": int(least), "replicas_max": int(most or least)}
     try:
-        return Scaling.model_validate({**before.model_dump(), **change})
+        return with_changes(before, change)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         words = first["msg"].removeprefix("Value error, ")

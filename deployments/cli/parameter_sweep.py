@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shlex
 from functools import partial
 from pathlib import Path
@@ -12,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.live import Live
 
+from cluster.runtime.ray_environment import driver_environment
 from deployments.cli import screen
 from deployments.cli.installation import Installation
-from deployments.cli.ray_connection import connect_to_ray
-from deployments.cli.responsive_table import ResponsiveTable
+from deployments.cli.screen import ResponsiveTable
 
 if TYPE_CHECKING:
     from jobs.refresh.recipe import Recipe
@@ -129,3 +130,22 @@ def _render_table(
             "",
         )
     return table
+
+
+def connect_to_ray(installation: Installation) -> bool:
+    """Connect to the running installation's Ray; False when it does not run, or its Ray can't be reached.
+
+    What Ray reads from the environment must stand there before it is imported.
+    """
+    state = installation.state
+    if state is None or not state.ray_address:
+        return False
+    os.environ |= driver_environment(installation.places)
+    from cluster.runtime.bootstrap import connect_ray
+
+    try:
+        connect_ray(state.ray_address)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        screen.err().print(f"Ray can't be reached ({error}); the work is done here instead.")
+        return False
+    return True

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from typing import Annotated
 
+import psutil
 import typer
 from rich.text import Text
 
-from cluster.runtime.installation_state import load_state
+from cluster.errors import HouseError
+from cluster.local.haproxy_wrapper import find_predecessor
+from cluster.local.redis_binary import RedisBinary
+from cluster.local.redis_faults import list_reachable_faults
+from cluster.runtime import probe
+from cluster.runtime.disk import used_share
+from cluster.runtime.installation_state import InstallationState, load_state
+from cluster.runtime.processes import is_alive, list_processes, pss_bytes
 from deployments.cli import screen
+from deployments.cli.doctor.running_checks import parse_redis_server
 from deployments.cli.installation import KILLED, Installation
-from deployments.cli.installation_parts import InstallationPart, inspect_parts
 from deployments.cli.summary import build_summary
 
 EPILOG = """
@@ -75,3 +84,127 @@ def _report_not_running(installation: Installation, *, as_json: bool) -> int:
     )
     screen.err().print(f"{words} Start it with `kiosk up`.")
     return 3
+
+
+# --- the parts of an installation ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class InstallationPart:
+    """One line of the table."""
+
+    part: str
+    ok: bool
+    detail: str
+
+    def to_dict(self) -> dict[str, object]:
+        """Say it as JSON."""
+        return asdict(self)
+
+
+def inspect_parts(installation: Installation, state: InstallationState) -> list[InstallationPart]:
+    """Look at everything once."""
+    processes = list_processes(installation.places)
+    titles = [_title(process) for process in processes]
+    restarts = ", ".join(f"{part} {count}x" for part, count in state.restarts.items())
+    return [
+        InstallationPart(
+            "supervisor", is_alive(state.pid), f"process {state.pid}, {state.phase}: {state.message}"
+        ),
+        _redis(installation, state),
+        _ray(state, len(processes)),
+        _proxy(installation, state),
+        _api_replicas(installation, titles),
+        _intake(installation, titles),
+        _trainer(installation, titles),
+        _actor("assigner", "AssignerHost", titles, "gives readers variants"),
+        _actor("tracker", "TrackerHost", titles, "watches history threads"),
+        _disk(installation),
+        InstallationPart(
+            "memory", True, f"{pss_bytes(processes) / 2**20:,.0f} MiB in {len(processes)} processes"
+        ),
+        InstallationPart("restarts", True, restarts or "none since the start"),
+    ]
+
+
+def _title(process: psutil.Process) -> str:
+    try:
+        return " ".join([process.name(), *process.cmdline()[:1]])
+    except psutil.Error:
+        return ""
+
+
+def _redis(installation: Installation, state: InstallationState) -> InstallationPart:
+    try:
+        server = parse_redis_server(installation.information("server"))
+        memory = installation.information("memory")
+        persistence = installation.information("persistence")
+    except HouseError as error:
+        return InstallationPart("redis", False, f"{state.redis}: {error.message}")
+    saved = persistence.get("aof_last_write_status", "ok") == "ok"
+    words = f"{describe_server(state, server)}, {memory.get('used_memory_human', '?')} used"
+    return InstallationPart("redis", saved, words if saved else f"{words}, can't write its file")
+
+
+def describe_server(state: InstallationState, server: RedisBinary | None) -> str:
+    """Name the server that answers, and say whether it has published faults."""
+    if server is None:
+        return state.redis
+    name = state.redis if server.name in state.redis else f"{state.redis} {server.name}"
+    if list_reachable_faults(server.product, server.version):
+        return f"{name} with published faults (`kiosk doctor` lists them)"
+    return name
+
+
+def _ray(state: InstallationState, count: int) -> InstallationPart:
+    dead = [name for name in ("gcs_server", "raylet") if not is_alive(state.pids.get(name, 0))]
+    return InstallationPart(
+        "ray", not dead, f"not alive: {', '.join(dead)}" if dead else f"at {state.ray_address}"
+    )
+
+
+def _proxy(installation: Installation, state: InstallationState) -> InstallationPart:
+    if state.proxy != "haproxy":
+        return InstallationPart("proxy", False, state.proxy)
+    pid = find_predecessor(installation.places.haproxy_dir / "pid")
+    return InstallationPart(
+        "proxy", bool(pid), f"HAProxy, process {pid}" if pid else "HAProxy is not running"
+    )
+
+
+def _api_replicas(installation: Installation, titles: list[str]) -> InstallationPart:
+    state = installation.state
+    host, port = (state.host, state.port) if state else ("127.0.0.1", 0)
+    seen = probe.is_healthy(host, port)
+    count = sum("ServeReplica:api" in title for title in titles)
+    return InstallationPart("doors", seen.is_good, f"{count} replica{'s' * (count != 1)}, {seen.message}")
+
+
+def _intake(installation: Installation, titles: list[str]) -> InstallationPart:
+    alive = any("IntakeHost" in title for title in titles)
+    try:
+        waiting = installation.count_waiting_batches()
+    except HouseError as error:
+        return InstallationPart("intake", False, error.message)
+    return InstallationPart(
+        "intake", alive, f"{'at work' if alive else 'not running'}, {waiting} batches waiting"
+    )
+
+
+def _trainer(installation: Installation, titles: list[str]) -> InstallationPart:
+    alive = any("ray::Trainer" in title for title in titles)
+    workers = sum("ray::_work" in title for title in titles)
+    words = f"at work, {workers} training{'s' * (workers != 1)} under way" if alive else "not running"
+    return InstallationPart("trainer", alive, words)
+
+
+def _actor(part: str, kind: str, titles: list[str], duty: str) -> InstallationPart:
+    alive = any(kind in title for title in titles)
+    return InstallationPart(part, alive, f"at work, {duty}" if alive else "not running")
+
+
+def _disk(installation: Installation) -> InstallationPart:
+    share = used_share(installation.places.data_dir)
+    limit = installation.settings.disk_limit
+    words = f"{share:.0%} used of the disk below {installation.places.data_dir}"
+    return InstallationPart("disk", share < limit, words if share < limit else f"{words}: writes are refused")

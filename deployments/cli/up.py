@@ -18,7 +18,7 @@ from cluster.runtime.handover import hand_over
 from cluster.runtime.installation_state import InstallationState
 from cluster.runtime.progress import StallTimer, count_work_steps
 from cluster.runtime.ray_environment import shared_environment
-from cluster.runtime.sockets import is_free
+from cluster.runtime.sockets import is_free, is_local_address
 from cluster.settings import Settings
 from deployments.cli import screen
 from deployments.cli.installation import Installation
@@ -71,6 +71,11 @@ def up(
     if ended:
         screen.err().print(f"The supervisor was killed; {ended} processes that it left behind were ended.")
     settings = installation.settings
+    if not is_local_address(settings.host):
+        raise Invalid(
+            f"{settings.host!r} is no address of this machine; "
+            "choose one with --host or KIOSK_HOST, as 127.0.0.1 or 0.0.0.0"
+        )
     if not is_free(settings.host, settings.port):
         raise Invalid(
             f"port {settings.port} on {settings.host} is taken by another program; choose one with --port"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import structlog
 
-from cluster.errors import Fault
+from cluster.errors import Fault, NewerRelease
 from cluster.records.access import IN_BROWSER, ApiKey
 from cluster.records.issued_key import reveal_key
 from cluster.secrecy import Vault, derive_token_key, key_sha256
@@ -34,6 +34,7 @@ class Keyring:
         self._poll_s = poll_s
         self._version = -1
         self._credentials: dict[str, Credential] = {}
+        self._unreadable: frozenset[str] = frozenset()
         self._cache = RefreshingCache(self._load)
         self._listeners: list[Callable[[frozenset[str]], None]] = []
         self._exposed: dict[str, int] = {}
@@ -46,8 +47,17 @@ class Keyring:
 
         Cost: 1 microsecond. Every key is hashed, and the look-up compares hashes, so its time discloses nothing about
         a key.
+
+        Errors:
+            NewerRelease: only a newer release can read the record of the key or of its app
         """
-        return self._credentials.get(key_sha256(key))
+        digest = key_sha256(key)
+        found = self._credentials.get(digest)
+        if found is None and digest in self._unreadable:
+            raise NewerRelease(
+                "a newer release of kiosk wrote the record of this key or app", retry_after_s=1
+            )
+        return found
 
     def on_change(self, listener: Callable[[frozenset[str]], None]) -> None:
         """Call `listener` with the ids of all live keys after every change."""
@@ -113,6 +123,8 @@ class Keyring:
             return last
         book = await self._store.read_all()
         self._credentials = self._open(book)
+        blocked = {key.sha256 for key in book.keys.values() if key.app_id in book.unreadable_apps}
+        self._unreadable = book.unreadable_keys | blocked
         self._version = book.version
         self.ready = True
         live = frozenset(credential.key_id for credential in self._credentials.values())

@@ -46,6 +46,6 @@ def build(args: dict[str, Any]) -> Application:
         graceful_shutdown_timeout_s=DRAINING_S,
         # The access log samples requests and omits ids. Serve's would have one line per request, with the path.
         logging_config=LoggingConfig(enable_access_log=False),
-        ray_actor_options={"num_cpus": float(args.get("num_cpus", 0.1))},
+        ray_actor_options={"num_cpus": float(args.get("num_cpus", 0.1)), **settings.node_options("api")},
     )
     return deployment.bind({"memory_budget_mb": int(args.get("memory_budget_mb", 512))})

@@ -44,7 +44,6 @@ from cluster.runtime.ray_environment import is_behind_haproxy
 from cluster.runtime.tracing import open_tracing
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
-from cluster.tracing import PROCESS
 from deployments.api.http.endpoints import ApiServices, build_endpoints
 from deployments.api.http.engine_router import EngineRouter
 from deployments.api.http.identity_links import IdentityLinkWriter
@@ -91,11 +90,8 @@ class Gateway:
         url = settings.redis_url
         if url is None:
             raise RuntimeError("no Redis: KIOSK_REDIS_URL is not set and the data directory names none")
-        self.loop, self._meter, tracer = (
-            asyncio.get_running_loop(),
-            meter,
-            open_tracing(settings.trace_url, "api"),
-        )
+        self.loop, self._meter = asyncio.get_running_loop(), meter
+        open_tracing(settings.trace_url, "api")
         self._stores = stores = await open_stores(url.get_secret_value(), meter=meter, clock=clock)
         vault = open_vault(settings)
         self._keyring = Keyring(self._stores.access, vault)
@@ -109,7 +105,9 @@ class Gateway:
         self._host = EngineHost(self._stores, segments, clock, meter, self._budget_mb, models=models)
         run_dir = InstallationPaths.from_data_dir(settings.data_dir).run_dir
         self._connections = EngineConnections(run_dir, stores.engine_watch, _find_handle, (RayActorError,))
-        self._engine_router = _build_router(stores.engines, self._host, self._connections.connect, clock)
+        self._engine_router = _build_router(
+            self._host.engine_records, self._host, self._connections.connect, clock
+        )
         find = partial(find_encoder, settings.data_dir / "models")
         passages = PassageSnapshotStore(settings.artifact_dir, find, artifact_store.signer)
         self._archive_host = ArchiveHost(self._stores, segments, passages, clock, meter, ARCHIVE_BUDGET_MB)
@@ -124,11 +122,11 @@ class Gateway:
         gate.link_identities = IdentityLinkWriter(self._stores.interactions, meter).record
         services = self._open_services(settings, artifact_store, clock)
         self.handler = RequestHandler(
-            build_endpoints(services), gate, replays=self._stores.idempotency, clock=clock,
-            request_counts=self._counts, access_log=AccessLog(ACCESS_SHARE, Random()), addresses=config.client_addresses,
-            observer=open_observer(tracer, clock, settings.slow_request_ms, settings.trace_sample),
+            build_endpoints(services), gate, replays=stores.idempotency, clock=clock,
+            request_counts=self._counts, access_log=AccessLog(ACCESS_SHARE, Random()),
+            addresses=config.client_addresses, observer=open_observer(clock, *settings.observed),
+            readiness=Readiness(self._host.probe, self._keyring, stores.server, clock),
         )  # fmt: skip
-        self.handler.readiness = Readiness(self._host.probe, self._keyring, stores.server, clock)
         self._load = LoadMeter(clock, lambda: self.handler.busy_s + self._archive.endpoint.busy_s)
         await self._keyring.start()
         await self._host.start()
@@ -179,8 +177,7 @@ class Gateway:
         """Close everything, dependents first."""
         for task in (self._metrics_task, self._loading_task):
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await asyncio.gather(self._metrics_task, self._loading_task, return_exceptions=True)
         await self._experiments.treatments.flush()
         await self._experiments.close()
         await self._question_client.close()
@@ -193,7 +190,6 @@ class Gateway:
         await self._connections.close()
         await self._host.close()
         await self._stores.close()
-        await asyncio.to_thread(PROCESS.close)
 
     async def _load_in_background(self, app_id: str) -> None:
         """Load the archive before the first question, then every app that receives writes."""
@@ -240,6 +236,5 @@ async def _find_handle(application: str) -> Any:
 async def _find_assigner() -> Any | None:
     """Return the actor that assigns users to variants, or None while it is not running."""
     with contextlib.suppress(RayError):
-        find_actor = partial(roster.find, "assigner", installed_version())
-        return await asyncio.get_running_loop().run_in_executor(None, find_actor)
+        return await asyncio.to_thread(roster.find, "assigner", installed_version())
     return None

@@ -90,6 +90,7 @@ def build_recommender(args: dict[str, Any]) -> Application:
         ray_actor_options={
             "num_cpus": scaling.num_cpus,
             "runtime_env": {"env_vars": dict.fromkeys(_THREADS, "1")},
+            **Settings().node_options("engine"),
         },
         # Complete: the engine operator compares these options with the engine's record.
         user_config=engine.deployment_arguments(),

@@ -37,7 +37,14 @@ follow within a second. The columns show the values that a new app of each envir
 _GROUPS = {
     "Data and keys": ("data_dir", "redis_", "master_key", "manifest_key", "learners", "disk_limit"),
     "HTTP": ("host", "port", "public_url", "plain_sign_in", "trusted_proxies", "address_", "max_body"),
-    "Processes and memory": ("replicas_", "dashboard", "object_store"),
+    "Processes and memory": (
+        "replicas_",
+        "api_nodes",
+        "engine_nodes",
+        "training_nodes",
+        "dashboard",
+        "object_store",
+    ),
     "Archive for agents": ("archive_",),
     "Language model": ("llm_",),
 }

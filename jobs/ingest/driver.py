@@ -107,7 +107,9 @@ def ingest_on_ray(
         # here and once: a task that Ray starts again must go on, not begin again
         for address in addresses:
             run_from_order(replace(order, address=address), state_dir).reset()
-    task = ray.remote(_ingest_file).options(max_retries=5, num_cpus=CPUS)
+    task = ray.remote(_ingest_file).options(
+        max_retries=5, num_cpus=CPUS, **Settings().node_options("training")
+    )
     coming = list(enumerate(addresses))
     running: dict[Any, int] = {}
     reports: dict[int, IngestReport] = {}

@@ -120,7 +120,8 @@ class RayWorkerPool:
     def __init__(self, connect: Connect, open_shelf: OpenShelf, scratch: str) -> None:
         self._given = connect, open_shelf, scratch
         # a separate process per task returns its memory and does not pass on its low priority
-        self._task = ray.remote(num_cpus=CPUS, max_retries=0, max_calls=1)(_work)
+        options = Settings().node_options("training")
+        self._task = ray.remote(num_cpus=CPUS, max_retries=0, max_calls=1, **options)(_work)
         self._at_work: dict[Any, RunAssignment] = {}
 
     @property
@@ -263,7 +264,8 @@ def run_sweep_on_ray(
 
     Ray restarts a failed task. Variants with a stored result are not evaluated again.
     """
-    task = ray.remote(num_cpus=CPUS, max_retries=3, max_calls=4)(_evaluate_variant)
+    options = Settings().node_options("training")
+    task = ray.remote(num_cpus=CPUS, max_retries=3, max_calls=4, **options)(_evaluate_variant)
     coming = list(found)
     running: dict[Any, SweepVariant] = {}
     at_once = max(1, int(ray.cluster_resources().get("CPU", 1)))

@@ -261,6 +261,7 @@ def _start_workers(count: int, *given: Any) -> Iterator[list[Any]]:
         max_restarts=3,
         max_task_retries=3,
         runtime_env={"env_vars": dict.fromkeys(_THREADS, "1")},
+        **Settings().node_options("training"),
     )(ScoringWorker)
     crew = [worker.remote(*given) for _ in range(count)]
     try:

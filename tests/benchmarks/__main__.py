@@ -10,7 +10,7 @@ from itertools import chain
 from rich.console import Console
 
 from cluster.runtime.sockets import free_ports
-from deployments.cli.benchmark_commands import (
+from deployments.cli.subprocess_commands import (
     AnswersOptions,
     BenchOptions,
     CompletionsOptions,

@@ -26,7 +26,7 @@ import orjson
 from actors.language.folding import fold_typed
 from actors.retrieval.autocomplete.index_arrays import arrays_from_index
 from actors.retrieval.autocomplete.lookup import CompletionIndex
-from deployments.cli.benchmark_commands import CompletionsOptions
+from deployments.cli.subprocess_commands import CompletionsOptions
 from tests.benchmarks import bulk, stack
 from tests.benchmarks.load import Figures, drive, http_request
 from tests.benchmarks.quality_sets import data_folder

@@ -21,7 +21,7 @@ from rich.table import Table
 
 from actors.recommender.messages import UserQuery
 from actors.serving import dispatch
-from deployments.cli.benchmark_commands import SizesOptions
+from deployments.cli.subprocess_commands import SizesOptions
 from tests.benchmarks.recommender_inprocess import NOW_MS, READERS, Shop, queries
 from tests.benchmarks.unmeasured import reason_of
 

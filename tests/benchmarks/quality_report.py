@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from cluster.errors import Invalid
-from deployments.cli.benchmark_commands import RankingOptions, RankingPart
+from deployments.cli.subprocess_commands import RankingOptions, RankingPart
 from tests.benchmarks import quality_sets as sets
 from tests.benchmarks.quality import FIGURES, Line, Task, Tell, chosen_tasks, measure, tasks
 from tests.benchmarks.quality_more import MoreLine, more_lines, unmeasured_line

@@ -364,7 +364,7 @@ def test_status_reports_a_killed_supervisor_and_the_next_start_repairs_it(
     assert "the supervisor was killed; " in seen.stderr
     assert "`kiosk up` sets it right" in seen.stderr
     refused = installed.kiosk("apps", "list", check=False)
-    assert refused.returncode == 1
+    assert refused.returncode == 3
     assert "the supervisor was killed" in refused.stderr
     started = installed.kiosk("up", "--port", str(installed.port))
     assert "processes that it left behind were ended" in started.stderr

@@ -37,7 +37,7 @@ NOUNS = _words(
     registrations registry regression renderer repeat replies reports request resources responsive
     result results retrieval revocation robots roster router routes row rows rule rules runs runtime
     safetensors salts sample sbom scalars schedule scheduler schedules schema scorer scores screen
-    script seal secrecy sections segment segments sentence sentences server service services session
+    script seal secrecy sections security segment segments sentence sentences server service services session
     sessions settings shop signals signatures significance signin sketches slot snapshot snapshots
     sockets source sources spell splitter stages start startup state statistics status steps stopwords
     store stores stream submission subprocess suggestions sum summary supervisor sweep synonyms syntax

@@ -84,11 +84,11 @@ class ArchiveFollower:
         await self._load()
         loop = asyncio.get_running_loop()
         following = LogFollower(
-            self._report_offset,
             self._apply_changes,
             self._clock,
             on_miss=self._count_miss,
             on_failure=self._count_failure,
+            report_offset=self._report_offset,
         ).run()
         self._tasks = [loop.create_task(following), loop.create_task(self._watch_snapshots())]
 
@@ -147,9 +147,9 @@ class ArchiveFollower:
             await asyncio.sleep(SNAPSHOT_POLL_S)
             try:
                 await self._load_newer_snapshot()
-            except Unavailable:
+            except Unavailable as error:
                 self._sequence = 0  # repeated in the next round: the log could not be read to its end
-                self._count_miss()
+                self._count_miss(error)
             except Exception:  # noqa: BLE001  what is held goes on answering, whatever is wrong with a newer one
                 self._count_failure()
 
@@ -190,7 +190,7 @@ class ArchiveFollower:
                 self._offset = offset
         return len(changes) >= _READ
 
-    def _count_miss(self) -> None:
+    def _count_miss(self, _: Unavailable) -> None:
         self._meter.count("kiosk_archive_follow_misses_total")
 
     def _count_failure(self) -> None:

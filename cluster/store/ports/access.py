@@ -17,6 +17,10 @@ class AccessBook:
     apps: Mapping[str, App]
     keys: Mapping[str, ApiKey]
     "SHA-256 hex of the key -> the key's record. Revoked keys are absent."
+    unreadable_apps: frozenset[str] = frozenset()
+    "Apps that only a newer release can read; they exist and must not be made again."
+    unreadable_keys: frozenset[str] = frozenset()
+    "SHA-256 hex of keys whose records only a newer release can read."
 
 
 class AccessStore(Protocol):

@@ -25,7 +25,9 @@ class ThreadStore(Protocol):
         """Return a user's threads; an empty value of revision 0 for a user without threads."""
         ...
 
-    async def read_many(self, app_id: str, user_ids: Sequence[str]) -> list[ReaderThreads]: ...
+    async def read_many(self, app_id: str, user_ids: Sequence[str]) -> list[ReaderThreads]:
+        """Read several; a value that only a newer release can read is empty here, and `read` refuses it."""
+        ...
 
     async def compare_and_set(
         self, app_id: str, user_id: str, before: ReaderThreads, after: ReaderThreads

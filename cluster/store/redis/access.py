@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
+from cluster.errors import NewerRelease
 from cluster.records.access import ApiKey, App
 from cluster.store import keys
 from cluster.store.ports.access import AccessBook
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import name_of
 from cluster.store.redis.quarantine import Quarantine
+from cluster.store.redis.record_seal import SealedRecords, seal_record
 from cluster.store.redis.script import Script
-from cluster.store.redis.seal import salt_from_key, seal, unseal
 
 _PUT = Script.load("put_access")
 _DROP = Script.load("drop_access")
@@ -27,7 +28,7 @@ class RedisAccess:
 
     def __init__(self, server: RedisClient, quarantine: Quarantine) -> None:
         self._server = server
-        self._quarantine = quarantine
+        self._records = SealedRecords(quarantine)
 
     async def version(self) -> int:
         return int(await self._server.execute("GET", keys.access_version()) or 0)
@@ -35,11 +36,9 @@ class RedisAccess:
     async def read_all(self) -> AccessBook:
         names = [keys.access_version(), keys.access_app(), keys.access_key()]
         version, apps, api_keys = await self._server.run(_READ, names, [])
-        return AccessBook(
-            version=int(version),
-            apps=await self._open_all(keys.access_app(), apps, App),
-            keys=await self._open_all(keys.access_key(), api_keys, ApiKey),
-        )
+        found, unreadable_apps = await self._open_all(keys.access_app(), apps, App)
+        found_keys, unreadable_keys = await self._open_all(keys.access_key(), api_keys, ApiKey)
+        return AccessBook(int(version), found, found_keys, unreadable_apps, unreadable_keys)
 
     async def put_app(self, app: App) -> None:
         await self._put(keys.access_app(), app.app_id, app)
@@ -59,20 +58,24 @@ class RedisAccess:
         return {name_of(key_id): int(at_ms) for key_id, at_ms in found if at_ms.isdigit()}
 
     async def _put(self, hash_key: str, name: str, record: BaseModel) -> None:
-        sealed = seal(record.model_dump_json().encode(), salt_from_key(hash_key, name))
+        stored: bytes | None = await self._server.execute_slow("HGET", hash_key, name)
+        record = await self._records.replacing(record, "", hash_key, name, stored)
+        sealed = seal_record(record, hash_key, name)
         await self._server.run(_PUT, [hash_key, keys.access_version()], [name, sealed])
 
-    async def _open_all(self, hash_key: str, flat: list[bytes], kind: type[_Record]) -> dict[str, _Record]:
-        """Read a hash of records; broken ones go to quarantine and are absent from the result."""
+    async def _open_all(
+        self, hash_key: str, flat: list[bytes], kind: type[_Record]
+    ) -> tuple[dict[str, _Record], frozenset[str]]:
+        """Read a hash of records, and the names of those that only a newer release can read."""
         found: dict[str, _Record] = {}
+        unreadable = set()
         for name, sealed in zip(flat[::2], flat[1::2], strict=True):
             field = name_of(name)
-            body = unseal(sealed, salt_from_key(hash_key, field))
             try:
-                if body is not None:
-                    found[field] = kind.model_validate_json(body)
-                    continue
-            except ValidationError:
-                pass
-            await self._quarantine.field("", hash_key, keys.access_quarantine(), field, sealed)
-        return found
+                record = await self._records.get(kind, "", hash_key, field, sealed)
+            except NewerRelease:
+                unreadable.add(field)
+                continue
+            if record is not None:
+                found[field] = record
+        return found, frozenset(unreadable)

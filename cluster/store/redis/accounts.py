@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import cast
 
 import structlog
-from pydantic import BaseModel, ValidationError
 
 from cluster.records.account import Account, Code, Grant
 from cluster.records.registration import revocation_id, short_id
@@ -22,8 +21,9 @@ from cluster.store.ports.accounts import ActiveGrant, RedeemOutcome, Revocations
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import name_of, text_of
 from cluster.store.redis.quarantine import Quarantine
+from cluster.store.redis.record_seal import SealedRecords, parse_record, seal_record
 from cluster.store.redis.script import Script
-from cluster.store.redis.seal import salt_from_key, seal, unseal
+from cluster.store.redis.seal import salt_from_key, unseal
 
 CODE_LIFE_MS = 10 * 60_000
 "A code is stored this long, so that a replay is detected; its validity is a field of it."
@@ -50,25 +50,31 @@ class RedisAccounts:
 
     def __init__(self, server: RedisClient, quarantine: Quarantine) -> None:
         self._server = server
-        self._quarantine = quarantine
+        self._records = SealedRecords(quarantine)
 
     async def get(self, username: str) -> Account | None:
         sealed = await self._server.execute_slow("HGET", keys.account(), username)
-        return None if sealed is None else await self._open(username, sealed)
+        key = keys.account()
+        return None if sealed is None else await self._records.get(Account, "", key, username, sealed)
 
     async def all(self) -> list[Account]:
         flat = await self._server.execute_slow("HGETALL", keys.account())
         named = sorted(zip(flat[::2], flat[1::2], strict=True))
-        accounts = [await self._open(name_of(name), sealed) for name, sealed in named]
+        key = keys.account()
+        accounts = [
+            await self._records.open(Account, "", key, name_of(name), sealed) for name, sealed in named
+        ]
         return [account for account in accounts if account is not None]
 
     async def add(self, account: Account) -> bool:
-        sealed = _sealed(account, keys.account(), account.username)
+        sealed = seal_record(account, keys.account(), account.username)
         return bool(await self._server.execute_slow("HSETNX", keys.account(), account.username, sealed))
 
     async def put(self, account: Account) -> None:
-        sealed = _sealed(account, keys.account(), account.username)
-        await self._server.execute_slow("HSET", keys.account(), account.username, sealed)
+        key, username = keys.account(), account.username
+        stored: bytes | None = await self._server.execute_slow("HGET", key, username)
+        account = await self._records.replacing(account, "", key, username, stored)
+        await self._server.execute_slow("HSET", key, username, seal_record(account, key, username))
 
     async def session_mark(self, user_id: str) -> str:
         mark = await self._server.execute_slow("HGET", keys.account_sessions(), user_id)
@@ -86,16 +92,6 @@ class RedisAccounts:
                 await self._server.execute_slow("XDEL", keys.account_quarantine(), entry_id)
         return gone
 
-    async def _open(self, username: str, sealed: bytes) -> Account | None:
-        body = unseal(sealed, salt_from_key(keys.account(), username))
-        try:
-            if body is not None:
-                return Account.model_validate_json(body)
-        except ValidationError:
-            pass
-        await self._quarantine.field("", keys.account(), keys.account_quarantine(), username, sealed)
-        return None
-
 
 class RedisGrants:
     """`GrantStore` over Redis."""
@@ -105,13 +101,13 @@ class RedisGrants:
 
     async def put_code(self, sha256: str, code: Code) -> None:
         key = keys.oauth_code(sha256)
-        await self._server.run(_PUT_CODE, [key], [_sealed(code, key, "code"), CODE_LIFE_MS])
+        await self._server.run(_PUT_CODE, [key], [seal_record(code, key, "code"), CODE_LIFE_MS])
 
     async def code(self, sha256: str) -> Code | None:
         key = keys.oauth_code(sha256)
         sealed = await self._server.execute_slow("HGET", key, "code")
         body = _unsealed(sealed, key, "code")
-        return None if body is None else Code.model_validate_json(body)
+        return None if body is None else parse_record(Code, body)
 
     async def redeem(self, sha256: str, grant: Grant, refresh_sha256: str, *, now_ms: int) -> RedeemOutcome:
         code = await self.code(sha256)
@@ -126,7 +122,7 @@ class RedisGrants:
             _REDEEM,
             names,
             [
-                _sealed(grant, key, "grant"), refresh_sha256, now_ms, GRANT_LIFE_MS, grant.grant_id,
+                seal_record(grant, key, "grant"), refresh_sha256, now_ms, GRANT_LIFE_MS, grant.grant_id,
                 f"user:{grant.user_id}", code.created_at, MOST_GRANTS,
             ],
         )  # fmt: skip
@@ -147,7 +143,7 @@ class RedisGrants:
     async def grant(self, grant_id: str) -> Grant | None:
         key = keys.oauth_grant(grant_id)
         body = _unsealed(await self._server.execute_slow("HGET", key, "grant"), key, "grant")
-        return None if body is None else Grant.model_validate_json(body)
+        return None if body is None else parse_record(Grant, body)
 
     async def rotate(
         self, grant_id: str, presented_sha256: str, next_sha256: str, *, now_ms: int, grace_ms: int
@@ -214,10 +210,6 @@ class RedisGrants:
             _READ_REVOKED, [keys.oauth_version(), keys.oauth_revoked()], []
         )
         return Revocations(int(version), frozenset(text_of(name) for name in names))
-
-
-def _sealed(record: BaseModel, key: str, field: str) -> bytes:
-    return seal(record.model_dump_json().encode(), salt_from_key(key, field))
 
 
 def _unsealed(sealed: bytes | None, key: str, field: str) -> bytes | None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pydantic import ValidationError
-
 from cluster.records.archive_call import ArchiveCall
 from cluster.records.client_rule import ClientRule, fold_client_name
 from cluster.store import keys
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import name_of, text_of
 from cluster.store.redis.quarantine import Quarantine
+from cluster.store.redis.record_seal import SealedRecords, seal_record
 from cluster.store.redis.script import Script
 from cluster.store.redis.seal import salt_from_key, seal, unseal
 
@@ -58,7 +57,7 @@ class RedisClientRules:
 
     def __init__(self, server: RedisClient, quarantine: Quarantine) -> None:
         self._server = server
-        self._quarantine = quarantine
+        self._records = SealedRecords(quarantine)
 
     async def all(self, app_id: str) -> Mapping[str, ClientRule]:
         name = keys.client_rule(app_id)
@@ -66,20 +65,16 @@ class RedisClientRules:
         found: dict[str, ClientRule] = {}
         for raw, sealed in zip(flat[::2], flat[1::2], strict=True):
             field = name_of(raw)
-            body = unseal(sealed, salt_from_key(name, field))
-            try:
-                if body is not None:
-                    found[field] = ClientRule.model_validate_json(body)
-                    continue
-            except ValidationError:
-                pass
-            await self._quarantine.field(app_id, name, keys.quarantine(app_id), field, sealed)
+            rule = await self._records.open(ClientRule, app_id, name, field, sealed)
+            if rule is not None:
+                found[field] = rule
         return found
 
     async def put(self, app_id: str, rule: ClientRule) -> None:
         name, field = keys.client_rule(app_id), fold_client_name(rule.client)
-        sealed = seal(rule.model_dump_json().encode(), salt_from_key(name, field))
-        await self._server.execute_slow("HSET", name, field, sealed)
+        stored: bytes | None = await self._server.execute_slow("HGET", name, field)
+        rule = await self._records.replacing(rule, app_id, name, field, stored)
+        await self._server.execute_slow("HSET", name, field, seal_record(rule, name, field))
 
     async def remove(self, app_id: str, client: str) -> bool:
         return bool(

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pydantic import ValidationError
-
 from cluster.records.boost_rule import BoostRule
 from cluster.store import keys
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import name_of
 from cluster.store.redis.quarantine import Quarantine
-from cluster.store.redis.seal import salt_from_key, seal, unseal
+from cluster.store.redis.record_seal import SealedRecords, seal_record
 
 _BETWEEN = "\x1f"
 
@@ -21,14 +19,16 @@ class RedisRules:
 
     def __init__(self, server: RedisClient, quarantine: Quarantine) -> None:
         self._server = server
-        self._quarantine = quarantine
+        self._records = SealedRecords(quarantine)
 
     async def put(self, app_id: str, rules: Sequence[BoostRule]) -> None:
         key = keys.boost_rule(app_id)
         pairs: list[str | bytes] = []
-        for rule in rules:
-            field = _field(rule.engine_id, rule.name)
-            pairs += [field, seal(rule.model_dump_json().encode(), salt_from_key(key, field))]
+        for given in rules:
+            field = _field(given.engine_id, given.name)
+            stored: bytes | None = await self._server.execute_slow("HGET", key, field)
+            rule = await self._records.replacing(given, app_id, key, field, stored)
+            pairs += [field, seal_record(rule, key, field)]
         if pairs:
             await self._server.execute_slow("HSET", key, *pairs)
 
@@ -37,15 +37,9 @@ class RedisRules:
         flat = await self._server.execute_slow("HGETALL", key)
         found: list[BoostRule] = []
         for name, sealed in sorted(zip(flat[::2], flat[1::2], strict=True)):
-            field = name_of(name)
-            body = unseal(sealed, salt_from_key(key, field))
-            try:
-                if body is not None:
-                    found.append(BoostRule.model_validate_json(body))
-                    continue
-            except ValidationError:
-                pass
-            await self._quarantine.field(app_id, key, keys.quarantine(app_id), field, sealed)
+            rule = await self._records.open(BoostRule, app_id, key, name_of(name), sealed)
+            if rule is not None:
+                found.append(rule)
         return found
 
     async def remove(self, app_id: str, engine_id: str, names: Sequence[str]) -> int:

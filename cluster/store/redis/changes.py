@@ -120,7 +120,10 @@ class RedisChanges:
             if payload is None:
                 return ChangeLogEntry(noun, offset, cast(Op, text_of(op)), b"[]", is_lost=True)
         vectors = unseal(fields[b"vectors"], salt) if b"vectors" in fields else b""
-        if payload is None or vectors is None or op not in (b"put", b"remove", b"erase"):
+        if payload is not None and vectors is not None and op not in (b"put", b"remove", b"erase", b""):
+            self._quarantine.count_unreadable(app_id, f"change-{noun}", f"{app_id}\0{noun}\0{text_of(op)}")
+            return ChangeLogEntry(noun, offset, "put", b"[]")
+        if payload is None or vectors is None or not op:
             await self._quarantine.change(app_id, noun, offset, fields.get(b"payload", b""))
             return ChangeLogEntry(noun, offset, "put", b"[]")
         embedder = text_of(fields.get(b"embedder", b""))

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pydantic import ValidationError
-
 from cluster.errors import Unavailable
 from cluster.records.engine import Engine
 from cluster.store import keys
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import name_of
 from cluster.store.redis.quarantine import Quarantine
+from cluster.store.redis.record_seal import SealedRecords, seal_record
 from cluster.store.redis.script import Script
-from cluster.store.redis.seal import salt_from_key, seal, unseal
 
 _CHANGE = Script.load("change_engine")
 _TRIES = 20
@@ -24,14 +22,17 @@ class RedisEngines:
 
     def __init__(self, server: RedisClient, quarantine: Quarantine) -> None:
         self._server = server
-        self._quarantine = quarantine
+        self._records = SealedRecords(quarantine)
 
     async def get(self, app_id: str, engine_id: str) -> Engine | None:
         sealed: bytes | None = await self._server.execute("HGET", keys.engine(app_id), engine_id)
-        return None if sealed is None else await self._open(app_id, engine_id, sealed)
+        return None if sealed is None else await self._get(app_id, engine_id, sealed)
 
     async def put(self, engine: Engine) -> None:
-        await self._server.execute_slow("HSET", keys.engine(engine.app_id), engine.engine_id, _sealed(engine))
+        key, engine_id = keys.engine(engine.app_id), engine.engine_id
+        stored: bytes | None = await self._server.execute_slow("HGET", key, engine_id)
+        engine = await self._records.replacing(engine, engine.app_id, key, engine_id, stored)
+        await self._server.execute_slow("HSET", key, engine_id, _sealed(engine))
 
     async def add(self, engine: Engine) -> bool:
         key = keys.engine(engine.app_id)
@@ -41,7 +42,7 @@ class RedisEngines:
         key = keys.engine(app_id)
         for _ in range(_TRIES):
             sealed: bytes | None = await self._server.execute_slow("HGET", key, engine_id)
-            engine = None if sealed is None else await self._open(app_id, engine_id, sealed)
+            engine = None if sealed is None else await self._get(app_id, engine_id, sealed)
             if engine is None or sealed is None:
                 return None
             changed = change(engine)
@@ -55,22 +56,13 @@ class RedisEngines:
     async def all(self, app_id: str) -> list[Engine]:
         flat = await self._server.execute_slow("HGETALL", keys.engine(app_id))
         named = sorted(zip(flat[::2], flat[1::2], strict=True))
-        engines = [await self._open(app_id, name_of(name), sealed) for name, sealed in named]
+        key = keys.engine(app_id)
+        engines = [await self._records.open(Engine, app_id, key, name_of(name), one) for name, one in named]
         return [engine for engine in engines if engine is not None]
 
-    async def _open(self, app_id: str, engine_id: str, sealed: bytes) -> Engine | None:
-        key = keys.engine(app_id)
-        body = unseal(sealed, salt_from_key(key, engine_id))
-        try:
-            if body is not None:
-                return Engine.model_validate_json(body)
-        except ValidationError:
-            pass
-        await self._quarantine.field(app_id, key, keys.quarantine(app_id), engine_id, sealed)
-        return None
+    async def _get(self, app_id: str, engine_id: str, sealed: bytes) -> Engine | None:
+        return await self._records.get(Engine, app_id, keys.engine(app_id), engine_id, sealed)
 
 
 def _sealed(engine: Engine) -> bytes:
-    return seal(
-        engine.model_dump_json().encode(), salt_from_key(keys.engine(engine.app_id), engine.engine_id)
-    )
+    return seal_record(engine, keys.engine(engine.app_id), engine.engine_id)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 
 import orjson
 import structlog
-from pydantic import ValidationError
 
 from cluster.clock import Clock, iso_ms
-from cluster.errors import Conflict, HouseError, Unavailable
+from cluster.errors import Conflict, HouseError, NewerRelease, Unavailable
 from cluster.ids import anonymous_reader
 from cluster.records.erasure import Erasure, Person, addresses_of
 from cluster.store import keys
@@ -20,6 +20,7 @@ from cluster.store.redis.interactions import RedisInteractions
 from cluster.store.redis.multiplexer import name_of, text_of
 from cluster.store.redis.person_traces import PersonTraces, Trace, erase_all
 from cluster.store.redis.questions import erase_questions
+from cluster.store.redis.record_seal import parse_record, seal_record
 from cluster.store.redis.salts import Salts
 from cluster.store.redis.script import Script
 from cluster.store.redis.seal import salt_from_key, seal, unseal
@@ -71,7 +72,7 @@ class RedisErasures:
     async def order(self, erasure: Erasure, person: Person) -> None:
         await self._put(erasure)
         name, field = keys.erasure_order(), _BETWEEN.join((erasure.app_id, erasure.erasure_id))
-        await self._server.execute_slow("HSET", name, field, _sealed(person.model_dump_json(), name, field))
+        await self._server.execute_slow("HSET", name, field, seal_record(person, name, field))
 
     async def list_orders(self) -> list[tuple[Erasure, Person]]:
         name = keys.erasure_order()
@@ -81,12 +82,21 @@ class RedisErasures:
             field = name_of(raw)
             app_id, _, erasure_id = field.partition(_BETWEEN)
             body = unseal(sealed, salt_from_key(name, field))
-            erasure = await self.read(app_id, erasure_id)
-            if body is None or erasure is None:
+            try:
+                erasure = await self.read(app_id, erasure_id)
+                person = None if body is None else parse_record(Person, body)
+            except NewerRelease as error:
+                _log.warning("erasure_order_unreadable", app=app_id, reason=error.message)
+                continue
+            if person is None or erasure is None:
                 # the damaged bytes hold the person: keep them and log an error until the erasure is ordered again
                 _log.error("erasure_order_damaged", app=app_id, erasure=erasure_id)
                 continue
-            found.append((erasure, Person.model_validate_json(body)))
+            if person.model_extra:
+                # it names the person in a way this release does not know: it would erase too little
+                _log.warning("erasure_order_unreadable", app=app_id, reason="unknown fields")
+                continue
+            found.append((erasure, person))
         return sorted(found, key=lambda pair: (pair[0].created_at, pair[0].erasure_id))
 
     async def write(self, erasure: Erasure, *, done: bool = False) -> None:
@@ -100,19 +110,19 @@ class RedisErasures:
         body = unseal(
             await self._server.execute_slow("HGET", name, erasure_id) or b"", salt_from_key(name, erasure_id)
         )
-        try:
-            return None if body is None else Erasure.model_validate_json(body)
-        except ValidationError:
-            return None
+        return None if body is None else parse_record(Erasure, body)
 
     async def newest(self, app_id: str, count: int = 100) -> list[Erasure]:
         names = await self._server.execute_slow("ZREVRANGE", keys.erasure_ids(app_id), 0, count - 1)
-        found = [await self.read(app_id, name_of(name)) for name in names]
+        found = []
+        for name in names:
+            with contextlib.suppress(NewerRelease):
+                found.append(await self.read(app_id, name_of(name)))
         return [erasure for erasure in found if erasure is not None]
 
     async def _put(self, erasure: Erasure) -> None:
         name, order = keys.erasure(erasure.app_id), keys.erasure_ids(erasure.app_id)
-        sealed = _sealed(erasure.model_dump_json(), name, erasure.erasure_id)
+        sealed = seal_record(erasure, name, erasure.erasure_id)
         await self._server.execute_slow("HSET", name, erasure.erasure_id, sealed)
         if await self._server.execute_slow("ZADD", order, erasure.created_at, erasure.erasure_id):
             oldest = await self._server.execute_slow("ZRANGE", order, 0, -MOST_RECEIPTS - 1)
@@ -218,7 +228,3 @@ class RedisErasures:
             return False
         await self._server.execute_slow("HSET", keys.log_rewrite(), "done", now_ms)
         return True
-
-
-def _sealed(text: str, name: str, field: str) -> bytes:
-    return seal(text.encode(), salt_from_key(name, field))

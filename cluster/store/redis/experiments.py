@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 
-from pydantic import ValidationError
-
 from cluster.records.experiment import Experiment
 from cluster.records.exposure import Exposure
 from cluster.store import keys
@@ -17,8 +15,8 @@ from cluster.store.redis.append_plan import MOST_ADDRESSES, STRANGER_LIFE_S
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import Argument, name_of
 from cluster.store.redis.quarantine import Quarantine
+from cluster.store.redis.record_seal import SealedRecords, seal_record
 from cluster.store.redis.script import Script
-from cluster.store.redis.seal import salt_from_key, seal, unseal
 
 _SWAP = Script.load("swap_experiment")
 _ASSIGN = Script.load("assign")
@@ -32,7 +30,7 @@ class RedisExperiments:
 
     def __init__(self, server: RedisClient, quarantine: Quarantine) -> None:
         self._server = server
-        self._quarantine = quarantine
+        self._records = SealedRecords(quarantine)
 
     async def version(self, app_id: str) -> int:
         return int(await self._server.execute("GET", keys.experiment_version(app_id)) or 0)
@@ -58,8 +56,7 @@ class RedisExperiments:
             key, keys.experiment_revision(app_id), keys.experiment_slug(app_id), keys.experiment_version(app_id),
         ]  # fmt: skip
         args: list[Argument] = [
-            experiment_id, experiment.revision, seal(after.model_dump_json().encode(), salt_from_key(key,
-            experiment_id)),
+            experiment_id, experiment.revision, seal_record(after, key, experiment_id),
             experiment.slug, before.slug if before is not None else "", version,
         ]  # fmt: skip
         return after if await self._server.run(_SWAP, names, args) else None
@@ -120,15 +117,7 @@ class RedisExperiments:
         return {name_of(name): int(count) for name, count in zip(flat[::2], flat[1::2], strict=True)}
 
     async def _open(self, app_id: str, experiment_id: str, sealed: bytes) -> Experiment | None:
-        key = keys.experiment(app_id)
-        body = unseal(sealed, salt_from_key(key, experiment_id))
-        try:
-            if body is not None:
-                return Experiment.model_validate_json(body)
-        except ValidationError:
-            pass
-        await self._quarantine.field(app_id, key, keys.quarantine(app_id), experiment_id, sealed)
-        return None
+        return await self._records.open(Experiment, app_id, keys.experiment(app_id), experiment_id, sealed)
 
 
 async def erase_exposures(server: RedisClient, app_id: str, readers: Sequence[str]) -> int:

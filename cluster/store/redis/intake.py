@@ -239,8 +239,12 @@ class RedisIntake:
             payload=sealed if payload is None else payload,
             deliveries=deliveries,
         )
-        if payload is None or noun not in ("user", "product") or op not in ("put", "remove"):
+        if payload is None:
             await self.give_up(batch, quarantine.BROKEN_BATCH, now_ms=self._clock.now_ms())
+            return []
+        if noun not in ("user", "product") or op not in ("put", "remove"):
+            # the intake of a newer release applies it; its lease on the batch ends by itself
+            _log.warning("batch_unreadable", app=app_id, noun=noun, op=op, reason=quarantine.UNREADABLE)
             return []
         return [batch]
 

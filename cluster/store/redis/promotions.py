@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pydantic import ValidationError
-
-from cluster.errors import Unavailable
+from cluster.errors import NewerRelease, Unavailable
 from cluster.records.engine import Engine
 from cluster.records.promotion import Promotion
 from cluster.store import keys
 from cluster.store.redis.client import RedisClient
+from cluster.store.redis.record_seal import parse_record, seal_record
 from cluster.store.redis.script import Script
-from cluster.store.redis.seal import salt_from_key, seal, unseal
+from cluster.store.redis.seal import salt_from_key, unseal
 
 _PROMOTE = Script.load("promote")
 _TRIES = 20
@@ -25,15 +24,15 @@ class RedisPromotions:
     async def promote(self, entry: Promotion) -> bool:
         app_id, engine_id = entry.app_id, entry.engine_id
         key, history = keys.engine(app_id), keys.engine_history(app_id, engine_id)
-        told = seal(entry.model_dump_json().encode(), salt_from_key(history))
+        told = seal_record(entry, history)
         for _ in range(_TRIES):
             sealed: bytes | None = await self._server.execute_slow("HGET", key, engine_id)
             body = None if sealed is None else unseal(sealed, salt_from_key(key, engine_id))
-            engine = None if body is None else Engine.model_validate_json(body)
+            engine = None if body is None else parse_record(Engine, body)
             if sealed is None or engine is None or engine.snapshot != entry.before:
                 return False
-            after = engine.model_copy(update={"snapshot": entry.version}).model_dump_json().encode()
-            args: list[str | bytes] = [engine_id, sealed, seal(after, salt_from_key(key, engine_id)), told]
+            after = engine.model_copy(update={"snapshot": entry.version})
+            args: list[str | bytes] = [engine_id, sealed, seal_record(after, key, engine_id), told]
             if await self._server.run(_PROMOTE, [key, history], args):
                 return True
         raise Unavailable("the engine is being changed by many at once", retry_after_s=1)
@@ -45,7 +44,7 @@ class RedisPromotions:
             body = unseal(sealed, salt_from_key(key))
             try:
                 if body is not None:
-                    found.append(Promotion.model_validate_json(body))
-            except ValidationError:
+                    found.append(parse_record(Promotion, body))
+            except NewerRelease:
                 continue  # the history is append-only; an unreadable entry is skipped
         return found[::-1]

@@ -22,6 +22,9 @@ MOST_A_BATCH = 100
 LOST_ERASURE = "an erasure can't be read: forget again whoever was erased then"
 "Reason of an entry of kind `erasure`; `kiosk doctor` looks for it."
 
+MOST_NOTED = 10_000
+"Unreadable records a process remembers, so that it logs each once."
+UNREADABLE = "a newer release wrote it"
 BROKEN = "checksum does not match"
 BROKEN_BATCH = "the batch's checksum does not match"
 _RECORD = Script.load("set_aside_record")
@@ -38,6 +41,7 @@ class Quarantine:
         self._server = server
         self._clock = clock
         self._meter = meter
+        self._noted: set[str] = set()
 
     async def record(self, app_id: str, noun: Noun, record_id: str, sealed: bytes) -> None:
         """Move a record, and remove it from the id indexes."""
@@ -60,6 +64,13 @@ class Quarantine:
         self._note(app_id, "record", noun)
         args: list[str | int | bytes] = [name, value, noun, BROKEN, self._clock.now_ms(), CAP]
         await self._move(_FIELD, [hash_key, quarantine_key], args)
+
+    def count_unreadable(self, app_id: str, noun: str, name: str) -> None:
+        """Count a whole record that only a newer release can read, and log it once. It stays where it is."""
+        self._meter.count("kiosk_store_unreadable", noun=noun)
+        if name not in self._noted and len(self._noted) < MOST_NOTED:
+            self._noted.add(name)
+            _log.warning("record_unreadable", app=app_id, noun=noun, reason=UNREADABLE)
 
     async def change(self, app_id: str, noun: str, offset: str, payload: bytes) -> None:
         """Copy a broken change; the log is never rewritten, followers skip the entry."""

@@ -6,11 +6,8 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from typing import TypeVar
 
-from pydantic import BaseModel, ValidationError
-
-from cluster.errors import TooMany
+from cluster.errors import NewerRelease, TooMany
 from cluster.ids import anonymous_reader, user_reader
 from cluster.records.question import Answer, Question
 from cluster.store import keys
@@ -19,6 +16,7 @@ from cluster.store.redis.append_plan import MOST_ADDRESSES
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import Argument, name_of, text_of
 from cluster.store.redis.quarantine import Quarantine
+from cluster.store.redis.record_seal import SealedRecords, seal_record
 from cluster.store.redis.salts import Salts
 from cluster.store.redis.script import Script
 from cluster.store.redis.seal import salt_from_key, seal, unseal
@@ -51,15 +49,13 @@ _NOTE = Script.load("note_asked")
 _COUNT = Script.load("count_stranger")
 _SPEND = Script.load("spend_tokens")
 
-M = TypeVar("M", bound=BaseModel)
-
 
 class RedisQuestions:
     """`QuestionStore` over Redis."""
 
     def __init__(self, server: RedisClient, quarantine: Quarantine, *, most_open: int = MOST_OPEN) -> None:
         self._server = server
-        self._quarantine = quarantine
+        self._records = SealedRecords(quarantine)
         self._salts = Salts(server)
         self._most_open = most_open
 
@@ -69,7 +65,7 @@ class RedisQuestions:
         app_id, question_id = question.app_id, question.question_id
         name, reader_id = keys.question(app_id, question_id), reader_from_question(question)
         args: list[Argument] = [
-            question_id, _sealed(question, name, "asked"), _sealed(answer, name, "answer"),
+            question_id, seal_record(question, name, "asked"), seal_record(answer, name, "answer"),
             seal(shown, salt_from_key(name, "shown")), answer.revision, _flag(answer.finished), holder, until_ms,
             lifetime_ms(question), self._most_open, _flag(bool(reader_id)),
         ]  # fmt: skip
@@ -105,7 +101,7 @@ class RedisQuestions:
             *(keys.question_citing(app_id, product_id) for product_id in cited),
         ]
         args: list[Argument] = [
-            question_id, holder, _sealed(answer, name, "answer"), seal(shown, salt_from_key(name, "shown")),
+            question_id, holder, seal_record(answer, name, "answer"), seal(shown, salt_from_key(name, "shown")),
             answer.revision, _flag(answer.finished), until_ms, lifetime_ms(question),
         ]  # fmt: skip
         return bool(await self._server.run(_WRITE, names, args))
@@ -113,7 +109,7 @@ class RedisQuestions:
     async def revise(self, question: Question, answer: Answer, shown: bytes, *, since: int) -> bool:
         name = keys.question(question.app_id, question.question_id)
         args: list[Argument] = [
-            since, _sealed(answer, name, "answer"), seal(shown, salt_from_key(name, "shown")), answer.revision,
+            since, seal_record(answer, name, "answer"), seal(shown, salt_from_key(name, "shown")), answer.revision,
         ]  # fmt: skip
         return bool(await self._server.run(_REVISE, [name], args))
 
@@ -132,7 +128,10 @@ class RedisQuestions:
         name = keys.question(app_id, question_id)
         args: list[Argument] = [question_id, holder, now_ms, until_ms]
         found = await self._server.run(_CLAIM, [name, keys.question_open(app_id)], args)
-        return await self._recorded(app_id, name, found) if found else None
+        try:
+            return await self._recorded(app_id, name, found) if found else None
+        except NewerRelease:
+            return None  # a replica of the newer release takes it over when this lease ends
 
     async def renew(self, app_id: str, question_id: str, *, holder: str, until_ms: int) -> bool:
         names = [keys.question(app_id, question_id), keys.question_open(app_id)]
@@ -195,25 +194,14 @@ class RedisQuestions:
         await self._server.execute_slow("HSET", keys.question_checked(app_id), checker, offset)
 
     async def _recorded(self, app_id: str, name: str, found: Sequence[bytes | None]) -> StoredQuestion | None:
-        question = await self._open(Question, app_id, name, "asked", found[0])
-        answer = await self._open(Answer, app_id, name, "answer", found[1])
+        asked, sealed = found[0], found[1]
+        if asked is None or sealed is None:
+            return None
+        question = await self._records.get(Question, app_id, name, "asked", asked)
+        answer = await self._records.get(Answer, app_id, name, "answer", sealed)
         if question is None or answer is None:
             return None
         return StoredQuestion(question, answer, int(found[2] or 0))
-
-    async def _open(
-        self, model: type[M], app_id: str, name: str, field: str, sealed: bytes | None
-    ) -> M | None:
-        if sealed is None:
-            return None
-        body = unseal(sealed, salt_from_key(name, field))
-        try:
-            if body is not None:
-                return model.model_validate_json(body)
-        except ValidationError:
-            pass
-        await self._quarantine.field(app_id, name, keys.quarantine(app_id), field, sealed)
-        return None
 
 
 async def erase_questions(server: RedisClient, app_id: str, reader_ids: Sequence[str]) -> int:
@@ -252,10 +240,6 @@ def select_popular(asked: Counter[str], readers: int, rows: int) -> list[str]:
     """Return the questions that enough users asked, the most frequent first."""
     often = sorted((-count, text) for text, count in asked.items() if count >= readers)
     return [text for _, text in often[:rows]]
-
-
-def _sealed(value: BaseModel, name: str, field: str) -> bytes:
-    return seal(value.model_dump_json().encode(), salt_from_key(name, field))
 
 
 def _flag(truth: bool) -> str:

@@ -6,15 +6,13 @@ its client id then has its original meaning again.
 
 from __future__ import annotations
 
-from pydantic import ValidationError
-
 from cluster.errors import Unavailable
 from cluster.records.registration import Registration, short_id
 from cluster.store import keys
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.quarantine import Quarantine
+from cluster.store.redis.record_seal import SealedRecords, seal_record, with_unknown_fields
 from cluster.store.redis.script import Script
-from cluster.store.redis.seal import salt_from_key, seal, unseal
 
 MOST_REGISTRATIONS = 10_000
 _TRIES = 5
@@ -29,7 +27,7 @@ class RedisRegistrations:
         self, server: RedisClient, quarantine: Quarantine, *, most: int = MOST_REGISTRATIONS
     ) -> None:
         self._server = server
-        self._quarantine = quarantine
+        self._records = SealedRecords(quarantine)
         self._most = most
 
     async def get(self, client_id: str) -> Registration | None:
@@ -39,13 +37,14 @@ class RedisRegistrations:
 
     async def put(self, registration: Registration, *, now_ms: int) -> bool:
         key, field = keys.oauth_clients(), short_id(registration.client_id)
-        sealed = seal(registration.model_dump_json().encode(), salt_from_key(key, field))
         for _ in range(_TRIES):
             before = await self._server.execute_slow("HGET", key, field)
             known = None if before is None else await self._open(field, before)
             if known is not None and known.removed:
                 return False
             expected = b"" if known is None else before
+            after = registration if known is None else with_unknown_fields(registration, known)
+            sealed = seal_record(after, key, field)
             args = [field, expected, sealed, now_ms, self._most]
             if await self._server.run(_CHANGE, [key, keys.oauth_clients_used()], args):
                 return True
@@ -55,11 +54,4 @@ class RedisRegistrations:
         await self._server.execute_slow("ZADD", keys.oauth_clients_used(), "XX", now_ms, short_id(client_id))
 
     async def _open(self, field: str, sealed: bytes) -> Registration | None:
-        body = unseal(sealed, salt_from_key(keys.oauth_clients(), field))
-        try:
-            if body is not None:
-                return Registration.model_validate_json(body)
-        except ValidationError:
-            pass
-        await self._quarantine.field("", keys.oauth_clients(), keys.account_quarantine(), field, sealed)
-        return None
+        return await self._records.get(Registration, "", keys.oauth_clients(), field, sealed)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pydantic import ValidationError
-
 from cluster.records.run import Run
 from cluster.store import keys
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import name_of
 from cluster.store.redis.quarantine import Quarantine
+from cluster.store.redis.record_seal import SealedRecords, seal_record
 from cluster.store.redis.script import Script
-from cluster.store.redis.seal import salt_from_key, seal, unseal
 
 MOST_KEPT = 500
 "Runs stored for each app; the oldest ended ones are deleted first."
@@ -25,16 +23,17 @@ class RedisRuns:
 
     def __init__(self, server: RedisClient, quarantine: Quarantine) -> None:
         self._server = server
-        self._quarantine = quarantine
+        self._records = SealedRecords(quarantine)
 
     async def get(self, app_id: str, run_id: str) -> Run | None:
-        found = await self._many(app_id, [run_id])
-        return found[0] if found else None
+        key = keys.run(app_id)
+        sealed: bytes | None = await self._server.execute_slow("HGET", key, run_id)
+        return None if sealed is None else await self._records.get(Run, app_id, key, run_id, sealed)
 
     async def compare_and_set(self, run: Run) -> Run | None:
         app_id, run_id = run.app_id, run.run_id
         after = run.model_copy(update={"revision": run.revision + 1})
-        sealed = seal(after.model_dump_json().encode(), salt_from_key(keys.run(app_id), run_id))
+        sealed = seal_record(after, keys.run(app_id), run_id)
         names = [keys.run(app_id), keys.run_revision(app_id), keys.run_ids(app_id), keys.run_open(app_id)]
         args: list[str | int | bytes] = [
             run_id, run.revision, sealed, run.created_at, int(not run.has_ended), MOST_KEPT,
@@ -53,20 +52,11 @@ class RedisRuns:
     async def _many(self, app_id: str, run_ids: Sequence[str]) -> list[Run]:
         if not run_ids:
             return []
-        bodies = await self._server.execute_slow("HMGET", keys.run(app_id), *run_ids)
+        key = keys.run(app_id)
+        bodies = await self._server.execute_slow("HMGET", key, *run_ids)
         found = []
         for run_id, sealed in zip(run_ids, bodies, strict=True):
-            if sealed is not None and (run := await self._open(app_id, run_id, sealed)) is not None:
+            run = None if sealed is None else await self._records.open(Run, app_id, key, run_id, sealed)
+            if run is not None:
                 found.append(run)
         return found
-
-    async def _open(self, app_id: str, run_id: str, sealed: bytes) -> Run | None:
-        key = keys.run(app_id)
-        body = unseal(sealed, salt_from_key(key, run_id))
-        try:
-            if body is not None:
-                return Run.model_validate_json(body)
-        except ValidationError:
-            pass
-        await self._quarantine.field(app_id, key, keys.quarantine(app_id), run_id, sealed)
-        return None

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import ValidationError
-
 from cluster.records.schedule import Schedule
 from cluster.store import keys
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import name_of
 from cluster.store.redis.quarantine import Quarantine
-from cluster.store.redis.seal import salt_from_key, seal, unseal
+from cluster.store.redis.record_seal import SealedRecords, seal_record
 
 
 class RedisSchedules:
@@ -17,12 +15,13 @@ class RedisSchedules:
 
     def __init__(self, server: RedisClient, quarantine: Quarantine) -> None:
         self._server = server
-        self._quarantine = quarantine
+        self._records = SealedRecords(quarantine)
 
     async def put(self, schedule: Schedule) -> None:
         key = keys.schedule(schedule.app_id)
-        sealed = seal(schedule.model_dump_json().encode(), salt_from_key(key, schedule.name))
-        await self._server.execute_slow("HSET", key, schedule.name, sealed)
+        stored: bytes | None = await self._server.execute_slow("HGET", key, schedule.name)
+        schedule = await self._records.replacing(schedule, schedule.app_id, key, schedule.name, stored)
+        await self._server.execute_slow("HSET", key, schedule.name, seal_record(schedule, key, schedule.name))
 
     async def remove(self, app_id: str, name: str) -> bool:
         return bool(await self._server.execute_slow("HDEL", keys.schedule(app_id), name))
@@ -32,13 +31,7 @@ class RedisSchedules:
         flat = await self._server.execute_slow("HGETALL", key)
         found = []
         for field, sealed in sorted(zip(flat[::2], flat[1::2], strict=True)):
-            name = name_of(field)
-            body = unseal(sealed, salt_from_key(key, name))
-            try:
-                if body is not None:
-                    found.append(Schedule.model_validate_json(body))
-                    continue
-            except ValidationError:
-                pass
-            await self._quarantine.field(app_id, key, keys.quarantine(app_id), name, sealed)
+            schedule = await self._records.open(Schedule, app_id, key, name_of(field), sealed)
+            if schedule is not None:
+                found.append(schedule)
         return found

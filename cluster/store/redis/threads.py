@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pydantic import ValidationError
-
+from cluster.errors import NewerRelease
 from cluster.records.thread import ReaderThreads
 from cluster.store import keys
 from cluster.store.ports.threads import ThreadWatcher
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import Argument, name_of, text_of
 from cluster.store.redis.quarantine import Quarantine
+from cluster.store.redis.record_seal import SealedRecords, record_json
 from cluster.store.redis.script import Script
-from cluster.store.redis.seal import salt_from_key, seal, unseal
+from cluster.store.redis.seal import salt_from_key, seal
 
 _SWAP = Script.load("swap_threads")
 _READ = Script.load("read_threads")
@@ -28,18 +28,28 @@ class RedisThreads:
 
     def __init__(self, server: RedisClient, quarantine: Quarantine) -> None:
         self._server = server
-        self._quarantine = quarantine
+        self._records = SealedRecords(quarantine)
 
     async def read(self, app_id: str, user_id: str) -> ReaderThreads:
-        return (await self.read_many(app_id, [user_id]))[0]
+        return (await self._read_all(app_id, [user_id]))[0]
 
     async def read_many(self, app_id: str, user_ids: Sequence[str]) -> list[ReaderThreads]:
+        return await self._read_all(app_id, user_ids, skips_unreadable=True)
+
+    async def _read_all(
+        self, app_id: str, user_ids: Sequence[str], *, skips_unreadable: bool = False
+    ) -> list[ReaderThreads]:
         names = [keys.threads(app_id), keys.thread_revision(app_id)]
         found = []
         for page in _pages(user_ids):
             bodies, revisions = await self._server.run(_READ, names, page)
             for user_id, sealed, revision in zip(page, bodies, revisions, strict=True):
-                known = await self._open(app_id, user_id, sealed)
+                try:
+                    known = await self._open(app_id, user_id, sealed)
+                except NewerRelease:
+                    if not skips_unreadable:
+                        raise
+                    known = ReaderThreads()
                 found.append(known.model_copy(update={"revision": int(revision or 0)}))
         return found
 
@@ -47,8 +57,8 @@ class RedisThreads:
         self, app_id: str, user_id: str, before: ReaderThreads, after: ReaderThreads
     ) -> bool:
         sealed = b""
-        if after.threads:
-            body = after.model_dump_json(exclude=_DERIVED, exclude_defaults=True).encode()
+        if after.threads or after.model_extra:
+            body = record_json(after, exclude=_DERIVED, exclude_defaults=True)
             sealed = seal(body, salt_from_key(keys.threads(app_id), user_id))
         watching = (
             "nothing" if not after.watched else "same" if after.watched == before.watched else "changed"
@@ -88,13 +98,9 @@ class RedisThreads:
         if sealed is None:
             return ReaderThreads()
         key = keys.threads(app_id)
-        body = unseal(sealed, salt_from_key(key, user_id))
-        try:
-            if body is not None:
-                return ReaderThreads.model_validate_json(body)
-        except ValidationError:
-            pass
-        await self._quarantine.field(app_id, key, keys.quarantine(app_id), user_id, sealed)
+        known = await self._records.get(ReaderThreads, app_id, key, user_id, sealed)
+        if known is not None:
+            return known
         # a thread that can't be returned must not be announced
         await self._server.execute_slow("SREM", keys.thread_new(app_id), user_id)
         return ReaderThreads()

@@ -99,7 +99,7 @@ def build_endpoints(services: ApiServices) -> tuple[Endpoint, ...]:
     products = ProductsResource(services.stores, services.clock, services.new_task_id)
     rules = StoredRules(services.stores.boost_rules, services.clock)
     experiments = services.experiments or LocalExperimentClient(services.stores.experiments, services.clock)
-    queries = QueryTreatment(services.recommender, rules, experiments)
+    treatment = QueryTreatment(rules, experiments, services.clock)
     history = services.history or LocalHistoryClient(services.stores, services.clock)
     banks = QuestionBankClient(services.stores.question_bank)
     suggestions = QuestionBankSuggestions(banks, services.recommender)
@@ -116,13 +116,20 @@ def build_endpoints(services: ApiServices) -> tuple[Endpoint, ...]:
             AggregationResource("product", services.stores.records),
             wire.ProductPart | wire.build_envelope(wire.ProductPart),
         ),
-        *_recommendations(RecommendationResource(queries, services.clock, services.new_service_id)),
+        *_recommendations(
+            RecommendationResource(treatment, services.recommender, services.clock, services.new_service_id)
+        ),
         *_search(
             SearchResource(
-                queries, services.recommender, services.clock, services.new_service_id, services.query_log
+                treatment, services.recommender, services.clock, services.new_service_id, services.query_log
             ),
             CompletionsResource(
-                queries, services.clock, services.new_service_id, services.query_log, suggestions
+                treatment,
+                services.recommender,
+                services.clock,
+                services.new_service_id,
+                services.query_log,
+                suggestions,
             ),
         ),
         *build_experiment_endpoints(
@@ -133,7 +140,9 @@ def build_endpoints(services: ApiServices) -> tuple[Endpoint, ...]:
         ),
         *build_question_answer_endpoints(
             QuestionBankResource(services.stores.question_bank, banks, services.new_service_id),
-            QuestionAnswersResource(queries, services.new_service_id, services.query_log),
+            QuestionAnswersResource(
+                treatment, services.recommender, services.new_service_id, services.query_log
+            ),
         ),
         *build_history_endpoints(HistoryResource(history)),
         *build_thread_endpoints(ThreadsResource(history)),

@@ -1,12 +1,13 @@
 """Routes each query to the engine: embedded in this API replica, or dedicated in a deployment.
 
-The router reads the placement from the engine's record and rereads it after a second, so that an engine moves without
-a restart. When an engine becomes embedded again, its deployment answers until this process has loaded it.
+The placement stands in the engine's record, so that an engine moves without a restart. When an engine becomes embedded
+again, its deployment answers until this process has loaded it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -18,7 +19,7 @@ from actors.serving.client import RecommenderClient, unwrap
 from cluster.clock import Clock
 from cluster.errors import HouseError, Refusal, TooMany, Unavailable, messages
 from cluster.records.engine import Engine, Placement
-from cluster.store.ports.engines import EngineStore
+from cluster.store.refreshing_cache import EngineRecords
 from cluster.tracing import current_trace, current_traceparent
 
 _log = structlog.get_logger()
@@ -38,9 +39,11 @@ class QueryAnswerer(Protocol):
 
 @dataclass(slots=True)
 class _CachedRoute:
+    engine: Engine
     client: QueryAnswerer
-    until_s: float
     remote: bool
+    retry_s: float = math.inf
+    "When an unfinished move of the engine is tried again, monotonic."
     loading_task: asyncio.Task[None] | None = None
     "Loads the engine here because it moves back into this process."
     queries: int = 0
@@ -52,22 +55,22 @@ class EngineRouter:
 
     def __init__(
         self,
-        engines: EngineStore,
+        engine_records: EngineRecords,
         local: QueryAnswerer,
         connect: ConnectToEngine,
         clock: Clock,
         *,
         away: tuple[type[Exception], ...] = (),
         overloaded: tuple[type[Exception], ...] = (),
-        keep_s: float = 1.0,
+        retry_s: float = 1.0,
     ) -> None:
-        self._engines = engines
+        self._engine_records = engine_records
         self._local = local
         self._connect = connect
         self._clock = clock
         self._away = away
         self._overloaded = overloaded
-        self._keep_s = keep_s
+        self._retry_s = retry_s
         self._routes: dict[tuple[str, str], _CachedRoute] = {}
 
     def take_counts(self) -> dict[str, dict[tuple[Placement, str], int]]:
@@ -94,7 +97,7 @@ class EngineRouter:
             NotFound: `engine is not found`
             Unavailable: the engine's deployment is unavailable
             TooMany: too many queries wait for the engine
-        Cost: a dictionary look-up; once a second per engine one read of its record.
+        Cost: two dictionary look-ups while the record is fresh.
         """
         trace = current_trace()
         if trace is None:
@@ -105,11 +108,11 @@ class EngineRouter:
 
     async def _answer(self, query: UserQuery) -> RecommendationResult:
         route = self._routes.get((query.app_id, query.engine_id))
-        now_s = self._clock.monotonic_s()
-        if route is None or now_s >= route.until_s:
-            if route is not None:
-                # one request refreshes the route; the others use the old one meanwhile
-                route.until_s = now_s + self._keep_s
+        if (
+            route is None
+            or self._engine_records.find(query.app_id, query.engine_id) is not route.engine
+            or route.retry_s is not math.inf
+        ):
             route = await self._refresh(query.app_id, query.engine_id, route)
         if route is None:
             # The host in this process raises the error for unknown engines.
@@ -129,13 +132,19 @@ class EngineRouter:
 
     async def _refresh(self, app_id: str, engine_id: str, route: _CachedRoute | None) -> _CachedRoute | None:
         try:
-            engine = await self._engines.get(app_id, engine_id)
+            engine = await self._engine_records.read_engine(app_id, engine_id)
         except Unavailable:
             # The last known route stays valid while the store is unavailable.
             return route
         if engine is None:
             self._routes.pop((app_id, engine_id), None)
             return None
+        now_s = self._clock.monotonic_s()
+        if route is not None:
+            if route.engine is engine and now_s < route.retry_s:
+                return route
+            # one request changes the route; the others use the old one meanwhile
+            route.engine, route.retry_s = engine, now_s + self._retry_s
         fresh = await self._route(engine, route)
         if route is not None and fresh is not route and route.remote == fresh.remote:
             fresh.queries = route.queries
@@ -143,25 +152,23 @@ class EngineRouter:
         return fresh
 
     async def _route(self, engine: Engine, route: _CachedRoute | None) -> _CachedRoute:
-        until_s = self._clock.monotonic_s() + self._keep_s
         if engine.placement == "door":
             if route is None or not route.remote:
-                return _CachedRoute(self._local, until_s, remote=False)
+                return _CachedRoute(engine, self._local, remote=False)
             if route.loading_task is None:
                 route.loading_task = asyncio.get_running_loop().create_task(self._load(engine))
             elif route.loading_task.done():
-                return _CachedRoute(self._local, until_s, remote=False)
-            route.until_s = until_s
+                return _CachedRoute(engine, self._local, remote=False)
             return route
         if route is not None and route.remote:
-            return _CachedRoute(route.client, until_s, remote=True)
+            return _CachedRoute(engine, route.client, remote=True)
         try:
             client = await self._connect(engine.app_id, engine.engine_id)
         except self._away as error:
             if route is not None:
                 return route
             raise self._unavailable(engine.app_id, engine.engine_id, error) from error
-        return _CachedRoute(client, until_s, remote=True)
+        return _CachedRoute(engine, client, remote=True)
 
     async def _load(self, engine: Engine) -> None:
         """Load an engine into the host of this process by a small query."""
@@ -172,7 +179,7 @@ class EngineRouter:
                 return
             except Unavailable:
                 # loading a large engine takes longer than the deadline of one query
-                await asyncio.sleep(self._keep_s)
+                await asyncio.sleep(self._retry_s)
             except HouseError as error:
                 _log.warning("recommender_not_loaded", app=engine.app_id, reason=error.message)
                 return

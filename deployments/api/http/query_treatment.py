@@ -1,6 +1,6 @@
-"""Applies experiments and stored rules to a query, then sends it to the engine.
+"""Changes a query as experiments and stored rules demand, before the engine answers it.
 
-experiments (engine, snapshot, rule of the user's variant) -> stored rules -> engine -> outcome is counted
+experiments (engine, snapshot, rule of the user's variant) -> stored rules
 """
 
 from __future__ import annotations
@@ -8,61 +8,78 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from types import TracebackType
 
 from actors.experiments.client import ExperimentClient
 from actors.experiments.messages import ExperimentTreatment
-from actors.recommender.messages import RecommendationResult, UserQuery
-from actors.serving.client import RecommenderClient, StoredRules
+from actors.experiments.treatments import TreatmentAssigner
+from actors.recommender.messages import UserQuery
+from actors.serving.client import StoredRules
+from cluster.clock import Clock
 from cluster.errors import Invalid
 from deployments.api.http.browser_writes import limit_new_users
-from deployments.api.http.confidential_fields import remove_hidden_fields
 from deployments.edge.request import ApiRequest
 
 
-class QueryTreatment:
-    """Answers queries with the variants that each user is assigned to."""
+class TreatmentOutcome:
+    """Counts how the query of a treated user ended, when its `with` block ends: latency, and failure or success."""
 
-    def __init__(self, client: RecommenderClient, rules: StoredRules, experiments: ExperimentClient) -> None:
-        self._client = client
+    __slots__ = ("_assigner", "_clock", "_started_s", "_treatments")
+
+    def __init__(
+        self, assigner: TreatmentAssigner, treatments: Sequence[ExperimentTreatment], clock: Clock
+    ) -> None:
+        self._assigner = assigner
+        self._treatments = treatments
+        self._clock = clock
+        self._started_s = clock.monotonic_s() if treatments else 0.0
+
+    def __enter__(self) -> None:
+        """Return nothing: the clock runs since the treatments are known."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Count the outcome; an invalid query is no failure of the variant."""
+        if self._treatments:
+            took_ms = (self._clock.monotonic_s() - self._started_s) * 1000
+            failed = kind is not None and not issubclass(kind, Invalid)
+            self._assigner.record(self._treatments, took_ms, failed=failed)
+
+
+class QueryTreatment:
+    """One step between a parsed query and its engine: it changes the query and answers nothing."""
+
+    def __init__(self, rules: StoredRules, experiments: ExperimentClient, clock: Clock) -> None:
         self._rules = rules
         self._treatments = experiments.treatments
+        self._no_outcome = TreatmentOutcome(self._treatments, (), clock)
 
-    async def answer(self, request: ApiRequest) -> RecommendationResult:
-        """Return the result of the parsed query of a request.
+    async def apply(self, request: ApiRequest) -> tuple[UserQuery, TreatmentOutcome]:
+        """Return the parsed query of a request with its treatments and rules, and the counter of its outcome.
 
-        Errors:
-            those of `RecommenderClient.answer`
+        The engine answers inside of a `with` block of the counter.
+
         Cost:
-            without a running experiment: one dictionary look-up more than rules and engine
+            without a running experiment: one dictionary look-up more than the rules
         """
         query: UserQuery = request.parsed
-        met = await self._treatments.assign(
+        treatments = await self._treatments.assign(
             query.app_id, query.engine_id, query.reader_ids,
             through=query.kind, device=classify_device(request.user_agent),
             # Browsers may name an unproven user id if the app has `prove_writers` off.
             writer=partial(limit_new_users, request, "" if query.question is not None else query.user_id),
         )  # fmt: skip
-        if not met:
-            return remove_hidden_fields(
-                request, query, await self._client.answer(await self._rules.apply(query))
-            )
-        started_s, failed = request.clock.monotonic_s(), True
-        try:
-            found = await self._client.answer(await self._rules.apply(apply_treatments(query, met)))
-            failed = False
-            return remove_hidden_fields(request, query, found)
-        except Invalid:
-            failed = False
-            raise
-        finally:
-            took_ms = (request.clock.monotonic_s() - started_s) * 1000
-            self._treatments.record(met, took_ms, failed=failed)
+        if not treatments:
+            return await self._rules.apply(query), self._no_outcome
+        outcome = TreatmentOutcome(self._treatments, treatments, request.clock)
+        return await self._rules.apply(apply_treatments(query, treatments)), outcome
 
 
-def apply_treatments(query: UserQuery, met: Sequence[ExperimentTreatment]) -> UserQuery:
+def apply_treatments(query: UserQuery, treatments: Sequence[ExperimentTreatment]) -> UserQuery:
     """Apply the variants of a user to a query; of two that set engine or snapshot, the older experiment wins."""
     engine_id, snapshot, rules = query.engine_id, "", list(query.rule_names)
-    for treatment in met:
+    for treatment in treatments:
         variant = treatment.variant
         if engine_id == query.engine_id and not snapshot:
             engine_id, snapshot = variant.engine_id or engine_id, variant.snapshot

@@ -17,7 +17,7 @@ from actors.serving.client import RecommenderClient
 from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.ids import ServiceId
-from deployments.api.http.confidential_fields import check_query
+from deployments.api.http.confidential_fields import check_query, remove_hidden_fields
 from deployments.api.http.query_log_writer import QueryLog
 from deployments.api.http.query_treatment import QueryTreatment
 from deployments.api.wire.autocomplete import Autocomplete, to_completion_query
@@ -35,13 +35,15 @@ class CompletionsResource:
 
     def __init__(
         self,
-        queries: QueryTreatment,
+        treatment: QueryTreatment,
+        recommender: RecommenderClient,
         clock: Clock,
         new_service_id: Callable[[], ServiceId],
         query_log: QueryLog,
         suggestions: QuestionBankSuggestions,
     ) -> None:
-        self._queries = queries
+        self._treatment = treatment
+        self._recommender = recommender
         self._suggestions = suggestions
         self._clock = clock
         self._new_service_id = new_service_id
@@ -69,8 +71,11 @@ class CompletionsResource:
 
     async def answer(self, request: ApiRequest) -> Reply:
         """Return completions."""
-        answered = await self._queries.answer(request)
         query: UserQuery = request.parsed
+        treated, outcome = await self._treatment.apply(request)
+        with outcome:
+            answered = await self._recommender.answer(treated)
+        remove_hidden_fields(request, query, answered)
         completions = await self._suggestions.fill(query, answered.completions)
         self._query_log.record(
             request, "autocomplete", query.typed,

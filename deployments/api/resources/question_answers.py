@@ -12,9 +12,10 @@ from pydantic import ValidationError
 from actors.recommender.messages import UserQuery
 from actors.retrieval.messages import AnswerResult, SpellingResult
 from actors.search.client import QuestionBankClient
+from actors.serving.client import RecommenderClient
 from cluster.ids import ServiceId
 from cluster.store.ports.question_bank import QuestionBankStore
-from deployments.api.http.confidential_fields import check_query
+from deployments.api.http.confidential_fields import check_query, remove_hidden_fields
 from deployments.api.http.endpoint import Endpoint, EndpointTexts
 from deployments.api.http.query_log_writer import QueryLog
 from deployments.api.http.query_treatment import QueryTreatment
@@ -40,9 +41,14 @@ class QuestionAnswersResource:
     """The endpoint that answers a question from product pages."""
 
     def __init__(
-        self, queries: QueryTreatment, new_service_id: Callable[[], ServiceId], query_log: QueryLog
+        self,
+        treatment: QueryTreatment,
+        recommender: RecommenderClient,
+        new_service_id: Callable[[], ServiceId],
+        query_log: QueryLog,
     ) -> None:
-        self._queries = queries
+        self._treatment = treatment
+        self._recommender = recommender
         self._new_service_id = new_service_id
         self._query_log = query_log
 
@@ -59,7 +65,10 @@ class QuestionAnswersResource:
     async def answer(self, request: ApiRequest) -> Reply:
         """Answer a question."""
         query: UserQuery = request.parsed
-        answered = await self._queries.answer(request)
+        treated, outcome = await self._treatment.apply(request)
+        with outcome:
+            answered = await self._recommender.answer(treated)
+        remove_hidden_fields(request, query, answered)
         found = answered.answers or _NOTHING
         original = query.question.original if query.question is not None else ""
         self._query_log.record(

@@ -12,10 +12,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from actors.recommender.messages import QueryKind, RecommendationResult, UserQuery
+from actors.serving.client import RecommenderClient
 from cluster.clock import Clock
 from cluster.errors import Forbidden
 from cluster.ids import ServiceId
-from deployments.api.http.confidential_fields import check_query
+from deployments.api.http.confidential_fields import check_query, remove_hidden_fields
 from deployments.api.http.endpoint import Answer, Schema
 from deployments.api.http.query_treatment import QueryTreatment
 from deployments.api.wire.faults import unprocessable_from
@@ -51,11 +52,13 @@ class RecommendationResource:
 
     def __init__(
         self,
-        queries: QueryTreatment,
+        treatment: QueryTreatment,
+        recommender: RecommenderClient,
         clock: Clock,
         new_service_id: Callable[[], ServiceId],
     ) -> None:
-        self._queries = queries
+        self._treatment = treatment
+        self._recommender = recommender
         self._clock = clock
         self._new_service_id = new_service_id
 
@@ -84,11 +87,13 @@ class RecommendationResource:
         write = _WRITERS.get(kind, _products)
 
         async def answer(request: ApiRequest) -> Reply:
-            answered = await self._queries.answer(request)
-            name, found = write(answered)
+            query, outcome = await self._treatment.apply(request)
+            with outcome:
+                answered = await self._recommender.answer(query)
+            name, records = write(remove_hidden_fields(request, query, answered))
             return result(
                 name,
-                _add_explanation(dumps(found), answered),
+                _add_explanation(dumps(records), answered),
                 took_ms=request.took_ms(),
                 service_id=self._new_service_id(),
                 alias=request.credential.app.settings.service_id_response_alias,
@@ -97,29 +102,29 @@ class RecommendationResource:
         return answer
 
 
-def _add_explanation(found: bytes, answered: RecommendationResult) -> bytes:
-    """Append the explanation of the whole list."""
-    found += render_notices(answered)
+def _add_explanation(reply: bytes, answered: RecommendationResult) -> bytes:
+    """Append notices and the explanation of the whole list."""
+    reply += render_notices(answered)
     if answered.explanation is None:
-        return found
-    return found + b',"explanation":' + dumps(answered.explanation)
+        return reply
+    return reply + b',"explanation":' + dumps(answered.explanation)
 
 
-def _products(found: RecommendationResult) -> tuple[str, Any]:
-    return "products", found.products
+def _products(answered: RecommendationResult) -> tuple[str, Any]:
+    return "products", answered.products
 
 
-def _categories(found: RecommendationResult) -> tuple[str, Any]:
+def _categories(answered: RecommendationResult) -> tuple[str, Any]:
     return "categories", [
         {"category": group.value, "total": group.total, "recommended_products": group.products}
-        for group in found.groups
+        for group in answered.groups
     ]
 
 
-def _attributes(found: RecommendationResult) -> tuple[str, Any]:
+def _attributes(answered: RecommendationResult) -> tuple[str, Any]:
     return "attributes", [
         {"value": group.value, "total": group.total, "recommended_products": group.products}
-        for group in found.groups
+        for group in answered.groups
     ]
 
 

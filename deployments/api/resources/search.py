@@ -30,14 +30,14 @@ class SearchResource:
 
     def __init__(
         self,
-        queries: QueryTreatment,
-        client: RecommenderClient,
+        treatment: QueryTreatment,
+        recommender: RecommenderClient,
         clock: Clock,
         new_service_id: Callable[[], ServiceId],
         query_log: QueryLog,
     ) -> None:
-        self._queries = queries
-        self._client = client
+        self._treatment = treatment
+        self._recommender = recommender
         self._clock = clock
         self._new_service_id = new_service_id
         self._query_log = query_log
@@ -67,8 +67,11 @@ class SearchResource:
 
     async def answer(self, request: ApiRequest) -> Reply:
         """Search products."""
-        answered = await self._queries.answer(request)
         query: UserQuery = request.parsed
+        treated, outcome = await self._treatment.apply(request)
+        with outcome:
+            answered = await self._recommender.answer(treated)
+        remove_hidden_fields(request, query, answered)
         search_query = query.search or SearchQuery()
         found = answered.search or _NOTHING
         self._query_log.record(
@@ -84,7 +87,7 @@ class SearchResource:
         """Return products by their ids."""
         query: UserQuery = request.parsed
         return self._reply(
-            request, remove_hidden_fields(request, query, await self._client.answer(query)), b""
+            request, remove_hidden_fields(request, query, await self._recommender.answer(query)), b""
         )
 
     def _reply(self, request: ApiRequest, answered: RecommendationResult, more: bytes) -> Reply:

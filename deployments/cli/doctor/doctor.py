@@ -16,7 +16,7 @@ from cluster.clock import SystemClock
 from cluster.errors import Conflict, HouseError, Invalid, Unavailable
 from cluster.store.connect import OpenStores
 from deployments.cli import screen
-from deployments.cli.doctor import access_checks, erasure_checks, machine_checks, running_checks, trust_checks
+from deployments.cli.doctor import machine_checks, running_checks, security_checks
 from deployments.cli.doctor.finding import Finding
 from deployments.cli.doctor.mcp_check import McpCheck
 from deployments.cli.installation import Installation, read_clock_ms
@@ -121,9 +121,9 @@ def run_checks(installation: Installation) -> list[Finding]:
         machine_checks.check_shared_memory(Path("/dev/shm")),
         machine_checks.check_open_files(),
         machine_checks.check_haproxy(state),
-        trust_checks.check_learners(installation),
-        trust_checks.check_artifacts(installation),
-        *trust_checks.check_secrets(installation),
+        security_checks.check_learners(installation),
+        security_checks.check_artifacts(installation),
+        *security_checks.check_secrets(installation),
     ]
     if state is None:
         return [*findings, machine_checks.check_redis_binary(), *machine_checks.check_leftovers(installation)]
@@ -137,8 +137,8 @@ def run_checks(installation: Installation) -> list[Finding]:
         now_ms = SystemClock().now_ms()
         findings += running_checks.check_clock(installation.information("server"), now_ms)
         findings.append(running_checks.check_exposed_keys(installation, now_ms))
-        findings += access_checks.check_switches(installation.list_apps())
-        findings += erasure_checks.check_erasures(installation)
+        findings += security_checks.check_switches(installation.list_apps())
+        findings += security_checks.check_erasures(installation)
     except HouseError as error:
         findings.append(Finding("redis", "bad", error.message, f"see {state.logs_dir}/redis.log"))
     return findings

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from deployments.cli.benchmark_commands import (
+from deployments.cli.subprocess_commands import (
     CompletionsOptions,
     RankingOptions,
     SizesOptions,

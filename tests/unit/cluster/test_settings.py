@@ -12,9 +12,13 @@ from typer.testing import CliRunner
 from cluster.errors import InvalidSetting
 from cluster.settings import Settings
 from deployments.cli.__main__ import command_line
+from tests.kubernetes.service_links import service_links
 
 ROOT = Path(__file__).resolve().parents[3]
-CHECKED = ("public_url", "trusted_proxies", "archive_origins", "trace_url", "haproxy_metrics")
+CHECKED = (
+    "public_url", "trusted_proxies", "archive_origins", "api_nodes", "engine_nodes", "training_nodes",
+    "trace_url", "haproxy_metrics",
+)  # fmt: skip
 NONSENSE = "95% of \x07 nothing\n:"
 
 
@@ -57,6 +61,45 @@ def test_the_value_of_a_secret_is_never_repeated(name: str) -> None:
         Settings(**{name: ["hunter2"]})
     assert "hunter2" not in refused.value.message
     assert f"KIOSK_{name.upper()}: its value" in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "name", ["kiosk", "kiosk-redis", "kiosk-redis-url", "kiosk-master-key", "kiosk-host"]
+)
+def test_a_service_of_kubernetes_changes_no_setting(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    expected = Settings()
+    for variable, value in service_links(name).items():
+        monkeypatch.setenv(variable, value)
+    found = Settings()
+    assert found == expected
+    assert "port" not in found.model_fields_set
+
+
+@pytest.mark.parametrize("link", ["tcp://10.0.0.1:80", "udp://[fd00::1]:53", "sctp://10.0.0.1:9"])
+def test_a_port_of_a_service_is_no_port_of_ours(link: str) -> None:
+    assert Settings(port=link).port == 8000
+    assert Settings(port=9001).port == 9001
+
+
+@pytest.mark.parametrize("value", ["http://10.0.0.1:80", "tcp://10.0.0.1", "tcp://10.0.0.1:80/x", "tcp://"])
+def test_other_addresses_are_no_port(value: str) -> None:
+    with pytest.raises(InvalidSetting, match=r"^KIOSK_PORT: "):
+        Settings(port=value)
+
+
+def test_labels_of_nodes_become_options_of_ray() -> None:
+    given = Settings(api_nodes="kiosk-group=api, zone.example.com/name=a", training_nodes="pool=big")
+    assert given.node_options("api") == {
+        "label_selector": {"kiosk-group": "api", "zone.example.com/name": "a"}
+    }
+    assert given.node_options("training") == {"label_selector": {"pool": "big"}}
+    assert given.node_options("engine") == {}
+
+
+@pytest.mark.parametrize("text", ["api", "=api", "group=", "group=in(a)", "a=b,c"])
+def test_what_is_no_label_is_refused_by_name(text: str) -> None:
+    with pytest.raises(InvalidSetting, match=r"^KIOSK_ENGINE_NODES names labels"):
+        Settings(engine_nodes=text)
 
 
 @pytest.mark.parametrize("line", [

@@ -27,6 +27,7 @@ from cluster.meter import SilentMeter
 from cluster.records.engine import Engine
 from cluster.records.recent_event import RecentEvent
 from cluster.store.ports.stores import Stores
+from cluster.store.refreshing_cache import EngineRecords
 from tests.fakes.corner_shop import APP, NOW_MS, upload
 from tests.fakes.stores.memory import memory_stores
 from tests.fakes.trained_snapshot import build_ring_snapshot, name, publish_ring_snapshot, ring_products
@@ -350,7 +351,7 @@ async def test_a_version_that_only_an_experiment_named_is_let_go_when_nobody_ask
             held[engine_id] = champion
 
     champions = ModelRegistry(
-        APP, stores.engines, models, lambda: [name(at) for at in range(3)],
+        APP, EngineRecords(stores.engines, clock), models, lambda: [name(at) for at in range(3)],
         lambda engine_id: held[engine_id].version if engine_id in held else "",
         lambda _: {}, adopt, clock, SilentMeter(),
     )  # fmt: skip

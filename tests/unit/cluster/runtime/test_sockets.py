@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from cluster.runtime.sockets import answers, free_ports, is_free, port_range
+from cluster.runtime.sockets import answers, free_ports, is_free, is_local_address, port_range
 
 pytestmark = pytest.mark.usefixtures("allow_world")
 
@@ -24,6 +24,16 @@ def test_a_port_somebody_listens_on_is_neither_free_nor_silent() -> None:
         port = server.getsockname()[1]
         assert not is_free("127.0.0.1", port)
         assert answers("127.0.0.1", port)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "localhost"])
+def test_a_program_can_listen_on_addresses_of_this_machine(host: str) -> None:
+    assert is_local_address(host)
+
+
+@pytest.mark.parametrize("host", ["nonsense", "192.0.2.1", "a b", "x" * 300])
+def test_nobody_can_listen_on_addresses_of_others(host: str) -> None:
+    assert not is_local_address(host)
 
 
 @pytest.mark.parametrize("mark", ["00000000", "ffffffff", "deadbeef"])

@@ -9,8 +9,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from deployments.cli import benchmark_commands
-from deployments.cli.benchmark_commands import (
+from deployments.cli import subprocess_commands
+from deployments.cli.subprocess_commands import (
     AnswersOptions,
     BenchOptions,
     CompletionsOptions,
@@ -35,7 +35,7 @@ def app(calls: list[Call]) -> typer.Typer:
         calls.append((options, words))
         return 1
 
-    return benchmark_commands.build_bench_app(execute)
+    return subprocess_commands.build_bench_app(execute)
 
 
 @pytest.mark.parametrize(
@@ -84,5 +84,5 @@ def test_an_unknown_set_is_wrong_use_and_an_object_with_json(
     from tests.benchmarks.__main__ import run_suite
 
     monkeypatch.setattr("sys.argv", ["bench", "quality", "--set", "nosuch", "--json"])
-    assert run_program(benchmark_commands.build_bench_app(run_suite), "kiosk bench") == WRONG_USE
+    assert run_program(subprocess_commands.build_bench_app(run_suite), "kiosk bench") == WRONG_USE
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "invalid"

@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cluster.admin.key_admin import KeyAdmin
-from cluster.errors import Fault, FilterSyntax, Invalid, NotFound, Unavailable
+from cluster.errors import Conflict, Fault, FilterSyntax, Invalid, NotFound, Unavailable
 from cluster.ids import new_task_id
 from cluster.records.access import App
 from cluster.store.connect import OpenStores
@@ -172,8 +172,8 @@ def test_a_store_that_is_away_ends_with_three(tmp_path: Path, monkeypatch: pytes
 
 
 def test_every_error_has_its_code() -> None:
-    errors = (Invalid("x"), FilterSyntax("x"), NotFound("x"), Unavailable("x"), Fault("x"))
-    assert [exit_code_of(error) for error in errors] == [2, 2, 2, 3, 1]
+    errors = (Invalid("x"), FilterSyntax("x"), NotFound("x"), Unavailable("x"), Conflict("x"), Fault("x"))
+    assert [exit_code_of(error) for error in errors] == [2, 2, 2, 3, 1, 1]
 
 
 def test_a_date_is_a_day_a_moment_or_a_span() -> None:

@@ -19,7 +19,7 @@ from cluster.clock import iso_ms
 from cluster.records.question import Answer, Question
 from cluster.records.validation.upload import ORIGIN
 from cluster.store.ports.stores import Stores
-from deployments.cli.search_view import print_report
+from deployments.cli.report import print_search_report
 from deployments.operations.feedback_report import (
     FeedbackReport,
     build_feedback_report,
@@ -118,7 +118,7 @@ async def test_the_search_report_holds_the_feedback(
         "question": "What is mulch?", "helpful": 0, "not_helpful": 1, "other": 0, "answers": 1, "question_id": "q1",
         "sources": 0,
     }  # fmt: skip
-    print_report(report, APP)
+    print_search_report(report, APP)
     shown = capsys.readouterr().out
     assert "1 not helpful" in shown
     assert "What is mulch?" in shown

@@ -18,7 +18,7 @@ from cluster.runtime.artifact_access import open_artifact_store
 from cluster.store.connect import OpenStores
 from deployments.cli.__main__ import command_line
 from deployments.cli.installation import Installation, read_clock_ms
-from deployments.cli.search_view import build_charts
+from deployments.cli.report import build_search_charts
 from deployments.operations.search_report import SearchReport, build_search_report
 
 DAY = 86_400_000
@@ -114,7 +114,12 @@ def test_lists_have_the_requested_length(tmp_path: Path) -> None:
 def test_an_empty_log_is_a_report_too(tmp_path: Path) -> None:
     report = build_search_report(COLUMNS.empty_table(), [], since=0, until=1)
     assert (report.queries, report.share, report.days, report.kinds) == (0, 0.0, [], [])
-    assert set(build_charts(report)) == {"search-days", "search-unfound", "search-queries", "search-missing"}
+    assert set(build_search_charts(report)) == {
+        "search-days",
+        "search-unfound",
+        "search-queries",
+        "search-missing",
+    }
 
 
 @pytest.mark.redis

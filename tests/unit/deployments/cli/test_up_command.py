@@ -110,6 +110,17 @@ def test_a_taken_port_is_refused_with_advice_before_anything_is_started(tmp_path
     assert not (tmp_path / "data" / "master.key").exists()
 
 
+def test_an_address_of_another_machine_is_refused_by_the_name_of_its_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KIOSK_HOST", "nonsense")
+    result = CliRunner().invoke(command_line(), ["up"])
+    assert isinstance(result.exception, Invalid)
+    assert "'nonsense' is no address of this machine" in result.exception.message
+    assert "KIOSK_HOST" in result.exception.message
+    assert not (tmp_path / "data" / "master.key").exists()
+
+
 def test_stopping_what_does_not_run_is_no_error() -> None:
     result = CliRunner().invoke(command_line(), ["down", "--json"])
     assert result.exit_code == 0
@@ -130,6 +141,24 @@ def test_ingest_needs_a_running_installation() -> None:
     assert "kiosk up" in result.exception.message
 
 
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["ingest", "products.jsonl", "--noun", "product", "--app", "shop"], 3),
+        (["doctor", "everything"], 2),
+        (["report", "search", "--since", "yesterday", "--json"], 2),
+    ],
+)
+def test_the_exit_code_of_the_program_is_that_of_the_error(
+    words: list[str], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["kiosk", *words])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == code
+    assert "error:" in capsys.readouterr().err
+
+
 def test_bench_outside_a_checkout_names_where_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,7 +174,7 @@ def test_an_error_is_one_sentence_for_people_and_an_object_for_programs(
     monkeypatch.setattr("sys.argv", ["kiosk", "ingest", "a.csv", "--noun=user", "--app=shop", "--json"])
     with pytest.raises(SystemExit) as ended:
         main()
-    assert ended.value.code == 1
+    assert ended.value.code == 3
     said = capsys.readouterr()
     assert json.loads(said.out)["error"]["code"] == "unavailable"
     assert said.err.strip() == "error: Kiosk does not run; start it with `kiosk up`"

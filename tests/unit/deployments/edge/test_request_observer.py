@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from actors.recommender.messages import RecommendationResult, UserQuery
 from cluster.records.engine import Engine
 from cluster.runtime.tracing import OtelTracer, build_provider
+from cluster.store.refreshing_cache import EngineRecords
 from cluster.tracing import current_span, current_trace, is_sampled, parse_traceparent
 from deployments.api.http.engine_router import EngineRouter
 from deployments.edge.request_observer import MOST_FOLLOWED, RequestObserver
@@ -76,7 +77,7 @@ async def scene() -> Scene:
     async def reach(app_id: str, engine_id: str) -> Any:
         return engines
 
-    router = EngineRouter(stores.engines, engines, reach, clock)
+    router = EngineRouter(EngineRecords(stores.engines, clock), engines, reach, clock)
     corner = await open_corner(clock=clock, stores=stores, client=router)
     for engine_id, placement in (("default", "door"), ("far", "own")):
         await stores.engines.put(Engine(app_id="shop", engine_id=engine_id, placement=placement))

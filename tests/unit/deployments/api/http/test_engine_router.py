@@ -8,6 +8,7 @@ import pytest
 from actors.recommender.messages import RecommendationResult, UserQuery
 from cluster.errors import NotFound, TooMany, Unavailable
 from cluster.records.engine import Engine
+from cluster.store.refreshing_cache import EngineRecords
 from deployments.api.http.engine_router import EngineRouter
 from tests.fakes.request_handler import StillClock
 from tests.fakes.stores.memory import memory_stores
@@ -43,8 +44,9 @@ class Scene:
         self.local, self.remote = Named("local"), Named("remote")
         self.reached: list[tuple[str, str]] = []
         self.placed = EngineRouter(
-            self.engines, self.local, self._reach, self.clock, away=(Gone,), overloaded=(Crowded,)
-        )
+            EngineRecords(self.engines, self.clock), self.local, self._reach, self.clock,
+            away=(Gone,), overloaded=(Crowded,),
+        )  # fmt: skip
 
     async def _reach(self, app_id: str, engine_id: str) -> Named:
         self.reached.append((app_id, engine_id))
@@ -94,7 +96,7 @@ async def test_an_absent_store_does_not_stop_cached_engines(scene: Scene) -> Non
     async def away(*_: Any) -> None:
         raise Unavailable("away")
 
-    scene.engines.get = away
+    scene.engines.all = away
     scene.clock.pass_ms(5000)
     assert await scene.ask("big") == "remote"
     assert await scene.ask("never seen") == "local"
@@ -181,15 +183,15 @@ async def test_one_looks_where_an_engine_is_and_the_others_go_on(scene: Scene) -
     await scene.engines.put(Engine(app_id="shop", engine_id="default"))
     await scene.ask()
     looks = 0
-    get = scene.engines.get
+    read_all = scene.engines.all
 
     async def counted(*names: str) -> Any:
         nonlocal looks
         looks += 1
         await asyncio.sleep(0)
-        return await get(*names)
+        return await read_all(*names)
 
-    scene.engines.get = counted
+    scene.engines.all = counted
     scene.clock.pass_ms(1100)
     assert await asyncio.gather(*(scene.ask() for _ in range(20))) == ["local"] * 20
     assert looks == 1

@@ -19,10 +19,10 @@ from cluster.runtime.installation_state import InstallationState
 from cluster.secrecy import Vault, create_master_key
 from cluster.settings import Settings
 from deployments.cli.__main__ import command_line
-from deployments.cli.doctor import access_checks, machine_checks, running_checks
+from deployments.cli.doctor import machine_checks, running_checks, security_checks
 from deployments.cli.doctor.finding import Finding
 from deployments.cli.installation import Installation
-from deployments.cli.installation_parts import describe_server
+from deployments.cli.status import describe_server
 from tests.fakes.stores.memory import memory_stores
 
 pytestmark = pytest.mark.usefixtures("allow_world")
@@ -279,7 +279,7 @@ def test_a_port_open_to_the_network_is_bad_unless_it_is_the_doors(
 def test_every_open_switch_of_an_app_is_named() -> None:
     def check_switch(environment: Any, settings: AppSettings) -> Finding:
         app = App(app_id="shop", environment=environment, settings=settings, created_at=1)
-        (finding,) = access_checks.check_switches([app])
+        (finding,) = security_checks.check_switches([app])
         return finding
 
     before = check_switch("production", AppSettings())
@@ -301,4 +301,6 @@ def test_every_open_switch_of_an_app_is_named() -> None:
         update={"derived_token_key": True, "strict_user_hash": True}
     )
     assert check_switch("production", closed).words == "its switches leave nothing open that can be closed"
-    assert list(access_checks.check_switches([App(app_id="p", environment="playground", created_at=1)])) == []
+    assert (
+        list(security_checks.check_switches([App(app_id="p", environment="playground", created_at=1)])) == []
+    )

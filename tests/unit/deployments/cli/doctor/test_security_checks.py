@@ -12,7 +12,7 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.runtime.artifact_access import open_artifact_store
 from cluster.settings import SECRET_VARIABLES, Settings
-from deployments.cli.doctor import trust_checks
+from deployments.cli.doctor import security_checks
 from deployments.cli.installation import Installation
 from tests.fakes import generated_market
 
@@ -21,24 +21,24 @@ from tests.fakes import generated_market
 def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installation:
     for name in SECRET_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(trust_checks, "list_processes", lambda places: [])
+    monkeypatch.setattr(security_checks, "list_processes", lambda places: [])
     settings = Settings(data_dir=tmp_path)
     ensure_master_key(settings)
     return Installation(settings)
 
 
 def test_allowed_learners_are_named(installation: Installation) -> None:
-    assert "only the built-in" in trust_checks.check_learners(installation).words
+    assert "only the built-in" in security_checks.check_learners(installation).words
     allow_learner(installation.settings, "shop.markov:Markov")
-    assert "shop.markov:Markov may run, with all rights" in trust_checks.check_learners(installation).words
+    assert "shop.markov:Markov may run, with all rights" in security_checks.check_learners(installation).words
 
 
 def test_secrets_in_the_shell_are_reported(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert [found.level for found in trust_checks.check_secrets(installation)] == ["ok"]
+    assert [found.level for found in security_checks.check_secrets(installation)] == ["ok"]
     monkeypatch.setenv("KIOSK_LLM_KEY", "canary")
-    (found,) = trust_checks.check_secrets(installation)
+    (found,) = security_checks.check_secrets(installation)
     assert (found.level, "canary" in found.words) == ("warning", False)
     assert "KIOSK_LLM_KEY_FILE" in found.advice
 
@@ -53,29 +53,30 @@ def test_secrets_in_processes_of_the_installation_are_bad(
         def name(self) -> str:
             return "redis-server"
 
-    monkeypatch.setattr(trust_checks, "list_processes", lambda places: [Leaking()])
-    (found,) = trust_checks.check_secrets(installation)
+    monkeypatch.setattr(security_checks, "list_processes", lambda places: [Leaking()])
+    (found,) = security_checks.check_secrets(installation)
     assert (found.level, found.words) == ("bad", "KIOSK_MASTER_KEY in redis-server")
 
 
 def test_unsigned_manifests_are_reported(installation: Installation) -> None:
     shelf_dir = installation.settings.artifact_dir
-    assert trust_checks.check_artifacts(installation).words == "none yet"
+    assert security_checks.check_artifacts(installation).words == "none yet"
     generated_market.settle(
         SegmentStore(open_artifact_store(installation.settings)),
         generated_market.table(600, 60, 30, topics=3),
     )
     assert (
-        trust_checks.check_artifacts(installation).words == "all 1 manifests are signed by this installation"
+        security_checks.check_artifacts(installation).words
+        == "all 1 manifests are signed by this installation"
     )
     generated_market.settle(
         SegmentStore(ArtifactStore.open(shelf_dir)),
         generated_market.table(600, 60, 30, topics=3),
         app_id="other",
     )
-    assert "the next `kiosk up` signs them" in trust_checks.check_artifacts(installation).words
+    assert "the next `kiosk up` signs them" in security_checks.check_artifacts(installation).words
     installation.places.signing_marker.write_text("yes")
-    found = trust_checks.check_artifacts(installation)
+    found = security_checks.check_artifacts(installation)
     assert (found.level, "kiosk artifacts sign" in found.advice) == ("bad", True)
     (shelf_dir / "other" / "segments" / "manifest-000000000001.json").write_text("{}")
-    assert "damaged" in trust_checks.check_artifacts(installation).words
+    assert "damaged" in security_checks.check_artifacts(installation).words

@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from deployments.cli.responsive_table import ResponsiveTable
+from deployments.cli.screen import ResponsiveTable
 
 RUNS = ("ordered", "app", "engine", "run", "status", "stage", "attempt", "by", "snapshot")
 ROW = (

@@ -1,0 +1,176 @@
+"""Checks of security and privacy: switches of apps, allowed code, secrets, signed manifests, erasures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+
+import psutil
+
+from cluster.admin.allowed_learners import allowed_learners
+from cluster.admin.key_admin import KeyAdmin
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.marked_snapshots import find_marked_snapshots
+from cluster.artifacts.signing import sign_manifests
+from cluster.errors import HouseError
+from cluster.records.access import App, AppSettings
+from cluster.runtime.artifact_access import open_artifact_store
+from cluster.runtime.handover import find_secrets
+from cluster.runtime.processes import list_processes
+from cluster.store.connect import OpenStores
+from deployments.cli.doctor.finding import Finding, Level
+from deployments.cli.installation import Installation, read_clock_ms
+
+# --- switches of apps ---------------------------------------------------------------------------------------
+
+
+def check_switches(apps: Iterable[App]) -> Iterator[Finding]:
+    """Say for each app what its settings leave open; only production is warned of it."""
+    for app in apps:
+        if app.read_only:
+            continue
+        check, found = f"app {app.app_id}", list(_list_open(app.settings))
+        if not found:
+            yield Finding(check, "ok", "its switches leave nothing open that can be closed")
+            continue
+        words = "; ".join(f"{name}: {gain}" for name, _, gain in found)
+        closing = " ".join(f"{name}={value}" for name, value, _ in found if value)
+        advice = f"`kiosk apps switch {app.app_id} {closing}` once its pages and servers are ready for it"
+        level: Level = "warning" if app.environment == "production" and closing else "ok"
+        yield Finding(check, level, f"open: {words}", advice if closing else "")
+
+
+def _list_open(settings: AppSettings) -> Iterator[tuple[str, str, str]]:
+    """List open switches: name, the value that closes it (empty: nobody is urged to), what a stranger gains."""
+    if not settings.prove_writers:
+        yield "prove_writers", "true", "anybody writes events as any user"
+    if settings.typed_user_hash:
+        yield "typed_user_hash", "false", "who chooses the id that is signed can pass for another user"
+    if not settings.derived_token_key:
+        yield (
+            "derived_token_key",
+            "",
+            "a user_hash of a chosen id can be a token, so sign ids of your own only",
+        )
+    if not settings.strict_user_hash:
+        yield "strict_user_hash", "", "whoever knows an anonymous_id reads its history"
+    if not settings.keyed_visitor_ids:
+        yield "keyed_visitor_ids", "true", "a neighbour computes the default anonymous_id"
+    if not settings.token_max_age_h:
+        yield "token_max_age_h", "24", "a token without exp is good for ever"
+    if not settings.confidential_fields:
+        yield "confidential_fields", "margin", "browsers read every product field"
+    if settings.address_share >= 1:
+        yield "address_share", "0.2", "one visitor can use up the rate of all browsers"
+    if not (settings.browser_events and settings.browser_readers):
+        yield "browser_events", "100 browser_readers=3", "one request writes for any number of readers"
+    if not (settings.questions_per_address and settings.questions_without_proof):
+        yield "questions_per_address", "200 questions_without_proof=5000", "strangers ask without end"
+    if not settings.provider_tokens_per_day:
+        yield "provider_tokens_per_day", "2000000", "strangers spend the language model's budget"
+    if settings.publishable_experiments:
+        yield "publishable_experiments", "false", "browsers write exposures"
+    if settings.bot_rule != "on":
+        yield "bot_rule", "on", "robots use the publishable key"
+
+
+# --- code, secrets and manifests ----------------------------------------------------------------------------
+
+
+def check_learners(installation: Installation) -> Finding:
+    """Which model classes of yours may run here."""
+    try:
+        allowed = sorted(allowed_learners(installation.settings))
+    except HouseError as error:
+        return Finding("learners", "bad", error.message, "make the file readable for its owner")
+    if not allowed:
+        return Finding("learners", "ok", "only the built-in ones may run")
+    words = f"{', '.join(allowed)} may run, with all rights of the processes that train and serve"
+    return Finding("learners", "ok", words)
+
+
+def check_secrets(installation: Installation) -> Iterator[Finding]:
+    """No secret stands in an environment, where every process below inherits it."""
+    here = find_secrets(os.environ)
+    if here:
+        advice = f"put each into a file of mode 600 and name that: {here[0]}_FILE=..."
+        yield Finding("secrets", "warning", f"this shell's environment holds {', '.join(here)}", advice)
+    found = set()
+    for process in list_processes(installation.places):
+        try:
+            found |= {f"{name} in {process.name()}" for name in find_secrets(process.environ())}
+        except psutil.Error:
+            continue
+    if found:
+        yield Finding(
+            "secrets", "bad", ", ".join(sorted(found)), "`kiosk down && kiosk up`, then change them"
+        )
+    elif not here:
+        yield Finding("secrets", "ok", "none stands in an environment")
+
+
+def check_artifacts(installation: Installation) -> Finding:
+    """This installation signed every manifest that stands on its artifact store."""
+    if not installation.settings.artifact_dir.exists():
+        return Finding("artifacts", "ok", "none yet")
+    try:
+        found = sign_manifests(open_artifact_store(installation.settings), foreign=True, dry_run=True)
+    except HouseError as error:
+        return Finding("artifacts", "bad", error.message, "put back the master key from your backup")
+    if found.damaged:
+        words = f"damaged manifests: {', '.join(found.damaged[:3])}"
+        return Finding("artifacts", "bad", words, "restore them from your backup")
+    if found.signed:
+        words = f"{len(found.signed)} manifests were not signed by this installation: {found.signed[0]}"
+        if not installation.places.signing_marker.exists():
+            return Finding("artifacts", "ok", f"{words}; the next `kiosk up` signs them once")
+        return Finding("artifacts", "bad", words, "if you trust who wrote them: `kiosk artifacts sign`")
+    return Finding("artifacts", "ok", f"all {found.valid} manifests are signed by this installation")
+
+
+# --- erasures -----------------------------------------------------------------------------------------------
+
+LATE_MS = 600_000
+"An order that is older was not carried out as it should."
+
+
+def check_erasures(installation: Installation) -> Iterator[Finding]:
+    """Orders are carried out, none was lost, and no engine serves what was learned from erased rows."""
+    shelf = open_artifact_store(installation.settings)
+
+    async def look(keeping: KeyAdmin, stores: OpenStores) -> list[Finding]:
+        found = []
+        late_ms = read_clock_ms() - LATE_MS
+        late = [erasure for erasure, _ in await stores.erasures.list_orders() if erasure.created_at < late_ms]
+        if late:
+            names = ", ".join(f"{one.app_id} {one.erasure_id}" for one in late[:5])
+            advice = (
+                "is the intake at work, and are all segments whole? see supervisor.log for erasure_failed"
+            )
+            found.append(Finding("erasures", "bad", f"{len(late)} not carried out: {names}", advice))
+        for app in await keeping.apps():
+            found += await _check_app(app.app_id, shelf, stores)
+        return found
+
+    yield from installation.administer(look) or [
+        Finding("erasures", "ok", "nothing is left of who was forgotten")
+    ]
+
+
+async def _check_app(app_id: str, shelf: ArtifactStore, stores: OpenStores) -> list[Finding]:
+    found = []
+    if lost := await stores.erasures.list_lost(app_id):
+        advice = "forget again whoever was erased then: `kiosk forget`"
+        found.append(
+            Finding("erasures", "bad", f"{app_id}: erasures that can't be read: {', '.join(lost)}", advice)
+        )
+    try:
+        marked = {(one.engine_id, one.version): one.erasures for one in find_marked_snapshots(shelf, app_id)}
+    except HouseError as error:
+        return [*found, Finding("erasures", "warning", f"{app_id}: {error.message}")]
+    for engine in await stores.engines.all(app_id):
+        if count := marked.get((engine.engine_id, engine.snapshot)):
+            words = f"{app_id}/{engine.engine_id} serves a model that learned from rows of {count} erasures"
+            advice = f"`kiosk train {app_id}` replaces it; it holds no ids of people"
+            found.append(Finding("erasures", "warning", words, advice))
+    return found
