@@ -60,14 +60,23 @@ def bundle(
     folders = [installation.places.logs_dir, installation.places.ray_dir / "session_latest" / "logs"]
     folders += [RAY_LOGS] if installation.settings.redis_is_external else []
     parts = {name: _collect(read, installation) for name, read in _PARTS.items()}
-    try:
-        names = write_bundle(path, parts, find_logs(folders), now_s)
-    except OSError as error:
-        raise Invalid(f"{path} can't be written: {error.strerror}; choose another file with --out") from error
+    names = _write(path, parts, folders, now_s)
     if as_json:
         screen.print_json({"file": str(path), "parts": names})
         return
     screen.out().print(f"Written to {path}: {len(names)} files. Look through it before you send it.")
+
+
+def _write(path: Path, parts: dict[str, Any], folders: list[Path], now_s: int) -> list[str]:
+    """Write the archive; return the names of its files.
+
+    Errors:
+        Invalid: the file can't be written
+    """
+    try:
+        return write_bundle(path, parts, find_logs(folders), now_s)
+    except OSError as error:
+        raise Invalid(f"{path} can't be written: {error.strerror}; choose another file with --out") from error
 
 
 def _collect(read: Callable[[Installation], Any], installation: Installation) -> Any:

@@ -81,7 +81,14 @@ def find_logs(folders: Iterable[Path]) -> list[Path]:
     found = {
         path
         for folder in folders
-        for pattern in ("*.log", "worker-*.err", "serve/*.log")
+        for pattern in (
+            "worker-*.err",
+            "serve/*.log",
+            "supervisor.log",
+            "redis.log",
+            "raylet.out",
+            "gcs_server.out",
+        )
         for path in folder.glob(pattern)
         if path.is_file() and not path.is_symlink()
     }

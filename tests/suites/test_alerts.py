@@ -75,7 +75,7 @@ def _rules() -> list[dict[str, Any]]:
     return [rule for group in groups for rule in group["rules"]]
 
 
-def test_every_alert_has_a_fault_here() -> None:
+def test_every_alert_has_the_series_of_its_fault() -> None:
     # Alerts that other parts bring along bring their own tests.
     assert SERIES.keys() <= {rule["alert"] for rule in _rules()}
     untested = {rule["alert"] for rule in _rules()} - SERIES.keys()
@@ -120,7 +120,7 @@ def test_every_alert_fires_during_its_fault_and_ceases_after_it(tmp_path: Path) 
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_runbook_leads_to_a_section_of_its_own() -> None:
+def test_every_runbook_leads_to_a_section() -> None:
     for rule in _rules():
         page, _, anchor = rule["annotations"]["runbook"].partition("#")
         text = (ROOT / page).read_text("utf-8")

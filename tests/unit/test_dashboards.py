@@ -77,5 +77,5 @@ def test_every_panel_asks_for_what_the_code_counts(path: Path) -> None:
         "vector(1)",
     ],
 )
-def test_a_wrong_name_or_label_is_found(expression: str) -> None:
+def test_a_wrong_name_or_label_is_a_fault(expression: str) -> None:
     assert _faults(expression)
