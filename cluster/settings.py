@@ -299,6 +299,11 @@ class Settings(BaseSettings):
         return self.model_copy(update=taken), sorted(in_vain)
 
     @property
+    def observed(self) -> tuple[int, float]:
+        """Return from when a request counts as slow, in milliseconds, and the share of requests that are traced."""
+        return self.slow_request_ms, self.trace_sample
+
+    @property
     def proxy_networks(self) -> tuple[str, ...]:
         """Return the trusted proxies one by one."""
         return tuple(self.trusted_proxies.split(",")) if self.trusted_proxies else ()

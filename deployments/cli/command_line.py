@@ -31,6 +31,7 @@ from deployments.cli import (
     schedules,
     status,
     subprocess_commands,
+    support,
     train,
     up,
     upgrade,
@@ -58,7 +59,7 @@ def command_line() -> typer.Typer:
     line.command("sbom", epilog=sbom.EPILOG)(sbom.sbom)
     groups = (
         apps, keys, users, rules, engines, clients, report, quarantine, runs, schedules, experiments, learners,
-        artifacts,
+        artifacts, support,
     )  # fmt: skip
     for group in groups:
         line.add_typer(group.app, name=group.__name__.rpartition(".")[2])

@@ -19,7 +19,7 @@ from random import Random
 import structlog
 
 from cluster.clock import Clock
-from cluster.tracing import CURRENT, RequestTrace, Span, Tracer, is_sampled, parse_traceparent
+from cluster.tracing import CURRENT, PROCESS, RequestTrace, Span, Tracer, is_sampled, parse_traceparent
 from deployments.edge.request import ApiRequest
 
 HEADER = b"traceparent"
@@ -98,11 +98,11 @@ class RequestObserver:
         return self._followed <= MOST_FOLLOWED
 
 
-def open_observer(tracer: Tracer | None, clock: Clock, slow_ms: int, share: float) -> RequestObserver | None:
+def open_observer(clock: Clock, slow_ms: int, share: float) -> RequestObserver | None:
     """Return the observer of a replica; None if traces and slow lines are off, so that a request costs nothing more."""
-    if tracer is None and not slow_ms:
+    if PROCESS.tracer is None and not slow_ms:
         return None
-    return RequestObserver(clock, slow_ms=slow_ms, tracer=tracer, share=share)
+    return RequestObserver(clock, slow_ms=slow_ms, tracer=PROCESS.tracer, share=share)
 
 
 def list_stages(trace: RequestTrace) -> Iterator[tuple[str, float, float]]:

@@ -46,7 +46,6 @@ from cluster.runtime.ray_environment import is_behind_haproxy
 from cluster.runtime.tracing import open_tracing
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
-from cluster.tracing import PROCESS
 from deployments.api.http.endpoints import ApiServices, build_endpoints
 from deployments.api.http.engine_router import EngineRouter
 from deployments.api.http.identity_links import IdentityLinkWriter
@@ -94,7 +93,7 @@ class Gateway:
         if address is None:
             raise RuntimeError("no Redis: KIOSK_REDIS_URL is not set and the data directory names none")
         self.loop, self._meter = asyncio.get_running_loop(), meter
-        tracer = open_tracing(settings.trace_url, "api")
+        open_tracing(settings.trace_url, "api")
         opened = await open_stores(address, meter=meter, clock=clock)
         self._stores = stores = await check_schema(opened)
         vault = open_vault(settings)
@@ -124,11 +123,11 @@ class Gateway:
         gate.link_identities = IdentityLinkWriter(self._stores.interactions, meter).record
         services = self._open_services(settings, artifact_store, clock)
         self.handler = RequestHandler(
-            build_endpoints(services), gate, replays=self._stores.idempotency, clock=clock, request_counts=self._counts,
-            access_log=AccessLog(ACCESS_SHARE, Random()), addresses=config.client_addresses,
-            observer=open_observer(tracer, clock, settings.slow_request_ms, settings.trace_sample),
+            build_endpoints(services), gate, replays=stores.idempotency, clock=clock,
+            request_counts=self._counts, access_log=AccessLog(ACCESS_SHARE, Random()),
+            addresses=config.client_addresses, observer=open_observer(clock, *settings.observed),
+            readiness=Readiness(self._host.probe, self._keyring, stores.server, clock),
         )  # fmt: skip
-        self.handler.readiness = Readiness(self._host.probe, self._keyring, stores.server, clock)
         self._load = LoadMeter(clock, lambda: self.handler.busy_s + self._archive.endpoint.busy_s)
         await self._keyring.start()
         await self._host.start()

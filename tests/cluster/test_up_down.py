@@ -130,6 +130,19 @@ def _settled_processes(installed: Installed) -> set[int]:
     return known
 
 
+def test_replicas_write_their_lines_at_once_and_are_ready_by_an_answer(
+    installed: Installed, up: dict[str, Any]
+) -> None:
+    logs = installed.places.ray_dir / "session_latest" / "logs"
+    text = "".join(path.read_text("utf-8", "replace") for path in logs.glob("worker-*.err"))
+    lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    assert "keys_loaded" in {line["event"] for line in lines if line.get("process") == "api"}
+    reply = httpx.get(f"{up['api_url']}/-/ready")
+    assert (reply.status_code, reply.json()) == (
+        200, {"ready": True, "engine": "answers", "store": "reachable"},
+    )  # fmt: skip
+
+
 def test_a_second_start_reports_the_running_installation_and_changes_nothing(
     installed: Installed, up: dict[str, Any]
 ) -> None:

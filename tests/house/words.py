@@ -44,7 +44,7 @@ NOUNS = _words(
     table tables tail task tasks term terms text texts thread threads times token tokens tools top
     traces tracker trainings transport treatment treatments tree trust types upload url usage user users
     validation value values variant vault vectors version views vocabulary warmup warnings watchlist
-    observer readiness weights window wire word words worker wrapper writer writes
+    bundle observer readiness support weights window wire word words worker wrapper writer writes
     """
 )
 "Plain English nouns and terms of search, recommendation, HTTP, OAuth, Ray and Redis."

@@ -80,6 +80,7 @@ class RequestHandler:
         deadline_s: float = 30.0,
         addresses: ClientAddresses = DIRECT,
         observer: RequestObserver | None = None,
+        readiness: Readiness | None = None,
     ) -> None:
         self.endpoints = endpoints
         self._paths = PathTable(endpoints)
@@ -91,7 +92,7 @@ class RequestHandler:
         self._deadline_s = deadline_s
         self._addresses = addresses
         self._observer = observer
-        self.readiness: Readiness | None = None
+        self.readiness = readiness
         "Answers the readiness check of this replica; None outside of Serve."
         self.reads, self.slow_reads, self.writes = (
             RequestSlots(most_reads),

@@ -15,7 +15,8 @@ from deployments.cli.__main__ import command_line
 from tests.kubernetes.service_links import service_links
 
 ROOT = Path(__file__).resolve().parents[3]
-CHECKED = ("artifacts_url", "artifacts_copy",
+CHECKED = (
+    "artifacts_url", "artifacts_copy",
     "public_url", "trusted_proxies", "archive_origins", "api_nodes", "engine_nodes", "training_nodes",
     "trace_url", "haproxy_metrics",
 )  # fmt: skip

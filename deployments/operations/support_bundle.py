@@ -1,0 +1,135 @@
+"""A bundle for support: texts without secrets and people, in one compressed archive."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import tarfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from cluster.log import REDACTED, redact
+
+LAST_BYTES = 200_000
+"Bytes of each log that the bundle takes, from its end."
+MOST_LOGS = 60
+
+_PERSON_FIELD = re.compile(
+    r"(?i)(^|_)(user|user_id|users|anonymous_id|reader|readers|username|person|email|name|by|ip|address|client|owner|query|"
+    r"question|text|body|hostname|location)$"
+)
+_SECRET_FIELD = re.compile(
+    r"(?i)(secret|password|token|authorization|api_key|master_key|cookie|url$|requirepass|masterauth)"
+)
+_IN_TEXT = (
+    re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}"),
+    re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])"),
+    re.compile(r"(?i)(?<![0-9a-f:])(?:[0-9a-f]{1,4}:){3,7}[0-9a-f]{1,4}(?![0-9a-f:])"),
+)
+_NAMED_IN_TEXT = re.compile(r"(?i)\b(user_id|anonymous_id|username|user)([\"'=: ]{1,6})[^\s\"',}\])]+")
+_READER = re.compile(r"\b([ua]):[^\s\"',}\])]+")
+
+
+def strike(value: Any, field: str = "") -> Any:
+    """Return JSON without secrets, query strings, addresses and ids of people."""
+    if isinstance(value, Mapping):
+        return {str(name): strike(inner, str(name)) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [strike(inner, field) for inner in value]
+    if isinstance(value, str):
+        if value and (_SECRET_FIELD.search(field) or _PERSON_FIELD.search(field)):
+            return REDACTED
+        return strike_text(value)
+    return value
+
+
+def strike_text(text: str) -> str:
+    """Return text without secrets, query strings, addresses and ids of people. Cost: linear in the text."""
+    text = redact(text)
+    for pattern in _IN_TEXT:
+        text = pattern.sub(REDACTED, text)
+    return _READER.sub(rf"\1:{REDACTED}", _NAMED_IN_TEXT.sub(rf"\1\2{REDACTED}", text))
+
+
+def strike_log(text: str) -> str:
+    """Return the lines of a log without secrets and people; lines that are JSON keep their form."""
+    return "".join(_strike_line(line) + "\n" for line in text.splitlines())
+
+
+def _strike_line(line: str) -> str:
+    if line.startswith("{"):
+        try:
+            return json.dumps(strike(json.loads(line)), ensure_ascii=False)
+        except (ValueError, RecursionError):
+            pass
+    return strike_text(line)
+
+
+def read_last_lines(path: Path) -> str:
+    """Return the whole lines at the end of a log."""
+    with path.open("rb") as file:
+        size = file.seek(0, io.SEEK_END)
+        file.seek(max(0, size - LAST_BYTES))
+        text = file.read().decode("utf-8", "replace")
+    return text if size <= LAST_BYTES else text.partition("\n")[2]
+
+
+def find_logs(folders: Iterable[Path]) -> list[Path]:
+    """Return the logs below some folders, the newest first."""
+    found = {
+        path
+        for folder in folders
+        for pattern in (
+            "worker-*.err",
+            "serve/*.log",
+            "supervisor.log",
+            "redis.log",
+            "raylet.out",
+            "gcs_server.out",
+        )
+        for path in folder.glob(pattern)
+        if path.is_file() and not path.is_symlink()
+    }
+    return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)[:MOST_LOGS]
+
+
+def write_bundle(out: Path, parts: Mapping[str, Any], logs: Iterable[Path], now_s: int) -> list[str]:
+    """Write an archive that only its owner can read; return the names of its files.
+
+    Texts become `<name>.txt`, everything else JSON.
+
+    Errors:
+        OSError: the file can't be written
+    """
+    names = []
+    scratch = out.with_name(f".{out.name}.part")
+    scratch.touch(mode=0o600)
+    try:
+        with tarfile.open(scratch, "w:gz") as archive:
+
+            def add(name: str, text: str) -> None:
+                data = text.encode("utf-8", "replace")
+                entry = tarfile.TarInfo(f"kiosk-support/{name}")
+                entry.size, entry.mtime, entry.mode = len(data), now_s, 0o600
+                archive.addfile(entry, io.BytesIO(data))
+                names.append(name)
+
+            for name, part in parts.items():
+                if isinstance(part, str):
+                    add(f"{name}.txt", strike_log(part))
+                else:
+                    add(
+                        f"{name}.json",
+                        json.dumps(strike(part), indent=1, ensure_ascii=False, default=str) + "\n",
+                    )
+            for number, path in enumerate(logs):
+                try:
+                    add(f"logs/{number:02d}-{path.name}", strike_log(read_last_lines(path)))
+                except OSError:
+                    continue  # rotated away meanwhile
+        scratch.replace(out)
+    finally:
+        scratch.unlink(missing_ok=True)
+    return names
