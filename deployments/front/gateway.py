@@ -46,6 +46,7 @@ from cluster.runtime.ray_environment import is_behind_haproxy
 from cluster.runtime.tracing import open_tracing
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
+from cluster.tracing import PROCESS
 from deployments.api.http.endpoints import ApiServices, build_endpoints
 from deployments.api.http.engine_router import EngineRouter
 from deployments.api.http.identity_links import IdentityLinkWriter
