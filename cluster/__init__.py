@@ -10,7 +10,7 @@ Read in this order:
     admin/        use cases that a first start needs: apps, keys, accounts
     runtime/      Ray: start, find and connect actors and applications
     local/        the supervisor of an installation on one machine
-    docker/ kuberay/ serve/ prometheus/ locks/   files for deployments
+    docker/ helm/ kuberay/ serve/ prometheus/ locks/   files for deployments
 
 Data goes one way: API replica (deployments/), change log (store/), memory (actors/), API replica.
 """

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cached_property
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -21,6 +20,7 @@ from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_va
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from cluster.artifacts_address import check_data_dir, parse_artifacts_address
 from cluster.errors import Invalid, InvalidSetting
 from cluster.origin import parse_origin, parse_origins
 
@@ -69,6 +69,18 @@ class Settings(BaseSettings):
 
     data_dir: Path = Field(default_factory=lambda: Path.home() / ".kiosk")
     "Where this installation keeps everything. Not secret."
+    artifacts_url: str = ""
+    """Where snapshots, passages and compacted records are kept: `s3://bucket/prefix`, `gs://bucket/prefix`,
+    `file:///folder` or a folder, the same for all nodes; else `<data_dir>/shelf`. Credentials are never part of it.
+    Not secret."""
+    artifacts_copy: str = Field(default="auto", pattern="^(auto|always|never)$")
+    """Copy files of an artifact folder to the node before they are mapped: `auto` on network file systems, `always`,
+    or `never`. Those of a bucket are always copied. Not secret."""
+    cache_dir: Path | None = None
+    """Folder of those copies, on a disk of the node; else `<data_dir>/cache`, or below the temporary folder where
+    the data directory is on the network. Not secret."""
+    cache_mb: int = Field(default=20_480, ge=64)
+    "Bound of those copies in MiB; what a process has mapped stays beyond it. Not secret."
     redis_url_file: Path | None = None
     "A file that holds `redis_url`. Not secret."
     redis_url: SecretStr | None = Field(default_factory=_url_left_by_start)
@@ -129,6 +141,9 @@ class Settings(BaseSettings):
     "Labels of the Ray nodes that may run dedicated engines; empty: any node. Not secret."
     training_nodes: str = ""
     "Labels of the Ray nodes that may run trainings, imports and batch scoring; empty: any node. Not secret."
+    reserve_memory: bool = False
+    """Ray reserves the memory budgets of API replicas and dedicated engines, so that no node takes more of them than it
+    can hold; `kiosk node env` turns it on. Not secret."""
     disk_limit: float = Field(default=0.94, gt=0, le=1)
     "Share of the data directory's disk that may be used before writes are refused. Not secret."
     dashboard: bool = True
@@ -180,7 +195,26 @@ class Settings(BaseSettings):
             return {name: value for name, value in given.items() if name != "port"}
         return given
 
-    @field_validator("redis_url_file", "master_key_file", "manifest_key_file", "llm_key_file", mode="before")
+    @field_validator("data_dir", mode="before")
+    @classmethod
+    def _is_folder(cls, place: object) -> object:
+        check_data_dir(str(place))
+        return place
+
+    @field_validator("artifacts_url")
+    @classmethod
+    def _is_address(cls, text: str) -> str:
+        address = parse_artifacts_address(text) if text else None
+        if address is not None and address.scheme == "file":
+            folder = Path(address.path).expanduser()
+            if not folder.is_absolute():
+                raise Invalid("KIOSK_ARTIFACTS_URL must be absolute: every node and every shell reads it")
+            return str(folder)
+        return text
+
+    @field_validator(
+        "redis_url_file", "cache_dir", "master_key_file", "manifest_key_file", "llm_key_file", mode="before"
+    )
     @classmethod
     def _is_named(cls, text: object) -> object:
         return text or None
@@ -265,15 +299,10 @@ class Settings(BaseSettings):
         labels = dict(part.split("=", 1) for part in text.split(",") if part)
         return {"label_selector": labels} if labels else {}
 
-    @cached_property
-    def artifact_dir(self) -> Path:
-        """Return the local directory of the artifact store."""
-        return self.data_dir / "shelf"
-
     @property
-    def snapshot_cache_dir(self) -> Path:
-        """Return the directory of fetched snapshots on this machine."""
-        return self.data_dir / "cache" / "snapshots"
+    def artifacts_address(self) -> str:
+        """Return the address of the artifact store: a folder below the data directory if none is set."""
+        return self.artifacts_url or str(self.data_dir / "shelf")
 
     @property
     def llm(self) -> dict[str, Any] | None:

@@ -69,6 +69,8 @@ class CitationRechecker:
 
     async def follow(self) -> None:
         """Check answers until cancelled."""
+        # a process that was just opened has other work
+        await asyncio.sleep(EVERY_S)
         await LogFollower(
             self._run_under_lease,
             self._clock,

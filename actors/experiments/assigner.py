@@ -6,8 +6,8 @@ choose by hash -> get or set in the store, in one step -> the user gets the stor
 from __future__ import annotations
 
 from actors.experiments.assignment import choose_variant
-from actors.experiments.cache import ExperimentCache
 from actors.experiments.messages import Assignment, ExperimentEvent
+from actors.experiments.treatments import ExperimentCache
 from cluster.clock import Clock
 from cluster.errors import HouseError, NotFound, Refusal, messages
 from cluster.records.experiment import Experiment

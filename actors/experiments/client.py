@@ -11,17 +11,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from actors.experiments.assigner import ExperimentAssigner
-from actors.experiments.cache import ExperimentCache
 from actors.experiments.lifecycle import ExperimentLifecycle, experiment_to_dict, parse_drafts
-from actors.experiments.messages import Assignment, ExperimentEvent, ExperimentUpdate, LifecycleStep
+from actors.experiments.messages import (
+    EXPERIMENT_MESSAGES,
+    Assignment,
+    ExperimentEvent,
+    ExperimentUpdate,
+    LifecycleStep,
+)
 from actors.experiments.report_data import load_report, validate_snapshots
-from actors.experiments.treatments import TreatmentAssigner
+from actors.experiments.treatments import ExperimentCache, TreatmentAssigner
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
-from cluster.errors import Invalid, NotFound, Refusal, Unavailable, messages
+from cluster.errors import Invalid, NewerRelease, NotFound, Refusal, Unavailable, messages
 from cluster.meter import Meter, SilentMeter
 from cluster.records.experiment import Experiment
 from cluster.store.ports.experiments import ExperimentStore
@@ -84,7 +89,7 @@ class ActorExperimentClient:
         self._find = find
         self._local = here
         self._clock = clock
-        self._lost: tuple[type[Exception], ...] = (asyncio.TimeoutError, *lost)
+        self._lost: tuple[type[Exception], ...] = (asyncio.TimeoutError, NewerRelease, *lost)
         self._meter = meter or SilentMeter()
         self._patience_s = patience_s
         self._local_first = here_first
@@ -126,10 +131,13 @@ class ActorExperimentClient:
             await asyncio.gather(self._looking, return_exceptions=True)
 
     async def _call_actor(self, event: ExperimentEvent) -> Assignment | Refusal:
-        reply: Assignment | Refusal = await asyncio.wait_for(
-            _awaited(self._handle.record.remote(event)), self._patience_s
+        payload = EXPERIMENT_MESSAGES.encode(event)
+        reply = EXPERIMENT_MESSAGES.decode(
+            await asyncio.wait_for(_awaited(self._handle.record.remote(payload)), self._patience_s)
         )
-        return reply
+        if isinstance(reply, Refusal) and isinstance(error := reply.error(), NewerRelease):
+            raise error
+        return cast("Assignment | Refusal", reply)
 
     async def _find_actor(self) -> None:
         self._handle = await self._find()

@@ -14,9 +14,9 @@ from typing import Any
 import structlog
 
 from actors.experiments.assigner import ExperimentAssigner
-from actors.experiments.messages import Assignment, ExperimentEvent
+from actors.experiments.messages import EXPERIMENT_MESSAGES, Assignment, ExperimentEvent
 from cluster.clock import SystemClock
-from cluster.errors import Refusal
+from cluster.errors import NewerRelease, Refusal
 from cluster.log import set_up_logging
 from cluster.store.connect import OpenStores
 
@@ -30,8 +30,15 @@ class AssignerHost:
         self._opening: asyncio.Future[ExperimentAssigner] | None = None
         self._counts: Counter[str] = Counter()
 
-    async def record(self, event: ExperimentEvent) -> Assignment | Refusal:
-        """Record one event."""
+    async def record(self, payload: bytes) -> bytes:
+        """Record one event; event and reply are encoded by `EXPERIMENT_MESSAGES`."""
+        try:
+            event = EXPERIMENT_MESSAGES.decode(payload)
+        except NewerRelease as error:
+            return EXPERIMENT_MESSAGES.encode(Refusal.of(error))
+        return EXPERIMENT_MESSAGES.encode(await self._record(event))
+
+    async def _record(self, event: ExperimentEvent) -> Assignment | Refusal:
         if self._opening is None:
             self._opening = asyncio.ensure_future(self._open_assigner())
         reply = await (await asyncio.shield(self._opening)).record(event)

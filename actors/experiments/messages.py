@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
+from cluster.errors import Refusal
+from cluster.message_codec import MessageCodec
 from cluster.records.experiment import Variant
 from cluster.store.ports.interactions import BrowserWriter
 
@@ -68,3 +70,10 @@ class ExperimentUpdate:
     goal: tuple[str, ...] | None = None
     layer: str | None = None
     slice: tuple[float, float] | None = None
+
+
+EXPERIMENT_MESSAGES: Final = MessageCodec({
+    "ExperimentEvent": ExperimentEvent, "BrowserWriter": BrowserWriter, "Assignment": Assignment,
+    "Variant": Variant, "Refusal": Refusal,
+})  # fmt: skip
+"Messages to the assigner and back; see `engine_messages` for the rule of the names."

@@ -40,15 +40,15 @@ class SentenceEncoder:
         self.dimensions = dimensions
 
     @classmethod
-    def open(cls, folder: Path, *, threads: int = 1) -> SentenceEncoder:
-        """Load an imported encoder; its files are verified.
+    def open(cls, folder: Path, *, threads: int = 1, manifest: Manifest | None = None) -> SentenceEncoder:
+        """Load an imported encoder; its files are compared with a manifest, by default the one in the folder.
 
         Errors:
             NotFound: the folder has no encoder
             Fault: its files are damaged
             Invalid: the extra `meaning` is not installed
         """
-        manifest = _verify_files(folder)
+        manifest = _verify_files(folder, manifest)
         try:
             import onnxruntime
             from tokenizers import Tokenizer
@@ -118,9 +118,10 @@ def seal_model(folder: Path, facts: dict[str, Any]) -> None:
     (folder / MANIFEST).write_bytes(Manifest(KIND, 1, 0, facts, files).dump())
 
 
-def _verify_files(folder: Path) -> Manifest:
+def _verify_files(folder: Path, manifest: Manifest | None) -> Manifest:
     try:
-        manifest = Manifest.parse((folder / MANIFEST).read_bytes(), kind=KIND)
+        if manifest is None:
+            manifest = Manifest.parse((folder / MANIFEST).read_bytes(), kind=KIND)
         damaged = [
             entry.name for entry in manifest.files if file_entry_from_path(folder / entry.name) != entry
         ]

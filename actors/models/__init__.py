@@ -8,7 +8,6 @@ Read in this order:
     neighbours sessions popularity repeat factors      the models of a blend
     cohorts content                                    models for cold-start users and items
     standardized blend                                 several models as one
-    sparse_sum          the one sum that every answer needs
     snapshot            trained arrays on disk, memory-mapped, every byte checked
     registry            from a part of a snapshot to the model that scores (`validation`, `allowed_learners`)
 

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from actors.models.model import Batch
-from actors.models.neighbours import csr_from_arrays
-from actors.models.sparse_sum import add_rows
+from actors.models.neighbours import add_rows, csr_from_arrays
 from actors.models.user_histories import TimeDecay, UserHistories, apply_time_decay
 from actors.models.user_history import UserHistory
 from actors.vectors.snapshot_arrays import ModelState

@@ -18,9 +18,10 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from actors.models.model import Batch
-from actors.models.user_histories import UserHistories, expand_runs
+from actors.models.user_histories import UserHistories
 from actors.models.user_history import UserHistory
 from actors.vectors.snapshot_arrays import ModelState
+from actors.vectors.top import expand_runs
 from actors.vectors.types import Floats, Rows, Scores
 
 _FEW = 2_000

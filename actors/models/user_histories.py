@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from pydantic import BaseModel, ConfigDict, Field
 
+from actors.vectors.top import expand_runs
 from actors.vectors.types import Floats, Rows, Scores
 
 DAY_S = 86_400.0
@@ -233,19 +233,6 @@ def apply_time_decay(histories: UserHistories, fading: TimeDecay) -> Any:
     matrix = sp.csr_matrix((weights[counts], (owner[counts], item[counts])), shape=shape)
     matrix.sum_duplicates()
     return matrix.astype(np.float32)
-
-
-def expand_runs(first: Rows, lengths: Rows) -> Rows:
-    """Return the positions in consecutive runs: first, first + 1 and so on, for each length.
-
-    Shapes:
-        first, lengths: int64 [k]
-        returns: int64 [sum of lengths]
-    """
-    total = int(lengths.sum())
-    ends = np.cumsum(lengths)
-    shift: npt.NDArray[np.int64] = np.repeat(first - (ends - lengths), lengths)
-    return np.arange(total, dtype=np.int64) + shift
 
 
 def _count_places(owner: Rows, item: Rows, at_s: Floats | None, n_items: int) -> Rows:

@@ -2,14 +2,13 @@
 
 Read `messages` (queries and results), `pipeline` (the hot path on one screen), then the stages in their order:
 
-    ranking/user_signals      history by row, profile and cohort of the user (`user_profile`, `session_context`)
+    ranking/query_context     page, history, profile and cohort of the user (`user_profile`, `session_context`)
     ranking/score             the prior and the personal score of every row
     ranking/candidates        filters, consumed rows, and the best rows of a `ranking`
-    rerank/exploration        places for cold-start items
-    rerank/rerank             dithering (`dither`), boosts, diversity (`diversity`), the page
+    rerank/exploration        places for cold-start items, and dithering
+    rerank/rerank             dithering, boosts, diversity (`diversity`), the page, the records of the result
     rerank/grouping           the order of categories and attribute values
-    result_fields             the records of the result
-    explain                   why a product has its place; `field_warnings` names unknown fields
+    explain                   why a product has its place
 
 The stages read the state of one engine:
 
@@ -18,10 +17,10 @@ The stages read the state of one engine:
     state/trending            decayed counts, one vote for each user, product and day (`user_contributions`)
     state/cooccurrence        products of the same sessions and baskets
     state/live_cohorts        votes of users with equal attributes (`user_attributes`)
-    state/global_signals      trend, popularity and availability, shared by all engines of an app
+    state/global_signals      trend, popularity and availability, shared by all engines of an app; prior scores
     state/serving_model       the snapshot of one engine, bound to the rows of the catalog
     state/cold_start          products with few interactions, and the products similar to them
-    state/score_components    the components of a personal score; `prior_scores` the scores before the user is known
+    state/score_components    the components of a personal score
     state/engine_state        all of this for one engine
 
 `recommender` owns the overlay and the engine states of one app. `actors.serving` loads it, keeps it up to date and

@@ -15,11 +15,15 @@ import numpy as np
 from actors.models.cohorts import LEAST_USERS
 from actors.recommender.messages import Boost, RecommendationResult, UserQuery
 from actors.recommender.ranking.candidates import recently_consumed
-from actors.recommender.ranking.page_window import PageWindow, find_page_window
-from actors.recommender.ranking.query_context import QueryContext, find_anchor_rows
+from actors.recommender.ranking.query_context import (
+    PageWindow,
+    QueryContext,
+    UserSignals,
+    find_anchor_rows,
+    find_page_window,
+)
 from actors.recommender.ranking.score import explain_rows, list_sources
 from actors.recommender.ranking.user_profile import list_recent_rows
-from actors.recommender.ranking.user_signals import UserSignals
 from actors.recommender.rerank.rerank import RerankStep
 from cluster.query.fields import Projection
 from cluster.query.language.filter_text import render_filter

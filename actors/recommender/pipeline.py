@@ -26,8 +26,15 @@ from actors.recommender.ranking.candidates import (
     select_history_rows,
     select_trend_leaders,
 )
-from actors.recommender.ranking.page_window import PageWindow, find_page_window
-from actors.recommender.ranking.query_context import QueryContext, find_anchor_rows
+from actors.recommender.ranking.query_context import (
+    PageWindow,
+    QueryContext,
+    UserSignals,
+    build_user_signals,
+    find_anchor_rows,
+    find_page_window,
+    name_fallback_level,
+)
 from actors.recommender.ranking.ranking import rank
 from actors.recommender.ranking.score import (
     combine_components,
@@ -37,20 +44,17 @@ from actors.recommender.ranking.score import (
     score_similar_items,
 )
 from actors.recommender.ranking.user_profile import profile_from_weights
-from actors.recommender.ranking.user_signals import UserSignals, build_user_signals, name_fallback_level
-from actors.recommender.rerank.dither import dithering_seed
-from actors.recommender.rerank.exploration import add_exploration
+from actors.recommender.rerank.exploration import add_exploration, dithering_seed
 from actors.recommender.rerank.grouping import count_available, score_groups, sum_popularity
-from actors.recommender.rerank.rerank import RerankStep, rerank
-from actors.recommender.result_fields import render_products
+from actors.recommender.rerank.rerank import RerankStep, render_products, rerank
 from actors.recommender.state.filtered_groups import FilteredGroups
+from actors.recommender.state.global_signals import PriorScores
 from actors.recommender.state.groups import Groups, select_best_rows
 from actors.recommender.state.interaction_rows import (
     interactions_from_anchors,
     join_interactions,
     select_session,
 )
-from actors.recommender.state.prior_scores import PriorScores
 from actors.vectors.types import Mask, Scores
 
 V = TypeVar("V", bound=Hashable)

@@ -16,12 +16,10 @@ import numpy as np
 from actors.language.folding import fold_text, fold_typed
 from actors.recommender.messages import QUERY_SOURCES, RecommendationResult
 from actors.recommender.ranking.candidates import filter_rows
-from actors.recommender.ranking.query_context import QueryContext
+from actors.recommender.ranking.query_context import QueryContext, build_user_signals
 from actors.recommender.ranking.score import UserScores, compute_user_scores
-from actors.recommender.ranking.user_signals import build_user_signals
-from actors.recommender.rerank.dither import dithering_seed
-from actors.recommender.rerank.rerank import rerank
-from actors.recommender.result_fields import render_products
+from actors.recommender.rerank.exploration import dithering_seed
+from actors.recommender.rerank.rerank import render_products, rerank
 from actors.retrieval.autocomplete.highlighting import highlight, match_typed_words
 from actors.retrieval.autocomplete.text_index import CompletionHit
 from actors.vectors.types import Floats, Mask

@@ -15,7 +15,7 @@ import numpy as np
 
 from actors.recommender.messages import RecommendationResult
 from actors.recommender.ranking.query_context import QueryContext
-from actors.recommender.rerank.dither import dithering_seed
+from actors.recommender.rerank.exploration import dithering_seed
 from actors.recommender.rerank.rerank import RankedItem, rerank
 from actors.recommender.state.catalog import Catalog
 from actors.retrieval.lexical.text_query import TextHits, TextQuery

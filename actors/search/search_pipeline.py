@@ -17,10 +17,9 @@ import numpy as np
 
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.recommender.ranking.candidates import select_distinct
-from actors.recommender.ranking.query_context import QueryContext
+from actors.recommender.ranking.query_context import QueryContext, UserSignals, build_user_signals
 from actors.recommender.ranking.score import UserScores, compute_user_scores
-from actors.recommender.ranking.user_signals import UserSignals, build_user_signals
-from actors.recommender.rerank.dither import dithering_seed
+from actors.recommender.rerank.exploration import dithering_seed
 from actors.recommender.rerank.rerank import RankedItem, rerank
 from actors.retrieval.messages import (
     BOOSTING,
@@ -30,11 +29,16 @@ from actors.retrieval.messages import (
     SearchQuery,
     SearchResult,
 )
-from actors.search.anchoring import active_anchorings, place_anchored, select_anchored_rows
 from actors.search.facets import FacetSelection, count_facets
 from actors.search.result_records import build_records, build_spelling_result
 from actors.search.retrieve import SearchHits, filter_products, retrieve
-from actors.search.sort import blend_scores, sort_rows
+from actors.search.sort import (
+    active_anchorings,
+    blend_scores,
+    place_anchored,
+    select_anchored_rows,
+    sort_rows,
+)
 from actors.vectors.top import best_rows
 from actors.vectors.types import Floats, Mask, Rows, Scores
 from cluster.query.columnar.value_counts import count_different

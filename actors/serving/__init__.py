@@ -1,6 +1,6 @@
 """The life of recommenders in a process.
 
-dispatch          from the kind of a query to its pipeline
+dispatch          from the kind of a query to its pipeline, and warnings for unknown fields
 app_follower      the recommender of one app: loads it (`startup`), follows the change log, answers
 model_registry    loads and replaces the snapshot that each engine serves
 stored_rules      adds the boost rules of an app to a query

@@ -161,7 +161,7 @@ class AppFollower:
         self, query: UserQuery, recent: Sequence[bytes], shown: Sequence[str]
     ) -> RecommendationResult:
         """Return the result of a query from the current state."""
-        if not self._model_registry.is_loaded(query.engine_id):
+        if query.engine_id not in self._model_registry.engine_ids:
             await self._model_registry.ensure_loaded(query.engine_id)
         if query.snapshot:
             engine_id = await self._model_registry.hold_version(query.engine_id, query.snapshot)

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from actors.recommender.messages import RecommendationResult, UserQuery
+from actors.serving.engine_messages import ENGINE_MESSAGES, open_reply
 from actors.serving.stored_rules import StoredRules as StoredRules
-from cluster.errors import Refusal, Unavailable
+from cluster.errors import NewerRelease, Refusal, Unavailable
 
 ANSWER_TIMEOUT_S = 10.0
 "Timeout of a deployment, including one retry. Ray replaces a lost replica in less time."
@@ -46,8 +47,8 @@ class LocalRecommenderClient:
 class EngineChannel(Protocol):
     """A direct connection to one replica of an engine's deployment, faster than the handle."""
 
-    async def ask(self, question: UserQuery, within_s: float) -> RecommendationResult | Refusal:
-        """Send a query and return its reply.
+    async def ask(self, question: bytes, within_s: float) -> bytes:
+        """Send an encoded query and return its encoded reply.
 
         Errors:
             ConnectionError: the replica is lost; another replica can answer the query
@@ -60,8 +61,9 @@ class RemoteRecommenderClient:
     """Sends queries to a Serve deployment (placement `dedicated`); `handle` is its deployment handle.
 
     `find_line` returns a channel to a replica on this machine, if there is one. Without a channel, the client uses the
-    handle. `lost` has the errors of a lost replica. After such an error, the client sends the query once more, because
-    queries change nothing, and the handle then routes to another replica.
+    handle. `lost` has the errors of a lost replica. After such an error, or if the replica is of another release that
+    can't read the query, the client sends it once more. Queries change nothing, and the handle then routes to another
+    replica.
     """
 
     def __init__(
@@ -74,25 +76,25 @@ class RemoteRecommenderClient:
     ) -> None:
         self._find_channel = find_line
         self._answer = handle.answer
-        self._lost_errors = lost
+        self._retried: tuple[type[Exception], ...] = (NewerRelease, *lost)
         self._timeout_s = patience_s
 
     async def answer(self, query: UserQuery) -> RecommendationResult:
         until_s = time.monotonic() + self._timeout_s
+        payload = ENGINE_MESSAGES.encode(query)
         channel = self._find_channel()
         if channel is not None:
-            with contextlib.suppress(ConnectionError):
-                return unwrap(await channel.ask(query, self._timeout_s))
+            with contextlib.suppress(ConnectionError, NewerRelease):
+                return open_reply(await channel.ask(payload, self._timeout_s))
         try:
-            return unwrap(await self._ask(query, until_s))
-        except self._lost_errors:
-            return unwrap(await self._ask(query, until_s))
+            return open_reply(await self._ask(payload, until_s))
+        except self._retried:
+            return open_reply(await self._ask(payload, until_s))
 
-    async def _ask(self, query: UserQuery, until_s: float) -> RecommendationResult | Refusal:
+    async def _ask(self, payload: bytes, until_s: float) -> bytes:
         left_s = max(until_s - time.monotonic(), 0.001)
         try:
-            reply: RecommendationResult | Refusal
-            reply = await asyncio.wait_for(_await_response(self._answer.remote(query)), left_s)
+            reply: bytes = await asyncio.wait_for(_await_response(self._answer.remote(payload)), left_s)
         except asyncio.TimeoutError:
             raise Unavailable("the engine's deployment does not answer", retry_after_s=1) from None
         return reply

@@ -1,21 +1,29 @@
-"""From the kind of a query to the pipeline that answers it."""
+"""From the kind of a query to the pipeline that answers it, and warnings for fields that no product has.
+
+A filter on such a field matches nothing, and an order by it orders nothing. The query is answered, and the warning
+names the field that was probably meant.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from actors.recommender import pipeline
-from actors.recommender.field_warnings import list_field_warnings
 from actors.recommender.messages import QUERY_SOURCES, QueryKind, RecommendationResult, UserQuery
 from actors.recommender.ranking.query_context import QueryContext
 from actors.recommender.ranking.user_profile import parse_recent_events
 from actors.recommender.recommender import Recommender
-from actors.recommender.state.catalog import ATTRIBUTE
+from actors.recommender.state.catalog import ATTRIBUTE, Catalog
+from actors.retrieval.messages import SCORES, SearchQuery
 from actors.search import completions, passage_answers, search_pipeline
 from cluster.query.columnar.column_source import Key
 from cluster.query.columnar.column_store import column_keys_of_filter
+from cluster.query.columnar.formula import is_plain_field, parse_formula
+from cluster.query.language.field_names import FieldNames
 from cluster.query.language.field_values import canonical
+from cluster.query.language.parser import FULL_TEXT
+from cluster.records.product import Product
 
 _FEW_PRODUCTS = 20_000
 _MANY_PRODUCTS = 300_000
@@ -112,3 +120,92 @@ def list_columns(query: UserQuery) -> list[Key]:
     keys = [key for node in nodes for key in column_keys_of_filter(node)]
     keys += [("points", circle.field) for circle in (*query.circles, *query.boost_circles)]
     return [*keys, (ATTRIBUTE, query.field_name)] if query.field_name else keys
+
+
+MOST_WARNINGS = 10
+_SHOWN = 100
+
+
+def list_field_warnings(query: UserQuery, catalog: Catalog) -> tuple[dict[str, str], ...]:
+    """List the fields a query names that no product ever had: `field`, `parameter`, `message`, `did_you_mean`.
+
+    Cost:
+        0.5 microseconds for a query that names no field, 3 for a filter that was asked before
+    """
+    if not _has_field_names(query) or not catalog.products:
+        return ()
+    fields = catalog.columns.fields
+    found: dict[tuple[str, str], None] = {}
+    for parameter, name in _list_missing(query, fields):
+        found[parameter, name] = None
+        if len(found) == MOST_WARNINGS:
+            break
+    return tuple(_build_warning(parameter, name, fields) for parameter, name in found)
+
+
+def _has_field_names(query: UserQuery) -> bool:
+    search = query.search
+    return bool(
+        query.filter is not None
+        or query.boosts
+        or query.field_name
+        or query.completion_fields
+        or query.spacing
+        or query.circles
+        or query.boost_circles
+        or (search and (search.order or search.facets or search.facet_filters or search.advanced))
+    )
+
+
+def _build_warning(parameter: str, name: str, fields: FieldNames) -> dict[str, str]:
+    # A field of the schema was meant as it stands, even if no product has it yet.
+    meant = "" if name in Product.model_fields else fields.suggest(name)
+    warning = {
+        "field": name[:_SHOWN],
+        "parameter": parameter,
+        "message": f"no product has the field {name[:_SHOWN]}",
+    }
+    return {**warning, "did_you_mean": meant} if meant else warning
+
+
+def _list_missing(query: UserQuery, fields: FieldNames) -> Iterator[tuple[str, str]]:
+    """Name parameter and field; stored rules are not the caller's, so their fields are left out."""
+    if query.filter is not None:
+        yield from (("fq", name) for name in fields.missing_in(query.filter))
+    for boost in query.boosts:
+        if boost.label.startswith("boost_"):
+            parameter = boost.label if boost.label == "boost_fq" else f"{boost.label}.boost_fq"
+            yield from ((parameter, name) for name in fields.missing_in(boost.filter))
+    if query.search is not None:
+        yield from _list_missing_in_search(query.search, fields)
+    if query.field_name:
+        yield from (("field", name) for name in fields.missing((query.field_name,)))
+    if query.completion_fields:
+        sources = [name for name in query.completion_fields if name not in QUERY_SOURCES]
+        yield from (("completion_fields", name) for name in fields.missing(sources))
+    named = (
+        ("diversification", query.spacing),
+        ("geo.filter", query.circles),
+        ("geo.boost", query.boost_circles),
+    )
+    for parameter, parts in named:
+        if parts:
+            yield from ((parameter, name) for name in fields.missing(part.field for part in parts))
+
+
+def _list_missing_in_search(search: SearchQuery, fields: FieldNames) -> Iterator[tuple[str, str]]:
+    if search.advanced is not None:
+        names = [name for name in fields.missing_in(search.advanced) if name != FULL_TEXT]
+        yield from (("advanced_q", name) for name in names)
+    for key in search.order:
+        plain = is_plain_field(key.expression)
+        named = (key.expression,) if plain else parse_formula(key.expression).fields
+        missing = fields.missing(name for name in named if name not in SCORES)
+        yield from (("order_by", name) for name in missing)
+    for facet in search.facets:
+        if facet.keys is None:
+            yield from (("facets", name) for name in fields.missing((facet.field,)))
+        for _, node in facet.keys or ():
+            yield from (("facets", name) for name in fields.missing_in(node))
+    for chosen in search.facet_filters:
+        yield from (("facet_filters", name) for name in fields.missing_in(chosen.filter))

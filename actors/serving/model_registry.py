@@ -12,11 +12,9 @@ mapped, so a rollback needs no load.
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from pathlib import Path
 
 import structlog
 
@@ -47,11 +45,10 @@ SetServingModel = Callable[[str, ServingModel | None], Awaitable[None]]
 
 
 class SnapshotLoader:
-    """Snapshots in the artifact store, and their cache on this machine."""
+    """Snapshots in the artifact store."""
 
-    def __init__(self, snapshots: SnapshotStore, cache: Path) -> None:
+    def __init__(self, snapshots: SnapshotStore) -> None:
         self._snapshots = snapshots
-        self._cache = cache
 
     def load(self, app_id: str, engine_id: str, version: str) -> LoadedSnapshot:
         """Fetch a version to this machine and load its models. Blocks; call it from a thread.
@@ -63,14 +60,15 @@ class SnapshotLoader:
         Cost:
             0.6 s per GB where the artifact store is on this machine
         """
-        folder, manifest = self._snapshots.fetch(app_id, engine_id, version, self._cache)
+        folder, manifest = self._snapshots.fetch(app_id, engine_id, version)
         try:
             return validate_snapshot(Snapshot.open(folder, manifest), version)
         except Fault:
-            if self._cache in folder.parents:
-                # our own copy went bad: the next attempt fetches another one
-                shutil.rmtree(folder, ignore_errors=True)
-            raise
+            if not self._snapshots.discard_copy(folder):
+                raise
+        # this node's copy went bad, and another one may be good
+        folder, manifest = self._snapshots.fetch(app_id, engine_id, version)
+        return validate_snapshot(Snapshot.open(folder, manifest), version)
 
 
 class ModelRegistry:
@@ -99,7 +97,8 @@ class ModelRegistry:
         self._set_serving_model = adopt
         self._clock = clock
         self._meter = meter
-        self._engine_ids: set[str] = set()
+        self.engine_ids: set[str] = set()
+        "The engines whose first snapshot serves or was refused."
         self._pinned: dict[str, float] = {}
         "When each pinned version was asked for last, in seconds."
         self._loads: dict[str, asyncio.Task[None]] = {}
@@ -109,10 +108,6 @@ class ModelRegistry:
         self._loaded: OrderedDict[tuple[str, str], LoadedSnapshot] = OrderedDict()
         self._log = structlog.get_logger().bind(app=app_id)
 
-    def is_loaded(self, engine_id: str) -> bool:
-        """Tell whether the registry follows this engine."""
-        return engine_id in self._engine_ids
-
     async def hold_version(self, engine_id: str, version: str) -> str:
         """Hold a version beside the one that serves; return the name under which it answers.
 
@@ -120,7 +115,7 @@ class ModelRegistry:
         """
         pinned = f"{engine_id}{_PIN}{version}"
         self._pinned[pinned] = self._clock.monotonic_s()
-        if not self.is_loaded(pinned):
+        if pinned not in self.engine_ids:
             await self.ensure_loaded(pinned)
         return pinned if self.serving_version(pinned) == version else engine_id
 
@@ -136,7 +131,7 @@ class ModelRegistry:
     def bind_to_catalog(self, product_ids: list[str]) -> list[tuple[str, ServingModel]]:
         """Bind the serving snapshots to a catalog that was loaded again. Runs in a thread."""
         found = []
-        for engine_id in list(self._engine_ids):
+        for engine_id in list(self.engine_ids):
             learned = self._loaded.get((engine_id, self.serving_version(engine_id)))
             if learned is not None:
                 found.append((engine_id, ServingModel(learned, product_ids)))
@@ -148,17 +143,17 @@ class ModelRegistry:
         Errors:
             Unavailable: the store is away; what serves goes on serving
         """
-        if self._loader is None or not self._engine_ids:
+        if self._loader is None or not self.engine_ids:
             return
         await self._release_versions()
         for engine in (await self._engine_records.refresh(self._app_id)).values():
-            if engine.engine_id in self._engine_ids:
+            if engine.engine_id in self.engine_ids:
                 await self._follow_record(engine)
                 self._report_disabled_parts(engine.engine_id)
 
     def close(self) -> None:
         """Stop to report on this app."""
-        for engine_id in self._engine_ids:
+        for engine_id in self.engine_ids:
             self._meter.remove_gauge("kiosk_snapshot_refused", app=self._app_id, engine=engine_id)
 
     async def run(self) -> None:
@@ -186,7 +181,7 @@ class ModelRegistry:
                 engine = None
             if engine is not None:
                 await self._follow_record(engine)
-        self._engine_ids.add(engine_id)
+        self.engine_ids.add(engine_id)
 
     async def _follow_record(self, engine: Engine) -> None:
         version = engine.snapshot
@@ -202,7 +197,7 @@ class ModelRegistry:
         oldest_s = self._clock.monotonic_s() - _PINNED_FOR_S
         for pinned in [name for name, asked_s in self._pinned.items() if asked_s < oldest_s]:
             del self._pinned[pinned]
-            self._engine_ids.discard(pinned)
+            self.engine_ids.discard(pinned)
             self._loads.pop(pinned, None)
             self._loaded.pop((pinned, pinned.partition(_PIN)[2]), None)
             await self._set_serving_model(pinned, None)

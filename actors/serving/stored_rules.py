@@ -1,16 +1,23 @@
-"""A cache of the stored boost rules of every app. It reads them again after a second, so changes apply soon."""
+"""The stored boost rules of every app: read again after a second, selected for a query, and added to it.
+
+A rule applies if all of its conditions hold, or if the query names the rule or one of its tags. Conditions on search
+texts hold only for searches and questions. A rule with tags and without conditions applies only by its tag. A search
+can disable all rules. A search query receives the names of applied rules and their assets for the result page.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import structlog
 
-from actors.recommender.messages import UserQuery
-from actors.serving.rule_matching import apply_rules
+from actors.recommender.messages import Boost, UserQuery
+from actors.retrieval.messages import SearchQuery
 from cluster.clock import Clock
 from cluster.errors import Invalid, Unavailable
-from cluster.query.language.boost_rules import CompiledRule, compile_rules
+from cluster.query.language.boost_rules import CompiledRule, clauses_of, compile_rules
+from cluster.query.language.tree import Node
 from cluster.records.boost_rule import BoostRule
 from cluster.store.ports.boost_rules import RuleStore
 from cluster.store.refreshing_cache import RefreshingCache
@@ -77,3 +84,91 @@ def _parse_rules(app_id: str, engine_id: str, rules: list[BoostRule]) -> tuple[C
         except Invalid:
             continue
     return tuple(sorted(compiled, key=lambda ready: (-ready.rule.priority, ready.rule.name)))
+
+
+MODULE = "module_name"
+"The session variable that `module_names` are compared with."
+
+
+def apply_rules(query: UserQuery, rules: Sequence[CompiledRule]) -> UserQuery:
+    """Return the query with the rules that apply. Boosts of the request come first, so they win contested positions."""
+    sent = frozenset(clauses_of(query.filter))
+    search = query.search
+    if search is not None and not search.campaigns:
+        return query
+    applicable = [rule for rule in rules if is_applicable(rule, query, sent)]
+    if not applicable:
+        return query
+    return replace(
+        query,
+        boosts=query.boosts + tuple(_build_boosts(applicable, removing=False)),
+        removed=query.removed + tuple(_build_boosts(applicable, removing=True)),
+        search=None if search is None else _add_rules_to_search(search, applicable),
+    )
+
+
+def is_applicable(ready_rule: CompiledRule, query: UserQuery, sent: frozenset[Node]) -> bool:
+    """Tell whether a rule applies; `sent` are the clauses of the query's filter."""
+    rule = ready_rule.rule
+    if rule.name in query.rule_names or not set(query.boosting_tags).isdisjoint(rule.boosting_tags):
+        return True
+    text = _query_text(query)
+    if rule.search_texts and text is None:
+        return False
+    conditions = [
+        not rule.search_texts or ready_rule.matches_query(text or ""),
+        not rule.api_names or query.kind in rule.api_names,
+        not rule.anchor_products or not set(query.anchors).isdisjoint(rule.anchor_products),
+        not rule.module_names or query.context.get(MODULE) in rule.module_names,
+        all(_has_value(query.context.get(name), values) for name, values in rule.context.items()),
+        all(not clauses.isdisjoint(sent) for clauses in ready_rule.overlaps),
+    ]
+    return all(conditions) and (not rule.boosting_tags or _has_condition(rule))
+
+
+def _query_text(query: UserQuery) -> str | None:
+    """Return the text of a search or question as the client sent it; None for other queries."""
+    if query.search is not None:
+        return query.search.original
+    return None if query.question is None else query.question.original
+
+
+def _has_condition(rule: BoostRule) -> bool:
+    return bool(
+        rule.api_names
+        or rule.anchor_products
+        or rule.module_names
+        or rule.context
+        or rule.filter_query
+        or rule.search_texts
+    )
+
+
+def _add_rules_to_search(search: SearchQuery, rules: Sequence[CompiledRule]) -> SearchQuery:
+    """Return the search with the names of applied rules and their assets for the result page."""
+    removing = (ready.rule.name for ready in rules for one in ready.effects if one.action == "remove")
+    return replace(
+        search,
+        assets=tuple(ready.rule.json_asset for ready in rules if ready.rule.json_asset is not None),
+        applied=tuple(ready.rule.name for ready in rules),
+        filtering=next(removing, ""),
+    )
+
+
+def _has_value(given: object, values: Sequence[object]) -> bool:
+    """Tell whether a session variable has one of the values; `True` is not 1."""
+    items = given if isinstance(given, list) else [given]
+    accepted = {(isinstance(value, bool), value) for value in values}
+    return any(
+        isinstance(item, (str, bool, int, float)) and (isinstance(item, bool), item) in accepted
+        for item in items
+    )
+
+
+def _build_boosts(rules: Sequence[CompiledRule], *, removing: bool) -> Iterator[Boost]:
+    for ready in rules:
+        name = ready.rule.name
+        for effect in ready.effects:
+            if (effect.action == "remove") == removing:
+                bury = effect.action == "bury"
+                yield Boost(effect.filter, effect.positions, name, bury=bury, label=f"stored rule {name}")

@@ -1,4 +1,4 @@
-"""Selection of the rows with the best scores."""
+"""Selection of rows: those with the best scores, and those of consecutive runs."""
 
 from __future__ import annotations
 
@@ -43,6 +43,19 @@ def best_few(scores: Scores | Floats, count: int) -> Rows:
         return np.zeros(0, np.int64)
     top = _sort_rows(scores, count)
     return top[scores[top] > -np.inf]
+
+
+def expand_runs(first: Rows, lengths: Rows) -> Rows:
+    """Return the positions in consecutive runs: first, first + 1 and so on, for each length.
+
+    Shapes:
+        first, lengths: int64 [k]
+        returns: int64 [sum of lengths]
+    """
+    total = int(lengths.sum())
+    ends = np.cumsum(lengths)
+    shift: Rows = np.repeat(first - (ends - lengths), lengths)
+    return np.arange(total, dtype=np.int64) + shift
 
 
 def _sort_rows(scores: Scores | Floats, count: int) -> Rows:

@@ -3,6 +3,9 @@
 All methods block; hosts call them from a thread. A file in the store is written once and never changed. Locally it
 is written under a temporary name, synced and renamed; an object store's put is atomic anyway. A manifest, written
 last, names the files of one set (`cluster.artifacts.manifest`).
+
+Files are mapped where they stand only on a disk of this machine. From a bucket or a network file system they are
+copied first (`cluster.artifacts.node_cache`), because a server that stalls would stop a process in a page fault.
 """
 
 from __future__ import annotations
@@ -13,14 +16,19 @@ import os
 import random
 import shutil
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from pyarrow import fs
 
 from cluster import ids
+from cluster.artifacts.bucket_access import open_location
+from cluster.artifacts.conditional_writes import ConditionalWriter
+from cluster.artifacts.local_files import move_into_place, sync_folder, without_links
+from cluster.artifacts.node_cache import NodeCache, StoredEntry
 from cluster.errors import Conflict, Fault, Invalid, NotFound, Unavailable
 from cluster.secrecy import Signer
 
@@ -50,6 +58,24 @@ class RetryPolicy:
     longest_s: float = 5.0
 
 
+PATIENT = RetryPolicy(attempts=24, longest_s=10.0)
+"For jobs, which rather wait than fail: pauses of about 170 s in all, so an outage of a minute is waited out."
+
+_CHUNK = 8 << 20
+
+WriterLock = Callable[[str], AbstractContextManager[object]]
+"Excludes other writers of one path, where the server has no conditional writes."
+
+
+@dataclass(frozen=True, slots=True)
+class _WholeFile:
+    """A file of the store as a set of its own."""
+
+    name: str
+    size: int
+    sha256: str = field(repr=False)
+
+
 def checksum(data: bytes) -> str:
     """Return the SHA-256 of bytes in hex."""
     return hashlib.sha256(data).hexdigest()
@@ -69,6 +95,10 @@ class ArtifactStore:
         root: str,
         *,
         local: bool,
+        in_place: bool | None = None,
+        creator: ConditionalWriter | None = None,
+        writer_lock: WriterLock | None = None,
+        cache: NodeCache | None = None,
         patience: RetryPolicy | None = None,
         signer: Signer | None = None,
         reserve_bytes: int = 64 << 20,
@@ -78,6 +108,11 @@ class ArtifactStore:
         self._files = files
         self._root = root.rstrip("/")
         self._local = local
+        self.in_place = local if in_place is None else in_place
+        "Whether files are mapped where they stand; else they are copied to this node first."
+        self._creator = creator
+        self._writer_lock = writer_lock
+        self._cache = cache
         self.signer = signer
         """Signs written manifests and verifies read ones. Without it, only checksums are verified; this is allowed only
         for tests and for tools that read no other machine's files."""
@@ -87,20 +122,23 @@ class ArtifactStore:
         self._rng = rng if rng is not None else random.Random()
 
     @classmethod
-    def open(cls, uri: str | Path, **options: Any) -> ArtifactStore:
-        """Open a directory (path or `file://`) or a bucket (`s3://`, `gs://`; credentials as pyarrow finds them).
+    def open(cls, address: str | Path, *, copy: str = "auto", **options: Any) -> ArtifactStore:
+        """Open a folder (path or `file://`) or a bucket (`s3://`, `gs://`), with credentials of the usual variables.
+
+        `copy` says whether files of a folder are copied before they are mapped: `auto`, `always` or `never`.
 
         Errors:
-            Invalid: pyarrow does not support the address
+            Invalid: the address is not supported, or holds credentials
         """
-        text = str(uri)
-        if "://" not in text:
-            return cls(fs.LocalFileSystem(), str(Path(text).expanduser().resolve()), local=True, **options)
-        try:
-            files, root = fs.FileSystem.from_uri(text)
-        except (ValueError, OSError) as error:
-            raise Invalid(f"shelf address can't be used: {error}") from error
-        return cls(files, root, local=isinstance(files, fs.LocalFileSystem), **options)
+        found = open_location(address, copy=copy)
+        return cls(
+            found.files,
+            found.root,
+            local=found.local,
+            in_place=found.in_place,
+            creator=found.creator,
+            **options,
+        )
 
     def digest(self, path: str, data: bytes) -> bytes:
         """Return 64 hex digits that authenticate bytes at a path: their MAC, without a signer their SHA-256."""
@@ -119,20 +157,117 @@ class ArtifactStore:
 
         return self._retry("read", path, attempt)
 
+    def read_parsed(self, path: str, parse: Callable[[bytes], T]) -> T:
+        """Return what `parse` makes of a file; bytes that it refuses are read again from a bucket.
+
+        Errors:
+            Fault: `parse` refuses them after all attempts
+        """
+        for tried in range(self._attempts):
+            try:
+                return parse(self.read(path))
+            except Fault:
+                if tried + 1 == self._attempts:
+                    raise
+                self._pause(tried)
+        raise AssertionError("no attempt was made")
+
     def read_checked(self, path: str, *, size: int, sha256: str) -> bytes:
         """Return a file that must have this size and checksum; a short or changed body is read again.
 
         Errors:
             Fault: it still differs after all attempts; fact `path`
         """
-        attempts = 1 if self._local else self._patience.attempts
-        for tried in range(attempts):
-            data = self.read(path)
+
+        def check(data: bytes) -> bytes:
             if len(data) == size and checksum(data) == sha256:
                 return data
-            if tried + 1 < attempts:
+            raise _damaged(path, len(data), size)
+
+        return self.read_parsed(path, check)
+
+    def read_copied(self, path: str, *, size: int, sha256: str) -> bytes:
+        """Return a file as `read_checked` does, by the copy on this node if files are not mapped in place.
+
+        Errors:
+            Fault: the file in the store differs; fact `path`
+        """
+        if self.in_place or self._cache is None:
+            return self.read_checked(path, size=size, sha256=sha256)
+        folder, _, name = path.rpartition("/")
+        for _ in range(2):
+            copy = self.node_copy(path, folder, [_WholeFile(name, size, sha256)])
+            try:
+                data = (copy / name).read_bytes()
+            except OSError:  # a sweep of another process removed it just now
+                data = b""
+            if len(data) == size and checksum(data) == sha256:
+                return data
+            self._cache.discard(copy)
+        return self.read_checked(path, size=size, sha256=sha256)
+
+    def node_copy(self, origin: str, folder: str, files: Sequence[StoredEntry]) -> Path:
+        """Return a folder on this machine with some files of a folder of the store.
+
+        It is the folder itself where files are mapped in place, else a copy that was verified when it was made.
+        `origin` is the file without which the set does not exist: its manifest.
+
+        Errors:
+            Fault: a file differs from its entry
+            Unavailable: the store does not answer, or this node's disk is full
+        """
+        if self.in_place:
+            return Path(self._full_path(folder))
+        if self._cache is None:
+            raise Fault("files of a bucket can't be mapped without a cache folder on this node")
+
+        def download(name: str, target: Path) -> None:
+            entry = next(one for one in files if one.name == name)
+            self.download(f"{folder}/{name}", target, size=entry.size, sha256=entry.sha256)
+
+        return self._cache.get(origin, files, download)
+
+    def discard_copy(self, folder: Path) -> bool:
+        """Remove a damaged copy of this node; return False when the folder is no copy."""
+        return self._cache is not None and self._cache.discard(folder)
+
+    def sweep_copies(self) -> int:
+        """Remove copies of this node whose original is gone; return their number."""
+        return 0 if self._cache is None else self._cache.sweep(lambda path: self.size(path) is not None)
+
+    def node_folder(self, name: str) -> Path | None:
+        """Return a folder for temporary files that processes of this node share; None without any."""
+        if self.in_place:
+            return Path(self._full_path(name))
+        return None if self._cache is None else self._cache.folder / name
+
+    def download(self, path: str, target: Path, *, size: int, sha256: str) -> None:
+        """Copy a file to a path of this machine and compare it with its checksum, with bounded memory.
+
+        Errors:
+            Fault: it differs after all attempts; fact `path`
+        """
+
+        def attempt() -> tuple[int, str]:
+            digest, length = hashlib.sha256(), 0
+            with (
+                self._files.open_input_stream(self._full_path(path), compression=None) as stream,
+                target.open("wb") as out,
+            ):
+                while chunk := stream.read(_CHUNK):
+                    digest.update(chunk)
+                    length += len(chunk)
+                    out.write(chunk)
+            return length, digest.hexdigest()
+
+        length = 0
+        for tried in range(self._attempts):
+            length, found = self._retry("read", path, attempt)
+            if (length, found) == (size, sha256):
+                return
+            if tried + 1 < self._attempts:
                 self._pause(tried)
-        raise Fault(f"file on the shelf is damaged: {path} ({len(data)} bytes, {size} expected)", path=path)
+        raise _damaged(path, length, size)
 
     def entries(self, folder: str) -> list[StoredFile]:
         """Return all files below a folder (empty: the whole store), sorted by path; an absent folder is empty.
@@ -145,7 +280,7 @@ class ArtifactStore:
             selector = fs.FileSelector(above, allow_not_found=True, recursive=True)
             found = self._files.get_file_info(selector)
             if self._local:
-                found = _without_links(found)
+                found = without_links(found)
             return [
                 StoredFile(info.path[len(self._root) + 1 :], info.size, (info.mtime_ns or 0) // 1_000_000)
                 for info in found
@@ -153,6 +288,23 @@ class ArtifactStore:
             ]
 
         return sorted(self._retry("list", folder, attempt), key=lambda entry: entry.path)
+
+    def folders(self, folder: str) -> list[str]:
+        """Return the names of the folders directly in a folder, sorted."""
+
+        def attempt() -> list[str]:
+            selector = fs.FileSelector(self._full_path(folder), allow_not_found=True)
+            found = self._files.get_file_info(selector)
+            if self._local:
+                found = without_links(found)
+            return [info.base_name for info in found if info.type == fs.FileType.Directory]
+
+        return sorted(self._retry("list", folder, attempt))
+
+    def has_any(self) -> bool:
+        """Return whether the store has any file or folder."""
+        selector = fs.FileSelector(self._root, allow_not_found=True)
+        return bool(self._retry("list", "", lambda: self._files.get_file_info(selector)))
 
     def size(self, path: str) -> int | None:
         """Return the size of a file in bytes, None when it is absent."""
@@ -185,12 +337,54 @@ class ArtifactStore:
         if self._local:
             self._write_local(Path(full), data, new)
             return
-        if new and self.size(path) is not None:
-            raise Conflict(f"already on the shelf: {path}", path=path)
+        if new:
+            self._create(path, data)
+            return
+        self._retry("write", path, lambda: self._put(full, data))
+
+    def upload(self, path: str, source: Path) -> None:
+        """Copy a file of this machine to the store, replacing what stands there, with bounded memory."""
+        full = self._full_path(path)
+        if self._local:
+            self._write_local(Path(full), source.read_bytes(), new=False)
+            return
 
         def attempt() -> None:
-            with self._files.open_output_stream(full, compression=None) as stream:
-                stream.write(data)
+            with (
+                source.open("rb") as body,
+                self._files.open_output_stream(full, compression=None) as stream,
+            ):
+                shutil.copyfileobj(body, stream, _CHUNK)
+
+        self._retry("write", path, attempt)
+
+    def _put(self, full: str, data: bytes) -> None:
+        with self._files.open_output_stream(full, compression=None) as stream:
+            stream.write(data)
+
+    def _create(self, path: str, data: bytes) -> None:
+        """Create a file of a bucket: of two writers of one path only one succeeds."""
+        creator = self._creator
+        if creator is not None and self._retry("probe", path, creator.is_enforced):
+            self._create_by_condition(creator, path, data)
+            return
+        with nullcontext() if self._writer_lock is None else self._writer_lock(path):
+            if self.size(path) is not None:
+                raise Conflict(f"already on the shelf: {path}", path=path)
+            self._retry("write", path, lambda: self._put(self._full_path(path), data))
+
+    def _create_by_condition(self, creator: ConditionalWriter, path: str, data: bytes) -> None:
+        tries = 0
+
+        def attempt() -> None:
+            nonlocal tries
+            tries += 1
+            try:
+                creator.create(path, data)
+            except FileExistsError:
+                # an earlier request of ours may have arrived although its answer did not
+                if tries == 1 or self.read(path) != data:
+                    raise Conflict(f"already on the shelf: {path}", path=path) from None
 
         self._retry("write", path, attempt)
 
@@ -228,8 +422,8 @@ class ArtifactStore:
                 stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
-            _move_into_place(part, target, new)
-            _sync_folder(target.parent)
+            move_into_place(part, target, new)
+            sync_folder(target.parent)
         except FileExistsError as error:
             raise Conflict(f"already on the shelf: {target.name}", path=target.name) from error
         except OSError as error:
@@ -245,8 +439,12 @@ class ArtifactStore:
             raise Invalid(f"not a path on the shelf: {path!r}")
         return f"{self._root}/{path}"
 
+    @property
+    def _attempts(self) -> int:
+        return 1 if self._local and self.in_place else self._patience.attempts
+
     def _retry(self, verb: str, path: str, attempt: Callable[[], T]) -> T:
-        attempts = 1 if self._local else self._patience.attempts
+        attempts = self._attempts
         for tried in range(attempts):
             try:
                 return attempt()
@@ -270,32 +468,5 @@ class ArtifactStore:
         return Unavailable(f"shelf can't {verb} {path}: {error.strerror or error}", retry_after_s=5)
 
 
-def _without_links(found: list[Any]) -> list[Any]:
-    """Leave out symbolic links and everything below linked folders, so that no foreign file is ever removed."""
-    links = {info.path for info in found if os.path.islink(info.path)}
-    if not links:
-        return found
-    below = tuple(f"{link}/" for link in links)
-    return [info for info in found if info.path not in links and not info.path.startswith(below)]
-
-
-def _move_into_place(part: Path, target: Path, new: bool) -> None:
-    if not new:
-        part.replace(target)
-        return
-    try:
-        os.link(part, target)
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without hard links: the writers' lease excludes concurrent writers
-        if target.exists():
-            raise FileExistsError(target) from None
-        part.replace(target)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def _damaged(path: str, length: int, size: int) -> Fault:
+    return Fault(f"file on the shelf is damaged: {path} ({length} bytes, {size} expected)", path=path)

@@ -132,7 +132,9 @@ def load_manifest(store: ArtifactStore, path: str, kind: str) -> Manifest:
         NotFound: there is no manifest
         Fault: see `Manifest.parse`
     """
-    return Manifest.parse(store.read(path), kind=kind, signer=store.signer, place=path)
+    return store.read_parsed(
+        path, lambda data: Manifest.parse(data, kind=kind, signer=store.signer, place=path)
+    )
 
 
 def save_manifest(store: ArtifactStore, path: str, manifest: Manifest) -> None:

@@ -93,7 +93,7 @@ class SegmentFiles:
         noun: Noun = entry.facts["noun"]
         try:
             return from_parquet(
-                self._store.read_checked(path, size=entry.size, sha256=entry.sha256), noun, columns
+                self._store.read_copied(path, size=entry.size, sha256=entry.sha256), noun, columns
             )
         except Fault as error:
             self._log.error("segment_refused", app=app_id, segment=entry.name, reason=error.message)

@@ -9,27 +9,20 @@ The version is a digest of the content, so publishing the same content twice yie
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
-from cluster.artifacts.artifact_store import ArtifactStore, checksum
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.checksummed_files import sha256_of_file
 from cluster.artifacts.manifest import Manifest, check_name, load_manifest, save_manifest
-from cluster.errors import Conflict, Fault, NotFound, Unavailable
-from cluster.ids import new_request_id
+from cluster.errors import Conflict, Fault, NotFound
 
 FOLDER = "snapshots"
 KIND = "snapshot"
 MANIFEST = "manifest.json"
-
-_CACHED = 4
-"Versions of an engine that stay on a machine beside the last fetched one."
-_CACHED_FOR_S = 86_400.0
 
 PublishProgress = Callable[[str, float], None]
 "Receives the current step and the finished share, 0 to 1."
@@ -108,15 +101,11 @@ class SnapshotStore:
             raise Conflict(f"{len(found)} snapshots begin with {start}: {', '.join(found[:5])}")
         return found[0]
 
-    def fetch(self, app_id: str, engine_id: str, version: str, cache: Path) -> tuple[Path, Manifest]:
-        """Copy a version to this machine; return its folder and the manifest from the artifact store.
+    def fetch(self, app_id: str, engine_id: str, version: str) -> tuple[Path, Manifest]:
+        """Return the folder of a version on this machine, copied there if need be, and the stored manifest.
 
-        In a local artifact store it stays in place. Callers must use the returned manifest: it was
-        authenticated, the one in the folder was not.
-
-        A fetched version is not fetched again; a folder is complete or absent. The bytes matched the manifest when
-        they were fetched; the caller that opens the folder verifies them. Of versions unused for a day only
-        the newest few stay; a process that has mapped one keeps its data.
+        Callers must use the returned manifest: it was authenticated. The bytes matched the manifest when they were
+        copied; the caller that opens the folder verifies them.
 
         Errors:
             NotFound: there is no such version
@@ -125,37 +114,11 @@ class SnapshotStore:
         """
         manifest = self.manifest(app_id, engine_id, version)
         place = _place(app_id, engine_id, version)
-        local = self._store.local_path(place)
-        if local is not None:
-            return local, manifest
-        target = cache / app_id / engine_id / version
-        try:
-            if not (target / MANIFEST).exists():
-                self._copy_to_cache(manifest, place, target)
-                with contextlib.suppress(OSError):  # other processes fetch and clean up concurrently
-                    _delete_old(target)
-            os.utime(target)
-        except OSError as error:
-            raise Unavailable(f"snapshot {version} can't be kept here: {error.strerror or error}") from error
-        return target, manifest
+        return self._store.node_copy(f"{place}/{MANIFEST}", place, manifest.files), manifest
 
-    def _copy_to_cache(self, manifest: Manifest, place: str, target: Path) -> None:
-        """Copy a version into a folder of this machine atomically."""
-        part = target.parent / f".{target.name}.{new_request_id()}.part"
-        try:
-            for entry in manifest.files:
-                data = self._store.read_checked(f"{place}/{entry.name}", size=entry.size, sha256=entry.sha256)
-                path = part / entry.name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(data)
-            (part / MANIFEST).write_bytes(manifest.dump())
-            try:
-                part.rename(target)
-            except OSError:
-                if not (target / MANIFEST).exists():
-                    raise
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
+    def discard_copy(self, folder: Path) -> bool:
+        """Remove a damaged copy of this machine; return False when the folder is the artifact store's own."""
+        return self._store.discard_copy(folder)
 
     # --- writing ------------------------------------------------------------------------------------------
 
@@ -176,11 +139,11 @@ class SnapshotStore:
             return version
         total, done = sum(entry.size for entry in manifest.files) or 1, 0
         for entry in manifest.files:
-            body = (folder / entry.name).read_bytes()
-            if len(body) != entry.size or checksum(body) != entry.sha256:
+            path = folder / entry.name
+            if path.stat().st_size != entry.size or sha256_of_file(path) != entry.sha256:
                 raise Fault(f"built snapshot is damaged: {entry.name}", path=entry.name)
             if self._store.size(f"{place}/{entry.name}") != entry.size:
-                self._store.write(f"{place}/{entry.name}", body)
+                self._store.upload(f"{place}/{entry.name}", path)
             done += entry.size
             told(f"publish {entry.name}", done / total)
         try:
@@ -215,18 +178,6 @@ class SnapshotStore:
             if version not in known and entry.modified_ms < older_than_ms:
                 self._store.remove(entry.path)
         return gone
-
-
-def _delete_old(fetched: Path) -> None:
-    """Remove versions unused for a day, except the newest few, and incomplete downloads."""
-    now_s = fetched.stat().st_mtime
-    others = [(folder.stat().st_mtime, folder) for folder in fetched.parent.iterdir() if folder != fetched]
-    whole = 0
-    for at_s, folder in sorted(others, reverse=True):
-        is_part = folder.name.startswith(".")
-        whole += not is_part
-        if now_s - at_s > _CACHED_FOR_S and (is_part or whole > _CACHED):
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _place(app_id: str, engine_id: str, version: str) -> str:

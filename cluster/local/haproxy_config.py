@@ -120,6 +120,8 @@ class HAProxyOptions:
     "Bounds of one address, from the settings of the same names; 0: none."
     metrics_bind: str = ""
     "Address and port of HAProxy's own metrics; empty: on loopback, on the port that Serve chose."
+    watched: bool = False
+    "A process beside HAProxy replaces a dead one (`haproxy_watch`); without a supervisor nobody else does so soon."
 
     def save(self, path: Path) -> None:
         """Save the options as JSON."""

@@ -82,13 +82,13 @@ def write_wrapper(wrapper: Path, saved: Path, options: HAProxyOptions) -> None:
     wrapper.chmod(0o755)
 
 
-def write_image_wrapper(folder: Path) -> None:
-    """Write a wrapper for an image: `RAY_SERVE_HAPROXY_BINARY_PATH=<folder>/haproxy` on every node of a cluster.
+def write_image_wrapper(folder: Path, pid_file: str = "/tmp/haproxy-serve/pid") -> None:
+    """Write the wrapper of a node of a cluster: `RAY_SERVE_HAPROXY_BINARY_PATH=<folder>/haproxy`.
 
     It binds the address of Serve and has longer timeouts for replicas, which may be on other machines.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    options = HAProxyOptions(find_haproxy(), "", "/tmp/haproxy-serve/pid", connect_ms=1000)
+    options = HAProxyOptions(find_haproxy(), "", pid_file, connect_ms=1000, watched=True)
     write_wrapper(folder / "haproxy", folder / "haproxy.json", options)
 
 

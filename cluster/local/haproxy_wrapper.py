@@ -5,8 +5,10 @@ that calls `main`. It runs before every start and reload, so this file and `hapr
 standard library and take about 20 ms.
 
     1. rewrite the configuration file in place (`haproxy_config`)
-    2. take over from an HAProxy that Serve lost (its proxy actor was killed, or a stand-in serves)
-    3. write down the process id, drop secrets from the environment, and exec the real binary: same process id,
+    2. keep the replicas of the predecessor while Serve names none: it rebuilds an application whose configuration
+       changed, and its replicas answer meanwhile. HAProxy checks every one of them, so a dead one gets no request
+    3. take over from an HAProxy that Serve lost (its proxy actor was killed, or a stand-in serves)
+    4. write down the process id, drop secrets from the environment, and exec the real binary: same process id,
        as Serve expects
 """
 
@@ -18,6 +20,7 @@ import re
 import shlex
 from pathlib import Path
 
+from cluster.local import haproxy_watch
 from cluster.local.haproxy_config import HAProxyOptions, tighten
 
 LAST = "last.cfg"
@@ -32,6 +35,9 @@ STAND_IN = "stand-in"
 
 _STAMP = "# tightened\n"
 _SERVER = re.compile(r"^[ \t]+server \S+ \S+:\d+ ", re.MULTILINE)
+_HEALTH = re.compile(r"^[ \t]+http-request return .* if healthcheck\b.*$", re.MULTILINE)
+"The answers to `/-/healthz`."
+_DRAINING = "# Override: force health checks to fail"
 
 
 def render_wrapper_script(python: str, options: Path) -> str:
@@ -96,21 +102,35 @@ def _listens_at(path: str) -> bool:
 
 
 def restore_replicas(config: str, options: HAProxyOptions, *, reload: bool) -> str:
-    """Return the configuration with the replicas of the predecessor, for the first HAProxy of a new proxy actor.
+    """Return the configuration with the replicas of the predecessor while it names none itself.
 
-    Serve starts it with an empty list and reloads half a second later; all requests would be refused meanwhile.
+    Serve starts a new proxy actor's HAProxy with an empty list and reloads half a second later. It also empties the
+    list for ten seconds when the configuration of the application changes, until it has built the application again.
+    All requests would be refused meanwhile. Where Serve drains the node, its health check goes on failing.
     """
     known = Path(options.pid_file).with_name(LAST)
     if _SERVER.search(config):
         _replace(known, config)
         return config
-    if reload or not find_predecessor(Path(options.pid_file)):
+    if not reload and not find_predecessor(Path(options.pid_file)):
+        # The first HAProxy of a Ray: the list of an earlier Ray is worth nothing.
+        known.unlink(missing_ok=True)
         return config
     try:
         before = known.read_text()
     except OSError:
         return config
-    return re.sub(r"(stats socket )\S+", lambda found: found[1] + find_admin_socket(config), before, count=1)
+    kept = re.sub(r"(stats socket )\S+", lambda found: found[1] + find_admin_socket(config), before, count=1)
+    return _with_health_of(kept, config) if _DRAINING in config or _DRAINING in kept else kept
+
+
+def _with_health_of(kept: str, config: str) -> str:
+    """Return a configuration that answers health checks as another one does."""
+    answers = _HEALTH.findall(config)
+    first, *rest = _HEALTH.findall(kept) or [""]
+    for line in rest:
+        kept = kept.replace(line + "\n", "", 1)
+    return kept.replace(first, "\n".join(answers), 1) if first and answers else kept
 
 
 def main(arguments: list[str]) -> None:
@@ -128,6 +148,8 @@ def main(arguments: list[str]) -> None:
         words = build_command(rest, options, config)
         if "-c" not in rest:
             _replace(Path(options.pid_file), f"{os.getpid()} {path}\n")
+            if options.watched:
+                haproxy_watch.start_watch(Path(arguments[0]), Path(options.pid_file).parent, os.getppid())
     else:
         words = [options.binary, *rest]
     os.execve(options.binary, words, environment)

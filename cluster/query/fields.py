@@ -56,7 +56,7 @@ class Projection:
     @classmethod
     def of(cls, fl: Iterable[str]) -> Projection:
         """Compile a list of field names."""
-        names = list(dict.fromkeys(canonical(name) for name in fl))
+        names = list(dict.fromkeys(canonical(name) if name.startswith("attributes") else name for name in fl))
         if "*" in names:
             return cls((), None, True)
         if not any("." in name or "*" in name for name in names):

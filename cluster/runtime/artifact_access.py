@@ -2,22 +2,74 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from cluster.admin.vault import manifest_signer
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.artifact_store import PATIENT, ArtifactStore, RetryPolicy
+from cluster.artifacts.mounts import is_network_folder
+from cluster.artifacts.node_cache import NodeCache
 from cluster.settings import Settings
+from cluster.store.writer_lock import lock_writer
 
 
-def open_artifact_store(settings: Settings | None = None) -> ArtifactStore:
+def open_artifact_store(
+    settings: Settings | None = None, *, patience: RetryPolicy | None = None
+) -> ArtifactStore:
     """Open the artifact store; manifests and results read from it must be signed by this installation.
 
     Actors receive this function itself, without arguments: no key travels through Ray.
+
+    Errors:
+        Invalid: the address of the store is not supported
     """
     settings = Settings() if settings is None else settings
-    return ArtifactStore.open(settings.artifact_dir, signer=manifest_signer(settings))
+    return open_artifact_store_at(settings.artifacts_address, settings, patience=patience)
 
 
-def open_artifact_store_of(data_dir: str) -> ArtifactStore:
-    """Open the artifact store of another installation's data directory."""
-    return open_artifact_store(Settings(data_dir=Path(data_dir)))
+def open_patient_artifact_store() -> ArtifactStore:
+    """Open the artifact store for trainings and other jobs, which wait out an outage of about three minutes."""
+    return open_artifact_store(patience=PATIENT)
+
+
+def open_artifact_store_at(
+    address: str, settings: Settings, *, patience: RetryPolicy | None = None
+) -> ArtifactStore:
+    """Open a store at any address with the signer, the cache folder and the writers' lock of this installation.
+
+    Errors:
+        Invalid: the address is not supported
+    """
+    url = settings.redis_url
+    return ArtifactStore.open(
+        address,
+        copy=settings.artifacts_copy,
+        signer=manifest_signer(settings),
+        cache=NodeCache(cache_folder(settings), settings.cache_mb << 20),
+        writer_lock=None if url is None else partial(lock_writer, url.get_secret_value()),
+        patience=patience,
+    )
+
+
+def artifact_store_opener(settings: Settings) -> Callable[[], ArtifactStore]:
+    """Return a function that opens the same store for a job on any node; it carries addresses and no key."""
+    return partial(_open_of, str(settings.data_dir), settings.artifacts_url)
+
+
+def cache_folder(settings: Settings) -> Path:
+    """Return the folder of this node's copies."""
+    if settings.cache_dir is not None:
+        return settings.cache_dir.expanduser().absolute()
+    if not is_network_folder(settings.data_dir):
+        return settings.data_dir / "cache"
+    mark = hashlib.sha256(str(settings.data_dir).encode()).hexdigest()[:8]
+    return Path(tempfile.gettempdir()) / f"kiosk-cache-{os.getuid()}-{mark}"
+
+
+def _open_of(data_dir: str, artifacts_url: str) -> ArtifactStore:
+    settings = Settings(data_dir=Path(data_dir), artifacts_url=artifacts_url)
+    return open_artifact_store(settings, patience=PATIENT)

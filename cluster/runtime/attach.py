@@ -1,5 +1,4 @@
-"""`python -m cluster.runtime.attach`: create apps, keys, the intake and the engine operator on an existing Ray
-cluster.
+"""`kiosk cluster attach`: create apps, keys and the five named actors on an existing Ray cluster.
 
 The API replicas are then deployed from a configuration in `cluster/serve/`. A second run creates only what is
 missing. It runs on a node of the cluster; the environment names Redis and the master key.
@@ -16,15 +15,14 @@ import structlog
 from cluster.admin.vault import ensure_master_key
 from cluster.errors import HouseError
 from cluster.log import set_up_logging
-from cluster.runtime.bootstrap import (
-    connect_ray,
-    ensure_apps,
-    ensure_engine_operator,
-    ensure_intake,
-    ensure_trainer,
+from cluster.runtime.actor_roles import (
+    assigner_role,
+    engine_operator_role,
+    ensure_actor,
 )
+from cluster.runtime.bootstrap import connect_ray, ensure_apps, leased_roles
 from cluster.runtime.signing_upgrade import sign_unsigned
-from cluster.runtime.start_plan import ENGINES, INTAKE, TRAINER
+from cluster.runtime.start_plan import ASSIGNER, ENGINES, StartPlan
 from cluster.settings import Settings
 
 
@@ -37,9 +35,9 @@ def main() -> int:
         asyncio.run(sign_unsigned(settings))
         fresh = asyncio.run(ensure_apps(settings))
         connect_ray(os.environ.get("RAY_ADDRESS", "auto"))
-        ensure_intake(INTAKE)
-        ensure_engine_operator(ENGINES)
-        ensure_trainer(TRAINER, settings)
+        leased = leased_roles(StartPlan("", 0, True, [], ""), settings)
+        for actor in (*leased, assigner_role(ASSIGNER), engine_operator_role(ENGINES, leased)):
+            ensure_actor(actor)
     except HouseError as error:
         structlog.get_logger().error("not_attached", reason=error.message)
         return 1

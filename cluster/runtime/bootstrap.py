@@ -24,17 +24,24 @@ import structlog
 
 from cluster.admin.key_admin import KeyAdmin
 from cluster.admin.vault import open_vault
-from cluster.build_info import installed_version
 from cluster.clock import SystemClock
 from cluster.errors import Fault, HouseError, Unavailable
 from cluster.log import redact, set_up_logging
 from cluster.paths import InstallationPaths
 from cluster.runtime import probe
-from cluster.runtime.artifact_access import open_artifact_store
-from cluster.runtime.connecting import ADMIN_S, connect, connect_actor
+from cluster.runtime.actor_roles import (
+    ActorRole,
+    assigner_role,
+    engine_operator_role,
+    ensure_actor,
+    intake_role,
+    tracker_role,
+    trainer_role,
+)
+from cluster.runtime.cluster_plan import replica_arguments
+from cluster.runtime.connecting import ADMIN_S, connect
 from cluster.runtime.handover import find_secrets, prepare_node
 from cluster.runtime.installation_state import find_lock_holder, load_state
-from cluster.runtime.meter import RayMeter
 from cluster.runtime.processes import list_processes
 from cluster.runtime.progress import STALLED_S, StallTimer, count_work_steps, report_changes
 from cluster.runtime.ray_environment import driver_environment
@@ -45,7 +52,8 @@ from cluster.settings import Settings
 
 PLAYGROUND = "jobs.playground"
 NAMESPACE = "kiosk"
-ENGINE_OPERATOR = "cluster.runtime.engine_operator:EngineOperator"
+PROXIES = "proxies"
+"Name of the Serve application that keeps a proxy on every node."
 ENGINES_S = 60.0
 "How long a start waits for dedicated engines, in seconds."
 KEEP_ALIVE_S = 600
@@ -115,20 +123,15 @@ def bring_up(plan: StartPlan, settings: Settings, reporter: ProgressReporter) ->
         with report_changes(partial(_ray_processes, settings), partial(reporter.report, "ray")):
             _start_ray(plan.ray_arguments)
     connect_ray(plan.ray_address)
-    parts: dict[str, Any] = {}
-    if plan.intake:
-        reporter.report("intake", "starting the intake")
-        parts["intake"] = ensure_intake(plan.intake)
-    operator = ensure_engine_operator(plan.engines) if plan.engines else None
+    leased = leased_roles(plan, settings)
+    reporter.report("intake", "starting the intake")
+    parts = {actor.role: ensure_actor(actor) for actor in leased if actor.role == "intake"}
+    operator = ensure_actor(engine_operator_role(plan.engines, leased)) if plan.engines else None
     reporter.report("doors", "starting the doors")
     with report_changes(_replicas, partial(reporter.report, "doors")):
         _deploy(plan)
-    if plan.assigner:
-        parts["assigner"] = ensure_assigner(plan.assigner)
-    if plan.tracker:
-        parts["tracker"] = ensure_tracker(plan.tracker, plan.tracker_means)
-    if plan.trainer:
-        parts["trainer"] = ensure_trainer(plan.trainer, settings)
+    others = [assigner_role(plan.assigner)] if plan.assigner else []
+    parts |= {actor.role: ensure_actor(actor) for actor in (*others, *leased)}
     if filling is not None:
         reporter.report("playground", "loading the playground")
         _finish_sample_load(filling)
@@ -137,7 +140,7 @@ def bring_up(plan: StartPlan, settings: Settings, reporter: ProgressReporter) ->
     reporter.report("answer", "waiting for the first good answer")
     asyncio.run(_first_answer(plan, settings, reporter))
     _await_parts(parts, reporter)
-    reporter.report("ready", "ready")
+    reporter.report("ready", "ready", **({"addresses": _proxy_addresses(plan)} if plan.spread else {}))
 
 
 def _ray_processes(settings: Settings) -> str:
@@ -263,51 +266,16 @@ def _read_environment_again() -> None:
     compiled.AuthenticationTokenLoader.instance().reset_cache()
 
 
-def ensure_intake(kind: str) -> Any:
-    """Create the intake actor of this release, and end those of other releases."""
-    from cluster.runtime import roster
-
-    release = installed_version()
-    roster.sweep("intake", keep=release)
-    return roster.find_or_create("intake", release, kind, connect_actor, open_artifact_store, meter=RayMeter)
-
-
-def ensure_trainer(kind: str, settings: Settings) -> Any:
-    """Create the trainer of this release, and end those of other releases."""
-    from cluster.runtime import roster
-
-    release, scratch = installed_version(), str(settings.data_dir / "scratch")
-    roster.sweep("trainer", keep=release)
-    return roster.find_or_create("trainer", release, kind, connect_actor, open_artifact_store, scratch)
-
-
-def ensure_assigner(kind: str) -> Any:
-    """Create the actor of this release that assigns variants to users, and end those of other releases."""
-    from cluster.runtime import roster
-
-    release = installed_version()
-    roster.sweep("assigner", keep=release)
-    return roster.find_or_create("assigner", release, kind, connect_actor)
-
-
-def ensure_tracker(kind: str, means: str) -> Any:
-    """Create the actor of this release that watches history threads, and end those of other releases."""
-    from cluster.runtime import roster
-
-    release = installed_version()
-    roster.sweep("tracker", keep=release)
-    return roster.find_or_create(
-        "tracker", release, kind, connect_actor, means, open_artifact_store, meter=RayMeter
-    )
-
-
-def ensure_engine_operator(build: str) -> Any:
-    """Create the engine operator of this release, and end those of other releases."""
-    from cluster.runtime import roster
-
-    release = installed_version()
-    roster.sweep("engines", keep=release)
-    return roster.find_or_create("engines", release, ENGINE_OPERATOR, connect_actor, build)
+def leased_roles(plan: StartPlan, settings: Settings) -> list[ActorRole]:
+    """Return the roles of a plan that hold a lease while they work, so that a stand-by can take over."""
+    roles = []
+    if plan.intake:
+        roles.append(intake_role(plan.intake))
+    if plan.tracker:
+        roles.append(tracker_role(plan.tracker, plan.tracker_means))
+    if plan.trainer:
+        roles.append(trainer_role(plan.trainer, settings))
+    return roles
 
 
 def _await_engines(operator: Any, reporter: ProgressReporter) -> None:
@@ -330,19 +298,27 @@ def _await_engines(operator: Any, reporter: ProgressReporter) -> None:
 
 
 def _deploy(plan: StartPlan) -> None:
+    import ray
     from ray import serve
     from ray.serve.config import HTTPOptions
 
     serve.start(
-        proxy_location="HeadOnly",
+        proxy_location=plan.proxy_location,
         http_options=HTTPOptions(
             host=plan.replicas_host or plan.host,
             port=plan.port,
             keep_alive_timeout_s=KEEP_ALIVE_S,
         ),
     )
-    application = _load(plan.api)(plan.api_arguments)
-    serve.run(application, name="api", route_prefix="/")
+    arguments = plan.api_arguments
+    if plan.spread:
+        nodes = [node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]]
+        arguments = replica_arguments(nodes, arguments)
+        if plan.proxy_location == "EveryNode":
+            anchors = _load(plan.anchors)({"nodes": len(nodes)})
+            targets = [serve.RunTarget(target=anchors, name=PROXIES, route_prefix=None)]
+            serve.run_many(targets, wait_for_applications_running=False)
+    serve.run(_load(plan.api)(arguments), name="api", route_prefix="/")
 
 
 def _load(path: str) -> Any:
@@ -364,6 +340,9 @@ async def _first_answer(plan: StartPlan, settings: Settings, reporter: ProgressR
         entries = await KeyAdmin(stores.access, open_vault(settings)).keys(app_id="playground", reveal=True)
         readers = await stores.records.ids("playground", "user")
     key = next((entry.text for entry in entries if entry.key.kind == "secret"), "")
+    if plan.spread:
+        await probe.wait_until(lambda: _are_healthy(plan), STALLED_S, report)
+        return
     if not key or not readers:
         # Without a playground key or sample data, only a health check is possible.
         await probe.wait_until(lambda: probe.is_healthy(plan.host, plan.port), STALLED_S, report)
@@ -371,6 +350,26 @@ async def _first_answer(plan: StartPlan, settings: Settings, reporter: ProgressR
     await probe.wait_until(
         lambda: probe.has_recommendations(plan.host, plan.port, key, readers[:20]), STALLED_S, report
     )
+
+
+def _proxy_addresses(plan: StartPlan) -> list[str]:
+    """Return the address of every live node that should have a proxy."""
+    import ray
+
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    if plan.proxy_location != "EveryNode":
+        nodes = [node for node in nodes if "node:__internal_head__" in node["Resources"]]
+    return sorted(node["NodeManagerAddress"] for node in nodes)
+
+
+def _are_healthy(plan: StartPlan) -> probe.ProbeResult:
+    """Check the proxies of all nodes."""
+    addresses = _proxy_addresses(plan)
+    for address in addresses:
+        found = probe.is_healthy(address, plan.port)
+        if not found.is_good:
+            return probe.ProbeResult(False, f"{address}: {found.message}")
+    return probe.ProbeResult(True, f"{len(addresses)} proxies answer")
 
 
 @contextmanager

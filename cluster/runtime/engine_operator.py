@@ -4,7 +4,8 @@ It is a named Ray actor that Ray restarts: `engines@<release>`.
 
 Commands only change records, so they work from any process and need not wait. Only this actor calls Serve, once a
 second while there are dedicated engines. It deploys missing applications and removes unused ones.
-Killing it at any moment is harmless: the next one observes and continues.
+Killing it at any moment is harmless: the next one observes and continues. It works while it holds a lease, and it
+keeps a stand-by of itself and of the other actors with a lease (`cluster.runtime.standbys`).
 """
 
 from __future__ import annotations
@@ -13,17 +14,21 @@ import asyncio
 import importlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import ray
 import structlog
 from ray import serve
 from ray.serve.schema import ApplicationStatus, ReplicaState
 
+from cluster.build_info import installed_version
 from cluster.clock import SystemClock
 from cluster.errors import HouseError, NewerRelease
 from cluster.log import set_up_logging
 from cluster.records.engine import Engine, application_name
+from cluster.runtime import standbys
+from cluster.runtime.actor_roles import ActorRole, engine_operator_role
 from cluster.runtime.engine_plan import (
     PREFIX,
     DeployEngine,
@@ -36,8 +41,11 @@ from cluster.runtime.engine_plan import (
     plan_steps,
 )
 from cluster.runtime.meter import RayMeter
+from cluster.runtime.standbys import StandbyKeeper
 from cluster.store.connect import OpenStores
 
+LEASE = "engines"
+LEASE_MS = 6_000
 LOOK_S = 1.0
 "Seconds between rounds while an engine is, or is to be, dedicated; records are read as often."
 MOVING_S = 0.3
@@ -53,8 +61,15 @@ _log = structlog.get_logger()
 class EngineOperator:
     """Observes applications, takes steps and stores statuses, in a loop until its process ends."""
 
-    def __init__(self, connect: Callable[[], OpenStores], build: str) -> None:
+    def __init__(
+        self, connect: Callable[[], OpenStores], build: str, leased: Sequence[ActorRole] = ()
+    ) -> None:
         set_up_logging(process="engine_operator")
+        # the name, not the process, holds the lease: a restarted actor goes on at once
+        self._name = ray.get_runtime_context().get_actor_name() or LEASE
+        self._standbys = StandbyKeeper((*leased, engine_operator_role(build, leased)), installed_version())
+        self._standbys_s = float("-inf")
+        self._working = False
         self._connect = connect
         self._build = build
         self._clock = SystemClock()
@@ -78,6 +93,7 @@ class EngineOperator:
             "pid": os.getpid(),
             "still_s": still_s,
             "waiting": self._waiting,
+            "working": self._working,
         }
 
     def _live(self) -> None:
@@ -103,6 +119,16 @@ class EngineOperator:
                 await asyncio.sleep(MOVING_S if self._waiting else LOOK_S)
 
     async def _reconcile(self, stores: OpenStores) -> None:
+        self._working = await stores.leases.hold(LEASE, self._name, LEASE_MS)
+        if not self._working:
+            self._waiting = []
+            return
+        await self._keep_engines(stores)
+        if self._clock.monotonic_s() - self._standbys_s >= standbys.LOOK_S:
+            self._standbys_s = self._clock.monotonic_s()
+            await self._standbys.keep()
+
+    async def _keep_engines(self, stores: OpenStores) -> None:
         book = await stores.access.read_all()
         engines = [engine for app_id in sorted(book.apps) for engine in await stores.engines.all(app_id)]
         if self._applications or any(engine.target_placement == "own" for engine in engines):

@@ -1,4 +1,4 @@
-"""Memory: the size of this machine's, and the guard that refuses writes before Redis is full.
+"""The bound of the bundled Redis, and the guard that refuses writes before Redis is full.
 
 A full Redis refuses every write, also those that free memory: compaction, leases, heartbeats. So API replicas
 refuse writes of clients from 90 % on, and the rest is reserved for Kiosk. Reads go on, and writes are accepted
@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
-import psutil
 import structlog
 
 from cluster.clock import Clock
 from cluster.errors import HouseError
+from cluster.machine_memory import machine_memory
 from cluster.meter import Meter
 from cluster.runtime.disk import DiskGuard
 
@@ -26,33 +26,7 @@ REFUSED_FROM = 0.9
 WARNED_FROM = 0.8
 "Share from which `kiosk doctor` and an alert warn."
 
-_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
-"Memory limits of control groups, version 2 and 1."
-_CGROUPS = Path("/sys/fs/cgroup")
-
 _log = structlog.get_logger()
-
-
-def machine_memory(cgroups: Path = _CGROUPS, process: Path = Path("/proc/self/cgroup")) -> int:
-    """Return the bytes of memory this process may use at most: the machine's, or its container's if that has less."""
-    found = int(psutil.virtual_memory().total)
-    folders = [cgroups]
-    try:
-        # Version 2 names the group of this process; every group above it may have the limit.
-        named = process.read_text().strip().rpartition("::/")[2]
-        own = cgroups / named
-        folders += [own, *(folder for folder in own.parents if cgroups in folder.parents)]
-    except OSError:
-        pass
-    for folder in folders:
-        for name in _LIMITS:
-            try:
-                text = (folder / name).read_text().strip()
-            except OSError:
-                continue
-            if text.isdigit() and int(text) > 0:
-                found = min(found, int(text))
-    return found
 
 
 def redis_memory_mb(setting: int, total: int | None = None) -> int:

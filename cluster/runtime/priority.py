@@ -7,13 +7,20 @@ seconds of a whole core) does not slow down requests.
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Callable
+from pathlib import Path
 
 import structlog
 
 BACKGROUND_NICENESS = 10
 "Niceness of workers until they serve."
 VARIABLE = "RAY_worker_niceness"
+RAY_NICENESS = 15
+"Niceness of workers of a Ray that nobody told otherwise."
+_RAYLET = "RAY_RAYLET_PID"
+"Ray sets it for every worker."
+_CAP_SYS_NICE = 23
 
 
 def restore_priority(set_priority: Callable[[int, int, int], None] = os.setpriority) -> bool:
@@ -21,10 +28,13 @@ def restore_priority(set_priority: Callable[[int, int, int], None] = os.setprior
 
     Niceness belongs to threads; a new thread inherits that of its creator.
     """
-    given = int(os.environ.get(VARIABLE, "0"))
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    given = int(
+        os.environ.get(VARIABLE, RAY_NICENESS if _RAYLET in os.environ and before >= RAY_NICENESS else 0)
+    )
     if given <= 0:
         return True
-    wanted = os.getpriority(os.PRIO_PROCESS, 0) - given
+    wanted = before - given
     try:
         for thread in os.listdir("/proc/self/task"):
             set_priority(os.PRIO_PROCESS, int(thread), wanted)
@@ -36,3 +46,14 @@ def restore_priority(set_priority: Callable[[int, int, int], None] = os.setprior
     # a second call must change nothing
     os.environ[VARIABLE] = "0"
     return True
+
+
+def can_raise_priority(status: Path = Path("/proc/self/status")) -> bool:
+    """Return whether this process may take niceness back: not as a plain user of a container, for example."""
+    if resource.getrlimit(resource.RLIMIT_NICE)[0] >= 20:
+        return True
+    try:
+        lines = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
+    except OSError:
+        return False
+    return bool(int(lines.get("CapEff", "0").strip(), 16) >> _CAP_SYS_NICE & 1)

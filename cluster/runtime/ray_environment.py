@@ -92,28 +92,42 @@ def python_path(inherited: Mapping[str, str], root: Path) -> dict[str, str]:
 def ray_environment(
     paths: InstallationPaths, ports: RayPorts, *, haproxy: bool, max_connections: int = 4096
 ) -> dict[str, str]:
-    """Return the variables that configure Ray, Serve and HAProxy."""
+    """Return the variables that configure Ray, Serve and HAProxy on the one machine of `kiosk up`."""
     lowest, highest = port_range(paths.mark)
-    front = paths.haproxy_dir
     wanted = {
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN_PATH": paths.ray_token,
+        **serving_environment(paths, paths.haproxy_wrapper),
         # Ray on Linux replaces 127.0.0.1 by the machine's outer address, unless it believes that this
         # platform can't have clusters.
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": 0,
+        VARIABLE: BACKGROUND_NICENESS,
+        HAPROXY_VARIABLE: int(haproxy),
+        "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": ports.fallback_proxy,
+        "RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT": lowest,
+        "RAY_SERVE_DIRECT_INGRESS_MAX_HTTP_PORT": highest,
+        "RAY_SERVE_HAPROXY_METRICS_PORT": ports.metrics,
+        "RAY_SERVE_HAPROXY_STATS_PORT": ports.statistics,
+        "RAY_SERVE_HAPROXY_MAXCONN": max_connections,
+    }
+    if not haproxy:
+        wanted = {name: value for name, value in wanted.items() if "HAPROXY" not in name}
+    return {name: str(value) for name, value in wanted.items()}
+
+
+def serving_environment(paths: InstallationPaths, wrapper: Path) -> dict[str, object]:
+    """Return the variables of Ray and Serve that are the same on one machine and on a node of a cluster."""
+    folder = paths.haproxy_dir
+    return {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": paths.ray_token,
         "RAY_START_HOOK": "cluster.runtime.bootstrap.without_client_server",
         "RAY_USAGE_STATS_ENABLED": 0,
         "RAY_DISABLE_IMPORT_WARNING": 1,
-        VARIABLE: BACKGROUND_NICENESS,
         **LOG_VARIABLES,
-        HAPROXY_VARIABLE: int(haproxy),
+        HAPROXY_VARIABLE: 1,
         # The HTTP server in each replica would trust every peer on loopback; see `client_address`.
         "FORWARDED_ALLOW_IPS": "none",
         "RAY_SERVE_THROUGHPUT_OPTIMIZED": 1,
         "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": HOT_LAYER,
-        "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": ports.fallback_proxy,
-        "RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT": lowest,
-        "RAY_SERVE_DIRECT_INGRESS_MAX_HTTP_PORT": highest,
         # A replaced replica stays reachable until every HAProxy dropped it: a replaced HAProxy
         # keeps its list of replicas, and its clients' connections, until it ends.
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": HARD_STOP_S + 5,
@@ -122,18 +136,15 @@ def ray_environment(
         "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": 5,
         # On a busy machine, ending a proxy actor before it is ready only restarts it; a dead one is noticed at once.
         "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": 30,
-        "RAY_SERVE_HAPROXY_BINARY_PATH": paths.haproxy_wrapper,
-        "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": front / "haproxy.cfg",
-        "RAY_SERVE_HAPROXY_SOCKET_PATH": front / "a.sock",
-        "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": front,
-        "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": front / "servers",
-        "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": front / "m.sock",
+        "RAY_SERVE_HAPROXY_BINARY_PATH": wrapper,
+        "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": folder / "haproxy.cfg",
+        "RAY_SERVE_HAPROXY_SOCKET_PATH": folder / "a.sock",
+        "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": folder,
+        "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": folder / "servers",
+        "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": folder / "m.sock",
         # Would send one datagram for each request to a Python process.
         "RAY_SERVE_HAPROXY_METRICS_ENABLED": 0,
-        "RAY_SERVE_HAPROXY_METRICS_PORT": ports.metrics,
-        "RAY_SERVE_HAPROXY_STATS_PORT": ports.statistics,
         "RAY_SERVE_HAPROXY_NBTHREAD": 1,
-        "RAY_SERVE_HAPROXY_MAXCONN": max_connections,
         "RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S": HARD_STOP_S,
         # For a busy machine; a replica that can't start reports it at once.
         "RAY_SERVE_HAPROXY_STARTUP_TIMEOUT_S": 120,
@@ -148,9 +159,6 @@ def ray_environment(
         "RAY_SERVE_HAPROXY_HEALTH_CHECK_FALL": 3,
         "RAY_SERVE_HAPROXY_HEALTH_CHECK_RISE": 1,
     }
-    if not haproxy:
-        wanted = {name: value for name, value in wanted.items() if "HAPROXY" not in name}
-    return {name: str(value) for name, value in wanted.items()}
 
 
 def driver_environment(paths: InstallationPaths) -> dict[str, str]:

@@ -21,6 +21,8 @@ import ray
 import structlog
 from ray.util import list_named_actors
 
+from cluster.runtime.actor_roles import STANDBY
+
 NAMESPACE = "kiosk"
 
 
@@ -29,10 +31,13 @@ def actor_name(role: str, release: str) -> str:
     return f"{role}@{release}"
 
 
-def find_or_create(role: str, release: str, kind: str, *args: Any, **kwargs: Any) -> Any:
+def find_or_create(
+    role: str, release: str, kind: str, *args: Any, placement: Any = None, **kwargs: Any
+) -> Any:
     """Return the handle of a role's actor; create it when it is absent.
 
-    `kind` is `package.module:Class`. An existing actor keeps its arguments.
+    `kind` is `package.module:Class`; `placement` is a scheduling strategy of Ray. An existing actor keeps its
+    arguments and its node.
     """
     module, _, name = kind.partition(":")
     plain = getattr(importlib.import_module(module), name)
@@ -46,6 +51,7 @@ def find_or_create(role: str, release: str, kind: str, *args: Any, **kwargs: Any
             max_restarts=-1,
             num_cpus=0,
             max_concurrency=16,
+            scheduling_strategy=placement,
         )
         .remote(*args, **kwargs)
     )
@@ -60,7 +66,27 @@ def find(role: str, release: str) -> Any | None:
 
 
 async def health(role: str, release: str, within_s: float = 5.0) -> dict[str, Any] | None:
-    """Return the health of a role's actor; None when it is absent or does not answer in time."""
+    """Return the health of a role's actor; None when it is absent or does not answer in time.
+
+    The stand-by's health is returned when it works in the actor's place.
+    """
+    first, second = await asyncio.gather(
+        _health(role, release, within_s), _health(role + STANDBY, release, within_s)
+    )
+    return second if second is not None and (first is None or second.get("working")) else first
+
+
+def locate(release: str) -> dict[str, str]:
+    """Return the node of each alive named actor of a release, by role."""
+    end = "@" + release
+    return {
+        actor["Name"].removesuffix(end): actor["Address"]["NodeID"]
+        for actor in ray._private.state.actors().values()
+        if actor["State"] == "ALIVE" and actor["Name"].endswith(end)
+    }
+
+
+async def _health(role: str, release: str, within_s: float) -> dict[str, Any] | None:
     handle = find(role, release)
     if handle is None:
         return None

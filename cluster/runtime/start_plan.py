@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 API = "deployments.front.app:build"
+ANCHORS = "deployments.front.app:build_anchors"
 INTAKE = "actors.intake.host:IntakeHost"
 ENGINES = "deployments.hosts.app:build_recommender"
 ASSIGNER = "actors.experiments.host:AssignerHost"
@@ -29,6 +30,12 @@ class StartPlan:
     "Where replicas listen for HAProxy; empty: on `host`, so that other nodes reach them."
     api: str = API
     "Import path of the application's builder."
+    proxy_location: str = "EveryNode"
+    "Where Serve runs HTTP proxies: `EveryNode` or `HeadOnly`."
+    spread: bool = False
+    "Several nodes: default numbers of API replicas follow from them, and every node keeps a proxy."
+    anchors: str = ANCHORS
+    "Import path of the builder of the application that keeps a proxy on every node."
     api_arguments: dict[str, Any] = field(default_factory=dict)
     intake: str = INTAKE
     "Import path of the intake actor's class; empty: none."

@@ -495,3 +495,8 @@ def thread_version(app: str) -> str:
 def thread_judged(app: str) -> str:
     """String: offset of the product change up to which the app's threads were judged. Owner: the tracker."""
     return f"{{{app}}}:thread-judged"
+
+
+def artifact_writer(path: str) -> str:
+    """String: the lock of one file's writers, for buckets without conditional writes. Owner: the writer. 180 s."""
+    return f"kiosk:{{artifacts}}:writer:{path}"

@@ -21,10 +21,16 @@ from deployments.archive.jsonrpc import PARSE_ERROR, RpcCall, RpcError, read_mes
 from deployments.archive.methods import BUSY, VERSIONS, McpMethods, rpc_error_from
 from deployments.archive.oauth.addresses import ServerAddresses, resource_of
 from deployments.archive.transport import AllowedOrigins
-from deployments.edge.body import ClientDisconnected, Receive, read_body
-from deployments.edge.deadline import Deadline, DeadlineExceeded
 from deployments.edge.envelope import Reply
-from deployments.edge.request import Scope, Send
+from deployments.edge.request import (
+    ClientDisconnected,
+    Deadline,
+    DeadlineExceeded,
+    Receive,
+    Scope,
+    Send,
+    read_body,
+)
 from deployments.edge.request_log import HEADER, AccessLog, RequestCounts, request_id_from
 
 MOST_BYTES = 1 << 20

@@ -20,7 +20,7 @@ from deployments.archive.caller import ArchiveCaller
 from deployments.archive.jsonrpc import RpcCall, RpcError, dumps, render_error, render_result
 from deployments.archive.tools import ASK_ARCHIVE, GET_ARCHIVE_ARTICLE, TOOLS, Tool
 from deployments.archive.usage_log import PendingToolCall, UsageLog
-from deployments.edge.deadline import Deadline, DeadlineExceeded
+from deployments.edge.request import Deadline, DeadlineExceeded
 
 VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18")
 SPOKEN = VERSIONS[0]

@@ -11,6 +11,7 @@ from deployments.cli import (
     apps,
     artifacts,
     clients,
+    cluster_commands,
     down,
     engines,
     evaluate,
@@ -19,6 +20,7 @@ from deployments.cli import (
     forget,
     keys,
     learners,
+    node_commands,
     promote,
     quarantine,
     recommend,
@@ -59,6 +61,8 @@ def command_line() -> typer.Typer:
     )  # fmt: skip
     for group in groups:
         line.add_typer(group.app, name=group.__name__.rpartition(".")[2])
+    line.add_typer(cluster_commands.app, name="cluster")
+    line.add_typer(node_commands.app, name="node")
     line.command("train", epilog=train.EPILOG)(train.train)
     line.command("evaluate", epilog=evaluate.EPILOG)(evaluate.evaluate)
     for part in (promote, forget):

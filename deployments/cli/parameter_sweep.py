@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import shlex
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +37,7 @@ def run_sweep(
     """Examine every combination, show a live table, and write the comparison; `given` are the words that chose the
     recipe."""
     from cluster.artifacts.segments import SegmentStore
-    from cluster.runtime.artifact_access import open_artifact_store, open_artifact_store_of
+    from cluster.runtime.artifact_access import artifact_store_opener, open_artifact_store
     from jobs.refresh.runs import sweep
     from jobs.refresh.runs.checkpoint import CheckpointStore
     from jobs.refresh.runs.run_commands import check_engine
@@ -71,7 +70,7 @@ def run_sweep(
         if on_ray:
             from jobs.refresh.driver import run_sweep_on_ray
 
-            open_shelf = partial(open_artifact_store_of, str(installation.settings.data_dir))
+            open_shelf = artifact_store_opener(installation.settings)
             run_sweep_on_ray(found, open_shelf, app, name, show)
         else:
             sweep.run_sweep(found, checkpoints, show)

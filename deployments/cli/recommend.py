@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -105,8 +104,5 @@ async def _recommend_locally(
     from jobs.scoring.driver import recommend_in_process
 
     settings = installation.settings
-    cache = Path(settings.snapshot_cache_dir)
     async with installation.open_stores() as stores:
-        return await recommend_in_process(
-            order, users, out, stores, open_artifact_store(settings), cache, **options
-        )
+        return await recommend_in_process(order, users, out, stores, open_artifact_store(settings), **options)

@@ -39,7 +39,13 @@ def build_ingest_commands() -> typer.Typer:
 
 def build_models_commands() -> typer.Typer:
     """Build `kiosk models`."""
-    return build_models_app(lambda: Installation().settings.data_dir / "models")
+
+    def publish(folder: Path) -> None:
+        from jobs.models.driver import publish_encoder
+
+        publish_encoder(Installation().settings, folder)
+
+    return build_models_app(lambda: Installation().settings.data_dir / "models", publish)
 
 
 def _ingest(module: str, words: Sequence[str], *, dry_run: bool = False, fans_out: bool = False) -> int:

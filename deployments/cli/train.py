@@ -153,6 +153,7 @@ async def _train(
     wait: bool,
     code: str = "",
 ) -> Run:
+    from cluster.artifacts.artifact_store import PATIENT
     from cluster.runtime.artifact_access import open_artifact_store
     from jobs.refresh.runs.display import TrainingDisplay
     from jobs.refresh.runs.local_worker import lower_priority, new_worker_id, run_locally, scratch_path
@@ -174,8 +175,9 @@ async def _train(
                 return await follow_run(stores, run, display)
             lower_priority()
             settings = installation.settings
+            artifacts = open_artifact_store(settings, patience=PATIENT)
             done = await run_locally(
-                stores, open_artifact_store(settings), scratch_path(settings.data_dir), app, run.run_id,
+                stores, artifacts, scratch_path(settings.data_dir), app, run.run_id,
                 owner=owner, watch=display.show,
             )  # fmt: skip
     return done or run

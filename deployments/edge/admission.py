@@ -22,15 +22,22 @@ import structlog
 from cluster.errors import Forbidden, ReadOnly, Unauthenticated, Unavailable, messages
 from cluster.meter import Meter
 from cluster.records.validation.json_limits import load_json
-from deployments.edge.body import read_body
-from deployments.edge.caller import Caller, Credential, UserToken
-from deployments.edge.credentials import HEADER, check_single, find_key, key_fault
+from deployments.edge.caller import (
+    HEADER,
+    Caller,
+    Credential,
+    UserToken,
+    check_single,
+    find_key,
+    key_fault,
+    parse_bearer,
+)
 from deployments.edge.keyring import Keyring
 from deployments.edge.limits import RateLimiter
 from deployments.edge.proof import ClaimedIdentity, verify_identity
-from deployments.edge.request import ApiRequest
+from deployments.edge.request import ApiRequest, read_body
 from deployments.edge.robots import detect_robot
-from deployments.edge.tokens import check_same_user, parse_bearer, read_token
+from deployments.edge.tokens import check_same_user, read_token
 
 _log = structlog.get_logger()
 
@@ -85,7 +92,7 @@ class AdmissionServices:
         self.why_no_writes = why_no_writes
         "Returns why writes are refused now (a full disk); empty while they are allowed."
         self.link_identities = link_identities
-        "Called with every answered request."
+        "Called with every answered request that names a visitor."
 
 
 async def admit(request: ApiRequest, rules: AdmissionRules, gate: AdmissionServices) -> None:

@@ -1,4 +1,4 @@
-"""Replies as bytes: `{message, data}` around JSON that is already serialized."""
+"""Replies as bytes: `{message, data}` around JSON that is already serialized, and their cross-origin headers."""
 
 from __future__ import annotations
 
@@ -96,3 +96,21 @@ def result(name: str, found: bytes, *, took_ms: int, service_id: str, alias: str
         b'{"message":"success","data":{"took":%d,"service_id":"%s",%s"%s":%s}}'
         % (took_ms, service_id.encode(), second, name.encode(), found),
     )
+
+
+CORS_ORIGIN: Header = (b"access-control-allow-origin", b"*")
+CORS_EXPOSE: Header = (
+    b"access-control-expose-headers",
+    b"X-Request-Id, Retry-After, ETag, WWW-Authenticate, X-Dry-Run, X-Kiosk-Warning",
+)
+_CORS_METHODS: Header = (b"access-control-allow-methods", b"GET, POST, PUT, DELETE, OPTIONS")
+_CORS_HEADERS: Header = (
+    b"access-control-allow-headers",
+    b"Content-Type, Authorization, X-API-KEY, Idempotency-Key, If-None-Match, X-Requested-With",
+)
+_CORS_MAX_AGE: Header = (b"access-control-max-age", b"86400")
+
+
+def preflight() -> Reply:
+    """Answer an OPTIONS request; browsers send it without a key, so it needs none."""
+    return Reply(204, b"", (_CORS_METHODS, _CORS_HEADERS, _CORS_MAX_AGE))

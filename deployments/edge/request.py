@@ -1,19 +1,119 @@
-"""A request with the results of its admission."""
+"""A request: its body, its deadline, and the results of its admission.
+
+The announced length of a body is checked before reading, the received length while reading. A compressed body is
+refused.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from types import TracebackType
 from typing import Any
 
 from cluster import ids
 from cluster.clock import Clock
+from cluster.errors import HouseError, Malformed, TooLarge, messages
 from cluster.tracing import RequestTrace
-from deployments.edge.body import Receive
-from deployments.edge.caller import Caller, Credential, UserToken
+from deployments.edge.caller import Caller, Credential, UserToken, parse_query
 from deployments.edge.client_address import DIRECT, ClientAddresses
 from deployments.edge.client_address import HEADER as FORWARDED
-from deployments.edge.credentials import parse_query
 from deployments.edge.request_log import HEADER, request_id_from
+
+
+class DeadlineExceeded(Exception):
+    """The block did not finish in time and was cancelled."""
+
+
+class Deadline:
+    """Cancels the current task if the block takes longer than `limit_s`, and raises `DeadlineExceeded`.
+
+    Cancellations from outside remain cancellations. Unlike `asyncio.wait_for` it creates no task.
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[object] | None = None
+        self._fired = False
+
+    def __enter__(self) -> Deadline:
+        task = asyncio.current_task()
+        assert task is not None, "a deadline needs a task to cancel"
+        self._task = task
+        self._timer = asyncio.get_running_loop().call_later(self._limit_s, self._fire)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._timer is not None
+        self._timer.cancel()
+        if self._fired and kind is asyncio.CancelledError:
+            # From Python 3.11 on a task counts its cancellations; this one is handled.
+            getattr(self._task, "uncancel", int)()
+            raise DeadlineExceeded from None
+
+    def _fire(self) -> None:
+        assert self._task is not None
+        self._fired = True
+        self._task.cancel()
+
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+
+
+class ClientDisconnected(HouseError):
+    """The client disconnected before its request was complete, so there is no reply."""
+
+    code = "gone"
+
+
+async def read_body(
+    receive: Receive, *, announced: bytes | None, encoding: bytes | None, most_bytes: int
+) -> bytes:
+    """Read and return a whole body.
+
+    Errors:
+        TooLarge: the announced or received body exceeds `most_bytes`; no more than that is kept in memory
+        Malformed: a compressed body (a small one may expand to any size), or a length that is not a number
+        Gone: the client disconnected
+    """
+    if encoding and encoding.strip().lower() not in (b"", b"identity"):
+        raise Malformed("Content-Encoding is not supported; send the body as it is.")
+    if announced is not None:
+        if not announced.isdigit():
+            raise Malformed(messages.MALFORMED)
+        # The first digits of a very long number are enough to refuse it.
+        if len(announced) > 18 or int(announced) > most_bytes:
+            raise _too_large(most_bytes)
+    message = await receive()
+    if message["type"] != "http.request":
+        raise ClientDisconnected
+    first: bytes = message.get("body", b"")
+    if len(first) > most_bytes:
+        raise _too_large(most_bytes)
+    if not message.get("more_body", False):
+        return first
+    return await _read_on(receive, bytearray(first), most_bytes)
+
+
+async def _read_on(receive: Receive, body: bytearray, most_bytes: int) -> bytes:
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise ClientDisconnected
+        body += message.get("body", b"")
+        if len(body) > most_bytes:
+            raise _too_large(most_bytes)
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+def _too_large(most_bytes: int) -> TooLarge:
+    return TooLarge(f"The request body is larger than {most_bytes >> 20} MB.")
+
 
 Scope = Mapping[str, Any]
 Send = Callable[[Any], Awaitable[None]]

@@ -60,16 +60,6 @@ def _open_verifier() -> jwt.PyJWS:
 _VERIFIER = _open_verifier()
 
 
-def parse_bearer(authorization: bytes | None) -> str | None:
-    """Return the token of an `Authorization: Bearer` header; None without one or with another scheme."""
-    if not authorization:
-        return None
-    scheme, _, token = authorization.strip().partition(b" ")
-    if scheme.lower() != b"bearer":
-        return None
-    return token.strip().decode("latin-1")
-
-
 def read_token(token: str, secrets: Iterable[bytes], *, now_s: float, max_age_s: int = 0) -> UserToken:
     """Verify a token and return the user it names.
 

@@ -1,4 +1,4 @@
-"""The Serve application of the API replicas: `deployments.front.app:build`."""
+"""The Serve applications of the API replicas and of the proxies: `deployments.front.app:build`, `:build_anchors`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from ray.serve import Application
 from ray.serve.config import AutoscalingConfig, AutoscalingPolicy
 from ray.serve.schema import LoggingConfig
 
+from cluster.runtime.cluster_plan import reserved_bytes
 from cluster.settings import Settings
 from deployments.edge.scaling import POLICY
 from deployments.front.gateway import Gateway
@@ -21,9 +22,13 @@ DRAINING_S = 65.0
 def build(args: dict[str, Any]) -> Application:
     """Build the application.
 
-    `args` may hold `replicas_min`, `replicas_max` and `memory_budget_mb`. It holds no secrets.
+    `args` may hold `replicas_min`, `replicas_max`, `max_replicas_per_node`, `num_cpus` and `memory_budget_mb`. It
+    holds no secrets.
     """
     settings = Settings()
+    budget_mb = int(args.get("memory_budget_mb", 512))
+    per_node = args.get("max_replicas_per_node")
+    reserved = {"memory": reserved_bytes(budget_mb)} if settings.reserve_memory else {}
     autoscaling = AutoscalingConfig(
         min_replicas=int(args.get("replicas_min", settings.replicas_min)),
         max_replicas=int(args.get("replicas_max", settings.replicas_max)),
@@ -46,6 +51,42 @@ def build(args: dict[str, Any]) -> Application:
         graceful_shutdown_timeout_s=DRAINING_S,
         # The access log samples requests and omits ids. Serve's would have one line per request, with the path.
         logging_config=LoggingConfig(enable_access_log=False),
-        ray_actor_options={"num_cpus": float(args.get("num_cpus", 0.1)), **settings.node_options("api")},
+        max_replicas_per_node=int(per_node) if per_node else None,
+        ray_actor_options={
+            "num_cpus": float(args.get("num_cpus", 0.1)),
+            **reserved,
+            **settings.node_options("api"),
+        },
     )
-    return deployment.bind({"memory_budget_mb": int(args.get("memory_budget_mb", 512))})
+    return deployment.bind({"memory_budget_mb": budget_mb})
+
+
+def build_anchors(args: dict[str, Any]) -> Application:
+    """Build the application that keeps an HTTP proxy on every node; `args` holds `nodes`, the number of nodes.
+
+    Serve's `EveryNode` means every node with a replica. After a node was away, its replicas run elsewhere and nothing
+    moves back, so it would have no proxy. This application has one replica on each node, which does nothing and
+    reserves nothing: the replica of a node that is away waits for it. It has no route, so no request reaches it.
+    """
+    deployment = serve.deployment(
+        NodeAnchor,
+        name="node",
+        num_replicas=int(args["nodes"]),
+        max_replicas_per_node=1,
+        ray_actor_options={
+            "num_cpus": 0,
+            # It answers nobody, so it needs nothing of ours in memory.
+            "runtime_env": {"env_vars": {"RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": ""}},
+        },
+        logging_config=LoggingConfig(enable_access_log=False),
+    )
+    # With a new version for each deployment, Serve would replace all replicas and stop proxies meanwhile.
+    return deployment.options(version="1", _internal=True).bind()
+
+
+class NodeAnchor:
+    """A replica that only exists."""
+
+    def __call__(self) -> str:
+        """Return nothing."""
+        return ""

@@ -21,7 +21,7 @@ from actors.answers.archive.snapshot_store import PassageSnapshotStore
 from actors.answers.wiring import open_question_client
 from actors.experiments.client import ActorExperimentClient, LocalExperimentClient
 from actors.history.client import LocalHistoryClient
-from actors.language.encoder import find_encoder
+from actors.language.encoder_store import EncoderStore
 from actors.models.allowed_learners import ALLOWED
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
@@ -37,6 +37,7 @@ from cluster.log import open_stderr, set_up_logging
 from cluster.paths import InstallationPaths
 from cluster.runtime import roster
 from cluster.runtime.artifact_access import open_artifact_store
+from cluster.runtime.cache_sweeper import sweep_copies_forever
 from cluster.runtime.memory import guard_writes
 from cluster.runtime.meter import RayMeter
 from cluster.runtime.priority import restore_priority
@@ -44,6 +45,7 @@ from cluster.runtime.ray_environment import is_behind_haproxy
 from cluster.runtime.tracing import open_tracing
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
+from cluster.tracing import PROCESS
 from deployments.api.http.endpoints import ApiServices, build_endpoints
 from deployments.api.http.engine_router import EngineRouter
 from deployments.api.http.identity_links import IdentityLinkWriter
@@ -101,15 +103,13 @@ class Gateway:
         artifact_store = open_artifact_store(settings)
         ALLOWED.set_source(partial(allowed_learners, settings))
         segments = SegmentStore(artifact_store, clock)
-        models = SnapshotLoader(SnapshotStore(artifact_store), settings.snapshot_cache_dir)
-        self._host = EngineHost(self._stores, segments, clock, meter, self._budget_mb, models=models)
+        models = SnapshotLoader(SnapshotStore(artifact_store))
+        self._host = host = EngineHost(self._stores, segments, clock, meter, self._budget_mb, models=models)
         run_dir = InstallationPaths.from_data_dir(settings.data_dir).run_dir
         self._connections = EngineConnections(run_dir, stores.engine_watch, _find_handle, (RayActorError,))
-        self._engine_router = _build_router(
-            self._host.engine_records, self._host, self._connections.connect, clock
-        )
-        find = partial(find_encoder, settings.data_dir / "models")
-        passages = PassageSnapshotStore(settings.artifact_dir, find, artifact_store.signer)
+        self._engine_router = _build_router(host.engine_records, host, self._connections.connect, clock)
+        encoders = EncoderStore(settings.data_dir / "models", artifact_store)
+        passages = PassageSnapshotStore(artifact_store, encoders.find)
         self._archive_host = ArchiveHost(self._stores, segments, passages, clock, meter, ARCHIVE_BUDGET_MB)
         config = archive_config_from_settings(settings)
         self._archive_client = LocalArchiveClient(self._archive_host)
@@ -145,6 +145,7 @@ class Gateway:
         self, settings: Settings, artifact_store: ArtifactStore, clock: SystemClock
     ) -> ApiServices:
         """Return the services that the endpoints use."""
+        self._sweep_task = self.loop.create_task(sweep_copies_forever(artifact_store))
         local_client = LocalExperimentClient(self._stores.experiments, clock, self._meter)
         self._experiments = _build_experiments(_find_assigner, local_client, clock, meter=self._meter)
         self._query_log = QueryLogWriter(self._stores.queries, clock, self._meter)
@@ -175,21 +176,17 @@ class Gateway:
 
     async def close(self) -> None:
         """Close everything, dependents first."""
-        for task in (self._metrics_task, self._loading_task):
+        for task in (self._metrics_task, self._loading_task, self._sweep_task):
             task.cancel()
-        await asyncio.gather(self._metrics_task, self._loading_task, return_exceptions=True)
+        await asyncio.gather(self._metrics_task, self._loading_task, self._sweep_task, return_exceptions=True)
         await self._experiments.treatments.flush()
-        await self._experiments.close()
-        await self._question_client.close()
-        await self._query_log.close()
-        await self._archive.close()
-        await self._archive_host.close()
-        await self._keyring.close()
-        await self._limits.close()
-        await self._engine_router.close()
-        await self._connections.close()
-        await self._host.close()
-        await self._stores.close()
+        parts: tuple[Any, ...] = (
+            self._experiments, self._question_client, self._query_log, self._archive, self._archive_host,
+            self._keyring, self._limits, self._engine_router, self._connections, self._host, self._stores,
+        )  # fmt: skip
+        for part in parts:
+            await part.close()
+        await asyncio.to_thread(PROCESS.close)
 
     async def _load_in_background(self, app_id: str) -> None:
         """Load the archive before the first question, then every app that receives writes."""

@@ -7,6 +7,7 @@ replicas report.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from ray.serve.schema import LoggingConfig
 
 from actors.models.allowed_learners import ALLOWED
 from actors.recommender.messages import RecommendationResult, UserQuery
+from actors.serving.engine_messages import answer_message
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
 from cluster.admin.allowed_learners import allowed_learners
@@ -34,6 +36,8 @@ from cluster.log import open_stderr, set_up_logging
 from cluster.paths import InstallationPaths
 from cluster.records.engine import Engine, Scaling, application_name
 from cluster.runtime.artifact_access import open_artifact_store
+from cluster.runtime.cache_sweeper import sweep_copies_forever
+from cluster.runtime.cluster_plan import reserved_bytes
 from cluster.runtime.connecting import connect
 from cluster.runtime.meter import RayMeter
 from cluster.runtime.priority import restore_priority
@@ -89,6 +93,7 @@ def build_recommender(args: dict[str, Any]) -> Application:
         logging_config=LoggingConfig(enable_access_log=False, log_level="WARNING"),
         ray_actor_options={
             "num_cpus": scaling.num_cpus,
+            **({"memory": reserved_bytes(scaling.memory_budget_mb)} if Settings().reserve_memory else {}),
             "runtime_env": {"env_vars": dict.fromkeys(_THREADS, "1")},
             **Settings().node_options("engine"),
         },
@@ -101,7 +106,8 @@ def build_recommender(args: dict[str, Any]) -> Application:
 
 def _version(scaling: Scaling) -> str:
     """Return the version of what only new replicas can apply: the release and the CPUs that Ray reserves."""
-    return f"{installed_version()} cpus={scaling.num_cpus}"
+    reserved = f" memory={scaling.memory_budget_mb}" if Settings().reserve_memory else ""
+    return f"{installed_version()} cpus={scaling.num_cpus}{reserved}"
 
 
 class RecommenderReplica:
@@ -113,6 +119,7 @@ class RecommenderReplica:
         self._stores: OpenStores | None = None
         self._opened: tuple[str, str, int] | None = None
         self._channel_server: LocalChannelServer | None = None
+        self._sweep_task: asyncio.Task[None] | None = None
         self._busy_s = 0.0
         self._target = Scaling().target_requests
         # Only queries count: the process also follows the change log and loads snapshots.
@@ -139,7 +146,7 @@ class RecommenderReplica:
         stores = connect(settings)
         artifact_store = open_artifact_store(settings)
         ALLOWED.set_source(partial(allowed_learners, settings))
-        models = SnapshotLoader(SnapshotStore(artifact_store), settings.snapshot_cache_dir)
+        models = SnapshotLoader(SnapshotStore(artifact_store))
         host = EngineHost(
             stores, SegmentStore(artifact_store), SystemClock(), self._meter, opened[2], models=models
         )
@@ -150,6 +157,8 @@ class RecommenderReplica:
             # an engine can become dedicated before its first product
             self._log.info("recommender_not_warm", app=opened[0], reason=answer.message)
         self._host, self._stores, self._opened = host, stores, opened
+        if self._sweep_task is None:
+            self._sweep_task = asyncio.get_running_loop().create_task(sweep_copies_forever(artifact_store))
         await _close(*before)
         if self._channel_server is None:
             await self._open_local_channel(
@@ -157,8 +166,11 @@ class RecommenderReplica:
             )
         restore_priority()
 
-    async def answer(self, query: UserQuery) -> RecommendationResult | Refusal:
-        """Return the result of one query, or a refusal."""
+    async def answer(self, payload: bytes) -> bytes:
+        """Return the result of one query, or a refusal, both encoded by `ENGINE_MESSAGES`."""
+        return await answer_message(self._answer, payload)
+
+    async def _answer(self, query: UserQuery) -> RecommendationResult | Refusal:
         if self._host is None:
             return Refusal.of(Unavailable("the recommender is not open yet", retry_after_s=1))
         began_s = time.monotonic()

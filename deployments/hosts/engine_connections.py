@@ -39,7 +39,7 @@ class EngineConnections:
         """
         name = application_name(app_id, engine_id)
         handle = await self._find_handle(name)
-        # Both ends know the message classes, so plain pickle is enough; cloudpickle would be slower.
+        # Messages are bytes, so plain pickle is enough; cloudpickle would be slower.
         plain = handle.options(request_serialization="pickle", response_serialization="pickle")
         pools = self._pools.get(name)
         if pools is None:

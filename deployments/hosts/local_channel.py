@@ -3,8 +3,9 @@
     LocalChannelPool -> LocalChannel == <run directory>/lines/<engine>/<process>.sock == LocalChannelServer
 
 A call over the Serve handle passes several threads and event loops. On one machine a socket needs one loop on each
-side. Frame: length and number (4 bytes each, big-endian), then a pickled message. Unpickling can run any code, so
-both sides check that only processes of this user can create the folder or a socket in it.
+side. Frame: length and number (4 bytes each, big-endian), then an encoded message; the empty reply says that the
+engine failed. Replies decide what users see, so both sides check that only processes of this user can create the
+folder or a socket in it.
 
 Without a channel the client uses the Serve handle, so channels are optional.
 """
@@ -15,17 +16,16 @@ import asyncio
 import contextlib
 import hashlib
 import os
-import pickle
 import stat
 import struct
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import structlog
 
-from cluster.errors import Fault, Refusal, Unavailable
+from cluster.errors import Fault, Unavailable
 
 _HEAD = struct.Struct(">II")
 _MOST_BYTES = 1 << 28
@@ -34,7 +34,7 @@ _MOST_WAITING = 256
 _LOOK_EVERY_S = 0.5
 _AVOIDED_S = 5.0
 
-Answer = Callable[[Any], Awaitable[Any]]
+Answer = Callable[[bytes], Awaitable[bytes]]
 
 
 def channel_folder(run_dir: Path, application: str) -> Path:
@@ -135,13 +135,12 @@ class LocalChannelServer:
             channel.drop()
 
     async def reply(self, payload: bytes) -> bytes:
-        """Return the pickled result of one pickled query; an exception becomes a refusal."""
+        """Return the reply to one query; empty after an exception."""
         try:
-            found = await self._answer(pickle.loads(payload))
+            return await self._answer(payload)
         except Exception:  # noqa: BLE001 - an internal error must not leave the API replica waiting
             structlog.get_logger().exception("question_failed")
-            found = Refusal.of(Fault("the engine failed to answer"))
-        return pickle.dumps(found, pickle.HIGHEST_PROTOCOL)
+            return b""
 
 
 class _ServerConnection(_FrameProtocol):
@@ -179,7 +178,7 @@ class LocalChannel(_FrameProtocol):
 
     def __init__(self) -> None:
         super().__init__()
-        self._pending: dict[int, asyncio.Future[Any]] = {}
+        self._pending: dict[int, asyncio.Future[bytes]] = {}
         self._number = 0
         self.lost = False
 
@@ -187,31 +186,35 @@ class LocalChannel(_FrameProtocol):
         """Return the number of queries in flight."""
         return len(self._pending)
 
-    async def ask(self, query: Any, within_s: float) -> Any:
-        """Send a query and return its result.
+    async def ask(self, query: bytes, within_s: float) -> bytes:
+        """Send a query and return its reply.
 
         Errors:
+            Fault: the engine failed
             ConnectionError: the connection is lost; the query changed nothing, so the caller may send it elsewhere
             Unavailable: no answer in time; the channel is closed
         """
         if self.lost:
             raise ConnectionResetError("the line is lost")
         number = self._number = (self._number + 1) & 0xFFFFFFFF
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._pending[number] = answer
         try:
-            self.send(number, pickle.dumps(query, pickle.HIGHEST_PROTOCOL))
-            return await asyncio.wait_for(answer, within_s)
+            self.send(number, query)
+            reply = await asyncio.wait_for(answer, within_s)
         except asyncio.TimeoutError:
             self.drop()
             raise Unavailable("the engine's deployment does not answer", retry_after_s=1) from None
         finally:
             self._pending.pop(number, None)
+        if not reply:
+            raise Fault("the engine failed to answer")
+        return reply
 
     def frame(self, number: int, payload: bytes) -> None:
         answer = self._pending.pop(number, None)
         if answer is not None and not answer.done():
-            answer.set_result(pickle.loads(payload))
+            answer.set_result(payload)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True

@@ -36,9 +36,11 @@ follow within a second. The columns show the values that a new app of each envir
 """
 _GROUPS = {
     "Data and keys": ("data_dir", "redis_", "master_key", "manifest_key", "learners", "disk_limit"),
+    "Artifact store": ("artifacts_", "cache_"),
     "HTTP": ("host", "port", "public_url", "plain_sign_in", "trusted_proxies", "address_", "max_body"),
     "Processes and memory": (
         "replicas_",
+        "reserve_memory",
         "api_nodes",
         "engine_nodes",
         "training_nodes",

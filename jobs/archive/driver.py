@@ -8,8 +8,8 @@ from rich.console import Console
 
 from actors.answers.archive.snapshot_store import PassageSnapshotStore
 from actors.answers.archive.snapshot_writer import WeightedEmbedder
-from actors.language.encoder import SHARE, find_encoder
-from cluster.admin.vault import manifest_signer
+from actors.language.encoder import SHARE
+from actors.language.encoder_store import EncoderStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
 from cluster.errors import Invalid
@@ -65,7 +65,11 @@ async def _build_passages(
     options: ArchiveImportOptions, settings: Settings, stores: Stores, segments: SegmentStore
 ) -> None:
     console = Console(stderr=True)
-    encoder = find_encoder(settings.data_dir / "models") if options.embedder != "built-in" else None
+    encoder = (
+        EncoderStore(settings.data_dir / "models", open_artifact_store(settings)).find()
+        if options.embedder != "built-in"
+        else None
+    )
     if options.embedder == "imported" and encoder is None:
         raise Invalid("no encoder was imported; see `kiosk models import --help`")
     with console.status("building passages") as status:
@@ -73,7 +77,7 @@ async def _build_passages(
             options.app_id,
             stores,
             segments,
-            PassageSnapshotStore(settings.artifact_dir, signer=manifest_signer(settings)),
+            PassageSnapshotStore(open_artifact_store(settings)),
             SystemClock(),
             meaning=WeightedEmbedder(encoder, SHARE) if encoder is not None else None,
             watch=lambda stage, count: status.update(f"building passages: {stage} {count:,}"),

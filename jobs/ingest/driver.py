@@ -17,7 +17,6 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -27,7 +26,7 @@ import ray
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.errors import HouseError, Refusal
-from cluster.runtime.artifact_access import open_artifact_store_of
+from cluster.runtime.artifact_access import artifact_store_opener
 from cluster.runtime.bootstrap import connect_ray
 from cluster.runtime.connecting import ADMIN_S, connect
 from cluster.settings import Settings
@@ -73,7 +72,7 @@ def ingest_files(
     reports = ingest_on_ray(
         order,
         _connect,
-        partial(open_artifact_store_of, str(settings.data_dir)),
+        artifact_store_opener(settings),
         state_dir=state_dir,
         restart=restart,
         at_once=at_once,

@@ -7,6 +7,10 @@ import sys
 from cluster.settings import Settings
 from jobs.command_line import run_program
 from jobs.models.cli import build_models_app
+from jobs.models.driver import publish_encoder
 
 if __name__ == "__main__":
-    sys.exit(run_program(build_models_app(lambda: Settings().data_dir / "models"), "python -m jobs.models"))
+    app = build_models_app(
+        lambda: Settings().data_dir / "models", lambda folder: publish_encoder(Settings(), folder)
+    )
+    sys.exit(run_program(app, "python -m jobs.models"))

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from actors.language.encoder import list_models
+from cluster.errors import Conflict
 from jobs.command_line import AsJson, build_app, print_json
 from jobs.models.model_import import import_model
 
@@ -17,14 +18,24 @@ PathArgument = Annotated[
 ]
 
 
-def build_models_app(find_folder: Callable[[], Path]) -> typer.Typer:
-    """Build the commands; `find_folder` returns the folder of encoders of the installation."""
+def build_models_app(find_folder: Callable[[], Path], publish: Callable[[Path], None]) -> typer.Typer:
+    """Build the commands.
+
+    `find_folder` returns the folder of encoders of the installation; `publish` gives an imported one to other nodes.
+    """
     app = build_app("Sentence encoders of this installation.")
 
     @app.command("import")
     def import_(path: PathArgument, as_json: AsJson = False) -> None:
         """Import a sentence encoder from a folder or a wheel."""
-        name = import_model(path, find_folder()).name
+        try:
+            folder = import_model(path, find_folder())
+        except Conflict as error:
+            # an import whose publication failed is published by the next one
+            publish(Path(error.facts["path"]))
+            raise
+        publish(folder)
+        name = folder.name
         print_json({"model": name}) if as_json else typer.echo(name)
 
     @app.command("list")

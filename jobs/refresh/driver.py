@@ -32,7 +32,7 @@ from cluster.errors import HouseError, Refusal, Unavailable
 from cluster.ids import DEFAULT_ENGINE, new_request_id
 from cluster.log import set_up_logging
 from cluster.records.run import Run
-from cluster.runtime.artifact_access import open_artifact_store_of
+from cluster.runtime.artifact_access import artifact_store_opener
 from cluster.runtime.bootstrap import connect_installation
 from cluster.runtime.connecting import connect_actor, run_blocking
 from cluster.runtime.handover import drop_key_variables
@@ -230,7 +230,7 @@ def train(
         if working_dir is None
         else pack_and_store(Path(working_dir), facts, settings.data_dir, promote=promote)
     )
-    shelf_of = partial(open_artifact_store_of, str(settings.data_dir))
+    shelf_of = artifact_store_opener(settings)
     pool = RayWorkerPool(connect, shelf_of, str(scratch_path(settings.data_dir)))
 
     async def follow() -> Run:

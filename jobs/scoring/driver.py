@@ -30,7 +30,7 @@ from cluster.clock import SystemClock, iso_ms
 from cluster.errors import HouseError, Refusal, Unavailable
 from cluster.ids import DEFAULT_ENGINE
 from cluster.niceness import lower_priority, use_idle_priority
-from cluster.runtime.artifact_access import open_artifact_store_of
+from cluster.runtime.artifact_access import artifact_store_opener
 from cluster.runtime.bootstrap import connect_installation
 from cluster.runtime.connecting import connect_actor
 from cluster.runtime.handover import drop_key_variables
@@ -92,12 +92,11 @@ class ScoredChunk:
 class ScoringWorker:
     """A worker: an actor that loads the app once and scores many chunks."""
 
-    def __init__(self, order: ScoringOrder, connect: Connect, open_shelf: OpenShelf, data_dir: str) -> None:
+    def __init__(self, order: ScoringOrder, connect: Connect, open_shelf: OpenShelf) -> None:
         use_idle_priority()
         drop_key_variables()
         ALLOWED.set_source(partial(allowed_learners, Settings()))
         self._order, self._connect, self._open_shelf = order, connect, open_shelf
-        self._cache = Settings(data_dir=Path(data_dir)).snapshot_cache_dir
         self._scorer: UserScorer | None = None
         self._opening = asyncio.Lock()
 
@@ -126,7 +125,7 @@ class ScoringWorker:
     async def _open(self) -> UserScorer:
         stores = self._connect()
         try:
-            scorer = UserScorer(self._order, await stores, self._open_shelf(), self._cache)
+            scorer = UserScorer(self._order, await stores, self._open_shelf())
             await scorer.start()
         except HouseError:
             await stores.close()
@@ -199,7 +198,6 @@ async def recommend_in_process(
     out: str,
     stores: Stores,
     shelf: ArtifactStore,
-    cache: Path,
     *,
     form: str = "",
     nested: bool = False,
@@ -216,7 +214,7 @@ async def recommend_in_process(
     chunks, total = read_users(users), count_users(users)
     check_snapshot(shelf, order)
     with _open_result_file(out, form, nested, keep_formulas) as file:
-        async with _open_scorer(UserScorer(order, stores, shelf, cache)) as scorer:
+        async with _open_scorer(UserScorer(order, stores, shelf)) as scorer:
             for chunk in chunks:
                 lists = await scorer.score(chunk)
                 file.write(table_from_lists(lists, nested=nested))
@@ -244,11 +242,11 @@ def score_on_ray(
     chunks, total = read_users(users), count_users(users)
     if not ray.is_initialized():
         connect_installation(settings)
-    open_shelf = partial(open_artifact_store_of, str(settings.data_dir))
+    open_shelf = artifact_store_opener(settings)
     check_snapshot(open_shelf(), order)
     summary.began_ms = SystemClock().now_ms()
     at_once = workers or max(1, int(ray.cluster_resources().get("CPU", 1)) // 2)
-    with _start_workers(at_once, order, connect, open_shelf, str(settings.data_dir)) as crew:
+    with _start_workers(at_once, order, connect, open_shelf) as crew:
         for scored in _score_in_order(crew, chunks):
             _record_chunk(summary, scored.lists, scored.serving, watch, total)
             yield scored.lists

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, cast
 
 from actors.language.embedder import HashingEmbedder
@@ -83,7 +82,6 @@ class UserScorer:
         order: ScoringOrder,
         stores: Stores,
         shelf: ArtifactStore,
-        cache: Path,
         clock: Clock | None = None,
     ) -> None:
         clock = SystemClock() if clock is None else clock
@@ -100,7 +98,7 @@ class UserScorer:
             clock,
             SilentMeter(),
             HashingEmbedder,
-            SnapshotLoader(SnapshotStore(shelf), cache),
+            SnapshotLoader(SnapshotStore(shelf)),
         )
 
     async def start(self) -> None:

@@ -161,7 +161,7 @@ async def _count(app: str) -> int:
     from deployments.cli.installation import Installation
 
     installation = Installation()
-    segments = SegmentStore(ArtifactStore.open(installation.settings.artifact_dir))
+    segments = SegmentStore(ArtifactStore.open(installation.settings.artifacts_address))
     async with installation.open_stores() as stores:
         state = segments.load(app)
         count = state.interactions.num_rows

@@ -35,6 +35,7 @@ from actors.answers.archive.client import LocalArchiveClient
 from actors.answers.archive.host import ArchiveHost
 from actors.answers.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult
 from actors.answers.archive.snapshot_store import PassageSnapshotStore
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.records.account import Grant
@@ -74,7 +75,7 @@ async def serve(port: int, folder: Path, ready: bool) -> None:
     clock = SystemClock()
     stores = memory_stores(clock)
     await stores.client_rules.put(APP, ClientRule(client="*", calls_per_minute=6e6))
-    host = ArchiveHost(stores, None, PassageSnapshotStore(folder), clock, SilentMeter())
+    host = ArchiveHost(stores, None, PassageSnapshotStore(ArtifactStore.open(folder)), clock, SilentMeter())
     config = ArchiveConfig(app_id=APP, port=port)
     searching = LocalArchiveClient(host)
     archive = Ready(searching) if ready else searching

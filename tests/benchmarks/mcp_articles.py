@@ -10,6 +10,7 @@ import numpy as np
 
 from actors.answers.archive.passages import Document, read_product
 from actors.answers.archive.snapshot_store import PassageSnapshotStore
+from cluster.artifacts.artifact_store import ArtifactStore
 
 APP = "news"
 WORDS = 30_000
@@ -58,5 +59,5 @@ def questions(count: int, seed: int = 11) -> list[str]:
 def write_archive(folder: Path, count: int) -> int:
     """Write a snapshot of `count` articles; returns how many bytes it has."""
     documents: Iterator[Document] = (one for one in map(read_product, articles(count)) if one is not None)
-    PassageSnapshotStore(folder).write(APP, documents, offset="0", written_at_ms=0)
+    PassageSnapshotStore(ArtifactStore.open(folder)).write(APP, documents, offset="0", written_at_ms=0)
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

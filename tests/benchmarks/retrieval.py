@@ -36,6 +36,7 @@ from actors.language import encoder, latent_embedder
 from actors.language.analysis import Analyzers
 from actors.language.embedder import Embedder, HashingEmbedder
 from actors.vectors.types import Vector
+from cluster.artifacts.artifact_store import ArtifactStore
 from tests.benchmarks.retrieval_sets import Collection, collections
 
 APP = "bench"
@@ -193,8 +194,8 @@ def questions_for(library: PassageLibrary, count: int, seed: int = 5) -> list[st
 def _show_speed(count: int, kept: Path | None) -> None:
     console = Console()
     with tempfile.TemporaryDirectory() as scratch:
-        shelf = PassageSnapshotStore(kept or Path(scratch))
-        if not shelf.list_folders(APP):
+        shelf = PassageSnapshotStore(ArtifactStore.open(kept or Path(scratch)))
+        if not shelf.list_sequences(APP):
             began_s = time.perf_counter()
             manifest = shelf.write(APP, generated(count), offset="0", written_at_ms=0)
             size_mb = sum(entry.size for entry in manifest.files) / 1e6

@@ -11,7 +11,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -20,8 +19,7 @@ from cluster.paths import InstallationPaths
 from cluster.records.engine import Scaling
 from cluster.runtime import bootstrap
 from cluster.runtime.ray_environment import HOT_LAYER, RayPorts, ray_environment
-from cluster.runtime.start_plan import StartPlan
-from cluster.settings import SECRET_VARIABLES, Settings
+from cluster.settings import SECRET_VARIABLES
 from deployments.api.http.hot import middlewares
 
 pytestmark = pytest.mark.ray
@@ -33,15 +31,6 @@ def _environment() -> dict[str, str]:
     return ray_environment(
         InstallationPaths.from_data_dir(Path("/x")), RayPorts(1, 2, 3, 4, 5, 6), haproxy=True
     )
-
-
-def _manifests() -> list[dict[str, Any]]:
-    folder = CLUSTER / "kuberay" / "base"
-    names = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
-    assert sorted(names) == sorted(
-        path.name for path in folder.glob("*.yaml") if path.name != "kustomization.yaml"
-    )
-    return [part for name in names for part in yaml.safe_load_all((folder / name).read_text())]
 
 
 @pytest.mark.filterwarnings("ignore:Using extra keyword arguments on `Field`", "ignore:.*look_back_period_s")
@@ -91,90 +80,45 @@ def test_the_image_sets_the_same_behaviour_as_a_start() -> None:
     assert {name: started.get(name) for name in baked} == baked
 
 
-def test_the_manifests_bring_up_what_the_code_knows() -> None:
-    kinds = {part["kind"]: part for part in _manifests()}
-    head = kinds["RayCluster"]["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
-    variables = {item["name"]: item.get("value", "") for item in head["env"]}
-    plan = StartPlan.parse(variables["KIOSK_PLAN"])
-    assert (plan.ray_arguments, plan.ray_address, plan.playground) == ([], "auto", True)
-    fields = {f"KIOSK_{name.upper()}" for name in Settings.model_fields}
-    assert {name for name in variables if name.startswith("KIOSK_")} - fields == {"KIOSK_PLAN"}
-    assert kinds["RayCluster"]["spec"]["authOptions"] == {"mode": "token"}
-    assert kinds["RayCluster"]["spec"]["rayVersion"].startswith("2.60.")
-
-
-def test_secrets_are_named_and_never_written_down() -> None:
-    wanted = set(
-        re.findall(r"--from-literal=([\w-]+)=", (CLUSTER / "kuberay/base/kustomization.yaml").read_text())
-    )
-    used = set(re.findall(r"\{key: ([\w-]+), path: [\w-]+\}", _raw_manifests()))
-    assert used == wanted == {"master-key", "redis-password", "redis-url"}
-
-
-def test_secrets_are_mounted_as_files_and_stand_in_no_environment() -> None:
-    assert "secretKeyRef" not in _raw_manifests()
-    files = {}
-    for pod in _pods():
-        mounted = {
-            item["path"] for volume in pod["volumes"] for item in volume.get("secret", {}).get("items", [])
-        }
-        for container in pod["containers"]:
-            variables = {item["name"]: item.get("value", "") for item in container.get("env", [])}
-            assert not set(SECRET_VARIABLES) & set(variables)
-            files |= {name: value for name, value in variables.items() if name.endswith("_FILE")}
-            assert {
-                Path(value).name for name, value in variables.items() if name.endswith("_FILE")
-            } <= mounted
-            (place,) = [m["mountPath"] for m in container["volumeMounts"] if m["name"] == "secrets"]
-            assert all(
-                value.startswith(place + "/") for name, value in variables.items() if name.endswith("_FILE")
-            )
-    assert set(files) == {"KIOSK_MASTER_KEY_FILE", "KIOSK_REDIS_URL_FILE"}
-    compose = yaml.safe_load((CLUSTER / "docker" / "compose.yaml").read_text())["services"]["kiosk"]
-    assert not set(SECRET_VARIABLES) & set(compose["environment"])
-
-
-def test_every_pod_gives_up_the_rights_it_does_not_need() -> None:
-    pods = _pods()
-    assert len(pods) == 3
-    for pod in pods:
-        assert (pod["automountServiceAccountToken"], pod["enableServiceLinks"]) == (False, False)
-        user = pod["securityContext"]
-        assert user["runAsNonRoot"]
-        assert user["seccompProfile"] == {"type": "RuntimeDefault"}
-        for container in pod["containers"]:
-            assert container["securityContext"] == {
-                "allowPrivilegeEscalation": False,
-                "readOnlyRootFilesystem": True,
-                "capabilities": {"drop": ["ALL"]},
-            }
-            # the root is read-only: what is written to has a volume of its own
-            assert {"data", "scratch"} <= {mount["name"] for mount in container["volumeMounts"]}
-    uid = re.search(r"useradd .*--uid (\d+)", (CLUSTER / "docker" / "Dockerfile").read_text())
-    assert uid is not None
-    assert {pod["securityContext"]["runAsUser"] for pod in pods} == {int(uid[1]), 999}
-
-
-def test_nodes_start_ray_by_way_of_the_handover() -> None:
-    text = (CLUSTER / "kuberay/base/raycluster.yaml").read_text()
-    assert text.count("$KUBERAY_GEN_RAY_START_CMD") == 2
-    assert text.count("python -m cluster.runtime.handover $KUBERAY_GEN_RAY_START_CMD") == 2
-    assert importlib.import_module("cluster.runtime.handover").main([]) == 2
-
-
-def test_the_store_of_the_manifests_loses_nothing() -> None:
-    (redis,) = [part for part in _manifests() if part["kind"] == "StatefulSet"]
-    command = redis["spec"]["template"]["spec"]["containers"][0]["args"][0]
-    for words in ("--appendonly yes", "--appendfsync everysec", "--maxmemory-policy noeviction"):
-        assert words in command
-
-
 def test_one_machine_in_a_container_is_reachable_from_that_machine_only() -> None:
     service = yaml.safe_load((CLUSTER / "docker" / "compose.yaml").read_text())["services"]["kiosk"]
     assert service["ports"] == ["127.0.0.1:8000:8000"]
     assert (CLUSTER.parent / service["build"]["dockerfile"]).exists()
     # Values come from outside or not at all.
     assert all("=" not in item for item in service["environment"])
+
+
+def test_no_secret_stands_in_the_environment_of_the_container() -> None:
+    compose = yaml.safe_load((CLUSTER / "docker" / "compose.yaml").read_text())["services"]["kiosk"]
+    assert not set(SECRET_VARIABLES) & set(compose["environment"])
+
+
+def test_the_image_has_what_probes_of_kuberay_call_and_the_user_of_its_pods() -> None:
+    dockerfile = (CLUSTER / "docker" / "Dockerfile").read_text()
+    installed = re.search(
+        r"apt-get install -y --no-install-recommends ([\w \\\n-]+?)\s*\\\n\s*&&", dockerfile
+    )
+    assert installed is not None
+    assert {"tini", "wget"} <= set(installed[1].split())
+    user = re.search(r"useradd .*--uid (\d+)", dockerfile)
+    assert user is not None
+    chart = (CLUSTER / "helm" / "kiosk" / "templates" / "_helpers.tpl").read_text()
+    assert set(re.findall(r"(?:runAsUser|runAsGroup|fsGroup): (\d+)", chart)) == {user[1]}
+
+
+def test_only_one_machine_in_a_container_is_checked_as_one() -> None:
+    # every node of a cluster has the same image, and no node but the supervisor's knows `kiosk status`
+    assert "HEALTHCHECK" not in (CLUSTER / "docker" / "Dockerfile").read_text()
+    service = yaml.safe_load((CLUSTER / "docker" / "compose.yaml").read_text())["services"]["kiosk"]
+    assert service["healthcheck"]["test"][:2] == ["CMD", "wget"]
+    assert service["healthcheck"]["test"][-1].endswith("/-/healthz")
+
+
+def test_files_of_logs_are_bounded_in_the_image() -> None:
+    dockerfile = (CLUSTER / "docker" / "Dockerfile").read_text()
+    assert {"RAY_ROTATION_MAX_BYTES", "RAY_ROTATION_BACKUP_COUNT", "RAY_SERVE_LOG_ROTATION_MAX_BYTES"} <= set(
+        re.findall(r"(RAY_\w+)=", dockerfile)
+    )
 
 
 def test_a_baked_wrapper_leaves_the_address_to_serve(tmp_path: Path) -> None:
@@ -199,23 +143,6 @@ def test_alerts_name_numbers_that_are_counted() -> None:
     counted = {name.removesuffix("_total") for name in re.findall(r'"(kiosk_\w+)"', code)}
     assert wanted <= counted, wanted - counted
     assert all({"summary", "do"} <= rule["annotations"].keys() for rule in rules)
-
-
-def _pods() -> list[dict[str, Any]]:
-    """Find the pods of all manifests."""
-    found = []
-    for part in _manifests():
-        spec = part["spec"]
-        if part["kind"] == "RayCluster":
-            groups = [spec["headGroupSpec"], *spec["workerGroupSpecs"]]
-            found += [group["template"]["spec"] for group in groups]
-        elif part["kind"] == "StatefulSet":
-            found.append(spec["template"]["spec"])
-    return found
-
-
-def _raw_manifests() -> str:
-    return "\n".join(path.read_text() for path in sorted((CLUSTER / "kuberay" / "base").glob("*.yaml")))
 
 
 def test_documented_import_paths_of_earlier_releases_stay_valid() -> None:

@@ -19,7 +19,7 @@ from cluster.records.access import App
 from cluster.records.issued_key import issue_key
 from cluster.secrecy import Vault
 from deployments.edge.keyring import Keyring
-from deployments.edge.signatures import compare_hash, sign_user_id
+from deployments.edge.proof import compare_hash, sign_user_id
 from deployments.edge.tokens import read_token
 from tests.fakes.request_handler import MASTER
 from tests.fakes.stores.memory import memory_stores

@@ -44,7 +44,7 @@ def test_every_cut_and_every_flipped_bit_is_refused(
     shelf: tuple[Path, SnapshotStore, str, str], tmp_path: Path
 ) -> None:
     root, snapshots, good, _ = shelf
-    models = SnapshotLoader(snapshots, tmp_path / "cache")
+    models = SnapshotLoader(snapshots)
     counts = damaged_loads(models, folder_of(root, good), good, cuts=50, flips=1_000, seed=16)
     print(f"\ncut or flipped: {counts['tried']:,} tried, {counts['refused']:,} refused")
     assert counts == {"tried": 1_050, "refused": 1_050}
@@ -69,9 +69,7 @@ async def test_the_serving_model_survives_promotions_of_damaged_snapshots(
     stores, meter = memory_stores(SystemClock()), Refusals()
     await upload(stores, ring_products())
     await stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot=good))
-    host = EngineHost(
-        stores, None, SystemClock(), meter, models=SnapshotLoader(snapshots, tmp_path / "cache")
-    )
+    host = EngineHost(stores, None, SystemClock(), meter, models=SnapshotLoader(snapshots))
     asked = UserQuery("user_to_products", APP, "default", rows=5)
     answers = errors = 0
     told_s: list[float] = []

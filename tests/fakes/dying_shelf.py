@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from cluster.artifacts.artifact_store import ArtifactStore
 
 
@@ -25,6 +27,11 @@ class DyingArtifactStore(ArtifactStore):
     def write(self, path: str, data: bytes, *, new: bool = False) -> None:
         self._age()
         super().write(path, data, new=new)
+        self._age()
+
+    def upload(self, path: str, source: Path) -> None:
+        self._age()
+        super().upload(path, source)
         self._age()
 
     def remove(self, path: str) -> bool:

@@ -78,7 +78,7 @@ def record_snapshot(recording: Recording, world: World, version: str) -> None:
 
     The digests of files and the version hold for one kind of processor; sums are compared in six digits.
     """
-    folder, manifest = SnapshotStore(world.shelf).fetch(MARKET, "default", version, world.folder / "read")
+    folder, manifest = SnapshotStore(world.shelf).fetch(MARKET, "default", version)
     snapshot = Snapshot.open(folder, manifest)
     _add(recording, "snapshot files", "version", version)
     for entry in sorted(manifest.files, key=lambda entry: entry.name):

@@ -155,7 +155,7 @@ class Installation:
     async def open(cls, world: World, *, logs_queries: bool = False) -> Installation:
         """Start everything that answers."""
         stores, clock, meter = world.stores, world.clock, SilentMeter()
-        models = SnapshotLoader(SnapshotStore(world.shelf), world.folder / "cache")
+        models = SnapshotLoader(SnapshotStore(world.shelf))
         host = EngineHost(stores, SegmentStore(world.shelf), clock, meter, models=models)
         await host.start()
         closing = AsyncExitStack()

@@ -35,7 +35,7 @@ def command_lines(page: Path) -> Iterator[str]:
         for part in re.split(r" && | \| |\$\(| ; ", line):
             command = re.sub(r"^(?:[A-Z_]+=\S+ )+", "", part.strip())
             if re.match(r"kiosk( [a-z-]|$)", command) and command != TOKEN_LABEL:
-                yield re.split(r"\s{3,}| # | > ", command)[0]
+                yield re.split(r"\s{3,}| # | > |\)\"", command)[0]
 
 
 @functools.cache

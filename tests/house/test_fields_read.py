@@ -45,7 +45,6 @@ STORED_ONLY: Final[dict[str, str]] = {
     "Context.campaign": _CIRCUMSTANCE,
     "Context.custom_context": _CIRCUMSTANCE,
     "Context.locale": _CIRCUMSTANCE,
-    "Context.region": _CIRCUMSTANCE,
     "Context.truncated_ip": _CIRCUMSTANCE,
     "CustomAction.custom_action_name": "the caller's own name of an action, stored and exported with it",
     "Feedback.result_type": "stored and exported; judgements are counted by question, whatever part they are of",

@@ -12,22 +12,22 @@ NOUNS = _words(
     25 access account accounts actors address addresses admin administrator admission aggregation als
     analysis answer answers aof api app append applier apps arrays article articles artifact artifacts
     assigner assignment attribute attributes authorization autocomplete automaton bank baskets batch bearer
-    benchmark bill binary blend bm body boolean boost bootstrap breaker browser buckets bulk cache caller
+    benchmark bill binary blend bm body boolean boost bootstrap breaker browser bucket buckets bulk cache caller
     candidates card catalog changes channel charts checkpoint checks choice citation clauses cli client
-    clients clock cluster code cohorts column columns command commands commits compact compaction
-    comparison completions components composer compression config confirmation conformance connection
+    clients clock cluster code codec cohorts column columns command commands commits compact compaction
+    comparison completions components composer compression conditional config confirmation conformance connection
     connections content context contributions cooccurrence correction cors counts credentials data
     dataset dates deadline deletes deployments dictionary disk display distance diversity docs doctor
-    draft drafts driver ease edge edit edits embedder encoder endpoint endpoints engine engines entity
+    draft drafts drain driver ease edge edit edits embedder encoder endpoint endpoints engine engines entity
     entry envelope environment erasure erasures error errors evaluation event events evidence experiment
     experiments exploration exposure facets factors faults features feedback feeds fence field fields
     file files filter folders follower followup followups form format forms formula front gate gateway generation
     geo grams graph groups handler handover haproxy head histories history host hosts html http
     idempotency identity ids index indexes info injection input installation intake interaction
     interactions item job jobs json jsonrpc key keyring keys knn language learners lease leases lexer
-    library lifecycle limits line links lists llm loader log lookup loop machine management manifest map
-    markdown matcher materials matrix mcp mediawiki memory messages metadata meter methods metrics model
-    models monitor multiplexer names neighbours niceness notifier numbers oauth offsets onnx openapi
+    library lifecycle limits line links lists llm loader local lock log lookup loop machine management manifest map
+    markdown matcher materials message matrix mcp mediawiki memory messages metadata meter methods metrics model
+    models monitor mounts multiplexer names neighbours niceness node notifier numbers oauth offsets onnx openapi
     operations operator origin outcomes overlay page pages pagination paragraph paragraphs parameter
     parser parts passage passages password paths patterns person phrases pictures pipeline pkce places
     plan playground plots popularity ports postings preferences prefixes preview prior priority probe
@@ -40,7 +40,7 @@ NOUNS = _words(
     script seal secrecy sections security segment segments sentence sentences server service services session
     sessions settings shop signals signatures significance signin sketches slot snapshot snapshots
     sockets source sources spell splitter stages start startup state statistics status steps stopwords
-    store stores stream submission subprocess suggestions sum summary supervisor sweep synonyms syntax
+    store stores stream submission subprocess suggestions sum summary supervisor sweep sweeper synonyms syntax
     table tables tail task tasks term terms text texts thread threads times token tokens tools top
     traces tracker trainings transport treatment treatments tree trust types upload usage user users
     validation value values variant vault vectors version views vocabulary warmup warnings watchlist

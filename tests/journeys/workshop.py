@@ -95,7 +95,7 @@ class Workshop:
 
     def replica(self) -> EngineHost:
         """Open one more replica of the engine."""
-        models = SnapshotLoader(SnapshotStore(self.shelf), self.folder / "cache")
+        models = SnapshotLoader(SnapshotStore(self.shelf))
         self.replicas.append(
             EngineHost(self.stores, self.segments, SystemClock(), SilentMeter(), models=models)
         )

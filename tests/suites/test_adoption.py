@@ -60,7 +60,8 @@ async def test_the_first_start_signs_what_an_earlier_release_left(
     issued = issue_key(vault, APP, "secret", now_ms=1)
     await redis_stores.access.put_key(issued.record.model_copy(update={"mac": ""}))
     generated_market.settle(
-        SegmentStore(ArtifactStore.open(settings.artifact_dir)), generated_market.table(600, 60, 30, topics=3)
+        SegmentStore(ArtifactStore.open(settings.artifacts_address)),
+        generated_market.table(600, 60, 30, topics=3),
     )
     assert not await live(redis_stores, settings, issued.text)
 
@@ -69,7 +70,7 @@ async def test_the_first_start_signs_what_an_earlier_release_left(
     assert SegmentStore(open_artifact_store(settings)).load(generated_market.APP).interactions.num_rows == 600
     # a release before goes on with both
     assert (
-        SegmentStore(ArtifactStore.open(settings.artifact_dir))
+        SegmentStore(ArtifactStore.open(settings.artifacts_address))
         .load(generated_market.APP)
         .interactions.num_rows
         == 600
@@ -85,7 +86,8 @@ async def test_later_starts_sign_nothing(settings: Settings, redis_stores: OpenS
     stripped = planted.record.model_copy(update={"kind": "secret", "mac": ""})
     await redis_stores.access.put_key(stripped)
     generated_market.settle(
-        SegmentStore(ArtifactStore.open(settings.artifact_dir)), generated_market.table(600, 60, 30, topics=3)
+        SegmentStore(ArtifactStore.open(settings.artifacts_address)),
+        generated_market.table(600, 60, 30, topics=3),
     )
     assert not await sign_unsigned(settings)
     assert not await live(redis_stores, settings, planted.text)
@@ -126,7 +128,8 @@ async def test_the_command_signs_on_an_administrators_word(
     settings: Settings, redis_stores: OpenStores, redis_url: str
 ) -> None:
     generated_market.settle(
-        SegmentStore(ArtifactStore.open(settings.artifact_dir)), generated_market.table(600, 60, 30, topics=3)
+        SegmentStore(ArtifactStore.open(settings.artifacts_address)),
+        generated_market.table(600, 60, 30, topics=3),
     )
 
     def kiosk(*words: str) -> str:

@@ -97,7 +97,7 @@ async def test_an_interrupted_dump_continues_and_is_searchable(stores: Stores, t
     assert len(await stores.records.ids(APP, "product")) == 95
     segments, shelf = (
         SegmentStore(ArtifactStore.open(tmp_path / "shelf")),
-        PassageSnapshotStore(tmp_path / "shelf"),
+        PassageSnapshotStore(ArtifactStore.open(tmp_path / "shelf")),
     )
     manifest = await build_passages(APP, stores, segments, shelf, SystemClock())
     assert manifest.facts["documents"] == 95
@@ -113,7 +113,7 @@ async def test_a_host_starts_from_snapshot_and_segments_when_the_log_is_gone(
 ) -> None:
     segments, shelf = (
         SegmentStore(ArtifactStore.open(tmp_path / "shelf")),
-        PassageSnapshotStore(tmp_path / "shelf"),
+        PassageSnapshotStore(ArtifactStore.open(tmp_path / "shelf")),
     )
     await bring(stores, tmp_path, dump(tmp_path / "news.xml", 30), lambda progress: None)
     await build_passages(APP, stores, segments, shelf, SystemClock())

@@ -9,8 +9,9 @@ import orjson
 import pytest
 
 from cluster.clock import SystemClock
+from cluster.machine_memory import machine_memory
 from cluster.meter import SilentMeter
-from cluster.runtime.memory import MemoryGuard, machine_memory, redis_memory_mb, used_memory_share
+from cluster.runtime.memory import MemoryGuard, redis_memory_mb, used_memory_share
 from cluster.store.connect import OpenStores
 from deployments.cli.doctor import running_checks
 from tests.fakes.asgi import Answer, call

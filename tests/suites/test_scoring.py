@@ -68,14 +68,14 @@ class Shop:
     def scorer(self, **fields: Any) -> UserScorer:
         """A recommender of its own."""
         order = ScoringOrder(APP, **fields)
-        return UserScorer(order, self.corner.stores, self.shelf, self.folder / "cache", self.corner.clock)
+        return UserScorer(order, self.corner.stores, self.shelf, self.corner.clock)
 
 
 @pytest.fixture
 async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
     clock, shelf = FrozenClock(), ArtifactStore.open(tmp_path / "shelf")
     stores, segments, snapshots = memory_stores(clock), SegmentStore(shelf, clock), SnapshotStore(shelf)
-    models = SnapshotLoader(snapshots, tmp_path / "cache")
+    models = SnapshotLoader(snapshots)
     host = EngineHost(stores, segments, clock, SilentMeter(), models=models)
     corner = await open_corner(stores=stores, clock=clock, client=LocalRecommenderClient(host), shelf=shelf)
     versions = tuple(
@@ -238,10 +238,10 @@ async def test_chunks_that_come_at_once_load_the_app_once_and_wait_for_the_store
 async def test_files_hold_one_row_a_product_or_one_a_user(shop: Shop) -> None:
     users = shop.folder / "users.csv"
     users.write_text("user_id,anonymous_id,city\nu1,,Leeds\n,v7,\nnobody,,\n", "utf-8")
-    stores, shelf, cache = shop.corner.stores, shop.shelf, shop.folder / "cache"
+    stores, shelf = shop.corner.stores, shop.shelf
     order = ScoringOrder(APP, rows=3)
     out = shop.folder / "scores.parquet"
-    summary = await recommend_in_process(order, str(users), str(out), stores, shelf, cache)
+    summary = await recommend_in_process(order, str(users), str(out), stores, shelf)
     assert (summary["users"], summary["rows"], summary["snapshots"]) == (3, 9, [shop.versions[0]])
     rows = pq.read_table(out).to_pylist()
     assert [(row["user_id"], row["anonymous_id"], row["rank"]) for row in rows[:4]] == [
@@ -249,14 +249,14 @@ async def test_files_hold_one_row_a_product_or_one_a_user(shop: Shop) -> None:
     ]  # fmt: skip
     assert rows[0]["served_by"] == "personal"
     nested = shop.folder / "lists.jsonl"
-    await recommend_in_process(order, str(users), str(nested), stores, shelf, cache, nested=True)
+    await recommend_in_process(order, str(users), str(nested), stores, shelf, nested=True)
     lists = [orjson.loads(line) for line in nested.read_bytes().splitlines()]
     assert [one["product_id"] for one in lists[0]["products"]] == [row["product_id"] for row in rows[:3]]
     assert "anonymous_id" not in lists[0]
     before = out.read_bytes()
     users.write_text("user_id\nu1\nu2\n" + "u" * 600 + "\n", "utf-8")
     with pytest.raises(Invalid, match="longer than 512"):
-        await recommend_in_process(order, str(users), str(out), stores, shelf, cache)
+        await recommend_in_process(order, str(users), str(out), stores, shelf)
     assert out.read_bytes() == before
 
 

@@ -69,6 +69,7 @@ class ArchiveFollower:
         "The newest snapshot that was tried, good or damaged."
         self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"archive-writes-{app_id}")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix=f"archive-reads-{app_id}")
+        self._opener = ThreadPoolExecutor(1, thread_name_prefix=f"archive-opens-{app_id}")
         self._library: PassageLibrary | None = None
         self._offset = "0"
         self._tasks: list[asyncio.Task[None]] = []
@@ -101,6 +102,7 @@ class ArchiveFollower:
                 await task
         self._writer.shutdown(wait=False, cancel_futures=True)
         self._reader.shutdown(wait=False, cancel_futures=True)
+        self._opener.shutdown(wait=False, cancel_futures=True)
         self._library = None
 
     @property
@@ -125,8 +127,11 @@ class ArchiveFollower:
 
     async def _load(self) -> None:
         started_s = self._clock.monotonic_s()
-        self._sequence = self._newest(self._app_id)
+        self._sequence = await self._find_newest()
         await self._open_and_swap(self._writer, started_s)
+
+    async def _find_newest(self) -> int:
+        return await asyncio.get_running_loop().run_in_executor(self._opener, self._newest, self._app_id)
 
     async def _open_and_swap(self, thread: ThreadPoolExecutor, started_s: float) -> None:
         """Open a library and catch up in a thread, then replace the current one; its last query releases the memory."""
@@ -154,15 +159,16 @@ class ArchiveFollower:
                 self._count_failure()
 
     async def _load_newer_snapshot(self) -> None:
-        newest = self._newest(self._app_id)
+        # a thread of its own: a bucket or a network folder may answer late
+        try:
+            newest = await self._find_newest()
+        except Unavailable as error:
+            self._count_miss(error)  # the artifact store does not answer; what is open goes on
+            return
         if newest <= self._sequence:
             return
         self._sequence = newest
-        thread = ThreadPoolExecutor(1, thread_name_prefix=f"archive-opens-{self._app_id}")
-        try:
-            await self._open_and_swap(thread, self._clock.monotonic_s())
-        finally:
-            thread.shutdown(wait=False, cancel_futures=True)
+        await self._open_and_swap(self._opener, self._clock.monotonic_s())
 
     def _open_library_state(self) -> LibraryAtOffset:
         """Open the snapshot and apply the compacted records behind it."""

@@ -121,9 +121,17 @@ class PassageSnapshot:
 
     @classmethod
     def open(
-        cls, folder: Path, *, verify: bool = True, signer: Signer | None = None, place: str = ""
+        cls,
+        folder: Path,
+        *,
+        verify: bool = True,
+        signer: Signer | None = None,
+        place: str = "",
+        manifest: Manifest | None = None,
     ) -> PassageSnapshot:
         """Open a snapshot. Without `verify` only sizes are compared; with a signer, unsigned snapshots are refused.
+
+        A given manifest, which was authenticated before, stands for the one in the folder.
 
         Errors:
             Fault: the manifest is not signed for this place, or a file is missing, has another size or checksum, or
@@ -132,7 +140,9 @@ class PassageSnapshot:
             verifying: 0.5 s per GB from memory; mapping: some ms
         """
         try:
-            manifest = Manifest.parse((folder / MANIFEST).read_bytes(), kind=KIND, signer=signer, place=place)
+            if manifest is None:
+                data = (folder / MANIFEST).read_bytes()
+                manifest = Manifest.parse(data, kind=KIND, signer=signer, place=place)
         except OSError as error:
             raise damaged_file_error(MANIFEST, "it is missing") from error
         for entry in manifest.files:

@@ -1,14 +1,16 @@
 """Store the passage snapshots of all apps and find the newest.
 
-    <root>/<app>/passages/<sequence>/
+    <app>/passages/<sequence>/<file>
+    <app>/passages/<sequence>/manifest.json    written last
 
-The newest snapshot counts that is undamaged and whose embedder is installed. Snapshots are mapped, so they need a
-local disk.
+The newest snapshot counts that is undamaged and whose embedder is installed. Snapshots are mapped, so those of a bucket
+or a network file system are copied to this node first.
 """
 
 from __future__ import annotations
 
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -18,31 +20,36 @@ import structlog
 from actors.answers.archive.library import PassageLibrary
 from actors.answers.archive.passages import Document
 from actors.answers.archive.shared_embedder import SharedEmbedder
-from actors.answers.archive.snapshot import MANIFEST, PassageSnapshot
+from actors.answers.archive.snapshot import KIND, MANIFEST, PassageSnapshot
 from actors.answers.archive.snapshot_writer import ProgressCallback, WeightedEmbedder, write_snapshot
 from actors.language.embedder import Embedder
-from cluster.artifacts.manifest import Manifest
-from cluster.errors import Fault
-from cluster.secrecy import Signer
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.manifest import Manifest, load_manifest
+from cluster.errors import Conflict, Fault, NotFound
 
 _FOLDER = "passages"
 MAX_SNAPSHOTS = 2
 "Snapshots of an app that stay: the newest, and the one before for replicas that still map it."
+LOOK_S = 15.0
+"Pause between two listings of an app's snapshots in a bucket, where each costs a request."
 
 
 class PassageSnapshotStore:
-    """Snapshots by app below one directory."""
+    """Snapshots by app in one artifact store."""
 
     def __init__(
         self,
-        root: Path,
+        store: ArtifactStore,
         find_embedder: Callable[[str], Embedder | None] = lambda version: None,
-        signer: Signer | None = None,
+        *,
+        monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._root = root
-        self._signer = signer
+        self._store = store
         self._find_embedder = find_embedder
         "Version -> an installed embedder."
+        self._monotonic_s = monotonic_s
+        self._listed: dict[str, tuple[float, int]] = {}
+        "App -> when its snapshots were listed, and the newest sequence."
         self._log = structlog.get_logger()
 
     def open(self, app_id: str) -> tuple[PassageLibrary, str] | None:
@@ -50,14 +57,12 @@ class PassageSnapshotStore:
 
         Damaged snapshots are logged and skipped. Without its embedder, a snapshot is searched by words alone.
         """
-        for folder in reversed(self.list_folders(app_id)):
+        for sequence in reversed(self.list_sequences(app_id)):
             try:
-                snapshot = PassageSnapshot.open(
-                    folder, signer=self._signer, place=_manifest_path(app_id, folder.name)
-                )
+                snapshot = self._open_snapshot(app_id, sequence)
                 segment = snapshot.open_segment()
-            except Fault as error:
-                self._log.error("passages_refused", app=app_id, folder=folder.name, reason=error.message)
+            except (Fault, NotFound) as error:
+                self._log.error("passages_refused", app=app_id, folder=sequence, reason=error.message)
                 continue
             version = str(snapshot.facts["embedder"])
             embedder = snapshot.embedder or self._find_embedder(version)
@@ -73,15 +78,47 @@ class PassageSnapshotStore:
             return library, str(snapshot.facts["offset"])
         return None
 
+    def _open_snapshot(self, app_id: str, sequence: str) -> PassageSnapshot:
+        place = f"{_app_folder(app_id)}/{sequence}"
+        if self._store.in_place:
+            path = f"{place}/{MANIFEST}"
+            return PassageSnapshot.open(
+                self._store.node_copy(path, place, ()), signer=self._store.signer, place=path
+            )
+        manifest = load_manifest(self._store, f"{place}/{MANIFEST}", KIND)
+        for _ in range(2):
+            folder = self._store.node_copy(f"{place}/{MANIFEST}", place, manifest.files)
+            try:
+                return PassageSnapshot.open(folder, manifest=manifest)
+            except Fault as error:
+                self._log.warning("copy_damaged", app=app_id, folder=sequence, reason=error.message)
+                self._store.discard_copy(folder)
+        raise Fault(f"copies of the passages {sequence} of {app_id} do not stay whole on this node")
+
     def _share_embedder(self, embedder: Embedder | None) -> Embedder | None:
         """Let replicas of this node share the vectors of a slow embedder."""
         if embedder is None or not getattr(embedder, "is_slow", False):
             return embedder
-        return SharedEmbedder(embedder, self._root / "embedded", sleep=time.sleep)
+        folder = self._store.node_folder("embedded")
+        return embedder if folder is None else SharedEmbedder(embedder, folder, sleep=time.sleep)
 
     def newest_sequence(self, app_id: str) -> int:
-        """Return the sequence of the newest snapshot, 0 when there is none."""
-        return max((int(folder.name) for folder in self.list_folders(app_id)), default=0)
+        """Return the sequence of the newest snapshot, 0 when there is none; in a bucket up to 15 s late.
+
+        Errors:
+            Unavailable: the bucket does not answer; the next call within the pause returns what was known
+        """
+        at_s, newest = self._listed.get(app_id, (0.0, 0))
+        now_s = self._monotonic_s()
+        if not self._store.in_place and app_id in self._listed and now_s - at_s < LOOK_S:
+            return newest
+        self._listed[app_id] = now_s, newest
+        newest = self._last_sequence(app_id)
+        self._listed[app_id] = now_s, newest
+        return newest
+
+    def _last_sequence(self, app_id: str) -> int:
+        return max(map(int, self.list_sequences(app_id)), default=0)
 
     def write(
         self,
@@ -99,33 +136,55 @@ class PassageSnapshotStore:
             Invalid: there are no documents
             Conflict: another process wrote one meanwhile
         """
-        sequence = self.newest_sequence(app_id) + 1
-        manifest = write_snapshot(
-            documents,
-            self._app_folder(app_id) / f"{sequence:09d}",
-            offset=offset,
-            sequence=sequence,
-            written_at_ms=written_at_ms,
-            meaning=meaning,
-            watch=watch,
-            signer=self._signer,
-            place=_manifest_path(app_id, f"{sequence:09d}"),
-        )
-        for folder in self.list_folders(app_id)[:-MAX_SNAPSHOTS]:
-            shutil.rmtree(folder, ignore_errors=True)
+        number = self._last_sequence(app_id) + 1
+        place = f"{_app_folder(app_id)}/{number:09d}"
+        local = self._store.local_path(place)
+        with tempfile.TemporaryDirectory(prefix="kiosk-passages-") as scratch:
+            manifest = write_snapshot(
+                documents,
+                local if local is not None else Path(scratch) / "built",
+                offset=offset,
+                sequence=number,
+                written_at_ms=written_at_ms,
+                meaning=meaning,
+                watch=watch,
+                signer=self._store.signer,
+                place=f"{place}/{MANIFEST}",
+            )
+            if local is None:
+                self._publish(Path(scratch) / "built", place, manifest)
+        for sequence in self.list_sequences(app_id)[:-MAX_SNAPSHOTS]:
+            self._delete(f"{_app_folder(app_id)}/{sequence}")
         return manifest
 
-    def list_folders(self, app_id: str) -> list[Path]:
-        """Return the snapshot folders of an app, oldest first."""
-        place = self._app_folder(app_id)
-        if not place.is_dir():
-            return []
-        return sorted(one for one in place.iterdir() if one.is_dir() and one.name.isdigit())
+    def _publish(self, built: Path, place: str, manifest: Manifest) -> None:
+        """Copy a built folder to the bucket, the manifest last.
 
-    def _app_folder(self, app_id: str) -> Path:
-        return self._root / app_id / _FOLDER
+        Errors:
+            Conflict: another process wrote this sequence meanwhile
+        """
+        if self._store.size(f"{place}/{MANIFEST}") is not None:
+            raise Conflict(f"there is a snapshot already: {place}", path=place)
+        for entry in manifest.files:
+            self._store.upload(f"{place}/{entry.name}", built / entry.name)
+        self._store.write(f"{place}/{MANIFEST}", (built / MANIFEST).read_bytes(), new=True)
+
+    def _delete(self, place: str) -> None:
+        local = self._store.local_path(place)
+        if local is not None:
+            shutil.rmtree(local, ignore_errors=True)
+            return
+        self._store.remove(f"{place}/{MANIFEST}")
+        for entry in self._store.entries(place):
+            self._store.remove(entry.path)
+
+    def list_sequences(self, app_id: str) -> list[str]:
+        """Return the names of the snapshot folders of an app, oldest first."""
+        if self._store.local_path(app_id) is not None:  # renamed into place: each folder is complete
+            return [name for name in self._store.folders(_app_folder(app_id)) if name.isdigit()]
+        paths = [entry.path.split("/") for entry in self._store.entries(_app_folder(app_id))]
+        return [path[-2] for path in paths if path[-1] == MANIFEST and path[-2].isdigit()]
 
 
-def _manifest_path(app_id: str, name: str) -> str:
-    """Return the path of a snapshot's manifest below the root; its signature is valid only there."""
-    return f"{app_id}/{_FOLDER}/{name}/{MANIFEST}"
+def _app_folder(app_id: str) -> str:
+    return f"{app_id}/{_FOLDER}"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from actors.recommender.state.prior_scores import PriorScores, TopRows
+from actors.recommender.state.global_signals import PriorScores, TopRows
 from actors.recommender.state.score_components import PersonalScores
 from actors.vectors.top import best_few, best_rows
 from actors.vectors.types import Mask, Rows, Scores

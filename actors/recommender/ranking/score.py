@@ -17,12 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from actors.models.user_history import UserHistory, compute_sparse_scale
+from actors.recommender.ranking.query_context import UserSignals
 from actors.recommender.ranking.user_profile import UserProfile
-from actors.recommender.ranking.user_signals import UserSignals
 from actors.recommender.state.cooccurrence import CooccurrenceTable
 from actors.recommender.state.engine_state import CohortScores, EngineState, ItemPriors
+from actors.recommender.state.global_signals import PriorScores
 from actors.recommender.state.interaction_rows import WeightedInteractions
-from actors.recommender.state.prior_scores import PriorScores
 from actors.recommender.state.score_components import (
     PersonalScores,
     ScoreComponent,
@@ -99,7 +99,7 @@ def combine_components(
     """Sum components, and let cold-start items inherit unless a component scores them. Consumes the components."""
     personal = sum_components(parts, get_slot_map(state, priors))
     new = priors.cold_start
-    if len(new) and personal.values is not None and not _has_cold_start_scores(parts):
+    if len(new.rows) and personal.values is not None and not _has_cold_start_scores(parts):
         personal.values[new.slots] += new.inherit_by_slot(personal.values)
     return personal
 
@@ -329,7 +329,7 @@ def _inherit_scores(
         sum_components(parts, slot_map).values,
         priors.cold_start,
     )
-    if values is not None and len(new):
+    if values is not None and len(new.rows):
         by_row = dict(zip(new.rows.tolist(), new.inherit_by_slot(values).tolist(), strict=True))
         inherited[:] = [by_row.get(row, 0.0) for row in rows.tolist()]
     return inherited
@@ -338,7 +338,7 @@ def _inherit_scores(
 def _score_cold_start(model: ServingModel, past: UserHistory, priors: ItemPriors) -> Iterator[SparseScores]:
     """Score cold-start items by their features; nothing when the snapshot knows no features (equation 12)."""
     new = priors.cold_start
-    if len(new):
+    if len(new.rows):
         values = model.cold_start_contributions(past, new.features)
         if values is not None:
             yield SparseScores(COLD_START, new.slots, values * new.shares)

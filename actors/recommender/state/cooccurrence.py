@@ -115,8 +115,9 @@ class CooccurrenceTable:
         return self._rows.nbytes + self._weights.nbytes
 
     def _reserve(self, count: int) -> None:
-        self._rows = ensure_capacity(self._rows, count, -1)
-        self._weights = ensure_capacity(self._weights, count)
+        if count > len(self._rows):
+            self._rows = ensure_capacity(self._rows, count, -1)
+            self._weights = ensure_capacity(self._weights, count)
 
     def _add_to_existing(self, left: Rows, right: Rows, weights: Floats) -> Mask:
         """Add to stored pairs; return a mask of them. Works in slices, to limit memory."""

@@ -11,11 +11,10 @@ import numpy as np
 
 from actors.recommender.state.cold_start import ColdStartItems, ColdStartTracker
 from actors.recommender.state.filtered_groups import FilteredGroupsCache
-from actors.recommender.state.global_signals import GlobalSignals, GlobalSignalsCache
+from actors.recommender.state.global_signals import GlobalSignals, GlobalSignalsCache, PriorScores
 from actors.recommender.state.groups import Groups
 from actors.recommender.state.live_cohorts import CohortValue, CohortVotes, LiveCohorts
 from actors.recommender.state.overlay import Overlay
-from actors.recommender.state.prior_scores import PriorScores
 from actors.recommender.state.serving_model import ServingModel
 from actors.recommender.state.trending import zscores
 from actors.retrieval.autocomplete.field_indexes import FieldIndexes

@@ -110,7 +110,10 @@ class ColumnStore:
     def record(self, row: int) -> Record | None:
         """Return the record of a row; None when it was removed."""
         kept = self._records[row]
-        return None if kept is None else load_record(kept)
+        if isinstance(kept, bytes):
+            whole: Record = orjson.loads(kept)
+            return whole
+        return kept
 
     def record_json(self, row: int) -> str:
         """Return the record of a row as JSON; empty when it was removed."""

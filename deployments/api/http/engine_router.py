@@ -114,12 +114,15 @@ class EngineRouter:
             or route.retry_s is not math.inf
         ):
             route = await self._refresh(query.app_id, query.engine_id, route)
-        if route is None:
-            # The host in this process raises the error for unknown engines.
-            return unwrap(await self._local.answer(query))
+        if route is None or not route.remote:
+            if route is not None:
+                route.queries += 1
+            # The host in this process also refuses unknown engines.
+            result = await self._local.answer(query)
+            if isinstance(result, Refusal):
+                raise result.error()
+            return result
         route.queries += 1
-        if not route.remote:
-            return unwrap(await self._local.answer(query))
         try:
             return unwrap(await _ask_dedicated(route.client, query))
         except self._overloaded as error:

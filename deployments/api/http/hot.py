@@ -26,15 +26,13 @@ from starlette.middleware import Middleware
 
 from cluster.errors import TooMany, messages
 from deployments.api.http.request_handler import RequestHandler
-from deployments.edge import cors
-from deployments.edge.body import Receive
-from deployments.edge.credentials import HEADER as KEY_HEADER
-from deployments.edge.credentials import find_key
-from deployments.edge.envelope import Reply
+from deployments.edge.caller import HEADER as KEY_HEADER
+from deployments.edge.caller import find_key
+from deployments.edge.envelope import CORS_EXPOSE, CORS_ORIGIN, Reply
 from deployments.edge.errors import reply_from_error, unknown_path_reply
 from deployments.edge.readiness import PATH as READY
 from deployments.edge.readiness import not_open_yet
-from deployments.edge.request import Scope, Send
+from deployments.edge.request import Receive, Scope, Send
 from deployments.edge.request_log import HEADER, request_id_from
 
 Find = Callable[[], "RequestHandler | None"]
@@ -205,8 +203,8 @@ async def _write(reply: Reply, scope: Scope, send: Send) -> None:
         reply.content_type,
         (b"content-length", b"%d" % len(reply.body)),
         (b"x-request-id", request_id_from(dict(scope["headers"]).get(HEADER)).encode()),
-        cors.ORIGIN,
-        cors.EXPOSE,
+        CORS_ORIGIN,
+        CORS_EXPOSE,
         *reply.headers,
     ]
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})

@@ -5,14 +5,13 @@ experiments (engine, snapshot, rule of the user's variant) -> stored rules
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
 
 from actors.experiments.client import ExperimentClient
 from actors.experiments.messages import ExperimentTreatment
-from actors.experiments.treatments import TreatmentAssigner
 from actors.recommender.messages import UserQuery
 from actors.serving.client import StoredRules
 from cluster.clock import Clock
@@ -24,12 +23,12 @@ from deployments.edge.request import ApiRequest
 class TreatmentOutcome:
     """Counts how the query of a treated user ended, when its `with` block ends: latency, and failure or success."""
 
-    __slots__ = ("_assigner", "_clock", "_started_s", "_treatments")
+    __slots__ = ("_clock", "_record", "_started_s", "_treatments")
 
     def __init__(
-        self, assigner: TreatmentAssigner, treatments: Sequence[ExperimentTreatment], clock: Clock
+        self, record: Callable[..., None], treatments: Sequence[ExperimentTreatment], clock: Clock
     ) -> None:
-        self._assigner = assigner
+        self._record = record
         self._treatments = treatments
         self._clock = clock
         self._started_s = clock.monotonic_s() if treatments else 0.0
@@ -44,7 +43,7 @@ class TreatmentOutcome:
         if self._treatments:
             took_ms = (self._clock.monotonic_s() - self._started_s) * 1000
             failed = kind is not None and not issubclass(kind, Invalid)
-            self._assigner.record(self._treatments, took_ms, failed=failed)
+            self._record(self._treatments, took_ms, failed=failed)
 
 
 class QueryTreatment:
@@ -53,7 +52,7 @@ class QueryTreatment:
     def __init__(self, rules: StoredRules, experiments: ExperimentClient, clock: Clock) -> None:
         self._rules = rules
         self._treatments = experiments.treatments
-        self._no_outcome = TreatmentOutcome(self._treatments, (), clock)
+        self._no_outcome = TreatmentOutcome(self._treatments.record, (), clock)
 
     async def apply(self, request: ApiRequest) -> tuple[UserQuery, TreatmentOutcome]:
         """Return the parsed query of a request with its treatments and rules, and the counter of its outcome.
@@ -72,7 +71,7 @@ class QueryTreatment:
         )  # fmt: skip
         if not treatments:
             return await self._rules.apply(query), self._no_outcome
-        outcome = TreatmentOutcome(self._treatments, treatments, request.clock)
+        outcome = TreatmentOutcome(self._treatments.record, treatments, request.clock)
         return await self._rules.apply(apply_treatments(query, treatments)), outcome
 
 

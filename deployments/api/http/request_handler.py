@@ -16,17 +16,24 @@ from typing import Any, Final
 from cluster.clock import Clock
 from cluster.errors import HouseError, TooMany, Unauthenticated, Unavailable, messages
 from cluster.store.ports.idempotency import IdempotencyStore
-from deployments.api.http.endpoint import Endpoint, validate_and_answer
-from deployments.api.http.paths import PathMatch, PathTable
-from deployments.edge import cors, idempotency
+from deployments.api.http.endpoint import Endpoint, PathMatch, PathTable, validate_and_answer
+from deployments.edge import idempotency
 from deployments.edge.admission import AdmissionServices, admit, bearer_user
-from deployments.edge.body import ClientDisconnected, Receive
+from deployments.edge.caller import HEADER as KEY_HEADER
+from deployments.edge.caller import PARAMETER, find_key, key_fault
 from deployments.edge.client_address import DIRECT, ClientAddresses
 from deployments.edge.compression import ENCODED, LEAST_BYTES, LEAST_HOT_BYTES, accepts_gzip, gzip_beside
-from deployments.edge.credentials import HEADER as KEY_HEADER
-from deployments.edge.credentials import PARAMETER, find_key, key_fault
-from deployments.edge.deadline import Deadline, DeadlineExceeded
-from deployments.edge.envelope import NO_STORE, NOSNIFF, REVALIDATED, Header, Reply, matches_etag
+from deployments.edge.envelope import (
+    CORS_EXPOSE,
+    CORS_ORIGIN,
+    NO_STORE,
+    NOSNIFF,
+    REVALIDATED,
+    Header,
+    Reply,
+    matches_etag,
+    preflight,
+)
 from deployments.edge.errors import (
     method_not_allowed_reply,
     reply_from_error,
@@ -34,7 +41,15 @@ from deployments.edge.errors import (
     unknown_path_reply,
 )
 from deployments.edge.readiness import Readiness
-from deployments.edge.request import ApiRequest, Scope, Send
+from deployments.edge.request import (
+    ApiRequest,
+    ClientDisconnected,
+    Deadline,
+    DeadlineExceeded,
+    Receive,
+    Scope,
+    Send,
+)
 from deployments.edge.request_log import AccessLog, RequestCounts
 from deployments.edge.request_observer import RequestObserver
 
@@ -157,7 +172,7 @@ class RequestHandler:
         HAProxy treats a 404 to a request with a key as proof that the key is valid.
         """
         if request.method == "OPTIONS":
-            return cors.preflight()
+            return preflight()
         given = request.headers.get(KEY_HEADER)
         query = request.query_string
         shown = given is not None or PARAMETER.encode() in query
@@ -237,7 +252,7 @@ def _request_parts(request: ApiRequest) -> tuple[bytes, ...]:
     return tuple(ids + query)
 
 
-_ALWAYS: Final = (cors.ORIGIN, cors.EXPOSE, NOSNIFF)
+_ALWAYS: Final = (CORS_ORIGIN, CORS_EXPOSE, NOSNIFF)
 _USUAL: Final = (*_ALWAYS, NO_STORE)
 _TAGGED: Final = (*_ALWAYS, *REVALIDATED)
 

@@ -26,12 +26,11 @@ from deployments.api.http.html_pages import (
 )
 from deployments.api.http.openapi import TITLE, build_openapi
 from deployments.api.http.request_handler import RequestHandler
-from deployments.edge.cors import ORIGIN
-from deployments.edge.envelope import NOSNIFF, dumps
+from deployments.edge.envelope import CORS_ORIGIN, NOSNIFF, dumps
 
 Closing = Callable[[], Awaitable[None]]
 
-_OPEN = {name.decode(): value.decode() for name, value in (ORIGIN, NOSNIFF)} | {
+_OPEN = {name.decode(): value.decode() for name, value in (CORS_ORIGIN, NOSNIFF)} | {
     "cache-control": "public, max-age=300"
 }
 

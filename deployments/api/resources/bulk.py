@@ -24,10 +24,9 @@ from deployments.api.wire.bulk import Bulk, BulkItem
 from deployments.api.wire.faults import unprocessable_from
 from deployments.edge.admission import AdmissionRules, AdmissionServices, check_access, refresh_credential
 from deployments.edge.caller import Caller
-from deployments.edge.deadline import Deadline, DeadlineExceeded
 from deployments.edge.envelope import Reply, dumps
 from deployments.edge.errors import reply_from_error, unknown_path_reply
-from deployments.edge.request import ApiRequest
+from deployments.edge.request import ApiRequest, Deadline, DeadlineExceeded
 
 GROUPS = frozenset({"search", "recommendation", "ask", "qa"})
 AT_ONCE = 8

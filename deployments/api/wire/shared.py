@@ -31,6 +31,7 @@ from cluster.query.fields import MOST_NAMES, exceeded_budget
 from cluster.query.language.field_values import canonical
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import Node
+from cluster.records.recent_event import RecentEvent
 from cluster.records.validation.recent_events import parse_simulated_interactions
 from deployments.api.wire.faults import build_error, refuse, refuse_filter
 
@@ -325,9 +326,11 @@ def query_from_body(
     Errors:
         FilterSyntax, Unprocessable: a filter or a simulated interaction makes no sense
     """
-    simulated = parse_simulated_interactions(
-        body.additional_interactions, now_ms=now_ms, where=("body", "additional_interactions")
-    )
+    simulated: Sequence[RecentEvent] = ()
+    if body.additional_interactions:
+        simulated = parse_simulated_interactions(
+            body.additional_interactions, now_ms=now_ms, where=("body", "additional_interactions")
+        )
     return plain_query_from_body(
         body,
         kind,

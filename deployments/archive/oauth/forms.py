@@ -11,8 +11,7 @@ from starlette.requests import Request
 
 from cluster.errors import HouseError
 from deployments.archive.oauth.replies import OAuthError
-from deployments.edge.body import ClientDisconnected, read_body
-from deployments.edge.deadline import Deadline, DeadlineExceeded
+from deployments.edge.request import ClientDisconnected, Deadline, DeadlineExceeded, read_body
 
 MOST_BYTES = 20_000
 MOST_FIELDS = 60

@@ -35,7 +35,7 @@ from deployments.archive.oauth.services import OAuthServices
 from deployments.archive.oauth.sessions import BrowserSessions
 from deployments.archive.oauth.signin import SignInPage
 from deployments.archive.oauth.token import TokenEndpoint
-from deployments.edge.body import ClientDisconnected
+from deployments.edge.request import ClientDisconnected
 
 Answering = Callable[[Request], Awaitable[Response]]
 READ = ("GET", "HEAD")

@@ -16,7 +16,8 @@ from typing import Literal
 
 import numpy as np
 
-from actors.models.user_histories import UserHistories, expand_runs
+from actors.models.user_histories import UserHistories
+from actors.vectors.top import expand_runs
 from actors.vectors.types import Mask, Rows
 from cluster.errors import Invalid
 from jobs.refresh.data.dataset import Interactions

@@ -7,11 +7,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psutil
-
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.ids import new_request_id
+from cluster.machine_memory import available_memory
 from cluster.niceness import lower_priority as lower_priority
 from cluster.niceness import use_idle_priority as use_idle_priority
 from cluster.records.run import Run
@@ -30,8 +29,8 @@ def new_worker_id(what: str) -> str:
 
 
 def free_memory_mb() -> int:
-    """Return the memory in MB that a training may use on this machine."""
-    return max(int(psutil.virtual_memory().available >> 20) - _RESERVED_MB, 0)
+    """Return the memory in MB that a training may use on this machine, or in this container if that has less."""
+    return max((available_memory() >> 20) - _RESERVED_MB, 0)
 
 
 def scratch_path(data_dir: Path) -> Path:

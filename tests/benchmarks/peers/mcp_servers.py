@@ -17,13 +17,14 @@ import uvicorn
 from actors.answers.archive.messages import ArchiveQuery
 from actors.answers.archive.retrieve import search_passages
 from actors.answers.archive.snapshot_store import PassageSnapshotStore
+from cluster.artifacts.artifact_store import ArtifactStore
 from tests.benchmarks.mcp_articles import APP
 
 
 def main() -> None:
     """Serve until a signal stops the process."""
     which, port, folder = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
-    opened = PassageSnapshotStore(folder).open(APP)
+    opened = PassageSnapshotStore(ArtifactStore.open(folder)).open(APP)
     assert opened is not None, "there is no snapshot"
     library = opened[0]
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from actors.experiments.assigner import ExperimentAssigner
-from actors.experiments.cache import MAX_AGE_S
 from actors.experiments.client import ACTOR_RETRY_S, ActorExperimentClient, LocalExperimentClient
 from actors.experiments.lifecycle import ExperimentLifecycle
-from actors.experiments.messages import Assignment, ExperimentEvent
+from actors.experiments.messages import EXPERIMENT_MESSAGES, Assignment, ExperimentEvent
+from actors.experiments.treatments import MAX_AGE_S
 from cluster.errors import NotFound, Refusal, Unavailable, messages
 from cluster.store.ports.experiments import ExperimentBook
 from cluster.store.ports.stores import Stores
@@ -269,13 +269,14 @@ class _Handle:
         self._assigner = assigner
         self.record = self
 
-    async def remote(self, event: ExperimentEvent) -> Assignment | Refusal:
+    async def remote(self, payload: bytes) -> bytes:
         self.asked += 1
         if self.mood == "lost":
             raise _Lost
         if self.mood == "hanging":
             await asyncio.sleep(60)
-        return await self._assigner.record(event)
+        event = EXPERIMENT_MESSAGES.decode(payload)
+        return EXPERIMENT_MESSAGES.encode(await self._assigner.record(event))
 
 
 @pytest.mark.parametrize("mood", ["lost", "hanging"])

@@ -72,9 +72,7 @@ def test_the_same_from_the_shelf_is_refused_by_whoever_serves(tmp_path: Path) ->
     place.parent.mkdir(parents=True)
     folder.rename(place)
     with pytest.raises(Invalid, match="not allowed"):
-        SnapshotLoader(SnapshotStore(ArtifactStore.open(tmp_path / "shelf")), tmp_path / "cache").load(
-            APP, "default", version
-        )
+        SnapshotLoader(SnapshotStore(ArtifactStore.open(tmp_path / "shelf"))).load(APP, "default", version)
     assert Quiet.made == []
 
 

@@ -6,8 +6,8 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.models import sparse_sum
-from actors.models.sparse_sum import add_rows
+from actors.models import neighbours
+from actors.models.neighbours import add_rows
 
 
 @given(
@@ -30,7 +30,7 @@ def test_rows_are_added_up_as_a_product_would(
     before = total.copy()
     with pytest.MonkeyPatch.context() as without:
         if not compiled:
-            without.setattr(sparse_sum, "csc_matvec", None)
+            without.setattr(neighbours, "csc_matvec", None)
         many = add_rows(matrix, rows, weights, total)
     expected = before[:size] + matrix.toarray()[rows].T @ weights if len(rows) else before[:size]
     np.testing.assert_allclose(total[:size], expected, rtol=1e-4, atol=1e-5)
@@ -39,7 +39,7 @@ def test_rows_are_added_up_as_a_product_would(
 
 
 def test_scipy_has_the_compiled_way() -> None:
-    assert sparse_sum.csc_matvec is not None, "else every recommendation takes twice as long"
+    assert neighbours.csc_matvec is not None, "else every recommendation takes twice as long"
 
 
 def test_indexes_of_two_types_are_added_up_without_it() -> None:

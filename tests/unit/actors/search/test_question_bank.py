@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.search.question_bank import QuestionBankIndex
+from actors.search.client import QuestionBankIndex
 from cluster.records.bank_question import BankQuestion
 
 QUESTIONS = [

@@ -8,7 +8,8 @@ import pytest
 
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.client import RemoteRecommenderClient
-from cluster.errors import NotFound, Refusal, Unavailable
+from actors.serving.engine_messages import ENGINE_MESSAGES
+from cluster.errors import NewerRelease, NotFound, Refusal, Unavailable
 
 QUERY = UserQuery(kind="user_to_products", app_id="shop", engine_id="big")
 
@@ -25,14 +26,15 @@ class Handle:
         self.asked = 0
         self.answer = self
 
-    def remote(self, query: UserQuery) -> Awaitable[Any]:
+    def remote(self, payload: bytes) -> Awaitable[Any]:
+        assert ENGINE_MESSAGES.decode(payload) == QUERY
         self.asked += 1
         answer = self._answers.pop(0)
 
         async def come() -> Any:
             if isinstance(answer, Exception):
                 raise answer
-            return await answer() if callable(answer) else answer
+            return await answer() if callable(answer) else ENGINE_MESSAGES.encode(answer)
 
         return come()
 
@@ -88,3 +90,11 @@ async def test_both_tries_share_one_deadline() -> None:
     with pytest.raises(Unavailable):
         await client(Handle(late, never()), patience_s=0.05).answer(QUERY)
     assert loop.time() - begin < 1
+
+
+async def test_a_replica_that_cant_read_the_query_leads_to_another_one() -> None:
+    refusal = Refusal.of(NewerRelease("a message of type Fuzzy is unknown to this release"))
+    handle = Handle(refusal, RecommendationResult(served_by="newer"))
+    assert (await client(handle).answer(QUERY)).served_by == "newer"
+    with pytest.raises(NewerRelease):
+        await client(Handle(refusal, refusal)).answer(QUERY)

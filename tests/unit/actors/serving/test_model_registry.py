@@ -63,7 +63,7 @@ def shelf(trained: tuple[Path, str, str], tmp_path: Path) -> Path:
 
 @pytest.fixture
 def models(shelf: Path, tmp_path: Path) -> SnapshotLoader:
-    return SnapshotLoader(SnapshotStore(ArtifactStore.open(shelf)), tmp_path / "cache")
+    return SnapshotLoader(SnapshotStore(ArtifactStore.open(shelf)))
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from actors.recommender.messages import Boost, UserQuery
 from actors.recommender.recommender import Recommender
 from actors.serving import dispatch
-from actors.serving.rule_matching import apply_rules
+from actors.serving.stored_rules import apply_rules
 from cluster.errors import Invalid
 from cluster.query.columnar.compile import matches
 from cluster.query.language.boost_rules import compile_rule, compile_rules

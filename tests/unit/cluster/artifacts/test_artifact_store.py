@@ -158,5 +158,5 @@ def test_a_truncated_body_is_requested_again() -> None:
 
 
 def test_an_unknown_scheme_raises_a_plain_error() -> None:
-    with pytest.raises(Invalid, match="shelf address"):
+    with pytest.raises(Invalid, match="must be a folder"):
         ArtifactStore.open("gopher://somewhere/x")

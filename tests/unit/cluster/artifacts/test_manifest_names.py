@@ -56,14 +56,14 @@ def test_fetching_writes_nothing_outside_the_cache(tmp_path: Path, name: str) ->
     bucket.objects[f"kiosk/{place}/{name}"] = body
     shelf = ArtifactStore(bucket.filesystem(), "kiosk", local=False, sleep=lambda _: None)
     with pytest.raises(Fault, match="outside its folder"):
-        SnapshotStore(shelf).fetch("shop", "default", "0123456789abcdef", tmp_path / "a" / "b" / "cache")
+        SnapshotStore(shelf).fetch("shop", "default", "0123456789abcdef")
     assert not outside.exists()
 
 
 @pytest.mark.parametrize("version", ["/etc", "..", "../other", "a/b", "", "a\0"])
 def test_a_version_is_one_name(tmp_path: Path, version: str) -> None:
     with pytest.raises(Fault):
-        SnapshotStore(ArtifactStore.open(tmp_path)).fetch("shop", "default", version, tmp_path / "cache")
+        SnapshotStore(ArtifactStore.open(tmp_path)).fetch("shop", "default", version)
 
 
 def test_opening_reads_nothing_outside_its_folder(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_a_damaged_manifest_is_reported_and_not_signed(tmp_path: Path) -> None:
 def test_a_snapshot_is_published_signed_and_loaded_for_its_engine_only(tmp_path: Path) -> None:
     now = ArtifactStore.open(tmp_path / "shelf", signer=OURS)
     version = publish_ring_snapshot(SnapshotStore(now), tmp_path / "one", "shop")
-    models = SnapshotLoader(SnapshotStore(now), tmp_path / "cache")
+    models = SnapshotLoader(SnapshotStore(now))
     assert models.load("shop", "default", version).snapshot.version == version
     folder = tmp_path / "shelf" / "snapshots" / "shop" / "default"
     shutil.copytree(folder / version, folder.parent / "other" / version)
@@ -172,7 +172,7 @@ def test_every_cut_and_every_flipped_bit_of_a_signed_snapshot_is_refused(tmp_pat
     """The drill over 1,000 bits is `tests/drills/test_snapshot_faults.py`."""
     snapshots = SnapshotStore(ArtifactStore.open(tmp_path / "shelf", signer=OURS))
     version = publish_ring_snapshot(snapshots, tmp_path / "one", APP)
-    models, folder = SnapshotLoader(snapshots, tmp_path / "cache"), folder_of(tmp_path / "shelf", version)
+    models, folder = SnapshotLoader(snapshots), folder_of(tmp_path / "shelf", version)
     assert damaged_loads(models, folder, version, cuts=10, flips=80, seed=12) == {"tried": 90, "refused": 90}
 
 

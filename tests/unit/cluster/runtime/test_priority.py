@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import os
+import resource
+from pathlib import Path
 
 import pytest
 
-from cluster.runtime.priority import VARIABLE, restore_priority
+from cluster.runtime.priority import VARIABLE, can_raise_priority, restore_priority
 
 
 def test_a_process_takes_back_what_it_was_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,3 +34,25 @@ def test_where_it_is_not_allowed_nothing_changes(monkeypatch: pytest.MonkeyPatch
 def test_without_a_word_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     assert restore_priority(lambda *_: pytest.fail("there is nothing to take back"))
+
+
+def test_a_worker_of_a_ray_that_nobody_configured_takes_back_what_ray_gives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setenv("RAY_RAYLET_PID", "1")
+    monkeypatch.setattr(os, "getpriority", lambda *_: 15)
+    said: list[int] = []
+    assert restore_priority(lambda which, thread, niceness: said.append(niceness))
+    assert set(said) == {0}
+
+
+def test_whether_niceness_may_be_taken_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (0, 0))
+    status = tmp_path / "status"
+    status.write_text("Name:\tpython\nCapEff:\t0000000000000000\n")
+    assert not can_raise_priority(status)
+    status.write_text("Name:\tpython\nCapEff:\t0000000000800000\n")
+    assert can_raise_priority(status)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (20, 20))
+    assert can_raise_priority(tmp_path / "none")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cluster.errors import Malformed, TooLarge
-from deployments.edge.body import ClientDisconnected, Receive, read_body
+from deployments.edge.request import ClientDisconnected, Receive, read_body
 
 MB = 1 << 20
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cluster.errors import messages
-from deployments.edge.signatures import sign_user_id
+from deployments.edge.proof import sign_user_id
 from deployments.edge.tokens import read_token
 
 PAGE = (Path(__file__).parents[4] / "docs" / "concepts" / "identities.md").read_text("utf-8")

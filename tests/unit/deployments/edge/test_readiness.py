@@ -38,7 +38,7 @@ class Replica:
         return answer.status, answer.json()
 
 
-async def test_a_ready_replica_has_an_engine_with_an_answer() -> None:
+async def test_ready_after_an_engine_answered() -> None:
     replica = Replica()
     assert await replica.ask() == (200, {"ready": True, "engine": "answers", "store": "reachable"})
     replica.is_away = True

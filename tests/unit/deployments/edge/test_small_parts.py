@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from deployments.edge import envelope
-from deployments.edge.deadline import Deadline, DeadlineExceeded
+from deployments.edge.request import Deadline, DeadlineExceeded
 from deployments.edge.request_log import AccessLog, RequestCounts, request_id_from
 
 

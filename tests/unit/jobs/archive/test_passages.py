@@ -40,7 +40,7 @@ def first(shelf: PassageSnapshotStore, question: str) -> str:
 
 
 async def build(stores: Stores, tmp_path: Path) -> PassageSnapshotStore:
-    shelf = PassageSnapshotStore(tmp_path)
+    shelf = PassageSnapshotStore(ArtifactStore.open(tmp_path))
     await build_passages(APP, stores, SegmentStore(ArtifactStore.open(tmp_path)), shelf, SystemClock())
     return shelf
 
@@ -89,4 +89,4 @@ async def test_a_snapshot_holds_the_newest_of_what_was_written_and_nothing_that_
 async def test_an_app_without_articles_has_nothing_to_build(stores: Stores, tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="no articles"):
         await build(stores, tmp_path)
-    assert PassageSnapshotStore(tmp_path).list_folders(APP) == []
+    assert PassageSnapshotStore(ArtifactStore.open(tmp_path)).list_sequences(APP) == []

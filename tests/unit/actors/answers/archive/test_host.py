@@ -12,6 +12,7 @@ from actors.answers.archive.host import ArchiveHost
 from actors.answers.archive.messages import ArchiveQuery
 from actors.answers.archive.passages import read_product
 from actors.answers.archive.snapshot_store import PassageSnapshotStore
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
@@ -102,7 +103,7 @@ async def test_a_snapshot_is_completed_by_the_log_behind_its_offset(
     stores: Stores, opened: Opened, tmp_path: Path
 ) -> None:
     await upload(stores, ARTICLES[:6], app_id=APP)
-    shelf = PassageSnapshotStore(tmp_path)
+    shelf = PassageSnapshotStore(ArtifactStore.open(tmp_path))
     documents = [document for article in ARTICLES[:6] if (document := read_product(article))]
     shelf.write(APP, documents, offset=await stores.changes.last(APP, "product"), written_at_ms=1)
     await upload(stores, ARTICLES[6:], app_id=APP)
@@ -119,7 +120,7 @@ async def test_a_newer_snapshot_is_taken_up_while_questions_are_answered(
     documents = [document for article in ARTICLES if (document := read_product(article))]
     await upload(stores, ARTICLES[:1], app_id=APP)
     offset = await stores.changes.last(APP, "product")
-    shelf = PassageSnapshotStore(tmp_path)
+    shelf = PassageSnapshotStore(ArtifactStore.open(tmp_path))
     shelf.write(APP, documents[:1], offset=offset, written_at_ms=1)
     client = opened(shelf=shelf)
     assert (await search(client, "river treaty"))[0] == "river-treaty"
@@ -142,13 +143,13 @@ async def test_a_damaged_newer_snapshot_leaves_the_old_one_answering(
     stores: Stores, opened: Opened, tmp_path: Path
 ) -> None:
     documents = [document for article in ARTICLES if (document := read_product(article))]
-    shelf = PassageSnapshotStore(tmp_path)
+    shelf = PassageSnapshotStore(ArtifactStore.open(tmp_path))
     shelf.write(APP, documents[:3], offset="0", written_at_ms=1)
     client = opened(shelf=shelf)
     before = (await client.ask(ArchiveQuery(APP, "river"))).corpus.split(":")[0]
     with structlog.testing.capture_logs() as lines:
         shelf.write(APP, documents, offset="0", written_at_ms=2)
-        (shelf.list_folders(APP)[-1] / "papers.bin").write_bytes(b"")
+        (tmp_path / APP / "passages" / shelf.list_sequences(APP)[-1] / "papers.bin").write_bytes(b"")
         await until(lambda: [line["event"] for line in lines][-2:] == ["passages_refused", "archive_loaded"])
     result = await client.ask(ArchiveQuery(APP, "river treaty"))
     assert result.snippets[0].product_id == "river-treaty"

@@ -27,9 +27,14 @@ DOCUMENTS = [document for record in ARTICLES if (document := read_product(record
 
 
 def write(root: Path, meaning: WeightedEmbedder | None = None) -> Manifest:
-    return PassageSnapshotStore(root).write(
+    return PassageSnapshotStore(ArtifactStore.open(root)).write(
         APP, iter(DOCUMENTS), offset="7-0", written_at_ms=1, meaning=meaning
     )
+
+
+def folders(root: Path) -> list[Path]:
+    names = PassageSnapshotStore(ArtifactStore.open(root)).list_sequences(APP)
+    return [root / APP / "passages" / name for name in names]
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +42,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One written snapshot for tests that only read or copy it."""
     root = tmp_path_factory.mktemp("passages")
     write(root)
-    return PassageSnapshotStore(root).list_folders(APP)[0]
+    return folders(root)[0]
 
 
 def test_a_document_is_read_as_it_was_written() -> None:
@@ -45,7 +50,7 @@ def test_a_document_is_read_as_it_was_written() -> None:
 
 
 def test_a_snapshot_reports_its_content_and_answers_from_disk(kept: Path) -> None:
-    opened = PassageSnapshotStore(kept.parents[2]).open(APP)
+    opened = PassageSnapshotStore(ArtifactStore.open(kept.parents[2])).open(APP)
     assert opened is not None
     library, offset = opened
     assert offset == "7-0"
@@ -84,48 +89,45 @@ def test_every_flipped_bit_and_every_cut_is_refused(kept: Path, tmp_path: Path) 
 def test_a_damaged_snapshot_is_passed_over_for_the_one_before(tmp_path: Path) -> None:
     write(tmp_path)
     write(tmp_path)
-    shelf = PassageSnapshotStore(tmp_path)
-    newest = shelf.list_folders(APP)[-1]
+    shelf = PassageSnapshotStore(ArtifactStore.open(tmp_path))
+    newest = folders(tmp_path)[-1]
     (newest / "papers.bin").write_bytes(b"")
     opened = shelf.open(APP)
     assert opened is not None
     assert opened[0].documents == len(ARTICLES)
-    shutil.rmtree(shelf.list_folders(APP)[0])
+    shutil.rmtree(folders(tmp_path)[0])
     assert shelf.open(APP) is None
 
 
 def test_old_snapshots_go(tmp_path: Path) -> None:
     for _ in range(4):
         write(tmp_path, WeightedEmbedder(HashingEmbedder(), 0.1))
-    assert [folder.name for folder in PassageSnapshotStore(tmp_path).list_folders(APP)] == [
-        "000000003",
-        "000000004",
-    ]
+    assert [folder.name for folder in folders(tmp_path)] == ["000000003", "000000004"]
     assert MAX_SNAPSHOTS == 2
 
 
 def test_without_its_embedder_a_snapshot_is_searched_by_words(tmp_path: Path) -> None:
     write(tmp_path, WeightedEmbedder(HashingEmbedder(), 0.5))
-    opened = PassageSnapshotStore(tmp_path).open(APP)
+    opened = PassageSnapshotStore(ArtifactStore.open(tmp_path)).open(APP)
     assert opened is not None
     assert opened[0].vector_share == 0
     assert (
         search_passages(opened[0], ArchiveQuery(APP, "hermit beetle"), 0).snippets[0].product_id
         == "beetle-count"
     )
-    opened = PassageSnapshotStore(tmp_path, lambda version: HashingEmbedder()).open(APP)
+    opened = PassageSnapshotStore(ArtifactStore.open(tmp_path), lambda version: HashingEmbedder()).open(APP)
     assert opened is not None
     assert opened[0].vector_share == 0.5
 
 
 def test_nothing_is_left_of_a_snapshot_that_could_not_be_written(tmp_path: Path) -> None:
     with pytest.raises(Invalid):
-        PassageSnapshotStore(tmp_path).write(APP, iter(()), offset="0", written_at_ms=1)
+        PassageSnapshotStore(ArtifactStore.open(tmp_path)).write(APP, iter(()), offset="0", written_at_ms=1)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_a_mapped_snapshot_takes_changes_beside_it(kept: Path) -> None:
-    opened = PassageSnapshotStore(kept.parents[2]).open(APP)
+    opened = PassageSnapshotStore(ArtifactStore.open(kept.parents[2])).open(APP)
     assert opened is not None
     library = opened[0]
     library.remove(["cup-final"])
@@ -145,7 +147,8 @@ def test_a_mapped_snapshot_takes_changes_beside_it(kept: Path) -> None:
 
 
 def test_a_snapshot_is_opened_when_this_installation_signed_it_for_its_app(tmp_path: Path) -> None:
-    ours, before = PassageSnapshotStore(tmp_path, signer=Signer(b"ours")), PassageSnapshotStore(tmp_path)
+    before = PassageSnapshotStore(ArtifactStore.open(tmp_path))
+    ours = PassageSnapshotStore(ArtifactStore.open(tmp_path, signer=Signer(b"ours")))
     ours.write(APP, iter(DOCUMENTS), offset="0", written_at_ms=1)
     assert ours.open(APP) is not None
     shutil.copytree(tmp_path / APP, tmp_path / "other")

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from actors.recommender.ranking import ranking as ranking_module
 from actors.recommender.ranking.ranking import Ranking
-from actors.recommender.state import prior_scores
-from actors.recommender.state.prior_scores import PriorScores, TopRows
+from actors.recommender.state import global_signals
+from actors.recommender.state.global_signals import PriorScores, TopRows
 from actors.recommender.state.score_components import PersonalScores, SlotMap
 from actors.vectors.types import Rows, Scores
 
@@ -35,7 +35,7 @@ def test_select_best_is_exact_for_any_scores_and_exclusions(
     start = rng.integers(0, 50, count).astype(np.float32)
     start[rng.random(count) < 0.1] = -np.inf
     with pytest.MonkeyPatch.context() as small:
-        small.setattr(prior_scores, "_FRONT", 20)
+        small.setattr(global_signals, "_FRONT", 20)
         small.setattr(ranking_module, "_SHORT", 5)
         touched: Rows = rng.integers(0, count, moved)
         said = np.zeros(count, np.float32)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.recommender.messages import Boost, Circle, DiversityRule, UserQuery
-from actors.recommender.rerank.dither import dither, seed_from_names
 from actors.recommender.rerank.diversity import diversify, gather_equal_values
+from actors.recommender.rerank.exploration import dither, seed_from_names
 from actors.recommender.rerank.rerank import RankedItem, rerank
 from actors.recommender.state.catalog import Catalog
 from cluster.query.language.parser import parse
@@ -199,7 +199,7 @@ def test_the_noise_of_a_product_stays_while_pages_are_turned() -> None:
 
 
 def test_the_noise_is_normal() -> None:
-    from actors.recommender.rerank.dither import _normal
+    from actors.recommender.rerank.exploration import _normal
 
     deviates = _normal(np.arange(20_000), seed_from_names("x"))
     assert abs(deviates.mean()) < 0.03

@@ -5,9 +5,8 @@ from collections.abc import Iterable
 import pytest
 
 from cluster.clock import SystemClock
-from deployments.api.http.endpoint import Endpoint
+from deployments.api.http.endpoint import Endpoint, PathTable
 from deployments.api.http.endpoints import ApiServices, build_endpoints
-from deployments.api.http.paths import PathTable
 from tests.fakes.request_handler import ScriptedRecommender
 from tests.fakes.stores.memory import memory_stores
 

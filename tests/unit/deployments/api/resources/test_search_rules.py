@@ -8,7 +8,7 @@ import pytest
 
 from actors.recommender.messages import UserQuery
 from actors.retrieval.messages import AnswerQuery, SearchQuery
-from actors.serving.rule_matching import apply_rules
+from actors.serving.stored_rules import apply_rules
 from cluster.errors import Invalid
 from cluster.query.language.boost_rules import compile_rules
 from cluster.records.validation.boost_rules import read_rules

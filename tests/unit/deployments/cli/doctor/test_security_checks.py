@@ -59,7 +59,7 @@ def test_secrets_in_processes_of_the_installation_are_bad(
 
 
 def test_unsigned_manifests_are_reported(installation: Installation) -> None:
-    shelf_dir = installation.settings.artifact_dir
+    shelf_dir = Path(installation.settings.artifacts_address)
     assert security_checks.check_artifacts(installation).words == "none yet"
     generated_market.settle(
         SegmentStore(open_artifact_store(installation.settings)),

@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-import os
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from actors.models.snapshot import Snapshot
 from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.node_cache import NodeCache
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import Conflict, Fault, NotFound, Unavailable
 from cluster.store.ports.stores import Stores
@@ -199,51 +197,38 @@ def test_a_folder_that_was_damaged_is_not_published(tmp_path: Path, built: dict[
     assert not snapshots.has(APP, ENGINE, version)
 
 
+def in_bucket(folder: Path, bucket: Bucket) -> SnapshotStore:
+    cache = NodeCache(folder / "cache", 1 << 30, reserve_bytes=0)
+    return SnapshotStore(
+        ArtifactStore(bucket.filesystem(), "kiosk", local=False, cache=cache, sleep=lambda _: None)
+    )
+
+
 def test_from_an_object_store_a_version_is_fetched_once_and_whole(
     tmp_path: Path, built: dict[str, Path]
 ) -> None:
     bucket = Bucket()
-    snapshots = SnapshotStore(ArtifactStore(bucket.filesystem(), "kiosk", local=False, sleep=lambda _: None))
+    snapshots = in_bucket(tmp_path, bucket)
     version, folder = next(iter(built.items()))
     assert snapshots.publish(APP, ENGINE, folder) == version
     reads: list[str] = []
     bucket.fault = lambda verb, path: reads.append(path) if verb == "read" else None
-    place, _ = snapshots.fetch(APP, ENGINE, version, tmp_path / "cache")
-    assert Snapshot.open(place).version == version
+    place, _ = snapshots.fetch(APP, ENGINE, version)
+    assert place.parent == tmp_path / "cache"
     first = len(reads)
-    assert snapshots.fetch(APP, ENGINE, version, tmp_path / "cache")[0] == place
+    assert snapshots.fetch(APP, ENGINE, version)[0] == place
     assert len(reads) == first + 1  # the manifest alone
     with pytest.raises(NotFound, match="has no snapshot"):
-        snapshots.fetch(APP, ENGINE, "0" * 16, tmp_path / "cache")
-
-
-def test_a_machine_keeps_the_newest_few_versions_it_fetched(tmp_path: Path, built: dict[str, Path]) -> None:
-    snapshots = SnapshotStore(
-        ArtifactStore(Bucket().filesystem(), "kiosk", local=False, sleep=lambda _: None)
-    )
-    version, folder = next(iter(built.items()))
-    snapshots.publish(APP, ENGINE, folder)
-    here = tmp_path / "cache" / APP / ENGINE
-    now_s = time.time()
-    for days, name in enumerate(["v0", "v1", "v2", "v3", "v4", "v5", ".v6.abc.part", ".v7.abc.part"]):
-        (here / name).mkdir(parents=True)
-        os.utime(here / name, (now_s - 86_400 * (days % 7), now_s - 86_400 * (days % 7)))
-    place, _ = snapshots.fetch(APP, ENGINE, version, tmp_path / "cache")
-    left = sorted(path.name for path in here.iterdir())
-    assert left == sorted(["v0", "v1", "v2", "v3", ".v7.abc.part", version])
-    os.utime(place, (0, 0))
-    assert snapshots.fetch(APP, ENGINE, version, tmp_path / "cache")[0].stat().st_mtime > now_s - 60
+        snapshots.fetch(APP, ENGINE, "0" * 16)
 
 
 def test_a_failure_to_store_a_version_is_reported(tmp_path: Path, built: dict[str, Path]) -> None:
-    snapshots = SnapshotStore(
-        ArtifactStore(Bucket().filesystem(), "kiosk", local=False, sleep=lambda _: None)
-    )
+    snapshots = in_bucket(tmp_path, Bucket())
     version, folder = next(iter(built.items()))
     snapshots.publish(APP, ENGINE, folder)
     (tmp_path / "cache").write_text("a file where a folder should be")
     with pytest.raises(Unavailable, match="can't be kept here"):
-        snapshots.fetch(APP, ENGINE, version, tmp_path / "cache")
+        snapshots.fetch(APP, ENGINE, version)
 
 
 def test_old_versions_go_and_those_to_keep_stay(shelf: ArtifactStore, built: dict[str, Path]) -> None:

@@ -1,0 +1,305 @@
+"""Verified copies of stored files on this node, shared by its processes.
+
+    <folder>/<key>/         the files of one set: complete, or absent
+    <folder>/<key>.part/    being fetched
+    <folder>/<key>.origin   path of the set in the artifact store
+    <folder>/<key>.lock     locked alone while the set is fetched or removed, together while processes use it
+
+The key is a digest of names and checksums, so a copy never changes. One process fetches a set and the others wait for
+it. Every byte is compared with its checksum before a set gets its name. A process keeps the lock of each set that it
+has mapped, so the bound removes only sets that nobody maps, those unused for longest first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+
+from cluster.errors import Unavailable
+
+RESERVE_BYTES = 256 << 20
+"Space that stays free on the disk."
+WAIT_S = 600.0
+"How long a process waits for another one that fetches the same set."
+FRESH_S = 60.0
+"A set that was handed out so recently counts as used, mapped or not."
+SWEEP_S = 60.0
+"Pause between two comparisons with the artifact store, on a node."
+
+_POLL_S = 0.05
+
+
+class StoredEntry(Protocol):
+    """A file of a set, as manifests describe it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def sha256(self) -> str: ...
+
+
+Download = Callable[[str, Path], None]
+"Fetches a file of the set to a path, and verifies it."
+
+
+class NodeCache:
+    """Copies in one folder. All methods block: call them from a thread."""
+
+    def __init__(
+        self,
+        folder: Path,
+        max_bytes: int,
+        *,
+        reserve_bytes: int = RESERVE_BYTES,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self.folder = folder
+        self._sleep = sleep
+        self._max_bytes = max_bytes
+        self._reserve_bytes = reserve_bytes
+        self._used: dict[str, tuple[int, float]] = {}
+        "Key -> the handle that shares its lock, and when the set was handed out."
+        self._guard = threading.Lock()
+        self._log = structlog.get_logger()
+
+    def get(self, origin: str, files: Sequence[StoredEntry], download: Download) -> Path:
+        """Return the folder of a set, fetched now if it is not here.
+
+        Errors:
+            Unavailable: the disk is full or can't be written, or another process fetches for too long
+            any error of `download`; then nothing is left here
+        """
+        key = _key(origin, files)
+        try:
+            _make_private(self.folder)
+            deadline_s = time.monotonic() + WAIT_S
+            while not self._share(key, files):
+                with _locked(self._path(key, ".lock")) as alone:
+                    if alone is not None:
+                        if not _is_complete(self.folder / key, files):
+                            self._fetch(key, origin, files, download)
+                        continue
+                if time.monotonic() > deadline_s:
+                    raise Unavailable(f"another process fetches {origin} for too long", retry_after_s=5)
+                self._sleep(_POLL_S)
+            with contextlib.suppress(FileNotFoundError):
+                os.utime(self.folder / key)
+        except OSError as error:
+            raise Unavailable(
+                f"{origin} can't be kept here: {error.strerror or error}", retry_after_s=10
+            ) from error
+        return self.folder / key
+
+    def discard(self, folder: Path) -> bool:
+        """Remove a damaged copy, so that the next call fetches it again; return False for other folders."""
+        if folder.parent != self.folder:
+            return False
+        self._release(folder.name)
+        self._remove(folder.name)
+        return True
+
+    def sweep(self, exists: Callable[[str], bool]) -> int:
+        """Remove copies whose original is gone, and interrupted downloads; return their number.
+
+        An erased person must not stay in copies. A process that has mapped such a copy keeps its pages. Other
+        processes of the node that swept a moment ago make this call do nothing.
+
+        Errors:
+            Unavailable: `exists` could not tell; nothing else is removed
+        """
+        if not self.folder.is_dir():
+            return 0
+        with _locked(self.folder / ".sweep") as alone:
+            mark = self.folder / ".swept"
+            if alone is None or (mark.exists() and time.time() - mark.stat().st_mtime < SWEEP_S * 0.8):
+                return 0
+            mark.touch()
+            removed = self._sweep_parts()
+            for note in list(self.folder.glob("*.origin")):
+                with contextlib.suppress(FileNotFoundError):
+                    if not exists(note.read_text("utf-8")):
+                        self._remove(note.stem)
+                        removed += 1
+        self._prune(0)
+        return removed
+
+    def size(self) -> int:
+        """Return the bytes of all copies."""
+        return sum(_folder_size(one) for one in self._sets())
+
+    # --- locks --------------------------------------------------------------------------------------------
+
+    def _share(self, key: str, files: Sequence[StoredEntry]) -> bool:
+        """Mark a complete set as used by this process; return False when it is absent."""
+        with self._guard:
+            if key in self._used:
+                if _is_complete(self.folder / key, files):
+                    self._used[key] = self._used[key][0], time.monotonic()
+                    return True
+                os.close(self._used.pop(key)[0])
+            handle = _open_lock(self._path(key, ".lock"), fcntl.LOCK_SH)
+            if handle is None:
+                return False
+            if not _is_complete(self.folder / key, files):
+                os.close(handle)
+                return False
+            self._used[key] = handle, time.monotonic()
+            return True
+
+    def _release(self, key: str) -> None:
+        with self._guard:
+            if key in self._used:
+                os.close(self._used.pop(key)[0])
+
+    def _release_unmapped(self) -> str:
+        """Give back the locks of sets that this process does not map any more; return the table of what it maps."""
+        try:
+            mapped = Path("/proc/self/maps").read_text("utf-8", "surrogateescape")
+        except OSError:  # no such table: sets stay marked until the process ends
+            return ""
+        before_s = time.monotonic() - FRESH_S
+        with self._guard:
+            for key, (handle, at_s) in list(self._used.items()):
+                if at_s < before_s and f"/{key}/" not in mapped:
+                    os.close(handle)
+                    del self._used[key]
+        return mapped
+
+    # --- changes ------------------------------------------------------------------------------------------
+
+    def _fetch(self, key: str, origin: str, files: Sequence[StoredEntry], download: Download) -> None:
+        part = self._path(key, ".part")
+        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(self.folder / key, ignore_errors=True)
+        size = sum(entry.size for entry in files)
+        self._prune(size)
+        if shutil.disk_usage(self.folder).free < size + self._reserve_bytes:
+            raise Unavailable(f"no space left on this node for {origin}; free some", retry_after_s=10)
+        began_s = time.monotonic()
+        try:
+            part.mkdir(mode=0o700)
+            for entry in files:
+                target = part / entry.name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                download(entry.name, target)
+            self._path(key, ".origin").write_text(origin, "utf-8")
+            part.rename(self.folder / key)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+        self._log.info(
+            "copied_to_node", origin=origin, size=size, seconds=round(time.monotonic() - began_s, 2)
+        )
+
+    def _prune(self, coming: int) -> None:
+        """Remove sets that nobody maps, those unused for longest first, until the bound holds."""
+        mapped = self._release_unmapped()
+        by_age = sorted((one.stat().st_mtime, one.name, _folder_size(one)) for one in self._sets())
+        too_much = sum(size for _, _, size in by_age) + coming - self._max_bytes
+        for _, key, size in by_age:
+            if too_much <= 0:
+                return
+            with self._guard:
+                if key in self._used or f"/{key}/" in mapped:
+                    continue
+            with _locked(self._path(key, ".lock")) as alone:
+                if alone is not None:
+                    self._remove(key)
+                    too_much -= size
+        if too_much > 0:
+            self._log.warning("node_cache_over_bound", too_much=too_much, bound=self._max_bytes)
+
+    def _sweep_parts(self) -> int:
+        removed = 0
+        for part in self.folder.glob("*.part"):
+            with _locked(self._path(part.stem, ".lock")) as alone:
+                if alone is not None:
+                    shutil.rmtree(part, ignore_errors=True)
+                    removed += 1
+        return removed
+
+    def _remove(self, key: str) -> None:
+        doomed = self._path(key, f".{os.getpid()}-{threading.get_ident()}.part")
+        with contextlib.suppress(OSError):
+            (self.folder / key).rename(doomed)  # at once: no process finds half a set
+        shutil.rmtree(doomed, ignore_errors=True)
+        for suffix in (".origin", ".lock"):
+            self._path(key, suffix).unlink(missing_ok=True)
+
+    def _sets(self) -> Iterator[Path]:
+        for note in self.folder.glob("*.origin"):
+            one = self.folder / note.stem
+            if one.is_dir():
+                yield one
+
+    def _path(self, key: str, suffix: str) -> Path:
+        return self.folder / f"{key}{suffix}"
+
+
+def _key(origin: str, files: Sequence[StoredEntry]) -> str:
+    digest = hashlib.sha256(origin.encode())
+    for entry in files:
+        digest.update(f"\0{entry.name}\0{entry.size}\0{entry.sha256}".encode())
+    return digest.hexdigest()[:32]
+
+
+def _is_complete(folder: Path, files: Sequence[StoredEntry]) -> bool:
+    try:
+        return all((folder / entry.name).stat().st_size == entry.size for entry in files) and folder.is_dir()
+    except OSError:
+        return False
+
+
+def _folder_size(folder: Path) -> int:
+    size = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            size += path.stat().st_size
+    return size
+
+
+def _make_private(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if folder.stat().st_uid != os.getuid():
+        raise PermissionError(1, "the cache folder belongs to somebody else")
+
+
+def _open_lock(path: Path, kind: int) -> int | None:
+    """Return a handle that holds a lock of a file, None when somebody else's lock excludes it."""
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, kind | fcntl.LOCK_NB)
+            if os.fstat(handle).st_ino == path.stat().st_ino:
+                return handle
+        except BlockingIOError:
+            os.close(handle)
+            return None
+        except FileNotFoundError:
+            pass
+        except OSError:
+            os.close(handle)
+            raise
+        os.close(handle)  # the file was removed meanwhile: its lock excludes nobody
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[int | None]:
+    """Hold the lock of a file alone; None when somebody has it."""
+    handle = _open_lock(path, fcntl.LOCK_EX)
+    try:
+        yield handle
+    finally:
+        if handle is not None:
+            os.close(handle)

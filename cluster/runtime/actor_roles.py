@@ -1,0 +1,108 @@
+"""The named actors of an installation: which class each runs, and how one is created with its stand-by.
+
+Intake, trainer, tracker and engine operator hold a lease in Redis while they work. On a cluster of several nodes each
+has a stand-by on another node: it does nothing until it gets the lease, a few seconds after the first one's node died.
+Ray would need more than a minute to notice the dead node and to start the actor elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from cluster.build_info import installed_version
+from cluster.runtime.artifact_access import open_artifact_store, open_patient_artifact_store
+from cluster.runtime.connecting import connect_actor
+from cluster.runtime.meter import RayMeter
+from cluster.settings import Settings
+
+ENGINE_OPERATOR = "cluster.runtime.engine_operator:EngineOperator"
+STANDBY = "-standby"
+"The end of a stand-by's role."
+
+
+@dataclass(frozen=True, slots=True)
+class ActorRole:
+    """One named actor: its role, its class by import path, and the arguments of its constructor.
+
+    Ray keeps the arguments, so they hold no secret: only functions that find one.
+    """
+
+    role: str
+    kind: str
+    arguments: tuple[Any, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def intake_role(kind: str) -> ActorRole:
+    """Return the role of the intake."""
+    return ActorRole("intake", kind, (connect_actor, open_artifact_store), {"meter": RayMeter})
+
+
+def trainer_role(kind: str, settings: Settings) -> ActorRole:
+    """Return the role of the trainer; its workers write below the data directory's `scratch`."""
+    return ActorRole(
+        "trainer", kind, (connect_actor, open_patient_artifact_store, str(settings.data_dir / "scratch"))
+    )
+
+
+def assigner_role(kind: str) -> ActorRole:
+    """Return the role of the actor that assigns variants to users."""
+    return ActorRole("assigner", kind, (connect_actor,))
+
+
+def tracker_role(kind: str, services: str) -> ActorRole:
+    """Return the role of the actor that watches history threads; `services` is an import path."""
+    return ActorRole("tracker", kind, (connect_actor, services, open_artifact_store), {"meter": RayMeter})
+
+
+def engine_operator_role(build: str, leased: Sequence[ActorRole] = ()) -> ActorRole:
+    """Return the role of the engine operator, which also keeps the stand-bys of `leased` and of itself."""
+    return ActorRole("engines", ENGINE_OPERATOR, (connect_actor, build, tuple(leased)))
+
+
+def ensure_actor(actor: ActorRole) -> Any:
+    """Return the handle of a role's actor of this release; create it, and end those of other releases."""
+    from cluster.runtime import roster
+
+    release = installed_version()
+    roster.sweep(actor.role, keep=release)
+    roster.sweep(actor.role + STANDBY, keep=release)
+    return roster.find_or_create(actor.role, release, actor.kind, *actor.arguments, **actor.options)
+
+
+@dataclass(frozen=True, slots=True)
+class StandbyStep:
+    """What to do for one role: create its stand-by on a node, after the removal of one at a wrong place."""
+
+    kind: Literal["create", "move"]
+    role: str
+    node: str
+
+
+def plan_standbys(
+    roles: Sequence[str], places: Mapping[str, str], nodes: Mapping[str, int]
+) -> list[StandbyStep]:
+    """Return the steps that give each role a stand-by on another node.
+
+        nodes   actor on     stand-by on   step
+        a       a            -             none: there is no other node
+        a b     a            -             create the stand-by on b
+        a b     a            b             none
+        a b     a            a             move it: Ray restarted one of them beside the other
+        a b     (restarts)   b             none: the stand-by has the lease
+
+    `places` maps an actor's role to the node on which it is alive. `nodes` maps each alive node to the number of
+    Kiosk's actors on it; a stand-by goes to the node with the fewest.
+    """
+    counts = dict(nodes)
+    steps = []
+    for role in roles:
+        first, second = places.get(role), places.get(role + STANDBY)
+        if first is None or len(counts) < 2 or (second is not None and second != first):
+            continue
+        node = min((one for one in counts if one != first), key=lambda one: (counts[one], one))
+        counts[node] += 1
+        steps.append(StandbyStep("create" if second is None else "move", role, node))
+    return steps

@@ -1,0 +1,37 @@
+"""How many API replicas a cluster gets by default, and where. Plain Python without Ray."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+PROCESS_MB = 400
+"MiB that an API replica or a dedicated engine takes beside its budget for apps: code, connections, buffers."
+BUDGET_MB = 512
+
+
+def replica_arguments(node_cpus: Sequence[float], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of the API's builder: one replica for each node at rest, half of the processors under load.
+
+    The rest of the processors is left to dedicated engines and trainings. A node takes at most its equal share of the
+    replicas and one more: an update starts a new replica before an old one ends. What is given stays.
+    """
+    sizes = [cpus for cpus in node_cpus if cpus > 0] or [1.0]
+    nodes = len(sizes)
+    at_rest = int(given.get("replicas_min") or nodes)
+    most = int(given.get("replicas_max") or max(at_rest, sum(int(cpus) // 2 for cpus in sizes)))
+    budget_mb = int(given.get("memory_budget_mb") or BUDGET_MB)
+    return {
+        "replicas_min": min(at_rest, most),
+        "replicas_max": most,
+        "max_replicas_per_node": math.ceil(most / nodes) + 1,
+        "num_cpus": min(1.0, min(sizes) / 2),
+        "memory_budget_mb": budget_mb,
+        **{name: value for name, value in given.items() if value},
+    }
+
+
+def reserved_bytes(budget_mb: int) -> int:
+    """Return the bytes that Ray reserves on a node for a replica with this memory budget."""
+    return (budget_mb + PROCESS_MB) << 20

@@ -1,0 +1,118 @@
+"""`python -m cluster.runtime.drain SECONDS`: take this node out of service before it ends.
+
+Ray marks the node as draining. Its proxy fails its health check, so that balancers leave it, and Serve starts
+replicas on other nodes before it stops those of this one. The command ends when no replica is left here, or after
+SECONDS. Kubernetes runs it before it ends a pod.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import psutil
+import structlog
+
+from cluster.errors import HouseError, Invalid, Unavailable
+from cluster.log import set_up_logging
+
+REPLICA = "ray::ServeReplica"
+"Beginning of the title of a replica's process."
+POLL_S = 1.0
+SETTLE_S = 5.0
+"Seconds in which balancers notice a failed health check, even when no replica runs here."
+
+
+def main(arguments: list[str]) -> int:
+    """Drain this node; return 0, or 1 when Ray does not answer, or 2 for wrong arguments."""
+    set_up_logging()
+    log = structlog.get_logger()
+    try:
+        seconds = parse_seconds(arguments)
+        until = time.monotonic() + seconds
+        drain_node(os.environ.get("RAY_ADDRESS", ""), seconds)
+    except HouseError as error:
+        log.error("not_drained", reason=error.message)
+        return 2 if isinstance(error, Invalid) else 1
+    time.sleep(min(SETTLE_S, seconds))
+    while (left := count_replicas(_titles())) and time.monotonic() < until:
+        time.sleep(POLL_S)
+    log.info("drained", replicas_left=left)
+    return 0
+
+
+def parse_seconds(arguments: list[str]) -> int:
+    """Return the time that the command line allows.
+
+    Errors:
+        Invalid: it is no whole number of seconds
+    """
+    if len(arguments) != 1 or not arguments[0].isdecimal():
+        raise Invalid("say how many seconds a drain may take: python -m cluster.runtime.drain 120")
+    return int(arguments[0])
+
+
+def count_replicas(titles: Iterable[str]) -> int:
+    """Return how many of these processes are replicas of Serve."""
+    return sum(title.startswith(REPLICA) for title in titles)
+
+
+def find_node(nodes: Iterable[dict[str, Any]], addresses: set[str]) -> str:
+    """Return the id of the living node that has one of these addresses.
+
+    Errors:
+        Unavailable: there is none
+    """
+    for node in nodes:
+        if node["Alive"] and node["NodeManagerAddress"] in addresses:
+            return str(node["NodeID"])
+    raise Unavailable("no living Ray node runs at this machine's addresses")
+
+
+def drain_node(address: str, seconds: int) -> None:
+    """Ask Ray to take this machine's node out of service within some seconds.
+
+    Errors:
+        Unavailable: Ray does not answer, or refuses
+    """
+    import ray
+    from ray._private import services
+    from ray.core.generated import autoscaler_pb2
+
+    try:
+        address = services.canonicalize_bootstrap_address_or_die(address or "auto")
+        client = ray._raylet.GcsClient(address=address)
+        nodes = [
+            {
+                "Alive": info.state == 0,
+                "NodeManagerAddress": info.node_manager_address,
+                "NodeID": node_id.hex(),
+            }
+            for node_id, info in client.get_all_node_info(timeout=10).items()
+        ]
+        accepted, reason = client.drain_node(
+            find_node(nodes, _addresses()),
+            autoscaler_pb2.DrainNodeReason.DRAIN_NODE_REASON_PREEMPTION,
+            "the pod is being deleted",
+            int(time.time() * 1000) + seconds * 1000,
+        )
+    except (ray.exceptions.RayError, RuntimeError, OSError, SystemExit) as error:
+        raise Unavailable(f"Ray's control store at {address!r} does not answer: {error}") from error
+    if not accepted:
+        raise Unavailable(f"Ray does not drain this node: {reason}")
+
+
+def _addresses() -> set[str]:
+    return {entry.address for entries in psutil.net_if_addrs().values() for entry in entries}
+
+
+def _titles() -> Iterable[str]:
+    for process in psutil.process_iter(["cmdline"]):
+        yield " ".join(process.info["cmdline"] or [])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,19 @@
+"""Imported encoders in the artifact store, for the other nodes of the installation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from actors.language.encoder_store import EncoderStore
+from cluster.runtime.artifact_access import open_artifact_store
+from cluster.settings import Settings
+
+
+def publish_encoder(settings: Settings, folder: Path) -> None:
+    """Copy an imported encoder to the artifact store, if that does not stand below the data directory.
+
+    Errors:
+        Unavailable: the artifact store does not answer
+    """
+    if settings.artifacts_url:
+        EncoderStore(folder.parent, open_artifact_store(settings)).publish(folder)

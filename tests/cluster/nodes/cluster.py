@@ -1,0 +1,172 @@
+"""Kiosk on a Ray cluster of three machines, brought up by the words of `docs/guides/cluster.md`."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.benchmarks.data import interactions, products
+from tests.cluster.nodes.machine import Machine, Network, missing_right
+from tests.suites.redis_process import RedisProcess, redis_binary
+
+SETTINGS = {
+    "KIOSK_REDIS_URL_FILE": "/etc/kiosk/redis.url",
+    "KIOSK_MASTER_KEY_FILE": "/etc/kiosk/master.key",
+    "KIOSK_DATA_DIR": "/srv/kiosk",
+}
+HEAD = 'eval "$(kiosk node env --head --ray-redis redis:6380)"\nray start --head --port=6379 --dashboard-host=0.0.0.0'
+WORKER = 'eval "$(kiosk node env)"\nray start --address=head:6379'
+UP = 'eval "$(kiosk node env)"\nkiosk cluster up'
+_KIOSK = 'kiosk() { python -m deployments.cli "$@"; }\n'
+APP = "development"
+PORT = 8000
+
+
+@dataclass
+class NodeCluster:
+    """Three machines with Ray and Kiosk; the first is the head."""
+
+    folder: Path
+    network: Network = field(default_factory=Network)
+    machines: list[Machine] = field(default_factory=list)
+    servers: list[RedisProcess] = field(default_factory=list)
+    key: str = ""
+    start_s: float = 0.0
+
+    def open(self) -> None:
+        """Start both Redis servers and three machines without Ray."""
+        here = self.network.address(1)
+        for port in (6379, 6380):
+            options = ("--bind", here, "--port", str(port), "--protected-mode", "no")
+            self.servers.append(RedisProcess(*options, durable=True).start())
+        (self.folder / "data").mkdir()
+        secret = {
+            "redis.url": f"redis://{here}:6379",
+            "master.key": base64.urlsafe_b64encode(os.urandom(32)).decode(),
+        }
+        for name, text in secret.items():
+            (self.folder / name).write_text(text)
+            (self.folder / name).chmod(0o600)
+        self.machines = [
+            self.network.machine(place, shared=(self.folder,), environment=self.settings)
+            for place in (2, 3, 4)
+        ]
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Return the variables that the operator sets, with paths of this test."""
+        return {
+            "KIOSK_REDIS_URL_FILE": str(self.folder / "redis.url"),
+            "KIOSK_MASTER_KEY_FILE": str(self.folder / "master.key"),
+            "KIOSK_DATA_DIR": str(self.folder / "data"),
+        }
+
+    def close(self) -> None:
+        """End everything."""
+        self.network.close()
+        for server in self.servers:
+            server.stop()
+
+    def shell(self, machine: Machine, lines: str, *, timeout_s: float = 240.0) -> str:
+        """Type lines into a shell of a machine; return what they print. The names `redis` and `head` become addresses.
+
+        Errors:
+            RuntimeError: one of them failed
+        """
+        for name, place in (("redis:", 1), ("head:", 2)):
+            lines = lines.replace(name, f"{self.network.address(place)}:")
+        return machine.run("bash", "-ec", _KIOSK + lines, timeout_s=timeout_s).stdout
+
+    def kiosk(self, words: str, *, place: int = 0, timeout_s: float = 240.0) -> Any:
+        """Type a `kiosk` command on a node; return its JSON."""
+        lines = f'eval "$(kiosk node env)"\nkiosk {words} --json'
+        return json.loads(self.shell(self.machines[place], lines, timeout_s=timeout_s))
+
+    def start_ray(self) -> None:
+        """Start Ray on all machines."""
+        self.shell(self.machines[0], HEAD, timeout_s=90)
+        for machine in self.machines[1:]:
+            self.shell(machine, WORKER, timeout_s=60)
+
+    def bring_up(self) -> None:
+        """Start Ray and Kiosk by the documented words, and seed an app."""
+        began = time.monotonic()
+        self.start_ray()
+        self.shell(self.machines[0], UP)
+        self.start_s = time.monotonic() - began
+        keys = self.kiosk(f"keys list --app {APP} --reveal")["keys"]
+        self.key = next(key["key"] for key in keys if key["kind"] == "secret")
+        self.kiosk(f"apps limit {APP} --queries 100000 --writes 100000")
+        self._seed()
+
+    def call(
+        self, method: str, path: str, body: object = None, *, place: int = 0, timeout_s: float = 15.0
+    ) -> tuple[int, Any]:
+        """Send a request to a node; return status and body, 0 when no answer came."""
+        request = urllib.request.Request(
+            f"http://{self.machines[place].address}:{PORT}{path}",
+            data=None if body is None else json.dumps(body).encode(),
+            method=method,
+            headers={"X-API-KEY": self.key, "Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=timeout_s) as reply:
+                return reply.status, json.loads(reply.read() or b"null")
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode(errors="replace")
+        except OSError as error:
+            return 0, str(error)
+
+    def is_healthy(self, place: int) -> bool:
+        """Return whether the proxy of a node answers its health check."""
+        url = f"http://{self.machines[place].address}:{PORT}/-/healthz"
+        try:
+            with urllib.request.urlopen(url, timeout=2) as reply:
+                return bool(reply.status == 200)
+        except OSError:
+            return False
+
+    def _seed(self) -> None:
+        until = time.monotonic() + 60
+        status, reply = self.call("POST", "/v1/products", {"data": products(300)})
+        assert status == 200, reply
+        assert self.call("POST", "/v1/interactions", {"data": interactions(500, 100, 300)})[0] == 200
+        wait(lambda: self.call("POST", RECOMMEND, {"user_id": "u1"})[0] == 200, until - time.monotonic())
+
+
+RECOMMEND = "/v1/recommendation/user_to_products"
+
+
+def wait(is_so: Callable[[], bool], within_s: float, every_s: float = 0.1) -> float:
+    """Wait until something is so; return the seconds it took."""
+    began = time.monotonic()
+    while not is_so():
+        assert time.monotonic() - began < within_s, f"not so after {within_s:.0f} s"
+        time.sleep(every_s)
+    return time.monotonic() - began
+
+
+@contextmanager
+def running_cluster(folder: Path) -> Iterator[NodeCluster]:
+    """Yield a cluster that serves; skip where machines can't be made."""
+    reason = missing_right() or ("" if redis_binary() else "no redis-server")
+    if reason:
+        pytest.skip(reason)
+    cluster = NodeCluster(folder)
+    try:
+        cluster.open()
+        cluster.bring_up()
+        yield cluster
+    finally:
+        cluster.close()

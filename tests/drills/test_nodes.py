@@ -1,0 +1,143 @@
+"""Long drills on three nodes: an update, an engine over nodes, a training from outside, a head without power."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from tests.cluster.nodes.cluster import APP, HEAD, RECOMMEND, WORKER, NodeCluster, running_cluster, wait
+from tests.cluster.nodes.traffic import Traffic
+
+pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(900)]
+NODE = 'eval "$(kiosk node env)"\n'
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeCluster]:
+    """Three nodes that serve."""
+    with running_cluster(tmp_path_factory.mktemp("nodes")) as running:
+        print(f"\nfrom the first word to three proxies: {running.start_s:.1f} s")
+        yield running
+
+
+def test_up_again_replaces_all_replicas_without_a_failed_request(cluster: NodeCluster) -> None:
+    before = _replicas(cluster, "api:api")
+    with Traffic(cluster) as traffic:
+        time.sleep(1)
+        began = time.monotonic()
+        cluster.shell(cluster.machines[0], f"{NODE}kiosk cluster up --memory 600")
+        took_s = time.monotonic() - began
+    print(f"\nkiosk cluster up again ({took_s:.0f} s): {traffic}")
+    assert traffic.failed == []
+    assert not set(before) & set(_replicas(cluster, "api:api")[:3])
+
+
+def test_an_engine_grows_from_one_to_three_replicas_over_the_nodes(cluster: NodeCluster) -> None:
+    cluster.kiosk(f"engines scale {APP} default --replicas 1:1", place=1)
+    cluster.kiosk(f"engines place {APP} default own", place=1)
+    wait(lambda: len(_replicas(cluster, "recommender.")) == 1, 90)
+    with Traffic(cluster) as traffic:
+        cluster.kiosk(f"engines scale {APP} default --replicas 3:3", place=1)
+        took_s = wait(lambda: _answering(cluster) == 3, 120)
+        before = _work(cluster)
+        time.sleep(20)
+        spent = [after - first for first, after in zip(before, _work(cluster), strict=True)]
+    shares = [one / sum(spent) for one in spent]
+    print(
+        f"\nengine 1 to 3 in {took_s:.0f} s; share of processor time by node "
+        f"{', '.join(f'{share:.0%}' for share in shares)}: {traffic}"
+    )
+    lists = [_lists(cluster, place) for place in range(3)]
+    assert lists[0] == lists[1] == lists[2]
+    assert traffic.failed == []
+    assert all(abs(share - 1 / 3) < 0.2 / 3 for share in shares), shares
+    cluster.kiosk(f"engines place {APP} default door", place=1)
+    wait(lambda: not _replicas(cluster, "recommender."), 90)
+
+
+def test_a_training_ordered_from_outside(cluster: NodeCluster) -> None:
+    outside = cluster.network.machine(9, shared=(cluster.folder,), environment=cluster.settings)
+    began = time.monotonic()
+    told = cluster.shell(
+        outside,
+        f"{NODE}export RAY_ADDRESS=http://head:8265\n"
+        f"ray job submit -- python -m jobs.refresh train {APP} --recipe fast",
+    )
+    print(f"\nray job submit from a machine outside: {time.monotonic() - began:.0f} s")
+    assert "succeeded" in told
+    began = time.monotonic()
+    run = json.loads(cluster.shell(outside, f"{NODE}kiosk train {APP} --recipe fast --json"))
+    print(f"kiosk train from a machine outside: {time.monotonic() - began:.0f} s")
+    assert run["status"] == "finished", run
+    outside.cut_power()
+
+
+def test_a_worker_that_comes_back_has_its_proxy_again(cluster: NodeCluster) -> None:
+    with Traffic(cluster, places=(0, 1)) as traffic:
+        time.sleep(3)
+        cluster.machines[2].cut_power()
+        time.sleep(40)
+        cluster.machines[2].switch_on()
+        began = time.monotonic()
+        cluster.shell(cluster.machines[2], WORKER, timeout_s=120)
+        wait(lambda: cluster.is_healthy(2), 180)
+        back_s = time.monotonic() - began
+    missing, late_s = traffic.missing_users()
+    print(
+        f"\nworker without power for 40 s: {traffic}; its proxy back {back_s:.0f} s after `ray start` began; "
+        f"{len(missing)} of {len(traffic.users)} uploads missing, all others after {late_s:.1f} s"
+    )
+    assert missing == []
+    assert len(traffic.failed) <= 0.001 * len(traffic.answers) + 1
+
+
+def test_a_head_without_power(cluster: NodeCluster) -> None:
+    with Traffic(cluster, places=(1, 2)) as traffic:
+        time.sleep(5)
+        cluster.machines[0].cut_power()
+        time.sleep(40)
+        cluster.machines[0].switch_on()
+        back = time.monotonic()
+        cluster.shell(cluster.machines[0], HEAD, timeout_s=120)
+        wait(lambda: cluster.is_healthy(0), 120)
+        back_s = time.monotonic() - back
+        time.sleep(5)
+    missing, late_s = traffic.missing_users()
+    print(
+        f"\nhead without power for 40 s: {traffic}; its proxy back {back_s:.0f} s after `ray start` began; "
+        f"{len(missing)} of {len(traffic.users)} uploads missing, all others after {late_s:.1f} s"
+    )
+    assert missing == []
+    assert len(traffic.failed) <= 0.001 * len(traffic.answers) + 1
+
+
+def _replicas(cluster: NodeCluster, words: str) -> list[int]:
+    return [pid for machine in cluster.machines for pid in machine.processes(f"ServeReplica:{words}")]
+
+
+def _answering(cluster: NodeCluster) -> int:
+    engines = cluster.kiosk(f"engines list {APP}", place=1)["engines"]
+    return int(next(one for one in engines if one["engine_id"] == "default")["replicas"])
+
+
+def _work(cluster: NodeCluster) -> list[float]:
+    found = []
+    for machine in cluster.machines:
+        times = [psutil.Process(pid).cpu_times() for pid in machine.processes("ServeReplica:recommender.")]
+        found.append(sum(one.user + one.system for one in times))
+    return found
+
+
+def _lists(cluster: NodeCluster, place: int) -> list[list[str]]:
+    told = []
+    for number in range(10):
+        status, reply = cluster.call("POST", RECOMMEND, {"user_id": f"u{number}", "rows": 10}, place=place)
+        assert status == 200, reply
+        told.append(
+            [product["product_id"] for product in reply["data"]["products"]] if "data" in reply else reply
+        )
+    return told
