@@ -35,7 +35,7 @@ class OpenedLocation:
     files: Any
     root: str
     local: bool
-    "A folder, by whichever file system."
+    "A folder, on any file system."
     in_place: bool
     "Files may be mapped where they stand: the folder is on a disk of this machine."
     creator: ConditionalWriter | None = field(default=None, repr=False)

@@ -1,8 +1,8 @@
 """The choice of segments to merge, and the merging of records, without input or output.
 
-The segments of one noun are in the order of their offsets. Those written by one commit form a run. A merge
-always takes the newest runs, back to the last one that is larger than everything after it, so sizes stay
-geometric and every row is rewritten a logarithmic number of times.
+The segments of one noun are in the order of their offsets. The segments of one commit form a run. A merge
+always takes the newest runs, back to the last one that is larger than everything after it. So sizes stay
+geometric, and every row is rewritten a logarithmic number of times.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Times as text: what callers may send, and the two forms it takes afterwards.
+"""Parse and format times: the text that callers may send, and its two stored forms.
 
-A moment is ISO 8601: `2026-03-02T09:15:30.250+01:00`; seconds, fraction and offset may be absent (no offset is
-UTC), a space may stand for the `T`, and a leap second counts as the first moment of the next minute.
+A moment is ISO 8601: `2026-03-02T09:15:30.250+01:00`. Seconds, fraction and offset may be absent; no offset
+means UTC. A space may replace the `T`. A leap second counts as the first moment of the next minute.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ class RefreshingCache(Generic[Value]):
 
 
 class EngineRecords(RefreshingCache[Mapping[str, Engine]]):
-    """The only cache of engine records in a process: router, host and model registry find an engine here.
+    """The only cache of engine records in a process, shared by router, host and model registry.
 
     A key is an app; its value has the records of all its engines by engine id. The model registry of a loaded app
     refreshes them in the background, so that requests find fresh records.

@@ -71,7 +71,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Files that prove who speaks; empty paths mean the system's authorities and no client certificate."""
+    """Files that prove identities; empty paths mean the system's authorities and no client certificate."""
 
     ca: str = ""
     cert: str = ""
@@ -105,7 +105,7 @@ class Address:
     endpoints: tuple[ServerAddress, ...] = (ServerAddress(host="localhost"),)
     "The server, or the Sentinels, or some nodes of the cluster."
     service: str = ""
-    "The name by which Sentinel knows the master."
+    "The name of the master in Sentinel."
     db: int = 0
     credentials: Credentials = Credentials()
     sentinel: Credentials = Credentials()

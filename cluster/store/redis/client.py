@@ -1,4 +1,4 @@
-"""What stores ask of a Redis client, whichever program speaks to the server.
+"""Define the protocol of a Redis client for the stores, and open clients.
 
 multiplexed_client, cluster_client   for what a request waits for: commands of one turn share a packet
 library_client                       redis-py, for commands, jobs and actors that nobody waits for
@@ -42,7 +42,7 @@ class RedisClient(Protocol):
         """Run a script and return its reply; its keys are exactly `keys`, and all of one slot."""
 
     async def wait(self, *command: Argument, block_ms: int) -> Any:
-        """Send a command that blocks up to `block_ms` on a connection of its own, and return its reply.
+        """Send a command that blocks up to `block_ms` on a separate connection, and return its reply.
 
         Errors:
             Unavailable: the store is unreachable, or too many callers wait already
