@@ -119,7 +119,7 @@ def load_model(learner: str, parts: ModelState, config: Mapping[str, Any] | None
 
 
 def is_builtin(model: Model) -> bool:
-    """Tell whether a model is built in, so that `validation` checks its arrays before it serves."""
+    """Return whether a model is built in, so that `validation` checks its arrays before it serves."""
     return isinstance(model, _BUILTIN)
 
 

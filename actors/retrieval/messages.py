@@ -143,14 +143,14 @@ class SpellingResult:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What a search returns beside the page of products."""
+    """The result of a search without the page of products."""
 
     total: int
     spelling: SpellingResult
     facets: Mapping[str, list[tuple[Any, int]]] = field(default_factory=dict)
     existence: Mapping[str, bool] = field(default_factory=dict)
     partial: list[dict[str, Any]] | None = None
-    "Products that match in part, if the query wants them in a separate list."
+    "Products that match in part, if the query requests a separate list of them."
     assets: tuple[Any, ...] = ()
     applied: tuple[str, ...] = ()
     filtering: str = ""

@@ -91,7 +91,7 @@ _SHARE = 0.1
 
 
 class ProductTexts:
-    """Finds products by words and, if the query wants it, by vectors."""
+    """Finds products by words and, if the query requests it, by vectors."""
 
     def __init__(self, catalog: ProductRows, vectors: VectorIndex, embedder: Embedder) -> None:
         self._catalog = catalog

@@ -17,7 +17,7 @@ from actors.vectors.types import Mask, Matrix, Rows, Scores, ensure_capacity
 
 
 class VectorSearch(Protocol):
-    """Finds the nearest products, and knows their weight in a blend."""
+    """Finds the nearest products, and has their weight in a blend."""
 
     @property
     def share(self) -> float:

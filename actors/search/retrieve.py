@@ -17,7 +17,7 @@ from cluster.query.language.parser import FULL_TEXT
 from cluster.query.language.tree import All, Any, Node, Not, Phrase, Term
 
 _MEANING = 0.5
-"Weight of vector search if the query wants it."
+"Weight of vector search if the query requests it."
 _LONGEST_LIKE = 2_000
 
 
@@ -37,7 +37,7 @@ class SearchHits:
     used: str = ""
     "The text that was searched."
     partial: SearchHits | None = None
-    "Products that match in part, if the query wants them in a separate list."
+    "Products that match in part, if the query requests a separate list of them."
 
     def filter(self, kept: Mask) -> SearchHits:
         """Keep some hits.

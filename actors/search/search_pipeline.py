@@ -276,7 +276,7 @@ def _partial_records(
 
 
 def _existence(request: QueryContext, asked: SearchQuery, ranking: _Ranking) -> dict[str, bool]:
-    """Tell for products whether they are anywhere in the list."""
+    """Return for products whether they are anywhere in the list."""
     if not asked.existence:
         return {}
     catalog = request.catalog

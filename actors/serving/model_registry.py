@@ -100,7 +100,7 @@ class ModelRegistry:
         self.engine_ids: set[str] = set()
         "The engines whose first snapshot serves or was refused."
         self._pinned: dict[str, float] = {}
-        "When each pinned version was asked for last, in seconds."
+        "Time at which each pinned version was last requested, in seconds."
         self._loads: dict[str, asyncio.Task[None]] = {}
         self._refused: dict[tuple[str, str], float] = {}
         self._alarmed: set[str] = set()
@@ -165,7 +165,7 @@ class ModelRegistry:
             except Unavailable:
                 self._meter.count("kiosk_engine_look_misses_total")
             except Exception:  # noqa: BLE001
-                # whatever is wrong with one snapshot, the next one must be seen
+                # whatever the fault of one snapshot, the next one must be loaded
                 self._log.exception("engine_look_failed")
 
     # --- one engine -----------------------------------------------------------------------------------------

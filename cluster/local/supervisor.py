@@ -1,4 +1,4 @@
-"""The process that keeps an installation alive: it starts the parts in order, restarts dead ones, and ends all.
+"""Run an installation: start its parts in order, restart dead ones, and end all.
 
     Redis          started first, ended last; restarted at once when it dies
     Ray            gcs_server and raylet are watched; when one dies, all of Ray is ended and started again
@@ -165,7 +165,7 @@ class Supervisor:
             assert address is not None
             self._save_phase("starting", "asking the Redis of KIOSK_REDIS_URL", redis="external")
             wait_for_redis(self._settings)
-            # Commands of another shell read it there.
+            # Commands of another shell read the state in this file.
             write_private(self._paths.redis_url, address + "\n")
             return
         self._save_phase("starting", "starting Redis")

@@ -1,8 +1,9 @@
 """The named actors of an installation: which class each runs, and how one is created with its stand-by.
 
-Intake, trainer, tracker and engine operator hold a lease in Redis while they work. On a cluster of several nodes each
-has a stand-by on another node: it does nothing until it gets the lease, a few seconds after the first one's node died.
-Ray would need more than a minute to notice the dead node and to start the actor elsewhere.
+Intake, trainer, tracker and engine operator hold a lease in Redis while they work. On a cluster of several
+nodes each has a stand-by on another node. The stand-by is idle until it gets the lease, a few seconds after
+the first actor's node died. Ray would need more than a minute to notice the dead node and to start the actor
+elsewhere.
 """
 
 from __future__ import annotations

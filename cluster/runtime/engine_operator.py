@@ -65,7 +65,7 @@ class EngineOperator:
         self, connect: Callable[[], OpenStores], build: str, leased: Sequence[ActorRole] = ()
     ) -> None:
         set_up_logging(process="engine_operator")
-        # the name, not the process, holds the lease: a restarted actor goes on at once
+        # the name, not the process, holds the lease, so a restarted actor continues at once
         self._name = ray.get_runtime_context().get_actor_name() or LEASE
         self._standbys = StandbyKeeper((*leased, engine_operator_role(build, leased)), installed_version())
         self._standbys_s = float("-inf")

@@ -104,7 +104,7 @@ def _steps(
 
 
 def is_at_target(engine: Engine, seen: Mapping[str, EngineApplication]) -> bool:
-    """Return whether the engine has its target placement and answers there."""
+    """Return whether the engine has its target placement and answers in it."""
     one = seen.get(engine.application)
     if engine.moving_to is not None:
         return False

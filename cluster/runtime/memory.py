@@ -1,8 +1,8 @@
 """The bound of the bundled Redis, and the guard that refuses writes before Redis is full.
 
 A full Redis refuses every write, also those that free memory: compaction, leases, heartbeats. So API replicas
-refuse writes of clients from 90 % on, and the rest is reserved for Kiosk. Reads go on, and writes are accepted
-again as soon as there is space.
+refuse writes of clients from 90 % on, and the rest is reserved for Kiosk. Reads continue, and replicas accept
+writes again as soon as there is space.
 """
 
 from __future__ import annotations

@@ -205,7 +205,8 @@ class PassageSnapshotStore:
         """Return the sequence of the newest snapshot, 0 when there is none; in a bucket up to 15 s late.
 
         Errors:
-            Unavailable: the bucket does not answer; the next call within the pause returns what was known
+            Unavailable: the bucket does not answer; the next call within the pause returns the last known
+            sequence
         """
         at_s, newest = self._listed.get(app_id, (0.0, 0))
         now_s = self._monotonic_s()

@@ -94,7 +94,7 @@ class PassiveWords(LanguageSection):
     active_endings: tuple[str, ...]
     "Verbs that end so are not passive behind an auxiliary either: `is pruning`."
     participle_marks: tuple[str, ...]
-    "Unless one of these stands in them: `werden ... gesehen`."
+    "Unless they contain one of these words: `werden ... gesehen`."
     auxiliaries: WordSet
     agents: WordSet
     "Prepositions in front of the actor: `by`."
@@ -104,7 +104,7 @@ class PassiveWords(LanguageSection):
     skip: WordSet
     "What may stand between `who` and the verb."
     not_a_deed: WordSet
-    "What in place of the verb asks for something else: `who is`."
+    "Words in place of the verb that make it another question: `who is`."
 
 
 class PlainQuestionWords(LanguageSection):
@@ -119,7 +119,7 @@ class PlainQuestionWords(LanguageSection):
     copulas: WordSet
     adverbs: WordSet
     place: WordSet
-    "Prepositions that may say where a defined word is used."
+    "Prepositions that may introduce the context in which a defined word is used."
     prepositions: WordSet
     "A subject with one of these is no plain term."
     not_a_kind: WordSet

@@ -62,7 +62,7 @@ class UserProfile:
 
     @property
     def has_signal(self) -> bool:
-        """Tell whether the profile has a liked product or a vector."""
+        """Return whether the profile has a liked product or a vector."""
         return len(self.rows) > 0 or self.vector is not None
 
 
@@ -103,7 +103,7 @@ def find_interaction_rows(did: Sequence[RecentEventTuple], catalog: Catalog) -> 
     if EXPOSURE.isdisjoint(kinds):
         row_of = catalog.row_by_id.get
         with contextlib.suppress(ValueError):
-            # nearly always every event is about one product that is there
+            # nearly every event is about one existing product
             rows = [row_of(name) for (name,) in names]
             if None not in rows:
                 return InteractionRows(kinds, cast("list[int]", rows), values, at_ms, range(len(rows)))

@@ -36,7 +36,7 @@ def compute_seed(query: UserQuery, now_ms: int) -> int:
 
 
 def dithering_seed(query: UserQuery, now_ms: int) -> int:
-    """Compute the seed of a query that asks for dithering; 0 for all others."""
+    """Compute the seed of a query that requests dithering; 0 for all others."""
     return compute_seed(query, now_ms) if query.dithering > 1 else 0
 
 
@@ -103,7 +103,7 @@ def add_exploration(candidates: list[int], ranking: Ranking, request: QueryConte
         place = first + 1 + (draw >> 33) % (BLOCK_SIZE - 1)
         block = candidates[first : first + BLOCK_SIZE]
         if place >= len(candidates) or any(row in block for row in best):
-            continue  # a cold-start item is there by its own score
+            continue  # a cold-start item that its score already selected
         groups_before = {int(groups[row]) for row in candidates[:place]}
         left = [row for row in best if int(groups[row]) not in groups_before][:_BEST]
         if left:

@@ -160,7 +160,8 @@ class IndexSegments:
         self.products -= 1
 
     def bind_rows(self, segment: IndexSegment, rows: Rows) -> None:
-        """Add the segment of a snapshot as the owner of some rows; what they had here becomes stale.
+        """Add the segment of a snapshot as the owner of some rows; earlier segments of these rows become
+        stale.
 
         Shapes:
             rows: int64 [h], by product of the segment, -1 for a product that changed since
@@ -204,7 +205,7 @@ class IndexSegments:
 
     @property
     def needs_merge(self) -> bool:
-        """Are there many segments of like size, or is much of one stale?"""
+        """Return whether there are many segments of similar size, or one is mostly stale."""
         return bool(self._select_for_merge())
 
     def plan_merge(self, *, every: bool = False) -> Callable[[], MergedSegment]:

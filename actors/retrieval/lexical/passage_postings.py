@@ -187,7 +187,7 @@ class PassagePostings(Postings):
         return rows[top].astype(np.int64), scores[top]
 
     def _add_list_scores(self, rows: Any, scores: Scores, lists: Sequence[_List]) -> Scores:
-        """Look ascending rows up in lists and add their scores there."""
+        """Look up ascending rows in lists and add the scores of the rows found."""
         for _, lut, start, end in lists:
             listed, levels = self.rows[start:end], self.levels[start:end]
             if len(rows) > _ENTERED * (end - start):

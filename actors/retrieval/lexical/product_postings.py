@@ -4,7 +4,7 @@
     fields   uint8 [p]   a bit for each field that has the term
     owned    uint32 [h]  the rows the segment was made of, ascending
 
-Rows are those of the catalog. A segment is never changed. A product that changed stands in a later segment, and its
+Rows are those of the catalog. A segment is never changed. A changed product is in a later segment, and its
 old row is skipped.
 """
 

@@ -60,7 +60,7 @@ class TermHits:
 
 
 PostingSpan = tuple[int, int, int]
-"Number of a segment, first and last posting there."
+"Number of a segment, and the first and last posting in it."
 
 
 class TermMatcher:
@@ -79,7 +79,7 @@ class TermMatcher:
         "Term -> its postings in each segment that has it."
 
     def look_up(self, groups: Iterable[TermAlternatives]) -> None:
-        """Find the postings of many terms at once; other methods look up what is missing."""
+        """Find the postings of many terms at once; other methods look up missing terms."""
         codes = list({code: None for group in groups for code in group if code not in self._spans})
         if not codes:
             return
@@ -187,7 +187,7 @@ class TermMatcher:
         factors: npt.NDArray[np.float64] | None,
         candidates: Mapping[int, Rows] | None,
     ) -> dict[int, tuple[Rows, Floats]]:
-        """Read the postings of a group by segment: rows, each once, and what the group adds to their scores."""
+        """Read the postings of a group by segment: each row once, and the group's part of its score."""
         spans: dict[int, list[tuple[int, int]]] = {}
         for number, first, last in self.find_spans(group.terms):
             if candidates is None or number in candidates:
@@ -219,7 +219,7 @@ class TermMatcher:
 def order_best_first(scores: Floats) -> Rows:
     """Order scores above 0, the best first; those that agree in nine digits keep their order.
 
-    Numbers are sorted instead of positions: the last bits of each score make room for its position.
+    The function sorts numbers instead of positions: the last bits of each score make space for its position.
 
     Shapes:
         scores: float64 [m]; returns: int64 [m]
