@@ -88,7 +88,7 @@ class TimeDecay(BaseModel):
     newest: int = Field(default=200, ge=1)
     "So many of the newest distinct items count."
     ordered: bool = False
-    "Do lines of one basket follow each other? If not, all events of one moment are equally recent."
+    "Whether lines of one basket are ordered. If not, all events of one moment are equally recent."
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""Messages of search and question answering, beside the fields that all queries and results share.
+"""Define messages of search and question answering, in addition to the fields that all queries and results
+share.
 
 Plain values that cross processes: filters are trees; the API has validated formulas and patterns, which are texts.
 """
@@ -115,7 +116,9 @@ class SearchQuery:
 
     @property
     def is_plain(self) -> bool:
-        """Is it a search with few words, few facets and no part whose cost the caller can raise?"""
+        """Return whether the query is a search with few words, few facets and no part whose cost the
+        caller can raise.
+        """
         return (
             self.advanced is None
             and not self.like
@@ -132,7 +135,7 @@ class SpellingResult:
 
     errors: bool
     corrected: bool
-    "Was the corrected text searched for?"
+    "Whether the corrected text was searched."
     original_text: str
     original_marked: str
     "HTML, `<mark>` around the wrong words."

@@ -115,7 +115,7 @@ class ProductTexts:
 
     @property
     def version(self) -> str:
-        """The snapshot whose index serves; empty if this process built the index."""
+        """Return the snapshot whose index serves; empty if this process built the index."""
         return self._version
 
     def record(self, row: int, product: Mapping[str, Any] | None) -> None:

@@ -383,7 +383,7 @@ class ArtifactStore:
             try:
                 creator.create(path, data)
             except FileExistsError:
-                # an earlier request of ours may have arrived although its answer did not
+                # an earlier request of this process may have arrived although its answer did not
                 if tries == 1 or self.read(path) != data:
                     raise Conflict(f"already on the shelf: {path}", path=path) from None
 

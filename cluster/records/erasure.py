@@ -70,7 +70,7 @@ class Person(BaseModel):
 
 
 class ErasedPlace(BaseModel):
-    """One place where a person was looked for."""
+    """One place where the erasure looks for a person."""
 
     model_config = ConfigDict(frozen=True)
 

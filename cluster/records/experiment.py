@@ -12,7 +12,7 @@ An exposure is the fact that a user met a variant of an experiment:
 
     packed      variant id, at, mark, through, device, person; between them the unit separator
     person      the first reader id somebody was known as here: whoever else they turn out to be carries it on, so
-                one person counts once however many ids they have
+                one person counts once, independent of the number of ids
 
 Source: the form is ours; the store's scripts read the first and the last part.
 """

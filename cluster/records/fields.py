@@ -138,7 +138,7 @@ Uri = Annotated[str, Field(min_length=1, max_length=65_536)]
 UserId = Annotated[str, Field(min_length=1, max_length=512, pattern=RECORD_ID)]
 ProductId = Annotated[str, Field(min_length=1, max_length=512, pattern=PRODUCT_ID)]
 NamedId = Annotated[str, Field(min_length=1, max_length=512, pattern=NAMED_ID)]
-"An id that only names something: nothing is stored under it, so any printable text will do."
+"An id that only names an object: nothing is stored under it, so any printable text is valid."
 NamedIds = Annotated[list[NamedId], Field(fail_fast=True, max_length=MAX_ITEMS)]
 VisitorId = Annotated[str, Field(min_length=1, max_length=1024, pattern=NAMED_ID)]
 Uuid = Annotated[str, Field(pattern=UUID)]

@@ -31,7 +31,7 @@ class Task(BaseModel):
 Source = Literal["store", "ingest"]
 
 ABOUT = "about.json"
-"File beside the refused rows of an ingest: its app, its noun and when it began."
+"File beside the refused rows of an ingest: its app, its record type and its start time."
 
 
 @dataclass(frozen=True, slots=True)

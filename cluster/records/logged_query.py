@@ -1,4 +1,4 @@
-"""One query in the query log: its text and result, without the user's id.
+"""Define one query of the query log: its text and result, without the user's id.
 
 Links in typed queries are untrusted: the API never shows them to other users.
 """

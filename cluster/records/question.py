@@ -94,7 +94,7 @@ class Picture(BaseModel):
 
 
 class CitedPassage(BaseModel):
-    """A passage an answer rests on, or one that is worth reading beside it."""
+    """A passage that supports an answer, or one that is useful additional reading."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -45,7 +45,7 @@ class StageResult(BaseModel):
     name: str
     seconds: float = 0.0
     facts: dict[str, Any] = Field(default_factory=dict)
-    "Small: counts and names, for people."
+    "Counts and names for people; must stay small."
 
 
 class Run(BaseModel):

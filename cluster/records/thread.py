@@ -26,9 +26,9 @@ class News(BaseModel):
     score: float
     "0 to 1: how significant the best of it is."
     reason: str
-    "In words for people."
+    "Text for people."
     sketch: str = ""
-    "Of the best of it, so that the same in other words is no news."
+    "Of the best of it, so that the same content in other words is no news."
     found_ms: int = 0
     due_ms: int = 0
     "When the question is due."
@@ -86,7 +86,7 @@ class ReaderThreads(BaseModel):
 
     @property
     def has_new(self) -> bool:
-        """Is the account's indicator on?"""
+        """Return whether the account's indicator is on."""
         return any(
             thread.has_new and thread.new_at_ms > self.dismissed_at_ms for thread in self.threads.values()
         )

@@ -42,7 +42,7 @@ def utc_text(text: str) -> str:
 
 
 def is_stored_moment(text: str) -> bool:
-    """Is a valid moment already in the form interactions are stored in (UTC, milliseconds, `Z`)?"""
+    """Return whether a text is a valid moment in the stored form of interactions (UTC, milliseconds, `Z`)."""
     return len(text) == 24 and text[23] == "Z" and text[10] == "T" and text[19] == "." and text[17] != "6"
 
 

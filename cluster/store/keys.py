@@ -199,8 +199,9 @@ def follower(app: str) -> str:
 
 
 def quarantine(app: str) -> str:
-    """Stream, capped at about 10,000: records and batches set aside, with the reason. Fields: kind (`record`,
-    `batch`, `change`), noun, id, reason, at, payload (at most 256 KiB). Read by operators."""
+    """Stream, capped at about 10,000: quarantined records and batches, with the reason. Fields: kind
+    (`record`, `batch`, `change`), noun, id, reason, at, payload (at most 256 KiB). Read by operators.
+    """
     return f"{{{app}}}:quarantine"
 
 

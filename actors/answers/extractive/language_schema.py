@@ -90,7 +90,7 @@ class PassiveWords(LanguageSection):
     """Words by which a passive sentence is recognized, and the questions that ask for the actor."""
 
     verb_last: bool
-    "May other words stand between auxiliary and participle?"
+    "Whether other words may stand between auxiliary and participle."
     active_endings: tuple[str, ...]
     "Verbs that end so are not passive behind an auxiliary either: `is pruning`."
     participle_marks: tuple[str, ...]
@@ -112,7 +112,7 @@ class PlainQuestionWords(LanguageSection):
 
     nouns_have_capitals: bool
     definite_is_generic: bool
-    "May a question about a kind of thing have the definite article?"
+    "Whether a question about a kind of thing may have the definite article."
     indefinite: WordSet
     definite: WordSet
     pronouns: WordSet

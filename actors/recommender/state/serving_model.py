@@ -48,7 +48,8 @@ class ModelScorer:
     add_scores: ScoreAdder | None
     "The method `add_to` of the model, if it has one."
     is_builtin: bool
-    "Is the model built in? Its arrays were validated; scores of custom models are checked at each call."
+    """Whether the model is built in. Its arrays were validated; scores of custom models are checked at
+    each call."""
 
 
 class ServingModel:
@@ -69,7 +70,7 @@ class ServingModel:
         self.learned_until_ms = offset_time_ms(offset) if offset else self.newest_ms
         "The snapshot has no events after this time."
         self.allows_repeats = _allows_repeats(facts)
-        "May the engine recommend products again that the user has interacted with?"
+        "Whether the engine may recommend products again that the user has interacted with."
         self.consumed_kinds = _consumed_kinds(facts)
         "Event types after which a product is not shown again, although products with other events are."
         self.fresh: Scores = np.zeros(0, np.float32)

@@ -139,7 +139,9 @@ class CompletionIndex:
         return found
 
     def _is_doubtful(self, found: CompletionMatches, wanted: int) -> bool:
-        """Is nothing found, or only few texts with several typos and none from its beginning on?"""
+        """Return whether the lookup found no text, or only few texts with several typos and none from its
+        beginning on.
+        """
         if not len(found.texts):
             return True
         begins = found.place == self.texts.starts[found.texts] + 1

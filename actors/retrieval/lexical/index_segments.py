@@ -130,7 +130,7 @@ class IndexSegments:
         return alive
 
     def has(self, row: int) -> bool:
-        """Has a row a product?"""
+        """Return whether a row has a product."""
         return row < self._rows and int(self._owner[row]) != _GONE
 
     def put(self, text: TermVector) -> None:

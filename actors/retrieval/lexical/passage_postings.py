@@ -29,7 +29,7 @@ from actors.vectors.types import Mask, Rows, Scores
 _LEVELS = 255
 _UNIT = (K1 + 1) / _LEVELS
 _LONG_LIST = 8_192
-"Postings from which on it is worth asking whether they can still change the best."
+"Number of postings from which it pays to check whether they can still change the best."
 _LEADERS = 1_024
 "Passages of a long list that are tried before all of it is added."
 _ENTERED = 0.05

@@ -22,7 +22,7 @@ from actors.retrieval.lexical.product_fields import WEIGHTS
 from actors.vectors.types import Mask
 
 PAIR: Final = len(WEIGHTS)
-"Number of the field that neighbours in a title stand in."
+"Number of the field that contains neighbours in a title."
 
 _MOST_SORTED: Final = 8_000_000
 "Postings that are sorted at once when segments are merged."

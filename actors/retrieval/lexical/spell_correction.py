@@ -139,7 +139,7 @@ class SpellCorrector:
         return None
 
     def _occurs_in_product(self, word: str) -> bool:
-        """Does a product of the index have a word?"""
+        """Return whether a product of the index has a word."""
         return self._occurs(self._groups(word))
 
     def _occurs_with(self, suggestion: str, known: Sequence[TermGroup]) -> bool:

@@ -90,7 +90,7 @@ class TermMatcher:
                 self._spans[codes[at]].append((number, first, last))
 
     def find_spans(self, group: TermAlternatives) -> list[PostingSpan]:
-        """Return where the postings of a group stand."""
+        """Return the places of a group's postings."""
         spans = self._spans
         try:
             return spans[group[0]] if len(group) == 1 else [span for code in group for span in spans[code]]
@@ -103,7 +103,7 @@ class TermMatcher:
         return sum(last - first for _, first, last in self.find_spans(group))
 
     def occurs(self, group: TermAlternatives) -> bool:
-        """Does a product of the index have one of these terms?"""
+        """Return whether a product of the index has one of these terms."""
         for number, first, last in self.find_spans(group):
             active = self._active[number]
             # of a frequent word hardly every product can be removed

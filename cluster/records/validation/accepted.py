@@ -35,7 +35,7 @@ class TypeCheck:
     records: tuple[AcceptedRecord, ...]
     attribute_types: Mapping[str, str]
     messages: tuple[str, ...]
-    "One per record that fails alone, in the upload grammar."
+    "One for each record that fails alone, in the upload grammar."
     details: tuple[Mapping[str, Any], ...] = ()
     "All messages of each of these records, as in `Explainer.details`; empty when each has one."
 

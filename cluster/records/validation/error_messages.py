@@ -93,7 +93,7 @@ class Explainer:
 
     @property
     def is_done(self) -> bool:
-        """Was enough looked at to stop?"""
+        """Return whether the bound for examined errors is reached."""
         return self._effort >= _MAX_EFFORT
 
     def explain(self, records: Sequence[Any], failure: ValidationError, start: int) -> None:
@@ -218,7 +218,7 @@ def _type_text(record: Any, ctx: Mapping[str, Any]) -> str:
 
 
 def _text(kind: str, value: Any, ctx: Mapping[str, Any]) -> str:
-    """Word one error."""
+    """Return the text of one error."""
     if kind in _EXPECTED:
         return wrong_type(_EXPECTED[kind], value)
     if kind in _BOUNDS:

@@ -113,7 +113,7 @@ def _names_within_depth(tree: Any) -> int:
 
 
 def _refuse_duplicates(body: bytes, names: int) -> None:
-    """Decide exactly: outside strings a colon follows a name and nothing else."""
+    """Decide exactly: outside strings, a colon can only follow a name."""
     if _count_outside_strings(body, b":") != names:
         raise malformed_error("a name is repeated within one object")
 

@@ -71,7 +71,7 @@ def _describe(schema: Any, texts: dict[str, Any]) -> None:
 
 
 def _inlined(node: Any, definitions: dict[str, Any]) -> Any:
-    """Put definitions where they are referred to (none of ours refers to itself) and leave out titles."""
+    """Replace references by definitions (no definition refers to itself) and leave out titles."""
     if isinstance(node, list):
         return [_inlined(item, definitions) for item in node]
     if not isinstance(node, dict):
