@@ -312,7 +312,7 @@ class ChangeLogCompactor:
         return rows
 
     async def _merge_segments(self, app_id: str, noun: Noun) -> None:
-        """Merge segments if that is worth it; a damaged segment does not stop compaction."""
+        """Merge segments if that pays off; a damaged segment does not stop compaction."""
         try:
             await asyncio.to_thread(self._segments.compact, app_id, noun)
         except Fault as error:

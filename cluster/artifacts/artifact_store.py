@@ -109,7 +109,7 @@ class ArtifactStore:
         self._root = root.rstrip("/")
         self._local = local
         self.in_place = local if in_place is None else in_place
-        "Whether files are mapped where they stand; else they are copied to this node first."
+        "Whether files are mapped in place; else they are copied to this node first."
         self._creator = creator
         self._writer_lock = writer_lock
         self._cache = cache

@@ -71,7 +71,7 @@ BUFFER_BYTES = 32_768
 don't count as reads."""
 
 ROOM, CONNECTIONS, CALLERS, KEYS = "kiosk_room", "kiosk_connections", "kiosk_callers", "kiosk_keys"
-"Names of the tables: reads under way, connections and requests by address, proven keys."
+"Names of the tables: running reads, connections and requests by address, proven keys."
 MOST_PROXIES = 3
 "Trusted proxies in a row."
 _TABLES = {
@@ -346,7 +346,7 @@ def _body_lines(options: HAProxyOptions) -> list[str]:
 
 
 def _room_lines(backends: list[str], most: int) -> list[str]:
-    """Count reads under way, and refuse those beyond the capacity of the live replicas.
+    """Count running reads, and refuse those beyond the capacity of the live replicas.
 
     The replica, not HAProxy, counts incomplete requests: it reads bodies before it counts.
     """

@@ -211,7 +211,7 @@ class HAProxyProcess:
         return answers(host, self._port)
 
     def stop_listening(self, patience_s: float = 2.0) -> None:
-        """Stop accepting requests and let running ones end."""
+        """Stop accepting requests, and wait for running ones."""
         pid = self.pid
         if not pid:
             return

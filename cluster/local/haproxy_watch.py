@@ -108,7 +108,7 @@ class HAProxyWatch:
         self._start(now_s)
 
     def end_stand_in(self) -> None:
-        """Let the stand-in finish its requests and end; it accepts no further ones."""
+        """Stop accepting requests on the stand-in; it ends after its running requests."""
         if self._stand_in is not None and self._stand_in.poll() is None:
             self._stand_in.send_signal(signal.SIGUSR1)
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -181,7 +181,7 @@ class Supervisor:
             self._without_haproxy(error.message)
 
     def _without_haproxy(self, reason: str) -> None:
-        """Let the slow proxy serve, and try HAProxy again after a pause.
+        """Serve through the slow proxy, and try HAProxy again after a pause.
 
         Errors:
             Fault: other machines would reach the slow proxy

@@ -25,7 +25,7 @@ class Scaling(BaseModel):
     replicas_max: int = Field(default=2, ge=1, le=256)
     "Replicas under load."
     target_requests: float = Field(default=4.0, gt=0, le=1000)
-    "Requests under way per replica before another one starts."
+    "Running requests per replica from which another replica starts."
     memory_budget_mb: int = Field(default=1024, ge=64)
     "MiB a replica may hold."
     num_cpus: float = Field(default=0.1, ge=0, le=256)

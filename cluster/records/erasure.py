@@ -44,7 +44,7 @@ class Person(BaseModel):
     def is_named_in(self, data: bytes | str) -> bool:
         """Return whether a text, JSON or a part of it, names the person.
 
-        In whole JSON a value must equal an id. In anything else an id must stand between quotes or blanks.
+        In whole JSON a value must equal an id. In any other text an id must be between quotes or blanks.
         """
         raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
         if not any(form in raw for word in self.words for form in _forms(word)):

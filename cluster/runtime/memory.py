@@ -19,7 +19,7 @@ from cluster.meter import Meter
 from cluster.runtime.disk import DiskGuard
 
 SHARE = 4
-"Redis may use this fraction (one in so many) of the machine's memory, unless a setting changes it."
+"Redis may use one part in this number of the machine's memory, unless a setting changes it."
 LEAST_MB = 256
 REFUSED_FROM = 0.9
 "Share of Redis' bound from which writes of clients are refused."

@@ -193,7 +193,7 @@ class EngineRecords(RefreshingCache[Mapping[str, Engine]]):
         return entry.value.get(engine_id)
 
     async def read_engine(self, app_id: str, engine_id: str) -> Engine | None:
-        """Return a record; None when there is no such engine, which the store confirms at every call.
+        """Return a record; None when the engine does not exist, which the store confirms at every call.
 
         While the store is unreachable, or another caller reads it, the last good record is returned.
 

@@ -195,7 +195,7 @@ class PassageSnapshotStore:
         raise Fault(f"copies of the passages {sequence} of {app_id} do not stay whole on this node")
 
     def _share_embedder(self, embedder: Embedder | None) -> Embedder | None:
-        """Let replicas of this node share the vectors of a slow embedder."""
+        """Enable replicas of this node to share the vectors of a slow embedder."""
         if embedder is None or not getattr(embedder, "is_slow", False):
             return embedder
         folder = self._store.node_folder("embedded")

@@ -31,7 +31,7 @@ _MEASURES_OF = MappingProxyType(
 )
 "Unit -> the measured quantity."
 _UNIT_DISTANCE = 4
-"How many words behind a number its unit may stand: `two and a half million crowns`."
+"Maximal number of words between a number and its unit: `two and a half million crowns`."
 _JOINS = frozenset(collect(lambda data: data.entities.number_joins))
 _SHARES = frozenset(collect(lambda data: data.entities.shares))
 _DATES = frozenset(

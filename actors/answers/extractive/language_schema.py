@@ -102,7 +102,7 @@ class PassiveWords(LanguageSection):
     "Words that make the verb behind them passive: Spanish `se`."
     person: WordSet
     skip: WordSet
-    "What may stand between `who` and the verb."
+    "Words that may occur between `who` and the verb."
     not_a_deed: WordSet
     "Words in place of the verb that make it another question: `who is`."
 

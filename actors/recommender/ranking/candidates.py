@@ -22,7 +22,7 @@ from actors.vectors.types import Mask, Rows
 from cluster.records.validation.recent_events import GROUP
 
 BLOCK_SIZE = 1000
-"So many neighbours in a ranking may change places: as many as the longest page has rows."
+"Number of neighbours in a ranking that may change places: the number of rows of the longest page."
 
 _GROUP_BLOCK_SIZE = 200
 _ALL = 1 << 40

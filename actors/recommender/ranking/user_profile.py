@@ -23,7 +23,7 @@ from actors.vectors.types import Floats, Rows, Vector
 from cluster.records.interaction import RecentEvent
 
 MOST_HIDDEN = 50
-"So many of a user's most recent products are not recommended again."
+"Number of a user's most recent products that are not recommended again."
 
 _HALF_LIFE_ITEMS = 15.0
 _MOST_ROWS = 80
@@ -47,7 +47,7 @@ class UserProfile:
     interactions: WeightedInteractions = field(default_factory=WeightedInteractions)
     "The events of the profile. Models of the snapshot score them."
     context_count: int = 0
-    "So many of the last rows come from session variables. No model of the snapshot scores them."
+    "Number of last rows that come from session variables. No model of the snapshot scores them."
 
     @cached_property
     def vector(self) -> Vector | None:

@@ -1,4 +1,4 @@
-"""Diversification: rows with equal values keep a minimum distance or stand side by side, without loss of a row."""
+"""Diversify a ranking: rows with equal values keep a minimum distance or are adjacent, and no row is lost."""
 
 from __future__ import annotations
 

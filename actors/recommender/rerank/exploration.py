@@ -43,8 +43,8 @@ def dithering_seed(query: UserQuery, now_ms: int) -> int:
 def dither(rows: list[int], dithering: float, seed: int, first: int = 0) -> list[int]:
     """Sort by ln(rank) plus Gaussian noise of variance ln(1 + (dithering - 1) / 8).
 
-    `first` is the rank of the first row. At 1 nothing moves; at 5 the list loses a few percent of its worth and
-    starts differently most of the time.
+    `first` is the rank of the first row. At 1 no row moves. At 5 the list loses a few percent of its
+    relevance and usually has another first row.
 
     Source:
         docs/concepts/scoring.md, equation 29
@@ -72,10 +72,10 @@ def _uniform(rows: Rows, seed: int) -> Floats:
 
 
 BLOCK_SIZE = 20
-"One place of so many goes to a cold-start item."
+"One place in this number goes to a cold-start item."
 
 _BEST = 8
-"The item is drawn from so many of the best cold-start items."
+"Number of best cold-start items from which the item is drawn."
 
 _MULTIPLIER, _INCREMENT, _ALL = 6364136223846793005, 1442695040888963407, (1 << 64) - 1
 "A linear congruential step: enough to give different users different items."

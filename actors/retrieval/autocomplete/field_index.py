@@ -24,7 +24,7 @@ from actors.vectors.types import Floats, Mask, Rows
 _LITTLE = 1_000
 _SHARE = 0.05
 _AT_ONCE = 100
-"Up to so many changed rows the fresh index is built again after each change."
+"Number of changed rows up to which the fresh index is built again after each change."
 _SETTLE_MS = 600
 "Longest time until a change is in the fresh index."
 
@@ -183,7 +183,7 @@ class FieldIndex:
 
 
 def rebuild_threshold(served: int) -> float:
-    """Return how many changed rows make a rebuild worth its cost, for an index that serves so many rows."""
+    """Return how many changed rows justify a rebuild, for an index that serves so many rows."""
     return max(_LITTLE, _SHARE * served)
 
 

@@ -28,7 +28,7 @@ FRESH: Final = 0
 _GONE: Final = -1
 _SEAL: Final = 128
 _ALIKE: Final = 6
-"Segments of like size that are worth merging."
+"Number of segments of similar size that are merged."
 _STALE: Final = 0.2
 "Share of the products of a segment that may be stale."
 _STALE_MAPPED: Final = 0.5
@@ -59,7 +59,7 @@ class RowMapping:
         return cls(rows, codes)
 
     def codes_of(self, rows: Rows) -> Rows:
-        """Find the products that stand at rows, ascending.
+        """Find the products of rows, ascending.
 
         Shapes:
             rows: int64 [r]

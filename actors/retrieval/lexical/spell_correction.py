@@ -26,7 +26,8 @@ _LONGEST_WORD: Final = 40
 "Nothing is suggested for longer words."
 _OFTEN: Final = 0.3
 _TYPO_SHARE: Final = 10
-"A word is a typo, not unfinished, if the corrected word is so many times as frequent as all completions."
+"""Factor of frequency: a word is a typo, not unfinished, if the corrected word is more frequent than all
+completions by it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,8 +75,9 @@ class Intake(Protocol):
         consumer already holds, batches that a dead consumer left idle for 10 s, new batches. Waits up to
         `block_ms` for a new batch.
 
-        `count` holds for each app, so that no app starves another. The next call returns a claimed batch again
-        if it was neither applied nor given up. Broken batches are given up here and not returned.
+        `count` holds for each app, so that all apps get their share. The next call returns a claimed batch
+        again if it was neither applied nor given up. Broken batches are given up by this call and not
+        returned.
         """
         ...
 

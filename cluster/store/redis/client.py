@@ -55,7 +55,9 @@ class RedisClient(Protocol):
         """Return keys in groups that one command may name together; one group outside of a cluster."""
 
     async def ready(self, within_s: float = 2.0) -> bool:
-        """Wait for the first connections; return False when the server does not answer yet (reconnecting goes on)."""
+        """Wait for the first connections; return False when the server does not answer yet (reconnecting
+        continues).
+        """
 
     async def close(self) -> None:
         """Close every connection and wait until the sockets are gone."""

@@ -206,7 +206,7 @@ class ClusterClient:
             self._reading = asyncio.get_running_loop().create_task(self._refresh())
 
     async def _refresh(self) -> None:
-        """Read the slot map, and again in a while if a master that is in it is away."""
+        """Read the slot map, and repeat this later if one of its masters is unreachable."""
         try:
             self._take(await self._map.read())
         except HouseError as error:
@@ -218,7 +218,7 @@ class ClusterClient:
         self._slots = slots
         used = set(slots)
         for place in [place for place in self._masters if place not in used]:
-            # Commands under way have their replies or fail; new ones go elsewhere.
+            # Running commands get their replies or fail; new ones use other connections.
             gone = self._masters.pop(place)
             if gone.is_away:
                 self._meter.gauge("kiosk_store_away", float(self.is_away))

@@ -21,7 +21,7 @@ UNCONFIRMED = "too few replicas of the store confirmed the write; it may be lost
 
 
 class DurableWrites:
-    """Sends writes over one connection and lets replicas confirm them."""
+    """Sends writes over one connection and waits until replicas confirm them."""
 
     def __init__(self, connection: RedisConnection, replicas: int) -> None:
         self._connection = connection
@@ -33,7 +33,8 @@ class DurableWrites:
         """Send a write and return its reply once enough replicas have it.
 
         Errors:
-            Unavailable: the store can't be reached, or too few replicas confirmed; the write may stand
+            Unavailable: the store can't be reached, or too few replicas confirmed; the write may have been
+            applied
         """
         reply = await self._connection.send(command, within_s)
         if self._next is None:

@@ -164,7 +164,9 @@ class MultiplexedClient:
         return [list(names)]
 
     async def ready(self, within_s: float = 2.0) -> bool:
-        """Wait for the first connections; return False when the server does not answer yet (reconnecting goes on)."""
+        """Wait for the first connections; return False when the server does not answer yet (reconnecting
+        continues).
+        """
         pings = [self._hot.send(("PING",), within_s), self._slow.send(("PING",), within_s)]
         replies = await asyncio.gather(*pings, return_exceptions=True)
         return not any(isinstance(reply, BaseException) for reply in replies)
