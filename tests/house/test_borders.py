@@ -84,11 +84,15 @@ def test_http_surfaces_know_actors_by_their_messages_and_clients_only() -> None:
     assert strays == []
 
 
+SCHEMA_MODULES = {"cluster/admin/schema.py", "cluster/admin/upgrade_check.py"}
+"They judge how Redis holds the records, which no port describes and no other store has."
+
+
 def test_modules_outside_the_store_import_only_its_ports() -> None:
     strays = []
     for source in sources():
         starts_a_process = may_know_ray(source.name) or source.name.endswith("__main__.py")
-        if starts_a_process or source.name.startswith("cluster/store/"):
+        if starts_a_process or source.name.startswith("cluster/store/") or source.name in SCHEMA_MODULES:
             continue
         for line, name in source.imports:
             if name.startswith("cluster.store.") and name.split(".")[2] not in SHARED_STORE:
