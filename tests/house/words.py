@@ -9,7 +9,8 @@ def _words(text: str) -> frozenset[str]:
 
 NOUNS = _words(
     """
-    25 access account accounts acl actors address addresses admin administrator admission aggregation als
+    25 backup catalogue chunks classes copies creation pace restoring verification
+    access account accounts acl actors address addresses admin administrator admission aggregation als
     analysis anchor answer answers aof api app append applier apps arrays article articles artifact artifacts
     assigner assignment attribute attributes authorization autocomplete automaton bank baskets batch bearer
     benchmark bill binary blend bm body boolean boost bootstrap breaker browser bucket buckets bulk cache caller
