@@ -310,6 +310,6 @@ class ExperimentAssigner:
 
 
 def _exposure_time(experiment: Experiment, event: ExperimentEvent, now_ms: int) -> int:
-    """Return the time of the event, unless it lies in the future or before the start of the experiment."""
+    """Return the time of the event, unless it is in the future or before the start of the experiment."""
     at_ms = now_ms if event.at_ms is None else event.at_ms
     return at_ms if max(experiment.starts_at, 0) <= at_ms <= now_ms else now_ms

@@ -213,7 +213,7 @@ class IntakeLoop:
         return rows
 
     async def sweep_round(self) -> int:
-        """End tasks whose batch is gone; return how many."""
+        """End tasks whose batch no longer exists; return how many."""
         await self._find_apps()
         ended = await self._sweeper.run_once(list(self._apps))
         self._state.ended_tasks += ended

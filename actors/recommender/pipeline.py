@@ -129,7 +129,7 @@ def product_to_products(request: QueryContext) -> RecommendationResult:
 
 
 def _select_similar(request: QueryContext, anchors: Sequence[int]) -> RecommendationResult | None:
-    """Select what goes with the anchors; None if nothing is known of them.
+    """Select rows related to the anchors; None if there is no data about them.
 
     The anchors count as the newest interactions of the session of the user.
 

@@ -331,7 +331,7 @@ class AppFollower:
             self._meter.time("kiosk_follow_lag_ms", lag_ms, noun=change.noun)
 
     def _start_indexing(self) -> None:
-        """Start the rebuild of text indexes that have changed much; following goes on meanwhile."""
+        """Start the rebuild of text indexes that have changed much; the follower continues meanwhile."""
         if self._indexing is None or self._indexing.done():
             self._indexing = asyncio.get_running_loop().create_task(self._rebuild_indexes(self._active))
 

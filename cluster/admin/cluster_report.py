@@ -13,7 +13,7 @@ from cluster.store.redis.installation import RedisInstallation, StoredIdentity
 from cluster.store.redis.schema import RedisSchema, RunningRelease, StoredSchema
 
 LEASES = ("intake", "engines", "trainer", "tracker")
-"What one process of the installation holds at every time."
+"The leases that one process of the installation holds at every time."
 FOLLOWING_MS = 60_000
 "A follower that was silent for longer has ended."
 _NOUNS: tuple[Noun, ...] = ("user", "product", "interaction")

@@ -112,7 +112,9 @@ async def mark_installation(
 async def adopt_installation(
     stores: OpenStores, artifacts: ArtifactStore, fingerprint: str
 ) -> StoredIdentity:
-    """Make an artifact store and a master key those of a Redis, whatever was recorded, and return the identity."""
+    """Register an artifact store and a master key as those of a Redis, replacing any earlier identity;
+    return the identity.
+    """
     redis = RedisInstallation(stores.server)
     found = (await redis.read()).installation_id or await asyncio.to_thread(read_artifact_id, artifacts)
     identity = StoredIdentity(found or uuid.uuid4().hex, fingerprint)

@@ -70,7 +70,7 @@ def ensure_master_key(settings: Settings) -> None:
 
 
 def master_key_fingerprint(settings: Settings) -> str:
-    """Return 16 hex digits that tell master keys apart and reveal nothing of them; empty without a key.
+    """Return 16 hex digits that distinguish master keys and reveal nothing about them; empty without a key.
 
     Errors:
         Fault: the key is damaged, or its file can't be read

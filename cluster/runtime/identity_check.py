@@ -57,7 +57,7 @@ async def prepare_master_key(stores: OpenStores, settings: Settings) -> None:
 
 
 def prepare_external_key(settings: Settings) -> None:
-    """Do what `prepare_master_key` does, with a connection of its own where Redis is external.
+    """Do the same as `prepare_master_key`, with a separate connection if Redis is external.
 
     Errors:
         InvalidSetting: the key is missing, or not that of the installation

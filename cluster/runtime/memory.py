@@ -53,8 +53,8 @@ Infos = Callable[[str], Awaitable[Sequence[Mapping[str, str]]]]
 class MemoryGuard:
     """Watches the memory and the disk of Redis by what it reports; its owner calls `refresh` about once a second.
 
-    The fullest master of a cluster counts. `otherwise` may give another reason to refuse writes, such as a full disk
-    of our own.
+    The fullest master of a cluster counts. `otherwise` may give another reason to refuse writes, such as a
+    full disk of this machine.
     """
 
     def __init__(

@@ -71,7 +71,7 @@ def _copy_once(
 
 
 def _list_files(source: ArtifactStore) -> Iterator[tuple[StoredFile, FileEntry | None]]:
-    """Yield the files to copy; with its entry where a manifest names a file."""
+    """Yield the files to copy; a file that a manifest names comes with its entry."""
     listed = source.entries("")
     named: dict[str, FileEntry] = {}
     folders: set[str] = set()
@@ -81,7 +81,7 @@ def _list_files(source: ArtifactStore) -> Iterator[tuple[StoredFile, FileEntry |
             data = source.read(entry.path)
             manifest = Manifest.parse(data, kind=manifest_kind(data), signer=source.signer, place=entry.path)
             folders.add(folder)
-            # of several manifests of one folder the newest comes last, and names what is kept
+            # of several manifests of one folder the newest comes last, and names the files to keep
             named = {path: one for path, one in named.items() if path.rpartition("/")[0] != folder}
             named |= {f"{folder}/{one.name}": one for one in manifest.files}
     newest = {entry.path.rpartition("/")[0]: entry.path for entry in listed if is_manifest(entry.path)}

@@ -46,7 +46,7 @@ class ArtifactCopy(msgspec.Struct):
 
 
 class BackupFacts(msgspec.Struct):
-    """Everything that a backup's manifest says beside its chunks."""
+    """The facts of a backup's manifest without its chunks."""
 
     backup_id: str
     release: str
@@ -79,7 +79,7 @@ class Backup:
         return sum(entry.size for entry in self.chunks.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a list shows, for JSON."""
+        """Return the fields that a list shows, for JSON."""
         facts = self.facts
         return {
             "backup": facts.backup_id, "as_of": iso_ms(facts.cut_ms), "release": facts.release,
@@ -99,7 +99,7 @@ def fingerprint_of(master: bytes) -> str:
 
 
 def commit_backup(target: ArtifactStore, facts: BackupFacts, chunks: dict[str, FileEntry]) -> None:
-    """Write the manifest; from here on the backup exists."""
+    """Write the manifest; from then on the backup exists."""
     manifest = Manifest(KIND, 1, facts.cut_ms, facts=msgspec.to_builtins(facts), files=tuple(chunks.values()))
     path = f"{FOLDER}/{facts.backup_id}.json"
     target.write(path, manifest.dump(target.signer, path), new=True)
@@ -130,7 +130,9 @@ def load_backup(target: ArtifactStore, backup_id: str, fingerprint: str) -> Back
 
 
 def load_newest(target: ArtifactStore, fingerprint: str) -> Backup | None:
-    """Return the newest backup that can be read, None without any; damaged ones and other keys' are passed over."""
+    """Return the newest readable backup, None without any; damaged backups and backups with other keys are
+    skipped.
+    """
     for backup_id in reversed(list_backup_ids(target)):
         try:
             return load_backup(target, backup_id, fingerprint)

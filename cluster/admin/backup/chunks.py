@@ -35,7 +35,7 @@ class ChunkWriter:
 
     @classmethod
     def open(cls, target: ArtifactStore) -> ChunkWriter:
-        """Return a writer that knows what stands on the target."""
+        """Return a writer that knows the chunks on the target."""
         return cls(target, {entry.path: entry.size for entry in target.entries(FOLDER)})
 
     def write(self, data: bytes) -> str:

@@ -50,7 +50,7 @@ _CUTS = 5
 
 @dataclass(frozen=True, slots=True)
 class BackupResult:
-    """What one backup did."""
+    """The result of one backup."""
 
     facts: BackupFacts
     size: int
@@ -124,7 +124,9 @@ class BackupJob:
         return {noun: await self._reader.last_offset(keys.change(app_id, noun)) for noun in NOUNS}
 
     async def _follow(self, apps: Sequence[str]) -> None:
-        """Keep the change logs from being trimmed behind what the artifact store holds now."""
+        """Prevent the trimming of change-log entries after the offsets that the artifact store now
+        contains.
+        """
         for app_id in apps:
             if app_id not in self._kept:
                 offsets = await self._stores.changes.compacted_offsets(app_id)
@@ -216,7 +218,7 @@ class BackupJob:
         return parts, answers
 
     async def _sample(self, app_id: str, share: int) -> list[str]:
-        """Choose records whose answers are written down; an absent one at the cut is an answer too."""
+        """Choose records whose answers are recorded; an absent one at the cut is an answer too."""
         found = list[str]()
         for noun in ("product", "user"):
             ids = await self._reader.sample(keys.record_ids(app_id, noun), share)
@@ -224,7 +226,9 @@ class BackupJob:
         return found
 
     async def _log(self, app_id: str, noun: str, until: str, chunks: ChunkWriter) -> AsyncIterator[str]:
-        """Write a change log; chunks end at entries chosen by their id, so the next backup makes the same ones."""
+        """Write a change log; chunks end at entries chosen by their id, so the next backup produces the
+        same chunks.
+        """
         key, items, size, done = keys.change(app_id, noun), list[Any](), 0, 0
         if position_from_offset(until) == (0, 0):
             return

@@ -43,7 +43,7 @@ class RestorePlan:
 
 @dataclass(frozen=True, slots=True)
 class RestoreResult:
-    """What a restore wrote."""
+    """The result of a restore."""
 
     backup_id: str
     as_of_ms: int
@@ -56,7 +56,7 @@ class RestoreResult:
 def plan_restore(
     target: ArtifactStore, fingerprint: str, *, backup_id: str = "", at_ms: int = 0
 ) -> RestorePlan:
-    """Choose the newest backup, a named one, or what leads to the state of a time.
+    """Choose the newest backup, a named one, or the backups that restore the state of a time.
 
     Errors:
         NotFound: there is no such backup, or none before the time

@@ -1,4 +1,4 @@
-"""What Redis says about the processes of an installation: leases held, and followers of the change log."""
+"""Read the processes of an installation from Redis: leases held, and followers of the change log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class LeaseHolder:
 
     name: str
     owner: str
-    "Empty when nobody does."
+    "Empty when no process holds it."
     remaining_ms: int
 
 
@@ -27,7 +27,7 @@ class Follower:
 
     name: str
     at_ms: int
-    "When it told its offsets last."
+    "When the follower last recorded its offsets."
     offsets: dict[str, str]
 
 

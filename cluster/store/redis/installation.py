@@ -30,7 +30,7 @@ class RedisInstallation:
         return StoredIdentity(*("" if field is None else text_of(field) for field in found))
 
     async def claim(self, identity: StoredIdentity) -> StoredIdentity:
-        """Write what is missing and return what stands there then; of two first starts one wins."""
+        """Write missing values and return the stored ones; of two concurrent first starts one wins."""
         for name, value in (("id", identity.installation_id), ("fingerprint", identity.fingerprint)):
             await self._server.execute_slow("HSETNX", keys.installation(), name, value)
         return await self.read()
