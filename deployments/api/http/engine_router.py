@@ -43,9 +43,9 @@ class _CachedRoute:
     client: QueryAnswerer
     remote: bool
     retry_s: float = math.inf
-    "When an unfinished move of the engine is tried again, monotonic."
+    "Monotonic time of the next attempt to finish a move of the engine."
     loading_task: asyncio.Task[None] | None = None
-    "Loads the engine here because it moves back into this process."
+    "Loads the engine into this process, because it becomes embedded again."
     queries: int = 0
     "Queries since the counts were last reported."
 
