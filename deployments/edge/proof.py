@@ -5,8 +5,8 @@
                     beside a proven user: `anonymous_hash`, or the claim `anonymous_id` of the token; likewise
 
 Threat: `user_hash` and user tokens are HMAC-SHA256 of free text under the same secret key, as the interface
-requires. If a visitor can choose the id that the shop signs, the visitor can choose the signing input of a token, or
-an id of the form `<user_type>:<other id>`. Such ids are refused, and the setting `typed_user_hash` refuses the
+requires. Some shops sign an id that the visitor chooses. Such a visitor can choose the signing input of a token, or
+an id of the form `<user_type>:<other id>`. Kiosk refuses such ids, and the setting `typed_user_hash` refuses the
 second form. Only `derived_token_key`, a separate key for tokens, stops a signing input that is sent as a token.
 Without it, a shop must sign only ids that it generated.
 

@@ -18,7 +18,7 @@ tests/unit/actors/answers/archive/test_coverage.py measures how well it separate
 questions with an answer, 0 to 5 % are below it (German: 14 %, because of compounds). Of those without, 65 to 97 % are.
 """
 DIRECT = "(direct)"
-"Replaces the skill of a call without a skill: the user asked."
+"Replaces the skill's name if the user asked without a skill."
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@
     availability=Stock{ja:IN_STOCK,nein:OUT_OF_STOCK}    values that are replaced; others stay unchanged
 
 Without a mapping every column is the field of the same name; a dotted name is a nested field. The schema determines
-the conversion of each field (`price` is a number, `tags` is a list, times may be seconds or milliseconds since 1970),
-so CSV works as well. Without a mapping, JSON Lines are not changed. A value that can't be converted is not changed
+the conversion of each field, so CSV works as well: `price` is a number, `tags` is a list, and times may be seconds or
+milliseconds since 1970. Without a mapping, JSON Lines are not changed. A value that can't be converted is not changed
 either, so that the validation reports it.
 """
 

@@ -25,7 +25,7 @@ from cluster.tracing import current_trace, current_traceparent
 _log = structlog.get_logger()
 
 ConnectToEngine = Callable[[str, str], Awaitable[RecommenderClient]]
-"(app id, engine id) -> a client of the engine's own deployment"
+"(app id, engine id) -> a client of the deployment of a dedicated engine"
 _LOADING_TRIES = 20
 
 

@@ -38,7 +38,7 @@ class RequestIdentity:
     "User type for metering; unproven claims are ignored."
     metadata: Mapping[str, Any]
     claims: Mapping[str, Any] = field(default_factory=dict)
-    "Other claims of the token; only the client's own server sees them."
+    "Other claims of the token; only the server of the shop sees them."
     origin: str = ""
     "Pseudonym of the client's address if no user is proven; empty otherwise."
 

@@ -54,7 +54,7 @@ class OAuthClient:
 def issue_client(
     signing: OAuthSigner, name: str, method: AuthMethod, redirect_uris: list[str]
 ) -> OAuthClient:
-    """Return a client id; each id is unique, so each client has its own secret."""
+    """Return a client id; each id is unique, so each client has a separate secret."""
     marks = sorted({fingerprint(uri) for uri in redirect_uris})
     text = signing.clients.seal([name, METHODS.index(method), ".".join(marks), signing.random(9)])
     return OAuthClient(_PREFIX + text, name, method, frozenset(marks))
