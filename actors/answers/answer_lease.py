@@ -40,7 +40,8 @@ class AnswerLease:
         return (self.question.deadline_at - self._clock.now_ms()) / 1000
 
     async def write_revision(self, **changes: Any) -> None:
-        """Write a revision on the way; while the store is away it is skipped, the next one holds it too.
+        """Write an intermediate revision; while the store is unreachable it is skipped, because the next
+        revision includes it.
 
         Errors:
             Lost
@@ -51,7 +52,7 @@ class AnswerLease:
             return
 
     async def finish(self, **changes: Any) -> None:
-        """Write the last revision, whatever it takes.
+        """Write the last revision; retry while the store is unreachable.
 
         Errors:
             Lost

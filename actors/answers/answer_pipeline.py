@@ -239,7 +239,9 @@ class AnswerPipeline:
     async def _write_within_budget(
         self, hand: AnswerLease, asked: str, found: Sequence[Snippet], composed: ComposedAnswer
     ) -> ComposedAnswer | None:
-        """Let the model write within the app's daily token limit; None at the limit or when the model fails."""
+        """Return the model's answer within the app's daily token limit; None at the limit or when the
+        model fails.
+        """
         question, tools = hand.question, self._services
         day, most = tools.clock.now_ms() // _DAY_MS, tools.daily_token_limit(question.app_id)
         sources = sum(min(len(one.text), _MOST_SOURCE_CHARS) for one in found)
@@ -260,7 +262,7 @@ class AnswerPipeline:
     async def _write_with_model(
         self, hand: AnswerLease, asked: str, found: Sequence[Snippet], draft: Draft, composed: ComposedAnswer
     ) -> ComposedAnswer | None:
-        """Let the model write; None when the composed answer is better than its text."""
+        """Return the model's answer; None when the composed answer is better."""
         assert self._services.writer is not None
         first = True
         await hand.write_revision(stage=GENERATING)

@@ -90,7 +90,7 @@ class QuestionQueue:
         return len(self._hands)
 
     async def submit(self, question: Question) -> bool:
-        """Write a question down and begin to answer it; False when it was there before.
+        """Store a question and begin to answer it; return False when it existed before.
 
         Errors:
             Unavailable, TooMany

@@ -17,7 +17,7 @@ UPDATE_MONITOR = "answer_update_monitor"
 
 @dataclass(frozen=True, slots=True)
 class RepeatedQuestion:
-    """A user's question, asked again because of new content."""
+    """A user's question that Kiosk asks again because of new content."""
 
     app_id: str
     user_id: str

@@ -139,8 +139,9 @@ def open_question_client(
     writer: AnswerWriter | None = None,
     tokens_of: Callable[[str], int] = unlimited_tokens,
 ) -> LocalQuestionClient:
-    """Put everything together; nothing runs before `start`. `llm` holds the fields of `ModelConfig`; without it no
-    language model is asked. `daily_token_limit` bounds what its answers may cost an app on a day.
+    """Open the client with all its parts; nothing runs before `start`. `llm` contains the fields of
+    `ModelConfig`; without it no language model is called. `daily_token_limit` bounds the model tokens for an
+    app's answers on a day.
 
     Errors:
         Invalid: the terms make no sense

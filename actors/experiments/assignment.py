@@ -136,7 +136,7 @@ def choose_variant(
 ) -> VariantChoice:
     """Choose the variant of a person with one or two ids, the user's first (`u:...`, then `a:...`).
 
-    A stored variant stays, whatever happens to weights and traffic. When an anonymous visitor logs in, the user's
+    A stored variant stays, even if weights and traffic change. When an anonymous visitor logs in, the user's
     variant replaces the visitor's, and the visitor's replaces a new one.
 
     Errors:

@@ -12,7 +12,7 @@ A draft is JSON that a person wrote:
     {"name": "Paywall after 3 or 5", "goal": ["subscribe"], "traffic": 0.5, "layer": "paywall", "slice": [0, 0.5],
      "variants": [{"name": "three"}, {"name": "five", "weight": 1, "configuration": {"free": 5}}]}
 
-What an edit may change depends on the status:
+The status decides what an edit may change:
 
     draft                everything
     scheduled, active    name, end, weights, and traffic upwards: assigned users keep their variant

@@ -44,7 +44,7 @@ class Assignment:
     """The variant of a user."""
 
     in_experiment: bool
-    "Does the experiment run, and does the user take part?"
+    "Whether the experiment runs and the user takes part."
     variant: Variant
 
 

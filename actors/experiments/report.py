@@ -66,13 +66,13 @@ class VariantReport:
     forced: int
     served: ServingCounts
     lift: EffectEstimate | None = None
-    "Comparison of converted people with the control; none for the control."
+    "Comparison of converted users with the control; none for the control."
     failures: EffectEstimate | None = None
     slowness: EffectEstimate | None = None
 
     @property
     def rate(self) -> float:
-        """Return the share of people who converted."""
+        """Return the share of users who converted."""
         return self.converted / self.people if self.people else 0.0
 
     @property
@@ -92,7 +92,7 @@ class ExperimentReport:
     lines: tuple[VariantReport, ...]
     split: SplitCheck
     days: dict[str, dict[str, int]] = field(default_factory=dict)
-    "Day (UTC) -> variant id -> people who met it that day."
+    "Day (UTC) -> variant id -> users with an exposure on that day."
     settling: int = 0
     "Accepted conversions that are not compacted yet and not counted."
 
@@ -133,7 +133,7 @@ def build_report(
         1,000,000 people and as many conversions: some 5 s
     """
     met, person_of = _collect_people(exposures, links)
-    # before a change of weights another split was intended, and people of both times are not alike
+    # before a change of weights another split was intended, and the users of both times differ
     met = {person: exposure for person, exposure in met.items() if exposure.at_ms >= experiment.weights_at}
     converted, conversions = _count_conversions(experiment, met, person_of, did)
     variants = experiment.variants
@@ -235,7 +235,7 @@ def _check_split(experiment: Experiment, met: Mapping[str, Exposure]) -> SplitCh
         counts[at] += 1
         for name in _slice_names(person, exposure):
             slices.setdefault(name, [0] * len(shares))[at] += 1
-    # a slice of a few people is no evidence, and every further slice weakens the test of the others
+    # a slice of a few users is no evidence, and every further slice weakens the test of the others
     largest = sorted(slices.items(), key=lambda item: -sum(item[1]))[:_MOST_SLICES]
     return check_split_ratio(counts, shares, dict(largest))
 

@@ -65,7 +65,7 @@ class EffectEstimate:
     relative: float | None
     "Difference divided by the control's mean; none when that is 0."
     decided: bool
-    "Does the interval exclude 0?"
+    "Whether the interval excludes 0."
     p_value: float
     "Always valid; 1 before there are enough users."
 

@@ -35,7 +35,7 @@ class TrackerState:
     """The public state of a loop; counters since its start."""
 
     working: bool = False
-    "Does the loop hold the lease?"
+    "Whether the loop holds the lease."
     apps: int = 0
     watched: int = 0
     "Number of watched threads."

@@ -24,7 +24,7 @@ from cluster.meter import Meter
 from cluster.records.thread import News, ReaderThreads, Thread
 
 MAX_OPEN_QUESTIONS = 4
-"Questions of one app that are asked again at the same time: users who wait for answers come first."
+"Repeated questions of one app that are in work at the same time; users who wait for answers have priority."
 ANSWER_TIMEOUT_MS = 120_000
 "Time limit of an answer."
 MAX_REPEATED_SHARE = 0.9
@@ -35,7 +35,7 @@ _log = structlog.get_logger()
 
 
 class UpdateNotifier:
-    """Asks the questions of threads with news and appends the answers."""
+    """Repeats the questions of threads with news and appends the answers."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class UpdateNotifier:
         self._clock = clock
         self._meter = meter
         self._submitted_at: dict[str, int] = {}
-        "Question -> time at which this process asked it."
+        "Question -> time at which this process submitted it."
 
     async def run_once(self) -> int:
         """Advance all news by one step; return how many threads still wait.

@@ -1,4 +1,4 @@
-"""Decide whether an article is news for a thread, with a score and a reason, before the question is asked again.
+"""Decide whether an article is news for a thread, with a score and a reason, before the question is repeated.
 
     held      share of the question's words in one passage, weighted by rarity                  0 to 1
     about     share of that which the title, the lead or several passages contain              0 to 1
@@ -85,7 +85,8 @@ DUPLICATE_SIMILARITY = 0.8
 "From this similarity on it is the same news in other words."
 _ABOUT, _MEANING = 0.3, 0.2
 _SEVERAL = 3
-"Number of passages with half of the question's words from which the content is about it, whatever its title."
+"""Minimal number of passages with half of the question's words that makes the content relevant, whatever
+its title is."""
 _CLOSE = 0.5
 "Cosine of the built-in embedder that counts as full similarity."
 _MOST_TERMS = 400_000

@@ -65,7 +65,7 @@ def add_question(
 
 
 def add_news(known: ReaderThreads, thread_id: str, news: News) -> ReaderThreads:
-    """Record significant content before its question is asked.
+    """Record significant content before the question about it is submitted.
 
     The content joins other waiting news and keeps the minimal time after the last update. Content before the thread's
     judged offset changes nothing, so recording it again is safe.
@@ -84,7 +84,7 @@ def add_news(known: ReaderThreads, thread_id: str, news: News) -> ReaderThreads:
 
 
 def start_question(known: ReaderThreads, thread_id: str, question_id: str) -> ReaderThreads:
-    """Close the waiting news for a question that is asked now; later content forms the next news."""
+    """Close the waiting news when its question is submitted; later content forms the next news."""
     thread = known.threads.get(thread_id)
     if thread is None or thread.news is None or thread.news.question_id != question_id:
         return known
@@ -283,7 +283,7 @@ def _merge_news(news: News, more: News) -> News:
 def _close_news(
     thread: Thread, question_id: str, offset: str, *, dropped: str = "", due_ms: int = 0
 ) -> Thread:
-    """Remove the news of an asked question and continue with later news."""
+    """Remove the news whose question was submitted, and continue with later news."""
     judged = max(thread.judged, offset, key=parse_offset)
     news, later, sketches = thread.news, thread.later, thread.sketches
     if news is not None and news.question_id == question_id and thread.waits:

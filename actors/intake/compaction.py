@@ -191,7 +191,8 @@ class ChangeLogCompactor:
         return rows
 
     async def erase(self, app_id: str, user_id: str, reader_ids: Sequence[str]) -> None:
-        """Compact an app now and delete a person from its segments, whatever the log holds. Repeating it is safe.
+        """Compact an app now and delete a person from its segments, whatever the log contains. Repeating it
+        is safe.
 
         Errors:
             Unavailable: the store or the artifact store is unreachable, or another writer committed
@@ -311,7 +312,7 @@ class ChangeLogCompactor:
         return rows
 
     async def _merge_segments(self, app_id: str, noun: Noun) -> None:
-        """Merge segments if that is worth it; a damaged segment does not stop compaction."""
+        """Merge segments if that pays off; a damaged segment does not stop compaction."""
         try:
             await asyncio.to_thread(self._segments.compact, app_id, noun)
         except Fault as error:

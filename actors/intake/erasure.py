@@ -114,7 +114,8 @@ class PersonEraser:
         store = self._stores.erasures
         if person.reader_ids:
             erasure = await self._remove(erasure, person)
-            # The order holds no ids from here on; only the append-only file may still hold earlier writes.
+            # From this point the order contains no ids; only the append-only file may still contain earlier
+            # writes.
             await store.order(erasure, Person(app_id=person.app_id))
         await store.request_log_rewrite(self._clock.now_ms())
         file = await self._rewrite_log_file_place(erasure)

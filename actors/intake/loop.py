@@ -59,7 +59,7 @@ class IntakeState:
     """The public state of a loop; counters since its start."""
 
     working: bool = False
-    "Does the loop hold the lease?"
+    "Whether the loop holds the lease."
     apps: int = 0
     applied: int = 0
     already: int = 0

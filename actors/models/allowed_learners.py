@@ -1,8 +1,9 @@
 """The list of custom learner classes that may run in this process.
 
-A learner class runs with all rights of the process that imports it. Therefore no manifest in the artifact store, and no
-recipe, run or schedule in Redis decides what is imported. The list of the installation decides (`kiosk learners`).
-This module imports nothing large, because processes that only forward runs use it too.
+A learner class runs with all rights of the process that imports it. Therefore no manifest in the artifact
+store, and no recipe, run or schedule in Redis decides which classes are imported. Only the list of the
+installation does (`kiosk learners`). This module imports nothing large, because processes that only forward
+runs use it too.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def load_model(learner: str, parts: ModelState, config: Mapping[str, Any] | None
 
 
 def is_builtin(model: Model) -> bool:
-    """Tell whether a model is built in, so that `validation` checks its arrays before it serves."""
+    """Return whether a model is built in, so that `validation` checks its arrays before it serves."""
     return isinstance(model, _BUILTIN)
 
 
@@ -155,7 +155,9 @@ def import_learner(learner: str, config: Mapping[str, Any]) -> ModelLoader:
 
 
 def _remedy(error: Exception) -> str:
-    """Return the remedy for a missing module: the new path of one of ours, or how to install a custom one."""
+    """Return the remedy for a missing module: the new path of a built-in one, or how to install a custom
+    one.
+    """
     if not isinstance(error, ModuleNotFoundError):
         return ""
     moved = _MOVED_MODULES.get(error.name or "")

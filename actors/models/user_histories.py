@@ -82,13 +82,14 @@ class TimeDecay(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     half_life_items: float | None = Field(default=10.0, gt=0)
-    "Halves the weight for so many distinct items further back; none: all count alike."
+    "Number of distinct items further back after which the weight halves; none: all count alike."
     half_life_days: float | None = Field(default=None, gt=0)
-    "Halves the weight for so many days between the event and the question; none: age does not matter."
+    """Number of days between the event and the question after which the weight halves; none: age does not
+    matter."""
     newest: int = Field(default=200, ge=1)
-    "So many of the newest distinct items count."
+    "Number of newest distinct items that count."
     ordered: bool = False
-    "Do lines of one basket follow each other? If not, all events of one moment are equally recent."
+    "Whether lines of one basket are ordered. If not, all events of one moment are equally recent."
 
 
 @dataclass(frozen=True, slots=True)

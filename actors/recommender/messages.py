@@ -47,7 +47,7 @@ class Boost:
 
 @dataclass(frozen=True, slots=True)
 class Circle:
-    """One distance condition. `distance_km` is in kilometres, whatever unit the client sent."""
+    """One distance condition. `distance_km` is in kilometres, independent of the client's unit."""
 
     lat: float
     lon: float
@@ -131,7 +131,7 @@ class UserQuery:
     explain_missing: tuple[str, ...] = ()
     "Explain why these products are missing."
     traceparent: str = field(default="", compare=False)
-    "Parent of what a dedicated engine traces; empty if the request is not traced."
+    "Parent of the trace of a dedicated engine; empty if the request is not traced."
 
     @property
     def reader_ids(self) -> tuple[str, ...]:

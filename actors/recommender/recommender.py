@@ -50,7 +50,7 @@ class Recommender:
     def set_serving_model(self, engine_id: str, model: ServingModel | None, now_ms: int = 0) -> None:
         """Replace the snapshot of an engine; None removes it. With a time, the priors are computed at once."""
         if model is None and engine_id != DEFAULT_ENGINE:
-            # what it knew beside the overlay goes with its snapshot
+            # the engine's state beside the overlay ends with its snapshot
             self._engines.pop(engine_id, None)
             return
         state = self.get_engine_state(engine_id)

@@ -1,4 +1,4 @@
-"""The index side of all search: lexical, vector and completion indexes over plain arrays. Knows no query of an API.
+"""Build and query lexical, vector and completion indexes over plain arrays; this package has no API types.
 
 lexical/            BM25 for products and passages, spelling correction
 autocomplete/       completions of product fields, stored questions and popular queries

@@ -1,4 +1,4 @@
-"""Edit distances between what was typed and the beginnings of many texts, computed at once.
+"""Compute edit distances between a typed text and the beginnings of many texts at once.
 
 Optimal string alignment (insert, delete, replace, swap neighbours) as bit vectors, one 64-bit word a candidate. The
 loop runs over characters; numpy does all candidates in each step.
@@ -22,7 +22,7 @@ CharCodes = npt.NDArray[np.uint16]
 """uint16 [t]: folded texts as 16-bit characters, each followed by 0."""
 
 LONGEST = 64
-"Only so many characters of what was typed are compared."
+"Maximal number of typed characters that are compared."
 
 _WIDTHS = (np.uint8, np.uint16, np.uint32, np.uint64)
 _SIZES = (8, 16, 32, 64)
@@ -102,7 +102,7 @@ class EditPattern:
             np.bitwise_and(diagonal, rise, out=down)
             before = match
             if step + 1 >= length - most:
-                # of equally near beginnings the one as long as what was typed, else the shorter
+                # of equally near beginnings, prefer the one as long as the typed text, else the shorter one
                 better = score <= best if step < length else score < best
                 np.copyto(best, score, where=better)
                 np.copyto(cut, np.int8(step + 1), where=better)

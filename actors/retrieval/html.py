@@ -4,9 +4,10 @@ parse_page        a tree, as browsers build it: for paragraphs that are shown wi
 text_from_html    the words of that tree, for embedders
 scan_html         texts and tags in their order, without a tree: for long articles
 
-A parser of HTML looks through the open elements for many tags, and through all attributes of a tag for each new one,
-so it is quadratic in both. Only the parser knows which elements are open: an end tag may close none, or more than one.
-So `parse_page` parses a few thousand tags more at a time and measures the tree. The page ends where it became too deep.
+An HTML parser looks through the open elements for many tags, and through all attributes of a tag for each new
+one, so it is quadratic in both. Only the parser knows the open elements: an end tag may close none, or more
+than one. So `parse_page` parses a few thousand tags at a time and measures the tree. The page is cut at the
+point where the tree becomes too deep.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ def _ends(html: str) -> list[int]:
 
 
 def _is_bounded(root: Any) -> bool:
-    """Tell whether a tree is neither too deep nor too large.
+    """Return whether a tree is neither too deep nor too large.
 
     Cost:
         0.4 microseconds a node

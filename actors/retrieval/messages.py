@@ -1,4 +1,5 @@
-"""Messages of search and question answering, beside the fields that all queries and results share.
+"""Define messages of search and question answering, in addition to the fields that all queries and results
+share.
 
 Plain values that cross processes: filters are trees; the API has validated formulas and patterns, which are texts.
 """
@@ -115,7 +116,9 @@ class SearchQuery:
 
     @property
     def is_plain(self) -> bool:
-        """Is it a search with few words, few facets and no part whose cost the caller can raise?"""
+        """Return whether the query is a search with few words, few facets and no part whose cost the
+        caller can raise.
+        """
         return (
             self.advanced is None
             and not self.like
@@ -132,7 +135,7 @@ class SpellingResult:
 
     errors: bool
     corrected: bool
-    "Was the corrected text searched for?"
+    "Whether the corrected text was searched."
     original_text: str
     original_marked: str
     "HTML, `<mark>` around the wrong words."
@@ -143,14 +146,14 @@ class SpellingResult:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What a search returns beside the page of products."""
+    """The result of a search without the page of products."""
 
     total: int
     spelling: SpellingResult
     facets: Mapping[str, list[tuple[Any, int]]] = field(default_factory=dict)
     existence: Mapping[str, bool] = field(default_factory=dict)
     partial: list[dict[str, Any]] | None = None
-    "Products that match in part, if the query wants them in a separate list."
+    "Products that match in part, if the query requests a separate list of them."
     assets: tuple[Any, ...] = ()
     applied: tuple[str, ...] = ()
     filtering: str = ""

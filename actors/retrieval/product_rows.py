@@ -1,4 +1,4 @@
-"""What an index of this package needs to know about the products of an app: rows, ids and records."""
+"""Define the protocol by which indexes read an app's products: rows, ids and records."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ _SHARE = 0.1
 
 
 class ProductTexts:
-    """Finds products by words and, if the query wants it, by vectors."""
+    """Finds products by words and, if the query requests it, by vectors."""
 
     def __init__(self, catalog: ProductRows, vectors: VectorIndex, embedder: Embedder) -> None:
         self._catalog = catalog
@@ -115,7 +115,7 @@ class ProductTexts:
 
     @property
     def version(self) -> str:
-        """The snapshot whose index serves; empty if this process built the index."""
+        """Return the snapshot whose index serves; empty if this process built the index."""
         return self._version
 
     def record(self, row: int, product: Mapping[str, Any] | None) -> None:

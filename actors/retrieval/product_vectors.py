@@ -17,16 +17,16 @@ from actors.vectors.types import Mask, Matrix, Rows, Scores, ensure_capacity
 
 
 class VectorSearch(Protocol):
-    """Finds the nearest products, and knows their weight in a blend."""
+    """Finds the nearest products, and has their weight in a blend."""
 
     @property
     def share(self) -> float:
-        """Weight of vector search beside words, 0 to 1."""
+        """Return the weight of vector search relative to words, 0 to 1."""
         ...
 
     @property
     def bend(self) -> float:
-        """Exponent of lexical scores before blending."""
+        """Return the exponent of lexical scores before blending."""
         ...
 
     def find_nearest(self, text: str, allowed: Mask, limit: int) -> tuple[Rows, Scores]:

@@ -32,7 +32,7 @@ DEEPEST = 200
 _POOL = 4
 "Texts that are looked up, as a multiple of the page, for personal scores and boosts to choose from."
 _PERSONAL_WEIGHT = 0.5
-"What the best personal score gains among equals, in typos."
+"Gain of the best personal score among equals, in typos."
 
 
 def complete(request: QueryContext) -> RecommendationResult:
@@ -179,7 +179,7 @@ def _build_list(
 def _one_per_group(
     preferred: Sequence[tuple[CompletionHit, int, float]], request: QueryContext
 ) -> list[tuple[CompletionHit, int, float]]:
-    """Keep the first text of all_rows product, whatever variant has it."""
+    """Keep the first text of each product, whichever variant has it."""
     kept: dict[int, tuple[CompletionHit, int, float]] = {}
     for entry in preferred:
         kept.setdefault(int(request.catalog.groups[entry[1]]), entry)

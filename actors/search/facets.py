@@ -45,7 +45,7 @@ class FacetSelection:
         return kept
 
     def __contains__(self, field: str) -> bool:
-        """Has a facet a choice?"""
+        """Return whether a facet has a selected value."""
         return field in self._masks
 
 

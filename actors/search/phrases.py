@@ -1,7 +1,8 @@
 """Products with a phrase: words that follow each other in one of their texts, as in `full_text:"red trowel"`.
 
-The index knows which products have all words, but not their positions, so the best products are read. First their
-stored JSON is searched for words that may be the phrase. Only where it may be, the record is parsed and decided.
+The index knows which products have all words, but not the positions of the words, so phrases are checked in
+the best products only. First their stored JSON is searched for words that may be the phrase. Only if they may
+be, the record is parsed and decided.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class PhraseMatcher:
 
 
 def _may_have_phrase(raw: str, words: Sequence[str]) -> bool:
-    """Tell whether words follow each other in JSON, whatever texts they belong to."""
+    """Return whether words follow each other in JSON, in one text or across texts."""
     at = raw.find(words[0])
     for _ in range(_MOST_PLACES):
         if at < 0:

@@ -130,7 +130,9 @@ def _words_in(text: str) -> list[tuple[int, int]]:
 
 
 def _is_sought(word: str, sought: set[str]) -> bool:
-    """Is a word one of the query's, or another form: one is a prefix of the other and hardly shorter?"""
+    """Return whether a word is one of the query's, or another form: one is a prefix of the other and
+    hardly shorter.
+    """
     if word in sought:
         return True
     return any(

@@ -17,7 +17,7 @@ from cluster.query.language.parser import FULL_TEXT
 from cluster.query.language.tree import All, Any, Node, Not, Phrase, Term
 
 _MEANING = 0.5
-"Weight of vector search if the query wants it."
+"Weight of vector search if the query requests it."
 _LONGEST_LIKE = 2_000
 
 
@@ -37,7 +37,7 @@ class SearchHits:
     used: str = ""
     "The text that was searched."
     partial: SearchHits | None = None
-    "Products that match in part, if the query wants them in a separate list."
+    "Products that match in part, if the query requests a separate list of them."
 
     def filter(self, kept: Mask) -> SearchHits:
         """Keep some hits.
@@ -58,7 +58,8 @@ class SearchHits:
 
 
 def filter_products(request: QueryContext, category: tuple[str, ...] = ()) -> Mask:
-    """Mark the products that may be found, within a category if one is given; facet filters and words come later.
+    """Mark the products that the filters allow, within a category if one is given; facet filters and words
+    come later.
 
     Products that are out of stock may be found.
 
@@ -134,7 +135,9 @@ def _by_words(request: QueryContext, search: SearchQuery, mask: Mask) -> SearchH
 
 
 def _add_similar(request: QueryContext, search: SearchQuery, hits: SearchHits, mask: Mask) -> SearchHits:
-    """Add the relevance of texts similar to `like`: half of the sum beside words, all of it without words."""
+    """Add the relevance of texts similar to `like`: half of the sum if there are words, all of it without
+    words.
+    """
     text_query = TextQuery(
         search.like[:_LONGEST_LIKE], search.prefer_language, partial=True, correct=False, meaning=_MEANING
     )

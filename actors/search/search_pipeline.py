@@ -3,8 +3,9 @@
     allowed ──▶ find ──▶ included, anchored ──▶ facets ──▶ score, order ──▶ one per product ──▶ boosts,
     diversification ──▶ anchoring ──▶ page ──▶ records
 
-Filters decide what may be shown, words what matches; personal scores and boosts change the order. The personal score
-is that of recommendations (`score`), so a product has the same `_personalization_score` in both.
+Filters decide which products are allowed, words decide which match; personal scores and boosts change the
+order. The personal score is that of recommendations (`score`), so a product has the same
+`_personalization_score` in both.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from cluster.query.columnar.value_counts import count_different
 from cluster.query.fields import Projection
 
 _SOLD_OUT = -4.0
-"Prior score of a product that is out of stock: it may be found, but comes last."
+"Prior score of a product that is out of stock: it can be found, but comes last."
 _SOFTNESS = 4.0
 _PERSONAL_WEIGHT, _PRIOR_WEIGHT = 1.0, 0.5
 "Weight of scores, in standard deviations of relevance: of the user, or of all users if the user has no history."
@@ -276,7 +277,7 @@ def _partial_records(
 
 
 def _existence(request: QueryContext, asked: SearchQuery, ranking: _Ranking) -> dict[str, bool]:
-    """Tell for products whether they are anywhere in the list."""
+    """Return for products whether they are anywhere in the list."""
     if not asked.existence:
         return {}
     catalog = request.catalog

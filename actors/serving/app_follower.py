@@ -121,7 +121,8 @@ class AppFollower:
         """
         await self._query_log.start()
         self._recommender = await self._load()
-        # the snapshot nearly everybody asks for knows most texts as they are: they need not be read again
+        # most requests use this snapshot, and it contains most texts unchanged, so they need not be read
+        # again
         await self._model_registry.ensure_loaded(DEFAULT_ENGINE)
         await self._index_texts(self._recommender)
         self._following = asyncio.get_running_loop().create_task(

@@ -86,7 +86,7 @@ def answer_and_build_columns(
 
 
 def is_light(recommender: Recommender, query: UserQuery) -> bool:
-    """Tell whether an answer takes about a millisecond at most, so that a thread would cost more."""
+    """Return whether an answer takes about a millisecond at most, so that a thread would cost more."""
     catalog = recommender.overlay.catalog
     if (
         query.kind in _SHOWING
@@ -130,7 +130,7 @@ def list_field_warnings(query: UserQuery, catalog: Catalog) -> tuple[dict[str, s
     """List the fields a query names that no product ever had: `field`, `parameter`, `message`, `did_you_mean`.
 
     Cost:
-        0.5 microseconds for a query that names no field, 3 for a filter that was asked before
+        0.5 microseconds for a query that names no field, 3 for a repeated filter
     """
     if not _has_field_names(query) or not catalog.products:
         return ()
@@ -158,7 +158,7 @@ def _has_field_names(query: UserQuery) -> bool:
 
 
 def _build_warning(parameter: str, name: str, fields: FieldNames) -> dict[str, str]:
-    # A field of the schema was meant as it stands, even if no product has it yet.
+    # A field of the schema is a valid name, even if no product has it yet.
     meant = "" if name in Product.model_fields else fields.suggest(name)
     warning = {
         "field": name[:_SHOWN],

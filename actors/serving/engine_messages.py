@@ -1,7 +1,7 @@
 """The messages between API replicas and dedicated engines, on the Serve handle and on local channels.
 
-The names are a format: a class may be renamed, its name on the wire may not. A new field needs a default with which
-an older release's message means what it meant.
+The names are a format: a class may be renamed, its name on the wire may not. The default of a new field must
+give a message of an older release its original meaning.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class EngineHost:
         )
 
     async def start(self) -> None:
-        """Start without loading anything: an app without queries costs nothing."""
+        """Start without loading data: an app without queries costs nothing."""
 
     async def close(self) -> None:
         """Stop following and release the memory."""

@@ -100,7 +100,7 @@ class ModelRegistry:
         self.engine_ids: set[str] = set()
         "The engines whose first snapshot serves or was refused."
         self._pinned: dict[str, float] = {}
-        "When each pinned version was asked for last, in seconds."
+        "Time at which each pinned version was last requested, in seconds."
         self._loads: dict[str, asyncio.Task[None]] = {}
         self._refused: dict[tuple[str, str], float] = {}
         self._alarmed: set[str] = set()
@@ -109,7 +109,7 @@ class ModelRegistry:
         self._log = structlog.get_logger().bind(app=app_id)
 
     async def hold_version(self, engine_id: str, version: str) -> str:
-        """Hold a version beside the one that serves; return the name under which it answers.
+        """Keep a version loaded beside the serving one; return the name under which it answers.
 
         That is the name of the engine when the version is refused: users then get the serving snapshot.
         """
@@ -141,7 +141,7 @@ class ModelRegistry:
         """Follow the records once.
 
         Errors:
-            Unavailable: the store is away; what serves goes on serving
+            Unavailable: the store is unreachable; the serving version continues
         """
         if self._loader is None or not self.engine_ids:
             return
@@ -165,7 +165,7 @@ class ModelRegistry:
             except Unavailable:
                 self._meter.count("kiosk_engine_look_misses_total")
             except Exception:  # noqa: BLE001
-                # whatever is wrong with one snapshot, the next one must be seen
+                # whatever the fault of one snapshot, the next one must be loaded
                 self._log.exception("engine_look_failed")
 
     # --- one engine -----------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ class ModelRegistry:
             await self._set_serving_model(pinned, None)
 
     async def _load_version(self, engine_id: str, version: str) -> None:
-        """Load a version and let it serve, unless its checks fail."""
+        """Load a version and serve it, unless its checks fail."""
         started_s = self._clock.monotonic_s()
         model: ServingModel | None = None
         if version:

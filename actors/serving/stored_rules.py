@@ -108,7 +108,7 @@ def apply_rules(query: UserQuery, rules: Sequence[CompiledRule]) -> UserQuery:
 
 
 def is_applicable(ready_rule: CompiledRule, query: UserQuery, sent: frozenset[Node]) -> bool:
-    """Tell whether a rule applies; `sent` are the clauses of the query's filter."""
+    """Return whether a rule applies; `sent` are the clauses of the query's filter."""
     rule = ready_rule.rule
     if rule.name in query.rule_names or not set(query.boosting_tags).isdisjoint(rule.boosting_tags):
         return True
@@ -156,7 +156,7 @@ def _add_rules_to_search(search: SearchQuery, rules: Sequence[CompiledRule]) -> 
 
 
 def _has_value(given: object, values: Sequence[object]) -> bool:
-    """Tell whether a session variable has one of the values; `True` is not 1."""
+    """Return whether a session variable has one of the values; `True` is not 1."""
     items = given if isinstance(given, list) else [given]
     accepted = {(isinstance(value, bool), value) for value in values}
     return any(

@@ -2,7 +2,8 @@
 
     <data_dir>/learners       one `package.module:Class` in each line, `#` begins a comment
 
-Neither the artifact store nor Redis contains the list: their writers must not decide what is imported.
+Neither the artifact store nor Redis contains the list, because their writers must not decide what is
+imported.
 """
 
 from __future__ import annotations

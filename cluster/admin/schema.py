@@ -89,7 +89,8 @@ async def check_schema(stores: OpenStores, migrations: Sequence[Migration] = MIG
 async def ensure_schema(
     stores: OpenStores, now_ms: int, migrations: Sequence[Migration] = MIGRATIONS
 ) -> tuple[str, ...]:
-    """Check the schema, apply all missing migrations and return their names; of many processes one applies them.
+    """Check the schema, apply all missing migrations and return their names; only one of several processes
+    applies them.
 
     Errors:
         NewerRelease: a newer release changed the data in a way that this one can't read

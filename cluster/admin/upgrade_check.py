@@ -1,4 +1,4 @@
-"""What stands in the way of this release on the stored data of an installation. Reads only."""
+"""Check whether this release can run on the stored data of an installation. Reads only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cluster.store.redis.schema import RedisSchema, RunningRelease, StoredSchema
 
 @dataclass(frozen=True, slots=True)
 class UpgradeReport:
-    """What was found."""
+    """The result of the check."""
 
     stored: StoredSchema
     known: int
@@ -29,11 +29,11 @@ class UpgradeReport:
     pending: tuple[Migration, ...]
     records: RecordCounts
     formats: dict[str, int] | None
-    "Manifests by format; None when the artifact store can't be read from here."
+    "Manifests by format; None when this process can't read the artifact store."
 
     @property
     def problems(self) -> list[str]:
-        """Return why this release can't run here beside what runs; empty if it can."""
+        """Return why this release can't run beside the running releases; empty if it can."""
         found = []
         if self.stored.oldest > self.known:
             found.append(
@@ -99,6 +99,6 @@ def count_formats(store: ArtifactStore) -> dict[str, int]:
         if is_manifest(entry.path):
             try:
                 found[str(manifest_format(store.read(entry.path)))] += 1
-            except (Fault, NotFound):  # damaged (`kiosk doctor` says so), or replaced since the listing
+            except (Fault, NotFound):  # damaged (`kiosk doctor` reports it), or replaced since the listing
                 continue
     return dict(sorted(found.items()))

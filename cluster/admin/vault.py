@@ -39,7 +39,7 @@ def open_vault(settings: Settings) -> Vault:
 
 
 def find_external_master_key(settings: Settings) -> bytes | None:
-    """Return the master key that was given from outside; None where the installation created its own.
+    """Return the master key from outside; None if the installation created its master key.
 
     Errors:
         Fault: the given key is invalid, or its file can't be read

@@ -4,8 +4,8 @@ All methods block; hosts call them from a thread. A file in the store is written
 is written under a temporary name, synced and renamed; an object store's put is atomic anyway. A manifest, written
 last, names the files of one set (`cluster.artifacts.manifest`).
 
-Files are mapped where they stand only on a disk of this machine. From a bucket or a network file system they are
-copied first (`cluster.artifacts.node_cache`), because a server that stalls would stop a process in a page fault.
+The store maps files in place only on a disk of this machine. It copies files of a bucket or a network file
+system first (`cluster.artifacts.node_cache`), because a slow server would stop a process in a page fault.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ WriterLock = Callable[[str], AbstractContextManager[object]]
 
 @dataclass(frozen=True, slots=True)
 class _WholeFile:
-    """A file of the store as a set of its own."""
+    """A file of the store as a set of one file."""
 
     name: str
     size: int
@@ -109,7 +109,7 @@ class ArtifactStore:
         self._root = root.rstrip("/")
         self._local = local
         self.in_place = local if in_place is None else in_place
-        "Whether files are mapped where they stand; else they are copied to this node first."
+        "Whether files are mapped in place; else they are copied to this node first."
         self._creator = creator
         self._writer_lock = writer_lock
         self._cache = cache
@@ -125,7 +125,8 @@ class ArtifactStore:
     def open(cls, address: str | Path, *, copy: str = "auto", **options: Any) -> ArtifactStore:
         """Open a folder (path or `file://`) or a bucket (`s3://`, `gs://`), with credentials of the usual variables.
 
-        `copy` says whether files of a folder are copied before they are mapped: `auto`, `always` or `never`.
+        `copy` decides whether files of a folder are copied before they are mapped: `auto`, `always` or
+        `never`.
 
         Errors:
             Invalid: the address is not supported, or holds credentials
@@ -343,7 +344,7 @@ class ArtifactStore:
         self._retry("write", path, lambda: self._put(full, data))
 
     def upload(self, path: str, source: Path) -> None:
-        """Copy a file of this machine to the store, replacing what stands there, with bounded memory."""
+        """Copy a file of this machine to the store with bounded memory; an existing file is replaced."""
         full = self._full_path(path)
         if self._local:
             self._write_local(Path(full), source.read_bytes(), new=False)
@@ -382,7 +383,7 @@ class ArtifactStore:
             try:
                 creator.create(path, data)
             except FileExistsError:
-                # an earlier request of ours may have arrived although its answer did not
+                # an earlier request of this process may have arrived although its answer did not
                 if tries == 1 or self.read(path) != data:
                     raise Conflict(f"already on the shelf: {path}", path=path) from None
 

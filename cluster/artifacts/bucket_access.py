@@ -35,9 +35,9 @@ class OpenedLocation:
     files: Any
     root: str
     local: bool
-    "A folder, by whichever file system."
+    "A folder, on any file system."
     in_place: bool
-    "Files may be mapped where they stand: the folder is on a disk of this machine."
+    "Files may be mapped in place: the folder is on a disk of this machine."
     creator: ConditionalWriter | None = field(default=None, repr=False)
 
 

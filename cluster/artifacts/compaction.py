@@ -1,8 +1,8 @@
 """The choice of segments to merge, and the merging of records, without input or output.
 
-The segments of one noun are in the order of their offsets. Those written by one commit form a run. A merge
-always takes the newest runs, back to the last one that is larger than everything after it, so sizes stay
-geometric and every row is rewritten a logarithmic number of times.
+The segments of one noun are in the order of their offsets. The segments of one commit form a run. A merge
+always takes the newest runs, back to the last one that is larger than everything after it. So sizes stay
+geometric, and every row is rewritten a logarithmic number of times.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ class MergeRules:
     """The thresholds for merging."""
 
     runs: int = 8
-    "Merge only if there are at least so many runs."
+    "Minimal number of runs for a merge."
     full_rows: int = 1_000_000
-    "Interactions: a run with so many rows is never rewritten."
+    "Interactions: number of rows from which a run is never rewritten."
     piece_bytes: int = 128 << 20
     "A merged segment is split when its rows take more bytes than this."
 
 
 def find_merge_start(files: Sequence[FileEntry], rules: MergeRules, *, keep_full: bool) -> int | None:
-    """Return the first file of the newest runs to merge; None when no merge is worth it."""
+    """Return the first file of the newest runs to merge; None when no merge pays off."""
     runs = [(list(run), key) for key, run in groupby(files, key=lambda entry: entry.facts["run"])]
     sizes = [sum(entry.rows for entry in run) for run, _ in runs]
     first = 0

@@ -75,7 +75,7 @@ class NodeCache:
         self._log = structlog.get_logger()
 
     def get(self, origin: str, files: Sequence[StoredEntry], download: Download) -> Path:
-        """Return the folder of a set, fetched now if it is not here.
+        """Return the folder of a set; fetch the set first if it is not cached.
 
         Errors:
             Unavailable: the disk is full or can't be written, or another process fetches for too long
@@ -117,7 +117,7 @@ class NodeCache:
         processes of the node that swept a moment ago make this call do nothing.
 
         Errors:
-            Unavailable: `exists` could not tell; nothing else is removed
+            Unavailable: `exists` failed; nothing else is removed
         """
         if not self.folder.is_dir():
             return 0
@@ -164,7 +164,7 @@ class NodeCache:
                 os.close(self._used.pop(key)[0])
 
     def _release_unmapped(self) -> str:
-        """Give back the locks of sets that this process does not map any more; return the table of what it maps."""
+        """Release the locks of sets that this process no longer maps; return the table of mapped sets."""
         try:
             mapped = Path("/proc/self/maps").read_text("utf-8", "surrogateescape")
         except OSError:  # no such table: sets stay marked until the process ends
@@ -203,7 +203,7 @@ class NodeCache:
         )
 
     def _prune(self, coming: int) -> None:
-        """Remove sets that nobody maps, those unused for longest first, until the bound holds."""
+        """Remove sets that no process maps, those unused for longest first, until the bound holds."""
         mapped = self._release_unmapped()
         by_age = sorted((one.stat().st_mtime, one.name, _folder_size(one)) for one in self._sets())
         too_much = sum(size for _, _, size in by_age) + coming - self._max_bytes
@@ -276,7 +276,7 @@ def _make_private(folder: Path) -> None:
 
 
 def _open_lock(path: Path, kind: int) -> int | None:
-    """Return a handle that holds a lock of a file, None when somebody else's lock excludes it."""
+    """Return a handle that holds a lock of a file; None when another process's lock excludes it."""
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -291,12 +291,12 @@ def _open_lock(path: Path, kind: int) -> int | None:
         except OSError:
             os.close(handle)
             raise
-        os.close(handle)  # the file was removed meanwhile: its lock excludes nobody
+        os.close(handle)  # the file was removed meanwhile, so its lock excludes no process
 
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[int | None]:
-    """Hold the lock of a file alone; None when somebody has it."""
+    """Hold the exclusive lock of a file; None when another process has it."""
     handle = _open_lock(path, fcntl.LOCK_EX)
     try:
         yield handle

@@ -147,7 +147,7 @@ class SegmentStore:
     def load_records_since(
         self, app_id: str, noun: Noun, after: str, *, salvage: bool = False
     ) -> CompactedRecords:
-        """Return the records of a noun after an offset, for a caller that has all records up to there.
+        """Return the records of a noun after an offset, for a caller with all earlier records.
 
         Only the newest row of an id counts. Rows from before may be included; applying them again is harmless.
         """

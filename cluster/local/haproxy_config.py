@@ -67,10 +67,11 @@ SERVES_OWN_HEADERS = (
 READING_POSTS = "/v1/recommendation/ /v1/search/"
 "POST endpoints that change nothing, so they may be sent again."
 BUFFER_BYTES = 32_768
-"A head, and a body of a read or of a sign-in, fit in; longer bodies pass through and don't count as reads here."
+"""The buffer holds the header, and the body of a read or of a sign-in. Longer bodies pass through and
+don't count as reads."""
 
 ROOM, CONNECTIONS, CALLERS, KEYS = "kiosk_room", "kiosk_connections", "kiosk_callers", "kiosk_keys"
-"Names of the tables: reads under way, connections and requests by address, proven keys."
+"Names of the tables: running reads, connections and requests by address, proven keys."
 MOST_PROXIES = 3
 "Trusted proxies in a row."
 _TABLES = {
@@ -121,7 +122,8 @@ class HAProxyOptions:
     metrics_bind: str = ""
     "Address and port of HAProxy's own metrics; empty: on loopback, on the port that Serve chose."
     watched: bool = False
-    "A process beside HAProxy replaces a dead one (`haproxy_watch`); without a supervisor nobody else does so soon."
+    """A process beside HAProxy replaces a dead one (`haproxy_watch`); without a supervisor, no other
+    process does so soon."""
 
     def save(self, path: Path) -> None:
         """Save the options as JSON."""
@@ -201,7 +203,7 @@ def _line(line: str, words: list[str], section: str, options: HAProxyOptions) ->
     if (first, second) == ("http-reuse", "always"):
         return "    http-reuse safe"
     if section == "backend default_backend" and (first, second) == ("http-request", "return"):
-        # Nothing is deployed yet, or any more: not a wrong path.
+        # No application is deployed yet, or the last one was removed; the path is not wrong.
         return f"    {return_now(503, BUSY)}"
     return line
 
@@ -320,7 +322,7 @@ def _caller_lines(options: HAProxyOptions) -> list[str]:
         ]
     if options.address_rate:
         over = f"sc1_http_req_rate({CALLERS}) gt {10 * options.address_rate}"
-        # Wrong keys have a fraction of that bound; a client with a proven key is not affected by others.
+        # Wrong keys have a fraction of that bound, so they do not affect a client with a proven key.
         wrong = f"sc1_gpc0_rate({CALLERS}) gt {max(10, 10 * options.address_rate // 15)}"
         lines += [
             f"{return_now(429, TOO_MANY)} if {{ {over} }}",
@@ -344,7 +346,7 @@ def _body_lines(options: HAProxyOptions) -> list[str]:
 
 
 def _room_lines(backends: list[str], most: int) -> list[str]:
-    """Count reads under way, and refuse those beyond the capacity of the live replicas.
+    """Count running reads, and refuse those beyond the capacity of the live replicas.
 
     The replica, not HAProxy, counts incomplete requests: it reads bodies before it counts.
     """

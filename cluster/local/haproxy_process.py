@@ -1,4 +1,4 @@
-"""The HAProxy process for the supervisor: whether it can run, whether it is alive, and its stand-in.
+"""Control the HAProxy process for the supervisor: check it, and start its stand-in.
 
 Serve's proxy actor notices a dead HAProxy after seconds and then takes seconds to restart it. So
 the supervisor starts a stand-in with the same configuration at once. The next HAProxy of Serve
@@ -153,7 +153,7 @@ class HAProxyProcess:
 
     @property
     def children(self) -> set[int]:
-        """Return the processes started here."""
+        """Return the processes that this object started."""
         return {self._stand_in.pid} if self._stand_in else set()
 
     def detach_from_ray(self) -> None:
@@ -211,7 +211,7 @@ class HAProxyProcess:
         return answers(host, self._port)
 
     def stop_listening(self, patience_s: float = 2.0) -> None:
-        """Stop accepting requests and let running ones end."""
+        """Stop accepting requests, and wait for running ones."""
         pid = self.pid
         if not pid:
             return

@@ -1,4 +1,4 @@
-"""A small process beside HAProxy on a node of a Ray cluster: it replaces a dead HAProxy within a second.
+"""Watch HAProxy on a node of a Ray cluster, and replace a dead HAProxy within a second.
 
 Serve notices a dead HAProxy after some seconds, and then starts a proxy actor and an HAProxy, which takes some more.
 Where no supervisor of Kiosk runs, this process starts a stand-in meanwhile: the same configuration, with its own admin
@@ -24,7 +24,7 @@ LOOK_S = 0.2
 REST_S = 2.0
 "Pause after a stand-in that could not start."
 LONGEST_S = 60.0
-"Serve replaces a dead proxy well within this time."
+"Serve replaces a dead proxy well before this time."
 LOCK = "watch.lock"
 STAND_IN_CONFIG = "stand-in.cfg"
 _BIND = re.compile(r"^frontend http_frontend\n(?:[ \t].*\n)*?[ \t]+bind \S*:(\d+)\s*$", re.MULTILINE)
@@ -108,7 +108,7 @@ class HAProxyWatch:
         self._start(now_s)
 
     def end_stand_in(self) -> None:
-        """Let the stand-in finish its requests and end; it accepts no further ones."""
+        """Stop accepting requests on the stand-in; it ends after its running requests."""
         if self._stand_in is not None and self._stand_in.poll() is None:
             self._stand_in.send_signal(signal.SIGUSR1)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -132,7 +132,7 @@ class HAProxyWatch:
                 return
             copy.write_text(fallback_config(config))
         except OSError:
-            return  # nothing was deployed yet
+            return  # no application was deployed yet
         self._stand_in = subprocess.Popen(
             [str(self._wrapper), "-db", "-dR", "-f", str(copy)],
             stdin=subprocess.DEVNULL,

@@ -113,7 +113,7 @@ def restore_replicas(config: str, options: HAProxyOptions, *, reload: bool) -> s
         _replace(known, config)
         return config
     if not reload and not find_predecessor(Path(options.pid_file)):
-        # The first HAProxy of a Ray: the list of an earlier Ray is worth nothing.
+        # The first HAProxy of a Ray: the list of an earlier Ray is obsolete.
         known.unlink(missing_ok=True)
         return config
     try:

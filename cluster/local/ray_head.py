@@ -1,8 +1,8 @@
-"""Ray on this machine for the supervisor: processes that live or not. This module imports no Ray.
+"""Run Ray on this machine for the supervisor, as processes; this module imports no Ray.
 
 A separate process (`bootstrap`) starts Ray and deploys; afterwards the supervisor watches only the two vital
-processes. When one dies, it ends all of Ray and starts it again: a half-dead Ray takes a minute to
-notice, and the state is in Redis anyway.
+processes. When one dies, the supervisor ends all of Ray and starts it again. Ray itself needs a minute to
+notice the death, and the state is in Redis anyway.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class RayHead:
 
     @property
     def children(self) -> set[int]:
-        """Return the processes started here."""
+        """Return the processes that this object started."""
         return {self._process.pid} if self._process else set()
 
     @property
@@ -98,7 +98,7 @@ class RayHead:
         return told
 
     def is_dead(self) -> bool:
-        """Return whether a vital process died; False as long as none was seen alive."""
+        """Return whether a vital process died; False until one was observed alive."""
         return any(not is_alive(pid) for pid in self.vital.values())
 
     def end(self, spare: set[int], patience_s: float = 1.5) -> list[psutil.Process]:

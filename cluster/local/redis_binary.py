@@ -108,7 +108,7 @@ def _bundled() -> Iterator[str]:
 
 
 def _output(*command: str) -> str:
-    """Run a program and return what it prints; empty when it fails."""
+    """Run a program and return its output; empty when it fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):

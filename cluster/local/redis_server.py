@@ -1,6 +1,7 @@
 """The Redis server of one installation: its configuration, and its life as a process.
 
-`redis_binary` chooses it. `version` and `product` beside the data name the last server that wrote there.
+`redis_binary` selects the server. The files `version` and `product` beside the data name the last server that
+wrote them.
 
 It listens on a Unix socket below the run directory and has a random password; `redis.url`, which only the owner
 can read, has both. The append-only file is written in plain commands, without the binary preamble: every

@@ -1,4 +1,4 @@
-"""The process that keeps an installation alive: it starts the parts in order, restarts dead ones, and ends all.
+"""Run an installation: start its parts in order, restart dead ones, and end all.
 
     Redis          started first, ended last; restarted at once when it dies
     Ray            gcs_server and raylet are watched; when one dies, all of Ray is ended and started again
@@ -183,7 +183,7 @@ class Supervisor:
             self._without_haproxy(error.message)
 
     def _without_haproxy(self, reason: str) -> None:
-        """Let the slow proxy serve, and try HAProxy again after a pause.
+        """Serve through the slow proxy, and try HAProxy again after a pause.
 
         Errors:
             Fault: other machines would reach the slow proxy

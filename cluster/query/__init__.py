@@ -28,14 +28,14 @@ may still have another field.
 | `-a:1`, `a:1 OR (-b:2)`                                 | `not a`, `a or not b`: a group of - alone means "all   |
 |                                                         | but", at any depth                                     |
 
-Explicit AND, OR and NOT are Boolean algebra. If a member of a sequence has + or - (or a NOT without an OR beside
-it), the sequence has the meaning of Solr, where OR only separates clauses.
+Explicit AND, OR and NOT are Boolean algebra. A sequence has the meaning of Solr, where OR only separates
+clauses, if a member has + or -, or a NOT without an adjacent OR.
 
-The meaning of a value depends on the field and on the record's content (`field_values`, `scalars`). Texts are equal
-exactly, numbers and booleans by value. Text fields (title, description, html and the like) match when they contain
-every word of the value, case-folded; their wildcards, expressions and ranges apply to one word. An array matches if
-any element matches. A range of numbers also holds for texts that are numbers, one of dates for texts that are
-dates; other ranges compare texts by code point.
+The meaning of a value depends on the field and on the record's content (`field_values`, `scalars`). Texts are
+equal exactly, numbers and booleans by value. Text fields (title, description, html and the like) match when
+they contain every word of the value, case-folded. In text fields, wildcards, expressions and ranges apply to
+one word. An array matches if any element matches. A range of numbers also holds for texts that are numbers,
+one of dates for texts that are dates; other ranges compare texts by code point.
 
 Every mistake is a `FilterSyntax` with a position and one of these kinds: empty, too_long, too_many_clauses, too_deep,
 character, quote, regex, range, escape, group, operator, field, value, number, date, pattern, unsupported. Refused as

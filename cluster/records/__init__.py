@@ -1,4 +1,5 @@
-"""The stored nouns: pydantic models, frozen; a noun and what belongs to it share a file; nothing beyond validation.
+"""Define the stored records as frozen pydantic models; each file has one record and its parts, and validates
+only.
 
 access        App and ApiKey: which keys open which data space
 user product interaction      what callers upload; strict, closed

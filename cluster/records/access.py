@@ -47,7 +47,7 @@ CONFIDENTIAL_FIELDS: Final = (
     "margin", "custom_attributes.cost", "custom_attributes.cost_price", "custom_attributes.margin",
     "custom_attributes.purchase_price", "custom_attributes.supplier", "custom_attributes.wholesale_price",
 )  # fmt: skip
-"Product fields that a new app shows to nobody but its own servers."
+"Product fields that a new app shows only to its servers."
 
 
 class AppSettings(BaseModel):
@@ -61,13 +61,14 @@ class AppSettings(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     strict_user_hash: bool = False
-    "Also require `user_hash` for an `anonymous_id` alone; off, it is optional there but verified if sent."
+    """Also require `user_hash` for an `anonymous_id` alone. When off, it is optional there but verified if
+    sent."""
     bot_rule: Literal["off", "log", "on"] = "on"
-    "What happens to a publishable key on a request that looks automated."
+    "How the API treats a publishable key on a request that looks automated."
     secret_key_in_browser: Literal["log", "refuse"] = "log"  # noqa: S105 - what is done about it
-    "What happens to a secret key on a request of a page of another origin."
+    "How the API treats a secret key on a request from a page of another origin."
     publishable_experiments: bool = False
-    "Let the publishable key send experiment events; off, only the secret key may."
+    "Allow the publishable key to send experiment events; when off, only the secret key may."
     product_envelope: bool = False
     "Wrap single product reads in `{message, data}`."
     service_id_aliases: tuple[str, ...] = ()
@@ -75,45 +76,47 @@ class AppSettings(BaseModel):
     service_id_response_alias: str = ""
     "Repeat `service_id` under this name in replies, for SDKs with another spelling."
     completion_paging: bool = False
-    "`start` of `search/autocomplete` selects the page; off, `start` is accepted and ignored."
+    "`start` of `search/autocomplete` selects the page; when off, `start` is accepted and ignored."
     primary_language: str = "en"
     update_significance: float = Field(default=0.5, ge=0.05, le=1.0)
     "From this score on new content is news for a history thread."
     query_log: Literal["pseudonym", "anonymous", "off"] = "pseudonym"
-    "Whether queries are logged, and whether readers can be told apart in the log."
+    "Whether queries are logged, and whether the log distinguishes users."
     questions_per_day: Quotas = Field(default_factory=dict)
-    "`user_type` -> questions a reader of it may ask on one day; a type that is absent has no bound."
+    "`user_type` -> questions that a user of this type may ask on one day; an absent type has no bound."
     prove_writers: bool = False
-    """Ask a publishable key for `user_hash` or a token wherever a write names a `user_id`; under
-    `strict_user_hash` also for an `anonymous_id`."""
+    """Require `user_hash` or a token with a publishable key if a write names a `user_id`. Under
+    `strict_user_hash` also require it for an `anonymous_id`."""
     typed_user_hash: bool = True
     """Accept `user_hash` over `<user_type>:<user_id>`. A user who may choose the id that the shop signs
     can act as another user with it."""
     derived_token_key: bool = False
-    """Reader tokens are signed with hex HMAC-SHA256 of `kiosk reader token` under the secret key, not with the secret
-    key itself, so that no `user_hash` can ever be a token."""
+    """Sign user tokens with the hex HMAC-SHA256 of `kiosk reader token` under the secret key, not with the
+    secret key itself. So no `user_hash` can ever be a token."""
     keyed_visitor_ids: bool = False
     "Derive the default `anonymous_id` with the secret key, so that a neighbour can't compute it."
     token_max_age_h: int = Field(default=0, ge=0, le=8_760)
-    "Hours after `iat` for which a reader token without `exp` is accepted; 0: for ever."
+    "Hours after `iat` for which a user token without `exp` is accepted; 0: for ever."
     confidential_fields: tuple[str, ...] = ()
     "Product fields that a publishable key can't read, filter, sort, facet or boost by."
     browser_events: int = Field(default=100, ge=0)
-    "Interactions a publishable key may send in one request; 0: no bound."
+    "Interactions that a publishable key may send in one request; 0: no bound."
     browser_readers: int = Field(default=3, ge=0)
-    "Different readers those may be of; 0: no bound."
+    "Different users in the interactions of one such request; 0: no bound."
     new_readers_per_address: int = Field(default=1_000, ge=0)
-    "Readers one address may add on one day with a publishable key; events of further ones build no history."
+    """Users that one address may add on one day with a publishable key; events of further users build no
+    history."""
     new_readers_per_day: int = Field(default=100_000, ge=0)
     "The same for all addresses together."
     checkouts_per_address: int = Field(default=200, ge=0)
-    "Checkouts of readers without proof that one address may send on one day (each replica counts); 0: no bound."
+    "Checkouts of unverified users that one address may send on one day (each replica counts); 0: no bound."
     questions_per_address: int = Field(default=200, ge=0)
-    "Questions of askers without proof that one address may send on one day; 0: no bound."
+    "Questions of unverified users that one address may send on one day; 0: no bound."
     questions_without_proof: int = Field(default=5_000, ge=0)
-    "The same for all addresses together; 0: no bound."
+    "Questions of unverified users from all addresses together on one day; 0: no bound."
     provider_tokens_per_day: int = Field(default=2_000_000, ge=0)
-    "Tokens of the language model that answers may cost on one day; beyond them answers are composed. 0: no bound."
+    """Tokens of the language model that answers may cost on one day; later answers are extractive. 0: no
+    bound."""
     address_share: float = Field(default=1.0, gt=0, le=1)
     "Share of the rate of a publishable key that one client address may use."
     limits: Limits = Limits()
@@ -122,9 +125,9 @@ class AppSettings(BaseModel):
 def new_app_settings(environment: Environment) -> AppSettings:
     """Return the settings of a new app.
 
-    Production gets every safe value. Development keeps what public SDKs rely on: events that name a user without
-    proof, reader tokens without `exp`, and all traffic from one developer's address. Tests with headless browsers and
-    HTTP libraries go through, too: requests that look automated are only logged.
+    Production gets every safe value. Development allows what public SDKs need: events that name a user
+    without proof, and user tokens without `exp`. It also allows all traffic from one developer's address, and
+    only logs requests that look automated, so tests with headless browsers and HTTP libraries pass.
     """
     if environment != "production":
         return AppSettings(bot_rule="log", confidential_fields=CONFIDENTIAL_FIELDS)
@@ -167,7 +170,7 @@ SWITCHES: Final[dict[str, str]] = {
     "provider_tokens_per_day": "tokens of the language model on a day, then answers are composed; 0: no bound",
     "address_share": "share of the rate of a publishable key that one client address may use",
 }
-"Switches an administrator may turn by name -> what they do, for people."
+"Switches that an administrator may turn by name -> a description for people."
 LISTS: Final = frozenset({"service_id_aliases", "confidential_fields"})
 "Switches whose value is a list."
 
@@ -185,7 +188,7 @@ class App(BaseModel):
 
     @property
     def read_only(self) -> bool:
-        """The playground can be read and not written."""
+        """Return whether clients may read but not write the app: it is the playground."""
         return self.environment == "playground"
 
 
@@ -271,7 +274,9 @@ def reveal_key(vault: secrecy.Vault, record: ApiKey) -> str:
 
 
 def _mac(vault: secrecy.Vault, record: ApiKey) -> str:
-    """Authenticate the labels under a separate key; beside the sealed text, so that releases before it read on."""
-    # no field can hold a line break: the text says one thing only
+    """Authenticate the labels under a separate key, beside the sealed text, so that earlier releases can
+    read the record.
+    """
+    # no field can contain a line break, so the text is unambiguous
     labels = "\n".join((record.sha256, record.kind, record.app_id, record.key_id))
     return secrecy.Signer(vault.derive(_PURPOSE)).sign(_PURPOSE, labels.encode())

@@ -1,13 +1,13 @@
-"""Accounts of people who sign in, their passwords, and the codes and grants of clients they allowed.
+"""Define accounts, their passwords, and the authorization codes and grants of OAuth clients.
 
-Nothing here opens a door by itself: passwords are slow hashes, codes and refresh tokens stand in the store by
-their SHA-256 only, and access tokens not at all.
+No stored value grants access. Passwords are stored as slow hashes, codes and refresh tokens as SHA-256, and
+access tokens not at all.
 
 Passwords as slow hashes: scrypt with its parameters written in front, so that they can grow.
 
     scrypt$15$8$3$<salt, base64>$<digest, base64>
 
-Cost: 0.2 to 0.3 s and 32 MiB on purpose; never on an event loop.
+Cost: 0.2 to 0.3 s and 32 MiB on purpose; never call it on an event loop.
 """
 
 from __future__ import annotations
@@ -28,23 +28,24 @@ Role = Literal["administrator", "reader"]
 Randomness = Callable[[int], bytes]
 
 NAME_FORM = r"^[a-z0-9][a-z0-9._@+-]{0,63}$"
-"What a user name may look like; it is compared in lower case."
+"Form of a user name; names are compared in lower case."
 
 
 class Account(BaseModel):
-    """Somebody who may sign in."""
+    """A person who may sign in."""
 
     model_config = ConfigDict(frozen=True)
 
     username: str = Field(pattern=NAME_FORM)
     user_id: str
-    "Stays when everything else changes; what belongs to a person is kept under it."
+    "Never changes; the records of a person are stored under it."
     password: str = Field(repr=False)
     "A slow hash, see `password`."
     role: Role = "reader"
     disabled: bool = False
     epoch: int = 0
-    "Grows with every new password and every lock; browsers signed in under an older one are signed out."
+    """Grows with every new password and every lock; browsers that signed in under an earlier epoch are
+    signed out."""
     created_at: int
     "Milliseconds since 1970."
 
@@ -55,7 +56,7 @@ class Code(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     grant_id: str
-    "The grant it will become; named now, so that a replay knows what to revoke."
+    "Id of the future grant; fixed with the code, so that a replayed code identifies the grant to revoke."
     client_id: str
     client_name: str
     redirect_uri: str
@@ -69,7 +70,7 @@ class Code(BaseModel):
 
 
 class Grant(BaseModel):
-    """What a person allowed one client: a family of refresh tokens and the access tokens that came of it."""
+    """The access that a person granted to one client: a family of refresh tokens and their access tokens."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -81,7 +82,7 @@ class Grant(BaseModel):
     username: str
     created_at: int
     target: str = ""
-    "Where the answer was sent, as people are shown it; empty in grants of earlier releases."
+    "Where the code was sent, in the form shown to people; empty in grants of earlier releases."
 
 
 def new_user_id(randomness: Randomness = secrets.token_bytes) -> str:
@@ -101,7 +102,7 @@ LONGEST = 256
 _LOG2_N, _R, _P = 15, 8, 3
 _MOST_MEMORY = 80 << 20
 _NOBODY = "scrypt$15$8$3$AAAAAAAAAAAAAAAAAAAAAA==$" + "A" * 43 + "="
-"Checked where there is no account, so that the time taken says nothing."
+"Hash that is checked if the account does not exist, so that the response time reveals nothing."
 
 
 def new_password(randomness: Callable[[int], str] = secrets.token_urlsafe) -> str:
@@ -123,7 +124,7 @@ def hash_password(password: str, salt: bytes | None = None) -> str:
 
 
 def check_password(password: str, kept: str | None) -> bool:
-    """Return whether a password matches a stored hash; takes as long without one."""
+    """Return whether a password matches a stored hash; without a hash the check takes equally long."""
     try:
         kind, log2_n, r, p, salt, digest = (kept or _NOBODY).split("$")
         parameters = (int(log2_n), int(r), int(p))

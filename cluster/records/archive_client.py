@@ -12,23 +12,24 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
 EVERYBODY = "*"
-"Name of the rule for clients without one of their own."
+"Name of the rule for clients without a specific rule."
 DEFAULT_CALLS_PER_MINUTE = 1200.0
 HOST = "host:"
 "Begins the name of a rule for all clients whose answers go to one host, as `host:claude.ai`."
 _RESERVED = re.compile(r"host:.*|c-[0-9a-f]{16}|\*", re.DOTALL)
-"What a client may call itself without being taken for the host or the client of that name."
+"Forms of a rule's client that are no name: a host, a client id, and `*`."
 
 
 class ClientRule(BaseModel):
-    """The rule for one client; `client` is its id, `host:` and a host, the name it gives itself, or `*`."""
+    """The rule for one client; `client` is its id, `host:` and a host, the name that it sends, or `*`."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     client: str = Field(min_length=1, max_length=200)
     decision: Literal["allow", "deny"] = "allow"
     calls_per_minute: float | None = Field(default=None, ge=0)
-    "All calls of the client together; under `*` those of one person. None: what `*` says; 0: no bound."
+    """All calls of the client together; under `*` the calls of one person. None: the value of `*`; 0: no
+    bound."""
 
 
 def find_rule(
@@ -36,8 +37,8 @@ def find_rule(
 ) -> ClientRule:
     """Return the rule of a client: by its id, by the host of its redirect, by its name, or the general one.
 
-    A name proves nothing, since any client may give itself any name. A host is proven: only who answers there got
-    the code. Rules are kept under folded names, so that `Claude` and `claude` are one.
+    A name proves nothing, since any client may send any name. A host is proven, because only that host
+    received the code. Rules are stored under case-folded names, so that `Claude` and `claude` are one rule.
     """
     everybody = rules.get(EVERYBODY) or ClientRule(client=EVERYBODY)
     own = rules.get(fold_client_name(client_id)) or (
@@ -62,13 +63,13 @@ AuthMethod = Literal["none", "client_secret_post", "client_secret_basic"]
 
 
 class Registration(BaseModel):
-    """What a client says of itself. A removed one stays for a while, so that its id is not good any more."""
+    """The registration that a client sent. A removed one stays for a while, so that its id is refused."""
 
     model_config = ConfigDict(frozen=True)
 
     client_id: str
     name: str = ""
-    "Clean, but a stranger's words; may be empty."
+    "Without control characters, but untrusted; may be empty."
     method: AuthMethod = "none"
     redirect_uris: tuple[str, ...] = ()
     issued_at: int
@@ -96,7 +97,7 @@ Outcome = Literal["answered", "refused"]
 
 @dataclass(frozen=True, slots=True)
 class ArchiveCall:
-    """A call and what became of it. It names no person: a publisher counts clients, not readers."""
+    """One call and its outcome. It names no person: a publisher counts clients, not users."""
 
     at: int
     "Milliseconds since 1970."
@@ -104,18 +105,19 @@ class ArchiveCall:
     client: str
     "Id of the client, short."
     client_name: str
-    "What the client calls itself: a stranger's text."
+    "Name that the client sends; untrusted."
     skill_used: str = ""
     question: str = ""
     "Its first few hundred characters."
     articles: tuple[str, ...] = ()
-    "Products whose passages were found, or whose text was read; best first, each once."
+    "Products whose passages were found or whose text was read; best first, each once."
     outcome: Outcome = "answered"
     refusal: str = ""
     "Why it was refused."
     took_ms: float = 0.0
     coverage: float | None = None
-    "How much of the question the best passage holds, 0 to 1; None: nothing was asked, or by an earlier release."
+    """Share of the question that the best passage covers, 0 to 1; None without a question or from an
+    earlier release."""
 
     def json(self) -> bytes:
         """Write it."""
@@ -123,7 +125,9 @@ class ArchiveCall:
 
     @classmethod
     def parse(cls, text: bytes) -> ArchiveCall | None:
-        """Read what `json` wrote; None for anything else. Names of a newer release are skipped."""
+        """Parse the text that `json` wrote; return None for other text. Fields of a newer release are
+        ignored.
+        """
         try:
             given = orjson.loads(text)
         except orjson.JSONDecodeError:

@@ -28,7 +28,7 @@ VALUE_TYPES = "boolean, number, string, null, number[], string[], object or obje
 
 
 class AttributeFault(ValueError):
-    """An invalid value or name in custom attributes; `path` leads from the attributes to it."""
+    """An invalid value or name in custom attributes; `path` is the path from the attributes to it."""
 
     def __init__(self, text: str, *path: str | int) -> None:
         super().__init__(text)
@@ -89,5 +89,5 @@ def attribute_types(attributes: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def find_type_conflicts(types: Mapping[str, str], *known: Mapping[str, str]) -> list[str]:
-    """Return the attributes whose type differs from a known one."""
+    """Return the attributes whose type differs from a registered type."""
     return [name for name, kind in types.items() if any(others.get(name, kind) != kind for others in known)]

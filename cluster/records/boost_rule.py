@@ -1,8 +1,9 @@
-"""Stored boost rules: what an administrator raises, buries or takes out, and on which queries.
+"""Define stored boost rules: which products an administrator boosts, buries or excludes, and for which
+queries.
 
-When a rule applies: `api_names`, `anchor_products`, `module_names`, `context`, `filter_query` and (in searches)
-`query`/`queries` must all hold, those that are given. A request that names one of its `boosting_tags` gets it in any
-case. What it does: `boost` and `boost_fq` say which products, `position` and `pin_position` where they go.
+A rule applies if all its given conditions hold: `api_names`, `anchor_products`, `module_names`, `context`,
+`filter_query` and (in searches) `query`/`queries`. It always applies to a request that names one of its
+`boosting_tags`. `boost` and `boost_fq` select the products; `position` and `pin_position` set their places.
 
 `name`, `engine_id`, `enabled`, `priority`, `boost_fq` and `context` extend the format of the public SDKs.
 """
@@ -50,7 +51,7 @@ class Overlap(BaseModel):
 
 
 class ProductBoost(BaseModel):
-    """Which products by one field, and what happens to them."""
+    """Products selected by one field, and the effect on them."""
 
     model_config = STRICT
 
@@ -77,7 +78,7 @@ class BoostRule(BaseModel):
     engine_id: Annotated[str, Field(min_length=1, max_length=512, pattern=NAMED_ID)] = DEFAULT_ENGINE
     enabled: bool = True
     priority: Annotated[int, Field(ge=-1_000_000, le=1_000_000)] = 0
-    "The higher one has a place that two rules want."
+    "If two rules compete for a place, the rule with the higher priority gets it."
     query: _Text | None = None
     queries: Annotated[list[_Text], Field(max_length=1000, fail_fast=True)] = Field(default_factory=list)
     query_option: Option = "contains"
@@ -87,13 +88,13 @@ class BoostRule(BaseModel):
     module_names: _Names = Field(default_factory=list)
     "Values of the session variable `module_name`."
     context: Annotated[dict[str, list[_Value]], Field(max_length=50)] = Field(default_factory=dict)
-    "Session variable -> values; one of them must be sent in `custom_context`."
+    "Session variable -> values; the request must send one of them in `custom_context`."
     boosting_tags: _Names = Field(default_factory=list)
     boost_match_type: Literal["any", "all"] = "any"
     boost: Annotated[list[ProductBoost], Field(max_length=100)] = Field(default_factory=list)
     boost_fq: _Text | None = None
     position: Annotated[list[_Position], Field(max_length=1000)] = Field(default_factory=list)
-    "1-based places for what is pinned without a place of its own; none: before the rest."
+    "1-based places for pinned products without a specific place; none: before the rest."
     json_asset: Any = None
     "Handed to search pages as it is."
 
@@ -113,5 +114,5 @@ class BoostRule(BaseModel):
 
     @property
     def search_texts(self) -> tuple[str, ...]:
-        """The search texts it waits for."""
+        """Return the search texts to which the rule applies."""
         return (*([self.query] if self.query else ()), *self.queries)

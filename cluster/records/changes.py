@@ -1,4 +1,4 @@
-"""Changed copies of stored records that keep what a newer release wrote into them."""
+"""Change copies of stored records, and keep the fields that a newer release wrote into them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Engines, named recommenders of an app: placement, size and growth; and promotions of their snapshots."""
+"""Define engines (named recommenders of an app) with placement, size and growth, and promotions of their
+snapshots.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ ENGINE_NAME = r"[a-z0-9][a-z0-9-]{0,63}"
 
 
 class Scaling(BaseModel):
-    """How an engine with a deployment of its own grows and shrinks, and what one of its replicas may take."""
+    """How a dedicated engine scales, and the resources of one of its replicas."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -23,7 +25,7 @@ class Scaling(BaseModel):
     replicas_max: int = Field(default=2, ge=1, le=256)
     "Replicas under load."
     target_requests: float = Field(default=4.0, gt=0, le=1000)
-    "Requests under way per replica before another one starts."
+    "Running requests per replica from which another replica starts."
     memory_budget_mb: int = Field(default=1024, ge=64)
     "MiB a replica may hold."
     num_cpus: float = Field(default=0.1, ge=0, le=256)
@@ -50,16 +52,16 @@ class Engine(BaseModel):
     app_id: str
     engine_id: str
     placement: Placement = "door"
-    """Where doors send queries. `door`: inside the replica that answers HTTP. `own`: a Serve deployment of its
-    own."""
+    """Where API replicas send queries. `door`: the engine is embedded in the API replica. `own`: it has a
+    dedicated Serve deployment."""
     moving_to: Placement | None = None
-    "Where it was asked to go; whoever keeps the deployments brings that about and takes this away."
+    "Requested placement; the engine operator carries it out and clears this field."
     moved_at: int = 0
     "When `placement` changed last."
     scaling: Scaling = Scaling()
-    "Of its own deployment."
+    "Of its dedicated deployment."
     snapshot: str = ""
-    "Version on the shelf that serves, empty before the first training."
+    "Version in the artifact store that serves; empty before the first training."
     created_at: int = 0
 
     @property
@@ -83,7 +85,7 @@ class Engine(BaseModel):
 
 
 class EngineStatus(BaseModel):
-    """What was seen of an engine's own deployment lately."""
+    """The last observed status of a dedicated engine."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -94,11 +96,11 @@ class EngineStatus(BaseModel):
     replicas: int = 0
     "That answer."
     target: int = 0
-    "That are wanted now."
+    "Requested number of replicas."
     message: str = ""
-    "What stands in the way."
+    "Why the deployment is not ready."
     at: int = 0
-    "When it was seen."
+    "When the status was observed."
 
 
 def application_name(app_id: str, engine_id: str = DEFAULT_ENGINE) -> str:
@@ -107,16 +109,16 @@ def application_name(app_id: str, engine_id: str = DEFAULT_ENGINE) -> str:
 
 
 class Promotion(BaseModel):
-    """One change of what serves; never altered afterwards."""
+    """One change of the serving snapshot; never altered afterwards."""
 
     model_config = ConfigDict(frozen=True)
 
     app_id: str
     engine_id: str
     version: str
-    "What serves from here on; empty: nothing that was learned."
+    "Version that serves after the change; empty: no snapshot."
     before: str = ""
-    "What served until then."
+    "Version that served before the change."
     kind: Literal["promoted", "rolled_back"] = "promoted"
     at_ms: int = 0
     by: str = ""

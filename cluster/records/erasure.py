@@ -1,4 +1,6 @@
-"""The erasure of a person: whom it is about, what was found where, and what is left until when."""
+"""Define the erasure of a person: whom it concerns, what was found in each place, and what remains until
+when.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ ErasureStatus = Literal["queued", "running", "finished"]
 
 
 class Person(BaseModel):
-    """A user with all linked visitors, or a visitor who is linked to nobody."""
+    """A user with all linked visitors, or a visitor without a linked user."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -42,7 +44,7 @@ class Person(BaseModel):
     def is_named_in(self, data: bytes | str) -> bool:
         """Return whether a text, JSON or a part of it, names the person.
 
-        In whole JSON a value must equal an id. In anything else an id must stand between quotes or blanks.
+        In whole JSON a value must equal an id. In any other text an id must be between quotes or blanks.
         """
         raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
         if not any(form in raw for word in self.words for form in _forms(word)):
@@ -68,23 +70,23 @@ class Person(BaseModel):
 
 
 class ErasedPlace(BaseModel):
-    """One place where a person was looked for."""
+    """One place where the erasure looks for a person."""
 
     model_config = ConfigDict(frozen=True)
 
     place: str
     found: int = 0
-    "Things of the person that were there."
+    "Number of items of the person that were in this place."
     left: int = 0
-    "Things that are still there."
+    "Number of items that are still in this place."
     until: str = ""
-    "When the rest goes; empty when nothing is left."
+    "When the remaining items are removed; empty when none remain."
     reason: str = ""
-    "Why something is left, or what the owner must do."
+    "Why items remain, or what the owner must do."
 
 
 class Erasure(BaseModel):
-    """The receipt of one erasure. It names nobody: `subject` is a keyed hash of the reader id."""
+    """The receipt of one erasure. It contains no id: `subject` is a keyed hash of the user's prefixed id."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -101,7 +103,7 @@ class Erasure(BaseModel):
     "The append-only file is rewritten with the next hourly rewriting, not at once."
     places: tuple[ErasedPlace, ...] = ()
     erased_before: int = 0
-    "Erasures of the app before this one; not shown."
+    "Number of erasures of the app before this one; not shown."
 
     @property
     def left(self) -> int:
@@ -132,7 +134,7 @@ def addresses_of(profile: bytes) -> tuple[str, ...]:
 
 
 def _forms(word: str) -> frozenset[bytes]:
-    """Write an id as it stands in a text, inside JSON, and inside JSON that is a value of JSON."""
+    """Return an id as it is written in a text, in JSON, and in JSON that is a value of JSON."""
     plain = word.encode("utf-8", "replace").decode()
     once = orjson.dumps(plain)[1:-1]
     return frozenset((plain.encode(), once, orjson.dumps(once.decode())[1:-1]))
@@ -142,7 +144,7 @@ _EDGES = frozenset(b" \t\r\n\"'`,;:=<>()[]{}|/\\?&#")
 
 
 def _stands_alone(text: bytes, word: bytes) -> bool:
-    """Does a word stand in a text with nothing of another id before or behind it?"""
+    """Return whether a word occurs in a text without characters of another id before or behind it."""
     at = text.find(word)
     while at >= 0:
         end = at + len(word)

@@ -1,18 +1,18 @@
-"""Experiments: what is compared, with which users, from when to when; and exposures of users to variants.
+"""Define experiments (variants, users, times) and the exposures of users to variants.
 
     draft ──▶ scheduled ──▶ active ──▶ completed ──▶ archived
       │           │           ▲  │                      ▲
       │           └─▶ draft   │  └── pause: scheduled    │
       └───────────────────────┴──────── archived ────────┘
 
-A status is a fact an administrator set; whether an experiment runs is worked out from it and the clock, so nobody has
-to be awake when it begins or ends.
+An administrator sets the status. Whether an experiment runs follows from the status and the clock, so no
+process must act when it begins or ends.
 
-That a person met an experiment: which variant, since when, through what.
+An exposure is the fact that a user met a variant of an experiment:
 
     packed      variant id, at, mark, through, device, person; between them the unit separator
     person      the first reader id somebody was known as here: whoever else they turn out to be carries it on, so
-                one person counts once however many ids they have
+                one person counts once, independent of the number of ids
 
 Source: the form is ours; the store's scripts read the first and the last part.
 """
@@ -47,7 +47,7 @@ _SLUG = r"^[a-z0-9][a-z0-9_-]{0,62}$"
 
 
 class Variant(BaseModel):
-    """One of the things compared; the first one is the control."""
+    """One of the compared alternatives; the first one is the control."""
 
     model_config = _STRICT
 
@@ -55,15 +55,15 @@ class Variant(BaseModel):
     name: str = Field(min_length=1, max_length=200)
     slug: str = Field(pattern=_SLUG)
     weight: float = Field(default=1.0, ge=0)
-    "Share of the readers, beside the weights of the others."
+    "Share of the users, relative to the weights of the other variants."
     status: Literal["Active", "Paused"] = "Active"
-    "A paused variant takes nobody new."
+    "A paused variant gets no new users."
     configuration: dict[str, Any] | list[Any] | str = Field(default_factory=dict)
-    "Whatever the shop's own code needs to know."
+    "Any values that the shop's code needs."
     engine_id: str = ""
-    "Recommendations and search of a reader with this variant come from this engine."
+    "Users with this variant get recommendations and search results from this engine."
     snapshot: str = ""
-    "... or from this version of the engine asked for."
+    "... or from this version of the requested engine."
     boost_rule: str = ""
     "... with this stored boost rule."
 
@@ -80,9 +80,9 @@ class Experiment(BaseModel):
     status: Status = "Draft"
     variants: tuple[Variant, ...] = Field(min_length=1, max_length=50)
     traffic: float = Field(default=1.0, ge=0, le=1)
-    "Share of the readers of its slice of the layer that take part."
+    "Share of the users in its slice of the layer that take part."
     layer: str = Field(default="", max_length=63)
-    "Experiments of one layer never share a reader, as long as their slices do not overlap; none: a layer of its own."
+    "Experiments of one layer share no user as long as their slices do not overlap; none: a separate layer."
     slice: tuple[float, float] = WHOLE_LAYER
     "From and to, 0 to 1, in the layer."
     starts_at: int = 0
@@ -91,12 +91,12 @@ class Experiment(BaseModel):
     entry_salt: str = Field(min_length=8, max_length=64)
     variant_salt: str = Field(min_length=8, max_length=64)
     engines: tuple[str, ...] = (DEFAULT_ENGINE,)
-    "Requests for these engines are what a variant's engine, snapshot or boost rule changes."
+    "The variant's engine, snapshot or boost rule applies to requests for these engines."
     goal: tuple[str, ...] = ("checkout",)
     "Types of interactions that count as a conversion."
     created_at: int = 0
     weights_at: int = 0
-    "When weights were last changed while it ran; reports count who met it since."
+    "When the weights last changed while it ran; reports count the exposures since then."
     revision: int = 0
     "Grows with every change."
 
@@ -165,9 +165,9 @@ class Exposure:
     variant_id: str
     at_ms: int
     forced: bool = False
-    "Somebody asked for this variant by name: no evidence of anything."
+    "A request forced this variant by name, so the exposure is no evidence."
     through: str = "event"
-    "What it was met through: `event`, or the kind of a recommendation."
+    "Source of the exposure: `event`, or the kind of a recommendation."
     device: str = ""
     person: str = ""
 
@@ -183,7 +183,7 @@ class Exposure:
 
     @classmethod
     def unpack(cls, packed: str) -> Exposure | None:
-        """Return the exposure of a packed form; None for other texts."""
+        """Return the exposure of a packed text; None for other texts."""
         parts = packed.split(_BETWEEN, 5)
         if len(parts) < 6 or not parts[0] or parts[2] not in _MARKS or not parts[1].isdecimal():
             return None

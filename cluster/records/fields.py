@@ -1,8 +1,8 @@
 """Field types the uploaded nouns share. Everything is strict: a number is no text and a text is no number.
 
-Checks that pydantic's own (compiled) validators can do are left to them; the few that need Python report
-through `fault`, whose text is the part of an upload message behind `is invalid.`. Lists and free-form objects
-stop at their first bad item, so that a hostile record can't make errors by the hundred thousand.
+The compiled validators of pydantic check whatever they can. The few checks that need Python report through
+`fault`, whose text follows `is invalid.` in an upload message. Lists and free-form objects stop at their
+first bad item, so that a hostile record can't cause hundreds of thousands of errors.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ Uri = Annotated[str, Field(min_length=1, max_length=65_536)]
 UserId = Annotated[str, Field(min_length=1, max_length=512, pattern=RECORD_ID)]
 ProductId = Annotated[str, Field(min_length=1, max_length=512, pattern=PRODUCT_ID)]
 NamedId = Annotated[str, Field(min_length=1, max_length=512, pattern=NAMED_ID)]
-"An id that only names something: nothing is stored under it, so any printable text will do."
+"An id that only names an object: nothing is stored under it, so any printable text is valid."
 NamedIds = Annotated[list[NamedId], Field(fail_fast=True, max_length=MAX_ITEMS)]
 VisitorId = Annotated[str, Field(min_length=1, max_length=1024, pattern=NAMED_ID)]
 Uuid = Annotated[str, Field(pattern=UUID)]
@@ -194,6 +194,6 @@ Filters = Annotated[
 
 
 class Strict(BaseModel):
-    """What all uploaded objects are: strict, closed, frozen. `None` stands for absence."""
+    """Base of all uploaded objects: strict, closed, frozen. `None` means absence."""
 
     model_config = STRICT

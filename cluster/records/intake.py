@@ -31,12 +31,12 @@ class Task(BaseModel):
 Source = Literal["store", "ingest"]
 
 ABOUT = "about.json"
-"File beside the refused rows of an ingest: its app, its noun and when it began."
+"File beside the refused rows of an ingest: its app, its record type and its start time."
 
 
 @dataclass(frozen=True, slots=True)
 class QuarantineEntry:
-    """What was set aside, why and when."""
+    """A quarantined value, with reason and time."""
 
     entry_id: str
     "Of the store `<ms>-<n>`, of an ingest `<run>:<line>`."
@@ -47,14 +47,14 @@ class QuarantineEntry:
     "`record`, `batch`, `change`, `erasure`, or `row` of an ingest."
     noun: str
     name: str
-    "Id of the record, task, change or field; of a row its file and number."
+    "Id of the record, task, change or field; for a row, its file and number."
     reason: str
     at: int
     "Milliseconds since 1970."
     payload: bytes
-    "What was set aside, or its beginning."
+    "The quarantined value, or its beginning."
     is_damaged: bool = False
-    "Its checksum does not match: the payload may say something else than what was stored."
+    "Its checksum does not match: the payload may differ from the stored value."
 
     def to_dict(self) -> dict[str, Any]:
         """Describe it as JSON, without the payload."""

@@ -1,4 +1,4 @@
-"""Interactions: 29 types, each with exactly its own fields, told apart by `type`.
+"""Define the 29 types of interactions, each with exactly its fields; `type` distinguishes them.
 
     shape             types                                              besides the shared fields
     ProductAction     remove_from_cart refund subscribe unsubscribe      ids
@@ -130,7 +130,7 @@ class ProductVisit(_WithProducts):
 
 class _WithQuantities(_WithProducts):
     quantities: Quantities | None = None
-    "One positive number for all, or one a product; 1 when absent."
+    "One positive number for all products, or one for each product; 1 when absent."
 
     @model_validator(mode="after")
     def _as_many_quantities_as_products(self) -> Self:
@@ -240,11 +240,11 @@ class RecentEvent:
     product_ids: tuple[str, ...]
     at_ms: int
     value: float = 0.0
-    "duration in seconds, rating, or 0; the meaning depends on `type`."
+    "Duration in seconds, rating, or 0; the meaning depends on `type`."
 
     def pack(self) -> bytes:
         """Return the packed form for a recent list."""
-        # formatting copies the bytes into a block of their size; the writer's own block is of 1 kB
+        # formatting copies the bytes into a block of their size; the writer's block has 1 kB
         return b"%b" % orjson.dumps((self.type, self.product_ids, self.at_ms, self.value))
 
     @classmethod

@@ -1,6 +1,6 @@
-"""One query in the query log: its text and result, without the user's id.
+"""Define one query of the query log: its text and result, without the user's id.
 
-Links in what strangers typed: it is never shown to others, whatever it says.
+Links in typed queries are untrusted: the API never shows them to other users.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ QueryKind = Literal["search", "autocomplete", "ask"]
 LONGEST = 200
 "Characters of a query that are kept."
 UNKNOWN = -1
-"A `total` that is not known when the query is noted: a question is answered later."
+"A `total` that is unknown when the query is logged, because a question is answered later."
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +29,19 @@ class LoggedQuery:
     text: str
     "Folded: case, accents and blanks; at most `LONGEST` characters."
     total: int
-    "How much was found; `UNKNOWN` for what is answered later."
+    "Number of results; `UNKNOWN` for a question that is answered later."
     language: str = ""
     served_by: str = ""
     engine_id: str = ""
     took_ms: float = 0.0
     reader: str = ""
-    "Pseudonym of the reader; empty when nobody said who asks."
+    "Pseudonym of the user; empty when the request names no user."
     origin: str = ""
-    "Stands for a reader without proof where readers are counted; empty for everybody else."
+    "Represents an unverified user where users are counted; empty for all other users."
     written: str = ""
-    "As it was typed, when that is not `text`; at most `LONGEST` characters."
+    "The text as typed, if it differs from `text`; at most `LONGEST` characters."
     typist: str = ""
-    "Tells keystrokes of one typing apart from another's; gone once settled."
+    "Groups the keystrokes of one typing; removed when the typing is complete."
 
     def to_dict(self) -> dict[str, Any]:
         """Return the query for JSON."""
@@ -49,7 +49,7 @@ class LoggedQuery:
 
     @classmethod
     def from_dict(cls, given: Any) -> LoggedQuery | None:
-        """Return the query of `to_dict`; None for other values. Names of a newer release are skipped."""
+        """Return the query of `to_dict`; None for other values. Fields of a newer release are ignored."""
         if not isinstance(given, dict):
             return None
         known: dict[str, Any] = {one.name: given[one.name] for one in fields(cls) if one.name in given}

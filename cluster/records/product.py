@@ -77,7 +77,7 @@ class Translation(Strict):
 
 
 def _close_schema(schema: dict[str, Any]) -> None:
-    """Say in the JSON schema what the key type of the extra fields says to the validator."""
+    """Document in the JSON schema how the key type of the extra fields validates names."""
     schema["patternProperties"] = {TRANSLATION_NAME: schema.pop("additionalProperties", True)}
     schema["additionalProperties"] = False
 
@@ -95,7 +95,7 @@ class Product(Strict):
 
     product_id: ProductId
     product_group_id: NamedId | None = None
-    "Variants of one product share it; the `product_id` when absent."
+    "All variants of one product share it; the `product_id` when absent."
     parent_id: NamedId | None = None
     related_ids: NamedIds | None = Field(
         None,
@@ -144,7 +144,7 @@ class Product(Strict):
 
     @property
     def translations(self) -> dict[str, Translation]:
-        """The `i18n_<ln>` objects by their field name."""
+        """Return the `i18n_<ln>` objects by field name."""
         extra = self.__pydantic_extra__ or {}
         return {name: given for name, given in extra.items() if given is not None}
 

@@ -20,19 +20,20 @@ VERIFYING: Final = "Verifying possible answers"
 GENERATING: Final = "Generating summary"
 
 GENERATED: Final = "service_generated_by"
-"Key of the metadata of questions no reader put; whoever put one says where it belongs."
+"Metadata key of questions that no user asked; its value names the program that asked."
 
 CLAIMS_MARK: Final = b',"_claims":true}'
-"""End of a public record whose asker's token said more: those claims are for the asker, and the mark is for nobody."""
+"""End of a public record whose asker's token has further claims. The claims are for the asker; no client
+gets the mark."""
 
 LONGEST_QUESTION = 8_000
-"Characters of a question; more is refused."
+"Maximal number of characters of a question; longer questions are refused."
 ANSWER_WITHIN_MS = 60_000
 "How long an answer may take, one way or another."
 
 
 class Format(BaseModel):
-    """How an answer wants to be shown."""
+    """Requested form of an answer."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -47,7 +48,7 @@ class Format(BaseModel):
 
 
 class Question(BaseModel):
-    """What was asked; never changes."""
+    """A question as the user asked it; never changes."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -56,31 +57,31 @@ class Question(BaseModel):
     text: str
     asked_at: int
     deadline_at: int
-    "The answer is finished by then, one way or another; milliseconds since 1970."
+    "The answer is finished by this time, with success or not; milliseconds since 1970."
     parent_id: str | None = None
     before: tuple[str, ...] = ()
     "The questions it follows, oldest first."
     user_id: str = ""
-    "Only of a reader who proved who they are."
+    "Only of a verified user."
     anonymous_id: str = ""
     user_type: str = ""
     is_strangers: bool = False
-    "It came with a publishable key, and nobody proved who asked."
+    "The question came with a publishable key from an unverified user."
     logged: bool = False
-    "It stands in the reader's history."
+    "The question is in the user's history."
     fq: str = ""
     boost_fq: str = ""
     yearly_decay: float = 1.0
     type: str | None = None
     exclude: tuple[str, ...] = ()
     only: tuple[str, ...] | None = None
-    "Products `fq` lets through, when they are few: then passages are looked for among them."
+    "Products that `fq` selects, when they are few: the search for passages is restricted to them."
     language: str = ""
     format: Format = Format()
     metadata: Mapping[str, Any] = Field(default_factory=dict)
-    "What the answer's public record repeats, to whoever has its id."
+    "The public record of the answer repeats it, for any client with its id."
     claims: Mapping[str, Any] = Field(default_factory=dict)
-    "What the asker's token said beside who they are; nobody else is shown it."
+    "Further claims of the asker's token; only the asker gets them."
 
 
 class Picture(BaseModel):
@@ -93,7 +94,7 @@ class Picture(BaseModel):
 
 
 class CitedPassage(BaseModel):
-    """A passage an answer rests on, or one that is worth reading beside it."""
+    """A passage that supports an answer, or one that is useful additional reading."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -110,13 +111,13 @@ class CitedPassage(BaseModel):
     start: int = 0
     score: float = 0.0
     fields: Mapping[str, Any] = Field(default_factory=dict)
-    "What the format asked of the product."
+    "Product fields that the format requests."
     picture: Picture | None = None
-    "Of the product; only of what is cited."
+    "Of the product; only for citations."
 
 
 class CitedSentence(BaseModel):
-    """A sentence of an answer and where it stands."""
+    """A sentence of an answer and its position."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -139,14 +140,14 @@ class Answer(BaseModel):
     finish_reason: FinishReason = "not_finished"
     sentences: tuple[CitedSentence, ...] = ()
     passages: tuple[CitedPassage, ...] = ()
-    "What the sentences cite."
+    "The passages that the sentences cite."
     related: tuple[CitedPassage, ...] = ()
     followups: tuple[str, ...] = ()
     blocked_reason: str = ""
     question: str = ""
     "The question as it was understood, when that is not how it was put."
     composer: str = ""
-    "Who wrote it: `extractive`, `model`, `reused`; for ourselves."
+    "What composed the answer: `extractive`, `model`, `reused`; internal."
 
     @property
     def finished(self) -> bool:
@@ -160,7 +161,7 @@ MOST_QUESTIONS = 100_000
 
 
 class BankQuestion(BaseModel):
-    """A question and its weight; among equally fitting questions the weightier comes first."""
+    """A question and its weight; of equally fitting questions, the one with the higher weight comes first."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 

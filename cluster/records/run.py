@@ -4,9 +4,9 @@
        ^         |
        +- lapse -+     the worker's lease ran out: the next claim is another attempt
 
-A run is a value; its steps below are plain functions that give the next value, or None where the step is not
-possible. The store replaces a value only if nobody else did meanwhile (`RunStore.swap`), so of two workers who
-both believe to own a run at most one can write, and a worker who was taken for dead can't write any more.
+A run is a value. The functions below return the next value, or None if the transition is not possible. The
+store replaces a value only if no other writer replaced it meanwhile (`RunStore.swap`). So if two workers
+claim one run, at most one can write, and a worker with an expired lease can't write any more.
 
 Schedules: engines that are trained again by themselves. A slot is a moment at which one is due.
 
@@ -27,10 +27,10 @@ from cluster.errors import Invalid
 RunStatus = Literal["queued", "running", "finished", "failed", "cancelled"]
 
 STAGES = ("dataset", "plan", "evaluate", "train", "publish")
-"What a training does, in this order."
+"The stages of a training, in order."
 
 LEASE_MS = 15_000
-"So long a worker may be silent before it counts as dead."
+"A worker that does not renew its lease for this long counts as dead."
 
 ENDED: frozenset[RunStatus] = frozenset({"finished", "failed", "cancelled"})
 
@@ -45,7 +45,7 @@ class StageResult(BaseModel):
     name: str
     seconds: float = 0.0
     facts: dict[str, Any] = Field(default_factory=dict)
-    "Small: counts and names, for people."
+    "Counts and names for people; must stay small."
 
 
 class Run(BaseModel):
@@ -57,25 +57,25 @@ class Run(BaseModel):
     run_id: str
     engine_id: str
     recipe: dict[str, Any] = Field(default_factory=dict)
-    "As it was asked for, with everything open that is open."
+    "The ordered recipe, with all its open choices."
     promote: bool = False
-    "Let it serve afterwards, if the gate allows."
+    "Promote the result if the gate allows."
     code: str = ""
-    "Digest of the code that was shipped with the order; empty: learners come from the installation."
+    "Digest of the code that was shipped with the order; empty: the installation provides the learners."
     by: str = ""
-    "Who asked: a person, `schedule nightly`, a program."
+    "Who ordered the run: a person, `schedule nightly`, a program."
     traceparent: str = ""
-    "Parent of the trace of the training; empty if whoever asked is not traced."
+    "Parent of the trace of the training; empty if the order is not traced."
     status: RunStatus = "queued"
     attempt: int = 0
     most_attempts: int = 5
     owner: str = ""
-    "Who works on it."
+    "Id of the worker."
     until_ms: int = 0
     "When the owner's lease ends unless it is renewed."
     stage: str = ""
     message: str = ""
-    "What is being done right now."
+    "The current activity."
     fraction: float = 0.0
     "How much of the stage is done, about."
     stages: tuple[StageResult, ...] = ()
@@ -84,17 +84,17 @@ class Run(BaseModel):
     promoted: bool = False
     figures: dict[str, float] = Field(default_factory=dict)
     verdict: str = ""
-    "What the gate says of it, in a sentence."
+    "The gate's decision, in a sentence."
     chosen: str = ""
     "Which parts of the recipe got weight and which did not, in a sentence."
     parts: tuple[dict[str, Any], ...] = ()
-    "What came of each part: part, learner, outcome, weight, weight_new, alone, gain, reason."
+    "Outcome of each part: part, learner, outcome, weight, weight_new, alone, gain, reason."
     error: str = ""
     created_at: int = 0
     started_at: int | None = None
     finished_at: int | None = None
     revision: int = 0
-    "Grows with every write; the store's own."
+    "Grows with every write; the store sets it."
 
     @property
     def has_ended(self) -> bool:
@@ -107,9 +107,9 @@ class Run(BaseModel):
 
 
 def is_free(run: Run, now_ms: int) -> bool:
-    """May somebody begin with it: is it waiting, or its worker silent for too long?
+    """Return whether a worker may claim the run: it waits, or its lease expired.
 
-    A lease that ends absurdly late was written by a clock that has been set back since; nobody waits for it.
+    A lease that ends absurdly late comes from a clock that was set back since; such a lease does not count.
     """
     if run.status == "queued":
         return True
@@ -118,7 +118,7 @@ def is_free(run: Run, now_ms: int) -> bool:
 
 
 def claim_run(run: Run, owner: str, now_ms: int, lease_ms: int = LEASE_MS) -> Run | None:
-    """Return the run claimed by a worker; None when it is not free."""
+    """Return the run as claimed by a worker; None when it is not free."""
     if not is_free(run, now_ms) or run.attempt >= run.most_attempts:
         return None
     return run.model_copy(
@@ -135,7 +135,7 @@ def claim_run(run: Run, owner: str, now_ms: int, lease_ms: int = LEASE_MS) -> Ru
 
 
 def fail_exhausted_run(run: Run, now_ms: int) -> Run | None:
-    """Return a run whose workers died too often as failed; None for others."""
+    """Return a run as failed if too many of its workers died; None for others."""
     if not is_free(run, now_ms) or run.attempt < run.most_attempts:
         return None
     died = f"its worker died {run.attempt} times, the last time in stage {run.stage or STAGES[0]}"
@@ -169,7 +169,7 @@ def end_run(
 
 
 def cancel_run(run: Run, now_ms: int) -> Run | None:
-    """Return the run cancelled; its worker notices at its next renewal and writes nothing more."""
+    """Return the run as cancelled; its worker notices at its next renewal and writes nothing more."""
     if run.has_ended:
         return None
     over = {"status": "cancelled", "finished_at": now_ms, "owner": "", "until_ms": 0, "message": ""}
@@ -177,7 +177,7 @@ def cancel_run(run: Run, now_ms: int) -> Run | None:
 
 
 def release_run(run: Run, owner: str) -> Run | None:
-    """Return the run released for the next worker at once, because this owner is dead."""
+    """Return the run as free for the next worker at once, because this owner is dead."""
     if run.status != "running" or run.owner != owner:
         return None
     return run.model_copy(update={"owner": "", "until_ms": 0})
@@ -201,7 +201,7 @@ class Schedule(BaseModel):
     when: str
     recipe: dict[str, Any] = Field(default_factory=dict)
     promote: bool = True
-    "Let the result serve, if the gate allows."
+    "Promote the result if the gate allows."
     created_at: int = 0
     last_slot: int = 0
     "The newest slot that was fired."
@@ -225,7 +225,7 @@ def period_of(when: str) -> tuple[int, int]:
 
 
 def due_slot(schedule: Schedule, now_ms: int) -> int | None:
-    """Return the due slot; of several missed ones only the newest."""
+    """Return the due slot; of several missed slots, return only the newest."""
     slot = newest_slot(schedule.when, now_ms)
     return slot if slot > max(schedule.last_slot, schedule.created_at) else None
 

@@ -1,4 +1,4 @@
-"""History threads: what a reader asked, in the order asked, and whether something new was said since.
+"""Define history threads: the questions of a user in order, and whether significant new content came since.
 
 Published in `docs/reference/rest.md`, section History.
 """
@@ -12,31 +12,32 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class News(BaseModel):
-    """Content that was judged significant for a thread, and what is being made of it."""
+    """Content that is significant for a thread, and the state of the answer about it."""
 
     model_config = ConfigDict(frozen=True)
 
     question_id: str
-    "The question that is asked about it; known before it is asked, so that asking twice is asking once."
+    """Id of the question about the content; fixed before the question is asked, so that asking twice has
+    no effect."""
     offset: str
-    "Newest content it speaks of."
+    "Offset of its newest content."
     product_ids: tuple[str, ...]
-    "What is new, most significant first."
+    "The new content, most significant first."
     score: float
     "0 to 1: how significant the best of it is."
     reason: str
-    "In words for people."
+    "Text for people."
     sketch: str = ""
-    "Of the best of it, so that the same in other words is no news."
+    "Of the best of it, so that the same content in other words is no news."
     found_ms: int = 0
     due_ms: int = 0
-    "When it shall be asked."
+    "When the question is due."
     state: Literal["waiting", "asked", "told", "dropped"] = "waiting"
-    "`asked` takes nothing more in; what comes then is `later` of its thread."
+    "In state `asked` it accepts no more content; later content becomes `later` of its thread."
 
 
 class Thread(BaseModel):
-    """One thread of one reader; its id is the id of its first question."""
+    """One thread of one user; its id is the id of its first question."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -45,21 +46,21 @@ class Thread(BaseModel):
     time_ms: int
     "Last activity."
     question_ids: tuple[str, ...]
-    "In the order they were asked or added; the first is the root."
+    "In the order in which they were asked or added; the first is the root."
     question: str = ""
-    "What the reader asked first, whatever the title says by now; empty: the title."
+    "The user's first question, even if the title has changed; empty: the title."
     subscribed: bool = False
     has_new: bool = False
     new_at_ms: int = 0
     "When the indicator was last raised."
     judged: str = ""
-    "Offset of the newest content this thread was judged against; older content is no news."
+    "Offset of the newest content against which this thread was judged; older content is no news."
     news: News | None = None
     "The last content that was significant, waiting or dealt with."
     later: News | None = None
-    "What was found while the answer about `news` was being made."
+    "Content that was found while the answer about `news` was being composed."
     sketches: tuple[str, ...] = ()
-    "Of the newest content the reader was told of."
+    "Sketches of the newest content that the user already saw."
 
     @property
     def subject(self) -> str:
@@ -73,7 +74,7 @@ class Thread(BaseModel):
 
 
 class ReaderThreads(BaseModel):
-    """All threads of one reader, and what of them was acknowledged as a whole."""
+    """All threads of one user, and the state of acknowledgements for all of them."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -81,16 +82,16 @@ class ReaderThreads(BaseModel):
     dismissed_at_ms: int = 0
     "When the account's indicator was last dismissed."
     revision: int = 0
-    "Changes with every write; whoever writes names the one it read. 0: nothing is stored."
+    "Changes with every write; each write names the revision that it read. 0: nothing is stored."
 
     @property
     def has_new(self) -> bool:
-        """Is the account's indicator on?"""
+        """Return whether the account's indicator is on."""
         return any(
             thread.has_new and thread.new_at_ms > self.dismissed_at_ms for thread in self.threads.values()
         )
 
     @property
     def watched(self) -> tuple[Thread, ...]:
-        """The threads that want to be told of news."""
+        """Return the threads that are watched for news."""
         return tuple(thread for thread in self.threads.values() if thread.subscribed)

@@ -1,7 +1,7 @@
-"""Times as text: what callers may send, and the two forms it takes afterwards.
+"""Parse and format times: the text that callers may send, and its two stored forms.
 
-A moment is ISO 8601: `2026-03-02T09:15:30.250+01:00`; seconds, fraction and offset may be absent (no offset is
-UTC), a space may stand for the `T`, and a leap second counts as the first moment of the next minute.
+A moment is ISO 8601: `2026-03-02T09:15:30.250+01:00`. Seconds, fraction and offset may be absent; no offset
+means UTC. A space may replace the `T`. A leap second counts as the first moment of the next minute.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def utc_text(text: str) -> str:
 
 
 def is_stored_moment(text: str) -> bool:
-    """Is a valid moment already in the form interactions are stored in (UTC, milliseconds, `Z`)?"""
+    """Return whether a text is a valid moment in the stored form of interactions (UTC, milliseconds, `Z`)."""
     return len(text) == 24 and text[23] == "Z" and text[10] == "T" and text[19] == "." and text[17] != "6"
 
 

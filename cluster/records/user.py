@@ -17,7 +17,7 @@ class User(Strict):
 
     user_id: UserId
     created_at: DayOrMoment | None = None
-    "Account times; never defaulted by us."
+    "Account times; Kiosk never sets a default."
     updated_at: DayOrMoment | None = None
     name: str | None = None
     "For display; not used for ranking."

@@ -1,8 +1,9 @@
-"""The named actors of an installation: which class each runs, and how one is created with its stand-by.
+"""Define the named actors of an installation, and create them with their stand-bys.
 
-Intake, trainer, tracker and engine operator hold a lease in Redis while they work. On a cluster of several nodes each
-has a stand-by on another node: it does nothing until it gets the lease, a few seconds after the first one's node died.
-Ray would need more than a minute to notice the dead node and to start the actor elsewhere.
+Intake, trainer, tracker and engine operator hold a lease in Redis while they work. On a cluster of several
+nodes each has a stand-by on another node. The stand-by is idle until it gets the lease, a few seconds after
+the first actor's node died. Ray would need more than a minute to notice the dead node and to start the actor
+elsewhere.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from cluster.settings import Settings
 
 ENGINE_OPERATOR = "cluster.runtime.engine_operator:EngineOperator"
 STANDBY = "-standby"
-"The end of a stand-by's role."
+"The suffix of a stand-by's role."
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ def ensure_actor(actor: ActorRole) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class StandbyStep:
-    """What to do for one role: create its stand-by on a node, after the removal of one at a wrong place."""
+    """The steps for one role: remove a stand-by at a wrong place, then create one on a node."""
 
     kind: Literal["create", "move"]
     role: str

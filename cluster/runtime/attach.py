@@ -1,7 +1,7 @@
 """`kiosk cluster attach`: create apps, keys and the five named actors on an existing Ray cluster.
 
-The API replicas are then deployed from a configuration in `cluster/serve/`. A second run creates only what is
-missing. It runs on a node of the cluster; the environment names Redis and the master key.
+The command then deploys the API replicas from a configuration in `cluster/serve/`. A second run creates only
+what is missing. The command runs on a node of the cluster; the environment names Redis and the master key.
 """
 
 from __future__ import annotations

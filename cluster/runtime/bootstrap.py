@@ -1,8 +1,8 @@
 """Bring an installation up once and end: keys, Ray, intake, API replicas, sample data, first good answer.
 
-The supervisor starts it as a separate process with the environment of `ray_environment`, because Ray belongs to
-the process that imports it: the supervisor must outlive Ray and stays small without it. Every step is reported as
-a line of JSON on standard output. A second run on a partly started system starts only what is missing.
+The supervisor starts it as a separate process with the environment of `ray_environment`. Ray belongs to the
+process that imports it, and the supervisor must outlive Ray and stay small. Bootstrap reports every step as a
+line of JSON on standard output. A second run on a partly started system starts only what is missing.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def without_client_server(parameters: Any, head: bool) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Start what the plan names; return 0 after a good answer."""
+    """Start the parts of the plan; return 0 after a good answer."""
     plan = StartPlan.parse(arguments[0])
     with _redirect_output() as out:
         set_up_logging()

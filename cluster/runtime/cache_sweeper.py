@@ -1,4 +1,4 @@
-"""Removal of this node's copies whose original is gone from the artifact store."""
+"""Remove this node's copies whose original is gone from the artifact store."""
 
 from __future__ import annotations
 

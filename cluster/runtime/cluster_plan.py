@@ -14,8 +14,9 @@ BUDGET_MB = 512
 def replica_arguments(node_cpus: Sequence[float], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of the API's builder: one replica for each node at rest, half of the processors under load.
 
-    The rest of the processors is left to dedicated engines and trainings. A node takes at most its equal share of the
-    replicas and one more: an update starts a new replica before an old one ends. What is given stays.
+    Dedicated engines and trainings get the remaining processors. A node takes at most its equal share of the
+    replicas and one more, because an update starts a new replica before an old one ends. Given arguments stay
+    unchanged.
     """
     sizes = [cpus for cpus in node_cpus if cpus > 0] or [1.0]
     nodes = len(sizes)

@@ -20,7 +20,7 @@ ADMIN_S = 10.0
 def connect(settings: Settings | None = None, *, slow_s: float = 2.0, is_serving: bool = False) -> OpenStores:
     """Open the stores named by the environment or by the data directory of this installation.
 
-    `is_serving` says that requests wait for them.
+    `is_serving` means that requests wait for these stores.
 
     Errors:
         Fault: neither names a Redis

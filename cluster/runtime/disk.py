@@ -1,8 +1,8 @@
-"""The disk guard: writes stop before the disk is full, reads go on.
+"""Guard the disk: writes stop before the disk is full, and reads continue.
 
-An API replica calls `refusal_reason()` before it accepts a write and refuses with that sentence (503,
-`Retry-After`). The guard checks the disk itself, at most once a second, so no other process must be alive, and
-writes are accepted again as soon as there is space.
+An API replica calls `refusal_reason()` before it accepts a write, and refuses with that sentence (503,
+`Retry-After`). The guard checks the disk itself, at most once a second, so it depends on no other process.
+Replicas accept writes again as soon as there is space.
 """
 
 from __future__ import annotations

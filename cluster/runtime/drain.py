@@ -1,8 +1,8 @@
 """`python -m cluster.runtime.drain SECONDS`: take this node out of service before it ends.
 
-Ray marks the node as draining. Its proxy fails its health check, so that balancers leave it, and Serve starts
-replicas on other nodes before it stops those of this one. The command ends when no replica is left here, or after
-SECONDS. Kubernetes runs it before it ends a pod.
+Ray marks the node as draining. Its proxy fails its health check, so that balancers stop sending requests to
+it. Serve starts replicas on other nodes before it stops those of this node. The command ends when this node
+has no replica left, or after SECONDS. Kubernetes runs it before it ends a pod.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REPLICA = "ray::ServeReplica"
 "Beginning of the title of a replica's process."
 POLL_S = 1.0
 SETTLE_S = 5.0
-"Seconds in which balancers notice a failed health check, even when no replica runs here."
+"Seconds in which balancers notice a failed health check, even when this node runs no replica."
 
 
 def main(arguments: list[str]) -> int:

@@ -2,10 +2,10 @@
 
 It is a named Ray actor that Ray restarts: `engines@<release>`.
 
-Commands only change records, so they work from any process and need not wait. Only this actor calls Serve, once a
-second while there are dedicated engines. It deploys missing applications and removes unused ones.
-Killing it at any moment is harmless: the next one observes and continues. It works while it holds a lease, and it
-keeps a stand-by of itself and of the other actors with a lease (`cluster.runtime.standbys`).
+Commands only change records, so they work from any process and need not wait. Only this actor calls Serve,
+once a second while there are dedicated engines. It deploys missing applications and removes unused ones.
+Killing it at any moment is harmless, because the next one observes and continues. It works while it holds a
+lease, and it keeps a stand-by of itself and of the other actors with a lease (`cluster.runtime.standbys`).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class EngineOperator:
         self, connect: Callable[[], OpenStores], build: str, leased: Sequence[ActorRole] = ()
     ) -> None:
         set_up_logging(process="engine_operator")
-        # the name, not the process, holds the lease: a restarted actor goes on at once
+        # the name, not the process, holds the lease, so a restarted actor continues at once
         self._name = ray.get_runtime_context().get_actor_name() or LEASE
         self._standbys = StandbyKeeper((*leased, engine_operator_role(build, leased)), installed_version())
         self._standbys_s = float("-inf")

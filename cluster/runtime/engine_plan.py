@@ -98,13 +98,13 @@ def _steps(
         yield RouteEngine(engine, "door")
     elif one is not None and one.ours and not one.ending:
         busy_ms = max(engine.moved_at, last_own_ms.get(engine.application, 0))
-        # a clock that was set back must not keep an application for ever
+        # a clock that was set back must not keep an application permanently
         if not 0 <= now_ms - busy_ms < QUIET_MS:
             yield RemoveApplication(one.name)
 
 
 def is_at_target(engine: Engine, seen: Mapping[str, EngineApplication]) -> bool:
-    """Return whether the engine has its target placement and answers there."""
+    """Return whether the engine has its target placement and answers in it."""
     one = seen.get(engine.application)
     if engine.moving_to is not None:
         return False

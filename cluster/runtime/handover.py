@@ -3,9 +3,9 @@
     kiosk up                                              does it by itself
     python -m cluster.runtime.handover ray start ...      on every node of a Ray cluster of yours
 
-Every child process inherits a variable in `/proc/<pid>/environ` for its lifetime. So each secret is written to a
-file of mode 600 below the run directory, its variable is removed, and a variable with the file's path
-replaces it.
+Every child process inherits a variable in `/proc/<pid>/environ` for its lifetime. So this module writes each
+secret to a file of mode 600 below the run directory. It then replaces the variable with a variable that
+contains the file's path.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The bound of the bundled Redis, and the guard that refuses writes before Redis is full.
 
 A full Redis refuses every write, also those that free memory: compaction, leases, heartbeats. So API replicas
-refuse writes of clients from 90 % on, and the rest is reserved for Kiosk. Reads go on, and writes are accepted
-again as soon as there is space.
+refuse writes of clients from 90 % on, and the rest is reserved for Kiosk. Reads continue, and replicas accept
+writes again as soon as there is space.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cluster.meter import Meter
 from cluster.runtime.disk import DiskGuard
 
 SHARE = 4
-"Redis may use this fraction (one in so many) of the machine's memory, unless a setting changes it."
+"Redis may use one part in this number of the machine's memory, unless a setting changes it."
 LEAST_MB = 256
 REFUSED_FROM = 0.9
 "Share of Redis' bound from which writes of clients are refused."

@@ -3,8 +3,9 @@
 A request costs only an addition under a lock; a thread exports to Ray. A killed process loses the
 values of its last seconds.
 
-Each export repeats the last value of every gauge, because Ray drops a series that nobody sets for two of its export
-intervals. A gauge is true until its owner sets another value or removes it, or until the process ends.
+Each export repeats the last value of every gauge, because Ray drops a series without a new value for two of
+its export intervals. A gauge is valid until its owner sets another value or removes it, or until the process
+ends.
 
     every process with Ray in it -> RayMeter -> Ray's agent on the node -> Prometheus
 

@@ -17,7 +17,7 @@ BACKGROUND_NICENESS = 10
 "Niceness of workers until they serve."
 VARIABLE = "RAY_worker_niceness"
 RAY_NICENESS = 15
-"Niceness of workers of a Ray that nobody told otherwise."
+"Niceness of Ray workers by default."
 _RAYLET = "RAY_RAYLET_PID"
 "Ray sets it for every worker."
 _CAP_SYS_NICE = 23

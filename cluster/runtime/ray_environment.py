@@ -134,7 +134,8 @@ def serving_environment(paths: InstallationPaths, wrapper: Path) -> dict[str, ob
         # Serve notices a killed proxy actor after three periods.
         "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": 1,
         "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": 5,
-        # On a busy machine, ending a proxy actor before it is ready only restarts it; a dead one is noticed at once.
+        # On a busy machine, ending a proxy actor before it is ready only restarts it; Ray notices a dead
+        # one at once.
         "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": 30,
         "RAY_SERVE_HAPROXY_BINARY_PATH": wrapper,
         "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": folder / "haproxy.cfg",

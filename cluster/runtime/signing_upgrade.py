@@ -1,4 +1,4 @@
-"""Sign once what an earlier release left unsigned, at the first start of this release.
+"""Sign the unsigned manifests of an earlier release once, at the first start of this release.
 
 Earlier releases wrote manifests without MACs and key records with unauthenticated labels. The first start signs
 them and marks the data directory; from then on nothing unsigned is accepted. After a downgrade, an administrator

@@ -42,7 +42,7 @@ def is_local_address(host: str) -> bool:
 
 
 def is_free(host: str, port: int) -> bool:
-    """Return whether a server could listen there."""
+    """Return whether a server could listen on the address."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -54,7 +54,7 @@ def is_free(host: str, port: int) -> bool:
 
 
 def answers(host: str, port: int, within_s: float = 0.5) -> bool:
-    """Return whether a server accepts connections there."""
+    """Return whether a server accepts connections on the address."""
     try:
         with socket.create_connection((host, port), timeout=within_s):
             return True

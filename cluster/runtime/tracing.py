@@ -53,7 +53,7 @@ class OtelTracer:
     ) -> Span:
         from opentelemetry.context import Context
 
-        # An empty context: spans of other libraries in this process are no parents of ours.
+        # An empty context: spans of other libraries in this process are no parents of Kiosk's spans.
         context = self._extract({"traceparent": parent}, context=Context()) if parent else Context()
         return self._start(name, context, kind, attributes, began_s)
 

@@ -47,7 +47,7 @@ from cluster.store.redis.threads import RedisThreads
 
 @dataclass(frozen=True, slots=True)
 class OpenStores(Stores):
-    """`Stores` with a connection behind them; used from one event loop and closed there.
+    """`Stores` over an open connection; used from one event loop and closed there.
 
     They connect on first use. `await` them to wait up to two seconds for the connection, or use `async with`,
     which also closes. An unreachable Redis is no error here: calls raise `Unavailable` until Redis answers.
@@ -102,7 +102,9 @@ def open_client(
     slow_s: float = SLOW_S,
     is_serving: bool = True,
 ) -> RedisClient:
-    """Return the client for an address: multiplexed for what a request waits for, else the one over redis-py."""
+    """Return the client for an address: multiplexed if requests wait for it, else the client over
+    redis-py.
+    """
     if not is_serving:
         return LibraryClient(address, slow_s=slow_s)
     if address.kind == "cluster":
@@ -123,9 +125,10 @@ def open_stores(
 ) -> OpenStores:
     """Open all ports over one Redis.
 
-    `is_serving` says that requests wait for these stores; commands, jobs and actors use redis-py instead. `hot_s` and
-    `slow_s` are the deadlines, in seconds, of short reads and of all other commands. `idle_ms` is the time after which
-    a consumer may take over another consumer's batches. `most_waiting` bounds an app's intake.
+    `is_serving` means that requests wait for these stores; commands, jobs and actors use redis-py instead.
+    `hot_s` and `slow_s` are the deadlines, in seconds, of short reads and of all other commands. `idle_ms` is
+    the time after which a consumer may take over another consumer's batches. `most_waiting` bounds an app's
+    intake.
 
     Errors:
         Invalid: not a Redis URL

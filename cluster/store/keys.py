@@ -41,8 +41,10 @@ def schema() -> str:
 
 
 def releases() -> str:
-    """Hash release -> JSON {at, schema}: when an API replica of a release last ran, and the newest schema it knows.
-    Owner: API replicas, every five seconds. For ever; entries of a day ago are removed."""
+    """Hash release -> JSON {at, schema}: the last time an API replica of a release ran, and the newest
+    schema that the release supports. Owner: API replicas, every five seconds. For ever; entries of a day
+    ago are removed.
+    """
     return "kiosk:{access}:release"
 
 
@@ -130,14 +132,17 @@ def record_ids(app: str, noun: str) -> str:
 
 
 def product_type(app: str) -> str:
-    """Hash product_id -> its type as JSON text (`"book"`); products without a type are absent. Owner: intake."""
+    """Hash product_id -> its type as JSON text (`"book"`); products without a type are absent. Owner:
+    intake.
+    """
     return f"{{{app}}}:product-type"
 
 
 def product_type_ids(app: str) -> str:
     """Sorted set, all scores 0: members `<type as JSON text><product_id>`, so that the ids of one type are
-    adjacent, sorted. One key for all types: a script must know its keys before it knows the old type of a
-    product. Owner: intake."""
+    adjacent, sorted. All types share one key, because a script names its keys before it reads the old type
+    of a product. Owner: intake.
+    """
     return f"{{{app}}}:product-type-id"
 
 
@@ -200,8 +205,9 @@ def follower(app: str) -> str:
 
 
 def quarantine(app: str) -> str:
-    """Stream, capped at about 10,000: records and batches set aside, with the reason. Fields: kind (`record`,
-    `batch`, `change`), noun, id, reason, at, payload (at most 256 KiB). Read by operators."""
+    """Stream, capped at about 10,000: quarantined records and batches, with the reason. Fields: kind
+    (`record`, `batch`, `change`), noun, id, reason, at, payload (at most 256 KiB). Read by operators.
+    """
     return f"{{{app}}}:quarantine"
 
 
@@ -209,8 +215,10 @@ def quarantine(app: str) -> str:
 
 
 def recent(app: str, reader_id: str) -> str:
-    """List, latest arrival first, capped at 200: packed interactions of a user. 400 days after the last (an hour
-    less where they arrive by the hundred); one day if an unverified user began it and did not return."""
+    """List, latest arrival first, capped at 200: packed interactions of a user. 400 days after the last
+    (up to an hour less for users with hundreds of interactions in a call); one day if an unverified user
+    began it and did not return.
+    """
     return f"{{{app}}}:recent:{reader_id}"
 
 
@@ -273,7 +281,9 @@ def boost_rule(app: str) -> str:
 
 
 def engine_status(app: str) -> str:
-    """Hash engine_id -> JSON `EngineStatus`: the state of its own deployment. Owner: the engine operator."""
+    """Hash engine_id -> JSON `EngineStatus`: the state of its dedicated deployment. Owner: the engine
+    operator.
+    """
     return f"{{{app}}}:engine-status"
 
 
@@ -420,7 +430,7 @@ def question_bank(app: str) -> str:
 
 
 def question_bank_version(app: str) -> str:
-    """String, integer. Incremented by every replacement of the bank; doors ask for it. For ever."""
+    """String, integer. Incremented by every replacement of the bank; API replicas poll it. For ever."""
     return f"{{{app}}}:question-bank-version"
 
 

@@ -175,7 +175,7 @@ class RefreshingCache(Generic[Value]):
 
 
 class EngineRecords(RefreshingCache[Mapping[str, Engine]]):
-    """The only cache of engine records in a process: router, host and model registry find an engine here.
+    """The only cache of engine records in a process, shared by router, host and model registry.
 
     A key is an app; its value has the records of all its engines by engine id. The model registry of a loaded app
     refreshes them in the background, so that requests find fresh records.
@@ -193,7 +193,7 @@ class EngineRecords(RefreshingCache[Mapping[str, Engine]]):
         return entry.value.get(engine_id)
 
     async def read_engine(self, app_id: str, engine_id: str) -> Engine | None:
-        """Return a record; None when there is no such engine, which the store confirms at every call.
+        """Return a record; None when the engine does not exist, which the store confirms at every call.
 
         While the store is unreachable, or another caller reads it, the last good record is returned.
 

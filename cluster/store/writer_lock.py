@@ -21,8 +21,8 @@ _POLL_S = 0.05
 def lock_writer(url: str, path: str, *, wait_s: float = WAIT_S) -> Iterator[None]:
     """Exclude other writers of a path of the artifact store.
 
-    Blocks; call it from a thread without an event loop. A process that stands still for longer than the lease lasts
-    may still write: only conditional writes exclude that.
+    Blocks; call it from a thread without an event loop. A process that pauses for longer than the lease may
+    still write: only conditional writes exclude that.
 
     Errors:
         Unavailable: Redis does not answer, or another process holds the lease for too long

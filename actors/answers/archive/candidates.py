@@ -73,7 +73,7 @@ def find_by_words(
 
 
 def embed_query(library: PassageLibrary, query: ArchiveQuery) -> Vector | None:
-    """Embed the question; None where meaning has no weight or the embedder knows no word.
+    """Embed the question; None if vectors have no weight or the embedder knows no word of it.
 
     Shapes:
         returns: float32 [d]

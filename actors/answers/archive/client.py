@@ -22,7 +22,7 @@ class ArchiveClient(Protocol):
         ...
 
     async def article(self, app_id: str, product_id: str, position: int) -> ArchiveArticle | None:
-        """Return the article of a passage; None when there is no such passage (any more).
+        """Return the article of a passage; None when the passage does not exist (any more).
 
         Errors:
             Unavailable: the archive is still loading, or the store is unreachable

@@ -159,11 +159,11 @@ class ArchiveFollower:
                 self._count_failure()
 
     async def _load_newer_snapshot(self) -> None:
-        # a thread of its own: a bucket or a network folder may answer late
+        # a separate thread, because a bucket or a network folder may answer late
         try:
             newest = await self._find_newest()
         except Unavailable as error:
-            self._count_miss(error)  # the artifact store does not answer; what is open goes on
+            self._count_miss(error)  # the artifact store does not answer; the open archive stays in use
             return
         if newest <= self._sequence:
             return

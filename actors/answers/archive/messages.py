@@ -63,8 +63,8 @@ class ArchiveResult:
     corpus: str = ""
     "Version of the searched library: equal as long as no article was added, changed or removed."
     coverage: float | None = None
-    """How much of the question the best passage holds by its words, 0 to 1, comparable over questions; below
-    `UNANSWERED_BELOW` of the report it is hardly an answer."""
+    """How much of the question the best passage covers by its words, 0 to 1, comparable over questions.
+    Below `UNANSWERED_BELOW` of the report, the passage hardly answers the question."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ HALF_LIFE_DAYS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class DateRange:
-    """The time that a question asks about."""
+    """The period to which a question refers."""
 
     recent: bool = False
     first: int = UNKNOWN_DAY
@@ -80,7 +80,7 @@ class DateRange:
 
 
 def parse_date_range(question: str) -> DateRange:
-    """Return the time that a question asks about."""
+    """Return the period to which a question refers."""
     named = _parse_date(question) if "19" in question or "20" in question else None
     if named is not None:
         return DateRange(first=named[0].toordinal() - _EPOCH, last=named[1].toordinal() - _EPOCH)
@@ -220,7 +220,7 @@ def _select_similar(meaning: CandidatePassages) -> tuple[Rows, Scores]:
 
 
 def _add_scores(words: Rows, told: Scores, near: Rows, meant: Scores, share: float) -> tuple[Rows, Scores]:
-    """Add two lists that are scaled to 0..1; a passage that one list lacks gets 0 there."""
+    """Add two lists that are scaled to 0..1; a passage that is missing in a list counts as 0 in it."""
     rows = np.concatenate([words, near])
     scores = np.concatenate([np.float32(1 - share) * told, np.float32(share) * meant])
     if not len(rows):

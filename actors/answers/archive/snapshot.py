@@ -131,7 +131,7 @@ class PassageSnapshot:
     ) -> PassageSnapshot:
         """Open a snapshot. Without `verify` only sizes are compared; with a signer, unsigned snapshots are refused.
 
-        A given manifest, which was authenticated before, stands for the one in the folder.
+        If the caller passes an authenticated manifest, it is used in place of the manifest in the folder.
 
         Errors:
             Fault: the manifest is not signed for this place, or a file is missing, has another size or checksum, or

@@ -195,7 +195,7 @@ class PassageSnapshotStore:
         raise Fault(f"copies of the passages {sequence} of {app_id} do not stay whole on this node")
 
     def _share_embedder(self, embedder: Embedder | None) -> Embedder | None:
-        """Let replicas of this node share the vectors of a slow embedder."""
+        """Enable replicas of this node to share the vectors of a slow embedder."""
         if embedder is None or not getattr(embedder, "is_slow", False):
             return embedder
         folder = self._store.node_folder("embedded")
@@ -205,7 +205,8 @@ class PassageSnapshotStore:
         """Return the sequence of the newest snapshot, 0 when there is none; in a bucket up to 15 s late.
 
         Errors:
-            Unavailable: the bucket does not answer; the next call within the pause returns what was known
+            Unavailable: the bucket does not answer; the next call within the pause returns the last known
+            sequence
         """
         at_s, newest = self._listed.get(app_id, (0.0, 0))
         now_s = self._monotonic_s()

@@ -1,4 +1,4 @@
-"""What the things a question can ask for look like in a sentence: numbers with units, dates, names, reasons.
+"""Find the entities that questions ask for in a sentence: numbers with units, dates, names, reasons.
 
 Sentences are cut into words once and the words looked up, so the time is linear however strange the text.
 """
@@ -29,9 +29,9 @@ _MEASURES_OF = MappingProxyType(
         for word in collect(lambda data: chain.from_iterable(data.measures.values()))
     }
 )
-"Unit -> what it measures."
+"Unit -> the measured quantity."
 _UNIT_DISTANCE = 4
-"How many words behind a number its unit may stand: `two and a half million crowns`."
+"Maximal number of words between a number and its unit: `two and a half million crowns`."
 _JOINS = frozenset(collect(lambda data: data.entities.number_joins))
 _SHARES = frozenset(collect(lambda data: data.entities.shares))
 _DATES = frozenset(

@@ -41,7 +41,7 @@ BARE_QUESTION = compile_pattern(
     rf"^(?:{_any(lambda words: words.bare_question_conjunctions)}\s+)?{_any(lambda words: words.bare_questions)}\s*\??$"
 )
 MEASURE_QUESTION = compile_pattern(rf"^{_any(lambda words: words.measure_words)}\s+\w+\s*\??$")
-"*How deep?* asks for a part of the question before."
+"*How deep?* refers to a part of the question before."
 LINKED_QUESTION = compile_pattern(
     rf"^(?P<opens>[¿\s]*){_any(lambda words: words.linking_conjunctions)}[\s,]+"
     rf"(?={_any(lambda words: words.linked_openers)}\b)(?P<rest>\S.*)$"
@@ -72,7 +72,7 @@ PLACE_ADVERB = compile_pattern(rf"\b({any_of(PREPOSITION_OF)})(?=\s*(?:\?|$|,))"
 DUMMY_SUBJECT = compile_pattern(rf"\b{_any(lambda words: words.dummy_subjects)}\b")
 PERSON_PRONOUN = compile_pattern(rf"\b{_any(lambda words: words.person_pronouns)}\b")
 REPLACED_PRONOUN = compile_pattern(rf"\b{_any(lambda words: words.replaced_pronouns)}\b", ignore_case=False)
-"Pronouns that a noun replaces where they stand; German `Sie` is how somebody is addressed."
+"Pronouns that a noun replaces in place; German `Sie` is a form of address."
 REFERENCE = compile_pattern(rf"\b{_any(lambda words: words.references)}\b")
 OBJECT_PRONOUN = compile_pattern(_any(lambda words: words.object_pronouns))
 
@@ -86,7 +86,7 @@ NAME_LEAD = compile_pattern(
     rf"(?:{_any(lambda words: words.lead_prepositions)}\s)?(?:{_INNER_ARTICLE}\s)?$",
     ignore_case=False,
 )
-"What belongs to a name and stands before it: *the mayor of* Obermoos."
+"Words before a name that belong to it: *the mayor of* Obermoos."
 TOPIC = compile_pattern(
     rf"\b{_any(lambda words: words.topic_articles)}\s+((?:[\w’'-]+\s*){{1,4}})", ignore_case=False
 )
@@ -137,7 +137,7 @@ def validate_rewriting(written: str, question: str, parents: Sequence[str]) -> s
 
 def _resolve_references(asked: str, before: str) -> str:
     if (linked := LINKED_QUESTION.match(asked)) and not BARE_QUESTION.match(asked.lstrip("¿ ")):
-        # "and how do I prune them?" asks about the same subject
+        # "and how do I prune them?" has the same subject
         asked = linked["opens"] + linked["rest"][0].upper() + linked["rest"][1:]
     elif match := TOPIC_CHANGE.match(asked.lstrip("¿¡ ")):
         return _replace_topic(next(group for group in match.groups() if group).strip(), before)

@@ -1,7 +1,7 @@
 """Remove text that gives orders to a language model, and characters that are invisible.
 
-Articles are data. A sentence that gives orders to the writer of the answer is never shown, whatever the question:
-losing a quotation costs little, and passing on an order costs trust.
+Articles are data. A sentence that gives orders to the writer of the answer is never shown, whatever the
+question is. Losing a quotation costs little, and passing on an order costs trust.
 """
 
 from __future__ import annotations

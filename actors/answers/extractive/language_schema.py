@@ -90,11 +90,11 @@ class PassiveWords(LanguageSection):
     """Words by which a passive sentence is recognized, and the questions that ask for the actor."""
 
     verb_last: bool
-    "May other words stand between auxiliary and participle?"
+    "Whether other words may stand between auxiliary and participle."
     active_endings: tuple[str, ...]
     "Verbs that end so are not passive behind an auxiliary either: `is pruning`."
     participle_marks: tuple[str, ...]
-    "Unless one of these stands in them: `werden ... gesehen`."
+    "Unless they contain one of these words: `werden ... gesehen`."
     auxiliaries: WordSet
     agents: WordSet
     "Prepositions in front of the actor: `by`."
@@ -102,9 +102,9 @@ class PassiveWords(LanguageSection):
     "Words that make the verb behind them passive: Spanish `se`."
     person: WordSet
     skip: WordSet
-    "What may stand between `who` and the verb."
+    "Words that may occur between `who` and the verb."
     not_a_deed: WordSet
-    "What in place of the verb asks for something else: `who is`."
+    "Words in place of the verb that make it another question: `who is`."
 
 
 class PlainQuestionWords(LanguageSection):
@@ -112,14 +112,14 @@ class PlainQuestionWords(LanguageSection):
 
     nouns_have_capitals: bool
     definite_is_generic: bool
-    "May a question about a kind of thing have the definite article?"
+    "Whether a question about a kind of thing may have the definite article."
     indefinite: WordSet
     definite: WordSet
     pronouns: WordSet
     copulas: WordSet
     adverbs: WordSet
     place: WordSet
-    "Prepositions that may say where a defined word is used."
+    "Prepositions that may introduce the context in which a defined word is used."
     prepositions: WordSet
     "A subject with one of these is no plain term."
     not_a_kind: WordSet

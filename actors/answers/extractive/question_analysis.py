@@ -1,6 +1,6 @@
 """Analyze a question once: answer type, subject and words; and score whether a sentence contains such an answer.
 
-Classify the type of thing a question asks for, by language.
+Classify the entity type that a question asks for, by language.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PATTERNS = MappingProxyType(
 
 
 def classify_question(question: str, language: str) -> str:
-    """Return the type of thing a question asks for; empty: no specific type."""
+    """Return the entity type that a question asks for; empty: no specific type."""
     patterns = _PATTERNS.get(language) or _PATTERNS[FALLBACK_LANGUAGE]
     return next((kind for kind, pattern in patterns if pattern.search(question)), "")
 
@@ -74,7 +74,7 @@ class QuestionAnalysis:
     focus: tuple[str, ...]
     "The counted or picked noun (how many *ships*): the required stem, then optional ones."
     name_runs: tuple[tuple[int, ...], ...]
-    "Names of several words, as places in `weights`: the last word stands for the whole name."
+    "Names of several words, as places in `weights`: the last word represents the whole name."
     tokenizer: TextTokenizer = field(repr=False)
     form: QuestionForm | None = None
     "The form of a plain question."

@@ -1,4 +1,5 @@
-"""Generate questions from English sentences: who, when, how much, how many, how long, what a person expects.
+"""Generate questions from English sentences: who, when, how much, how many, how long, and a person's
+expectations.
 
 Only forms whose words can stay in order are converted, so that a question is always good English.
 """

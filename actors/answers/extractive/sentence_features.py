@@ -49,11 +49,11 @@ class SentenceFeatures:
     closeness: float
     "Closeness of the requested entity to a word of the question."
     focus: float
-    "Does the sentence contain the counted, picked or done thing?"
+    "Whether the sentence contains the counted, picked or done thing."
     fresh: float
-    "Does it contain words beyond the question?"
+    "Whether it contains words beyond the question."
     has_reference: float
-    "Does it begin with a word that refers to the text before?"
+    "Whether it begins with a word that refers to the text before."
     score: float
     "Score of the passage in the search."
 

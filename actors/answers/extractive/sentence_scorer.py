@@ -1,8 +1,9 @@
 """Score which sentence answers best, and whether it answers at all, by weighted features.
 
-The weights were fitted on the public question sets (odd questions, English, Spanish and German, also without their
-paragraphs) and on half of the playground's questions. `kiosk bench answers` measures them on the rest. The scorer
-uses only the order of search scores: their values depend on the size of an archive and its embedder.
+The weights were fitted on the public question sets (odd questions; English, Spanish and German; also without
+their paragraphs) and on half of the playground's questions. `kiosk bench answers` measures them on the rest.
+The scorer uses only the order of search scores, because their values depend on the size of an archive and its
+embedder.
 """
 
 from __future__ import annotations

@@ -195,7 +195,9 @@ def split_sentences(text: str) -> list[Sentence]:
 
 
 def _is_sentence_end(text: str, begin: int, match: re.Match[str]) -> bool:
-    """Return whether a sentence ends here, not an abbreviation, an initial, or a number in a list."""
+    """Return whether a sentence ends at this place, not an abbreviation, an initial, or a number in a
+    list.
+    """
     mark = match[0]
     if not mark.startswith("."):
         return True

@@ -212,7 +212,7 @@ def _coverage(wording: TextTokenizer, own: Sequence[TextToken], other: Sequence[
 
 
 def _has_new_numbers(own: Sequence[NumberMention], other: Sequence[NumberMention]) -> bool:
-    """Return whether a number is missing from the passage, or has another unit there."""
+    """Return whether the passage lacks a number, or has it with another unit."""
     for figure in own:
         same = [one for one in other if one.value == figure.value]
         if not same:

@@ -1,6 +1,6 @@
 """Question and passages as messages for a language model, and its text parsed while it arrives.
 
-What the model does with them is not trusted either: every sentence is checked against its passage (see `drafting`).
+The model's output is not trusted either: every sentence is checked against its passage (see `drafting`).
 """
 
 from __future__ import annotations
@@ -123,7 +123,9 @@ class Draft:
 
 
 def _ends_sentence(text: str) -> bool:
-    """Return whether a sentence ends here; a line's end or a citation ends one, an abbreviation does not."""
+    """Return whether a sentence ends at this place: at a line's end or a citation, but not at an
+    abbreviation.
+    """
     return (
         text.endswith("\n")
         or bool(_CITATION.search(text))

@@ -142,7 +142,7 @@ class ModelWriter:
                 yield piece
 
     async def rewrite(self, question: str, before: Sequence[str]) -> str:
-        """Write a follow-up question as one that stands for itself; `before` oldest first.
+        """Rewrite a follow-up as a question that is clear without context; `before` oldest first.
 
         Errors:
             LanguageModelError: late, broken, refused, or given up on for now

@@ -22,7 +22,7 @@ from actors.vectors.types import Mask, Rows
 from cluster.records.validation.recent_events import GROUP
 
 BLOCK_SIZE = 1000
-"So many neighbours in a ranking may change places: as many as the longest page has rows."
+"Number of neighbours in a ranking that may change places: the number of rows of the longest page."
 
 _GROUP_BLOCK_SIZE = 200
 _ALL = 1 << 40
@@ -72,9 +72,9 @@ def allow_rows(request: QueryContext) -> Mask | None:
 def recently_consumed(request: QueryContext, history: InteractionRows) -> list[int]:
     """List the rows that the user dealt with lately and should not see again, with variants when `dedupe` is set.
 
-    Without a snapshot these are the most recent rows. The snapshot of the engine may say more: if users take the same
-    product again, only the rows of the running session count, else all known rows. If other events lead to
-    purchases, the rows of the running session and the purchases count.
+    Without a snapshot these are the most recent rows. With a snapshot, if users take the same product again,
+    only the rows of the running session count, else all known rows. If other events lead to purchases, the
+    rows of the running session and the purchases count.
     """
     model = request.engine_state.serving_model
     if model is None:

@@ -1,4 +1,4 @@
-"""The inputs of a pipeline: the query, its page, and what the request shows of its user."""
+"""Define the inputs of a pipeline: the query, its page, and the interactions and attributes of its user."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ class PageWindow:
     depth: int
     "Places of the whole list up to the end of the page."
     shown_rows: frozenset[int] = frozenset()
-    "Rows of earlier pages, with their variants when the query wants one for each product."
+    "Rows of earlier pages; with their variants when the query requests one variant for each product."
     last_shown: Sequence[int] = ()
     "Rows at the end of the page before, in order. Only diversity rules need them."
 
     @property
     def is_first(self) -> bool:
-        """Tell whether the page begins the list."""
+        """Return whether the page begins the list."""
         return not self.start and not self.shown_count
 
 
@@ -105,7 +105,7 @@ class UserSignals:
 
     @property
     def has_history(self) -> bool:
-        """Tell whether the interactions say anything about the interests of the user."""
+        """Return whether the interactions contain a signal about the user's interests."""
         return self.history_profile.has_signal
 
 

@@ -299,7 +299,9 @@ def _score_cooccurrence(
 
 
 def _has_news(model: ServingModel, pairs: CooccurrenceTable, liked: Rows) -> bool:
-    """Tell quickly whether some rows or their neighbours may have votes that are new to the snapshot."""
+    """Return quickly whether some rows or their neighbours may have votes that are newer than the
+    snapshot.
+    """
     fresh = model.fresh
     return bool(
         fresh.take(liked, mode="clip").max(initial=0) > _OLD
@@ -336,7 +338,7 @@ def _inherit_scores(
 
 
 def _score_cold_start(model: ServingModel, past: UserHistory, priors: ItemPriors) -> Iterator[SparseScores]:
-    """Score cold-start items by their features; nothing when the snapshot knows no features (equation 12)."""
+    """Score cold-start items by their features; nothing when the snapshot has no features (equation 12)."""
     new = priors.cold_start
     if len(new.rows):
         values = model.cold_start_contributions(past, new.features)
@@ -349,7 +351,7 @@ def _has_cold_start_scores(parts: Iterable[ScoreComponent]) -> bool:
 
 
 def _has_enough_scores(parts: Sequence[ScoreComponent]) -> bool:
-    """Tell whether the components so far score enough products to fill a page."""
+    """Return whether the components so far score enough products to fill a page."""
     return sum(part.count for part in parts if not isinstance(part, VectorScores)) >= _ENOUGH
 
 

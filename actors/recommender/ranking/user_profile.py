@@ -23,7 +23,7 @@ from actors.vectors.types import Floats, Rows, Vector
 from cluster.records.interaction import RecentEvent
 
 MOST_HIDDEN = 50
-"So many of a user's most recent products are not recommended again."
+"Number of a user's most recent products that are not recommended again."
 
 _HALF_LIFE_ITEMS = 15.0
 _MOST_ROWS = 80
@@ -47,7 +47,7 @@ class UserProfile:
     interactions: WeightedInteractions = field(default_factory=WeightedInteractions)
     "The events of the profile. Models of the snapshot score them."
     context_count: int = 0
-    "So many of the last rows come from session variables. No model of the snapshot scores them."
+    "Number of last rows that come from session variables. No model of the snapshot scores them."
 
     @cached_property
     def vector(self) -> Vector | None:
@@ -62,7 +62,7 @@ class UserProfile:
 
     @property
     def has_signal(self) -> bool:
-        """Tell whether the profile has a liked product or a vector."""
+        """Return whether the profile has a liked product or a vector."""
         return len(self.rows) > 0 or self.vector is not None
 
 
@@ -103,7 +103,7 @@ def find_interaction_rows(did: Sequence[RecentEventTuple], catalog: Catalog) -> 
     if EXPOSURE.isdisjoint(kinds):
         row_of = catalog.row_by_id.get
         with contextlib.suppress(ValueError):
-            # nearly always every event is about one product that is there
+            # nearly every event is about one existing product
             rows = [row_of(name) for (name,) in names]
             if None not in rows:
                 return InteractionRows(kinds, cast("list[int]", rows), values, at_ms, range(len(rows)))

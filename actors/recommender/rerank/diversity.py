@@ -1,4 +1,4 @@
-"""Diversification: rows with equal values keep a minimum distance or stand side by side, without loss of a row."""
+"""Diversify a ranking: rows with equal values keep a minimum distance or are adjacent, and no row is lost."""
 
 from __future__ import annotations
 
@@ -42,9 +42,10 @@ def diversify(
 ) -> list[int]:
     """Return the rows in an order where equal values keep their distance: next comes the first row that fits.
 
-    If no row fits, the first row comes next. `pinned` maps places to rows that stay there. The first `front` other rows
-    stay before the rest. Only the first `wanted` places change. A frequent value comes earlier if the rest of the
-    list would otherwise end with it only. `previous` has the rows directly before the list.
+    If no row fits, the first row comes next. `pinned` maps places to rows that stay at them. The first
+    `front` other rows stay before the rest. Only the first `wanted` places change. A frequent value comes
+    earlier if the rest of the list would otherwise end with it only. `previous` has the rows directly before
+    the list.
 
     Cost:
         compares at most 200 rows for each place, 80 with five rules: 1,000 places take 50 to 100 ms

@@ -36,15 +36,15 @@ def compute_seed(query: UserQuery, now_ms: int) -> int:
 
 
 def dithering_seed(query: UserQuery, now_ms: int) -> int:
-    """Compute the seed of a query that asks for dithering; 0 for all others."""
+    """Compute the seed of a query that requests dithering; 0 for all others."""
     return compute_seed(query, now_ms) if query.dithering > 1 else 0
 
 
 def dither(rows: list[int], dithering: float, seed: int, first: int = 0) -> list[int]:
     """Sort by ln(rank) plus Gaussian noise of variance ln(1 + (dithering - 1) / 8).
 
-    `first` is the rank of the first row. At 1 nothing moves; at 5 the list loses a few percent of its worth and
-    starts differently most of the time.
+    `first` is the rank of the first row. At 1 no row moves. At 5 the list loses a few percent of its
+    relevance and usually has another first row.
 
     Source:
         docs/concepts/scoring.md, equation 29
@@ -72,10 +72,10 @@ def _uniform(rows: Rows, seed: int) -> Floats:
 
 
 BLOCK_SIZE = 20
-"One place of so many goes to a cold-start item."
+"One place in this number goes to a cold-start item."
 
 _BEST = 8
-"The item is drawn from so many of the best cold-start items."
+"Number of best cold-start items from which the item is drawn."
 
 _MULTIPLIER, _INCREMENT, _ALL = 6364136223846793005, 1442695040888963407, (1 << 64) - 1
 "A linear congruential step: enough to give different users different items."
@@ -103,7 +103,7 @@ def add_exploration(candidates: list[int], ranking: Ranking, request: QueryConte
         place = first + 1 + (draw >> 33) % (BLOCK_SIZE - 1)
         block = candidates[first : first + BLOCK_SIZE]
         if place >= len(candidates) or any(row in block for row in best):
-            continue  # a cold-start item is there by its own score
+            continue  # a cold-start item that its score already selected
         groups_before = {int(groups[row]) for row in candidates[:place]}
         left = [row for row in best if int(groups[row]) not in groups_before][:_BEST]
         if left:

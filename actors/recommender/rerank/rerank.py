@@ -275,7 +275,7 @@ def render_products(
 ) -> list[dict[str, Any]]:
     """Write result records: `product_id`, the fields of `fl`, and the underscore fields.
 
-    `scores` holds the reader's score of each row. A product removed a moment ago is left out.
+    `scores` contains the personal score of each row. A product that was removed a moment ago is left out.
 
     Cost:
         1 us a record for `fl: []`, 5 us with fields

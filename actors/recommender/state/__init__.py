@@ -1,1 +1,3 @@
-"""What the engines of an app know: products, interactions, counts, and the snapshot that each engine serves."""
+"""Hold the state of an app's engines: products, interactions, counts, and the snapshot that each engine
+serves.
+"""

@@ -116,7 +116,7 @@ class Catalog:
         return list(self._members.get(self._group_codes.get(group_id, -1), ()))
 
     def has_single_variants(self, rows: Sequence[int]) -> bool:
-        """Tell whether none of these rows has another variant."""
+        """Return whether none of these rows has another variant."""
         return self._siblings.keys().isdisjoint(rows)
 
     def add_variants(self, rows: Iterable[int]) -> list[int]:
@@ -237,7 +237,7 @@ class Catalog:
 
     @property
     def has_variants(self) -> bool:
-        """Tell whether a product has several variants."""
+        """Return whether a product has several variants."""
         return bool(self._siblings)
 
     def group_by_attribute(self, field: str) -> Groups[str]:

@@ -1,8 +1,8 @@
 """Co-occurrence: pairs of products in one session, and the strongest neighbours of each product.
 
-A session ends after half an hour of silence. Within it a product is paired with those that follow within a
-window, the nearer the stronger; the way back counts half, because people move on more than they return. Lines of
-one basket stand side by side and count the same in both directions.
+A session ends after half an hour without an event. Within it a product is paired with the products that
+follow within a window; near pairs weigh more. The reverse direction counts half, because people move on more
+than they return. Lines of one basket are adjacent and count the same in both directions.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class CooccurrenceTable:
         return self._rows[rows]
 
     def has_neighbours(self, rows: Rows) -> bool:
-        """Tell whether any of these rows has a neighbour.
+        """Return whether any of these rows has a neighbour.
 
         Shapes:
             rows: int64 [m]

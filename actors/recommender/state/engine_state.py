@@ -129,7 +129,7 @@ class ItemPriors:
 
     @property
     def has_interactions(self) -> bool:
-        """Tell whether there is any vote, live or in the snapshot."""
+        """Return whether there is any vote, live or in the snapshot."""
         return self.global_signals.has_interactions or any(
             part.name.startswith("learned:") for part in self.components
         )

@@ -171,7 +171,7 @@ class LiveCohorts:
 
 
 def _has_enough_users(slots: Rows) -> bool:
-    """Tell whether the votes are of enough different users."""
+    """Return whether the votes come from enough different users."""
     few = slots[: 50 * LEAST_USERS]
     return len(set(few.tolist())) >= LEAST_USERS or len(np.unique(slots)) >= LEAST_USERS
 

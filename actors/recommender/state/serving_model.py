@@ -48,7 +48,8 @@ class ModelScorer:
     add_scores: ScoreAdder | None
     "The method `add_to` of the model, if it has one."
     is_builtin: bool
-    "Is the model built in? Its arrays were validated; scores of custom models are checked at each call."
+    """Whether the model is built in. Its arrays were validated; scores of custom models are checked at
+    each call."""
 
 
 class ServingModel:
@@ -69,7 +70,7 @@ class ServingModel:
         self.learned_until_ms = offset_time_ms(offset) if offset else self.newest_ms
         "The snapshot has no events after this time."
         self.allows_repeats = _allows_repeats(facts)
-        "May the engine recommend products again that the user has interacted with?"
+        "Whether the engine may recommend products again that the user has interacted with."
         self.consumed_kinds = _consumed_kinds(facts)
         "Event types after which a product is not shown again, although products with other events are."
         self.fresh: Scores = np.zeros(0, np.float32)
@@ -154,7 +155,7 @@ class ServingModel:
     # --- what it says ---------------------------------------------------------------------------------------
 
     def build_history(self, steps: WeightedInteractions, now_ms: int) -> UserHistory:
-        """Read a reader's events as the snapshot knows them; nothing happens later than now."""
+        """Convert a user's events to the user history of the snapshot; no event is later than now."""
         items = self._items
         rows, at_s = np.array(steps.rows, np.int64), np.array(steps.at_ms, np.float64) / 1000.0
         now_s = max(now_ms / 1000.0, float(at_s.max(initial=0.0)))
@@ -170,13 +171,13 @@ class ServingModel:
         return UserHistory.of(codes, at_s, weights, now_s)
 
     def contributions(self, past: UserHistory) -> Iterator[SparseScores | DenseScores]:
-        """Say how good products are for a reader, part by part."""
+        """Return the contribution of each component to the scores of products for a user."""
         if len(past):
             for scorer in self._scorers:
                 yield from self._score_safely(scorer, past)
 
     def cold_start_contributions(self, past: UserHistory, features: Any) -> Scores | None:
-        """Say how good products it does not know are for a reader, by their features; None when it can't tell.
+        """Score cold-start products for a user by their features; None if this is impossible.
 
         Shapes:
             features: CSR float32 [k, features]
@@ -344,7 +345,7 @@ def _validate_items(items: npt.NDArray[np.integer], count: int) -> None:
 
 
 def _allows_repeats(facts: Mapping[str, Any]) -> bool:
-    """Tell whether validation chose to recommend seen products again."""
+    """Return whether validation chose to recommend seen products again."""
     recipe = facts["recipe"]
     weighty = any(part["learner"] == "repeats" and part["weight"] for part in facts["parts"])
     return weighty or recipe.get("validation", {}).get("seen") in ("allowed", "other_kinds")

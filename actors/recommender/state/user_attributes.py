@@ -82,7 +82,7 @@ class UserAttributes:
         return (column, code) if code else None
 
     def has_values(self, field: str) -> bool:
-        """Tell whether some user has a value of a field."""
+        """Return whether some user has a value of a field."""
         column = self._columns.get(field, -1)
         return column >= 0 and bool(self._values[column])
 
@@ -125,7 +125,7 @@ class UserAttributes:
         return len(values)
 
     def _column_for(self, field: str) -> int:
-        """Return the column of a custom attribute, a new one if needed; -1 when there is no room."""
+        """Return the column of a custom attribute, a new one if needed; -1 when there is no space for it."""
         column = self._columns.get(field, -1)
         if column >= 0 or field in self._refused or len(field) > _LONGEST_VALUE:
             return column

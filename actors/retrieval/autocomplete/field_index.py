@@ -24,7 +24,7 @@ from actors.vectors.types import Floats, Mask, Rows
 _LITTLE = 1_000
 _SHARE = 0.05
 _AT_ONCE = 100
-"Up to so many changed rows the fresh index is built again after each change."
+"Number of changed rows up to which the fresh index is built again after each change."
 _SETTLE_MS = 600
 "Longest time until a change is in the fresh index."
 
@@ -51,7 +51,7 @@ class FieldIndex:
         self._changed_meanwhile: dict[int, tuple[int, tuple[str, ...]]] | None = None
         "Rows that changed since the running rebuild began; None if there is none."
         self._replaces_base = True
-        "Does the running rebuild replace the base?"
+        "Whether the running rebuild replaces the base."
 
     def __len__(self) -> int:
         """Count rows with a value."""
@@ -72,7 +72,7 @@ class FieldIndex:
 
     @property
     def needs_rebuild(self) -> bool:
-        """Should an index be built again because of changed rows?"""
+        """Return whether an index should be built again because of changed rows."""
         return len(self._changed) > _LITTLE or self._is_old(len(self._base))
 
     def plan_rebuild(self, popularity: Floats) -> Callable[[], RowTextIndex]:
@@ -137,7 +137,7 @@ class FieldIndex:
         return list(best.values())[:wanted]
 
     def _is_old(self, served: int) -> bool:
-        """Is a base that serves so many rows too stale?"""
+        """Return whether a base that serves so many rows is too stale."""
         return max(len(self._later) + len(self._changed), self._left_base) > rebuild_threshold(served)
 
     def _serve(self, base: RowTextIndex) -> None:
@@ -183,7 +183,7 @@ class FieldIndex:
 
 
 def rebuild_threshold(served: int) -> float:
-    """Return how many changed rows make a rebuild worth its cost, for an index that serves so many rows."""
+    """Return how many changed rows justify a rebuild, for an index that serves so many rows."""
     return max(_LITTLE, _SHARE * served)
 
 
@@ -226,12 +226,12 @@ class FieldIndexes:
                         field.record(row, product, fingerprint)
 
     def has_field(self, key: FieldKey) -> bool:
-        """Is the index of a field in memory?"""
+        """Return whether the index of a field is in memory."""
         return key in self._fields
 
     @property
     def version(self) -> str:
-        """The snapshot whose indexes serve; empty if this process built all."""
+        """Return the snapshot whose indexes serve; empty if this process built all."""
         return "" if self._saved is None else self._saved.version
 
     def adopt(self, saved: CompletionSnapshot, catalog: ProductRows) -> None:
@@ -309,7 +309,7 @@ class FieldIndexes:
         return fingerprints
 
     def _is_fit(self, saved: SavedFieldIndexes, catalog: ProductRows) -> bool:
-        """Are nearly all products unchanged since the snapshot?"""
+        """Return whether nearly all products are unchanged since the snapshot."""
         _, aside = self._compare_rows(saved, catalog)
         present = int(np.count_nonzero(catalog.present))
         return int(np.count_nonzero(aside & catalog.present)) <= rebuild_threshold(present)

@@ -1,6 +1,6 @@
-"""N-grams of characters: texts that share enough of them with what was typed are compared with it.
+"""Index n-grams of characters, to find the texts that share enough of them with the typed text.
 
-A typo destroys about n of the n-grams of what was typed, so a near text shares the others.
+A typo destroys about n of the n-grams of the typed text, so a near text shares the others.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class NgramIndex:
     def count_shared(
         self, typed: CharCodes, edits: int, among: int, allowed: Allowed | None
     ) -> tuple[Rows, Rows]:
-        """Count how many of the rarest n-grams of what was typed each of `among` texts has.
+        """Count how many of the rarest n-grams of the typed text each of `among` texts has.
 
         Shapes:
             typed: uint16 [c], with the blank before its first word

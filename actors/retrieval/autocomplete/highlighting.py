@@ -14,9 +14,9 @@ class HighlightedText:
 
     text: str
     text_with_markups: str
-    "`<mark>` around what was not typed yet."
+    "`<mark>` around the characters that the user did not type yet."
     text_with_inverted_markups: str
-    "`<mark>` around what was typed."
+    "`<mark>` around the typed characters."
 
 
 def highlight(text: str, spans: list[tuple[int, int]]) -> HighlightedText:

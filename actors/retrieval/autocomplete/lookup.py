@@ -27,7 +27,7 @@ _SHUFFLED = 0.5
 _LONGER = 1e-4
 "Cost of each character of a text, in typos."
 _AHEAD = 4
-"Exact prefixes that are ranked, as a multiple of the wanted ones."
+"Exact prefixes that are ranked, as a multiple of the requested number."
 _COMPARED = 700
 _NUMBER = re.compile(r"\d+")
 _LONG = 8
@@ -109,7 +109,7 @@ class CompletionIndex:
     def look_up(
         self, typed: str, wanted: int, page: int = 0, allowed: Allowed | None = None
     ) -> CompletionMatches:
-        """Find texts for what was typed, folded by `fold_typed`, best first.
+        """Find texts for a typed text, folded by `fold_typed`, best first.
 
         With at least `page` exact prefixes, or `wanted` if `page` is 0, typos are not looked for.
 
@@ -139,7 +139,9 @@ class CompletionIndex:
         return found
 
     def _is_doubtful(self, found: CompletionMatches, wanted: int) -> bool:
-        """Is nothing found, or only few texts with several typos and none from its beginning on?"""
+        """Return whether the lookup found no text, or only few texts with several typos and none from its
+        beginning on.
+        """
         if not len(found.texts):
             return True
         begins = found.place == self.texts.starts[found.texts] + 1
@@ -177,7 +179,7 @@ class CompletionIndex:
         return merit
 
     def _near(self, typed: str, most: int, allowed: Allowed | None) -> CompletionMatches:
-        """Compare what was typed with the texts that share most n-grams with it."""
+        """Compare the typed text with the texts that share most n-grams with it."""
         marked = char_codes(" " + typed)
         grams = self.triples if most <= 2 and len(marked) - 2 > 3 * most else self.pairs
         shared, counts = grams.count_shared(marked, most, len(self.texts), allowed)

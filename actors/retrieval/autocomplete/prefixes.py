@@ -26,7 +26,7 @@ Ranks = npt.NDArray[np.int32]
 """int32 [n], 0 is the most popular."""
 
 Allowed = Callable[[Rows], Mask]
-"""Tells which of some texts may be returned: int64 [k] -> bool [k]."""
+"""Returns which of some texts may be returned: int64 [k] -> bool [k]."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,10 @@
 """The completions of a snapshot: the refresh job writes them, API replicas map them.
 
-One extra of the snapshot has all fields. A field has an index for each language with other values, a plain one for all
-further languages, and for each of them one that leaves out texts of other languages. Equal indexes are stored once.
-A product is served from the snapshot as long as its fingerprint is the same. So the snapshot fits a catalog that has
-changed since, needs no offset, and never shows an old text.
+One extra of the snapshot contains all fields. A field has an index for each language with other values, and a
+plain one for all further languages. For each of the further languages it also has an index without texts of
+other languages. Equal indexes are stored once. A product is served from the snapshot as long as its
+fingerprint is the same. So the snapshot fits a catalog that has changed since, needs no offset, and never
+shows an old text.
 
     products.blob, products.ends     ids of the products, ascending
     <f>.marks                        uint64, fingerprint of the field of each of them

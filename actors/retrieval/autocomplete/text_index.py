@@ -95,7 +95,7 @@ class RowTextIndex:
             rows[codes[aside & (codes >= 0)]] = -1
         self._rows = rows
         self._has_single_holders = len(built.holders) == len(built)
-        "Has every text one holder?"
+        "Whether every text has one holder."
 
     @classmethod
     def of(cls, values: RowValues, popularity: Floats) -> RowTextIndex:

@@ -28,7 +28,7 @@ FRESH: Final = 0
 _GONE: Final = -1
 _SEAL: Final = 128
 _ALIKE: Final = 6
-"Segments of like size that are worth merging."
+"Number of segments of similar size that are merged."
 _STALE: Final = 0.2
 "Share of the products of a segment that may be stale."
 _STALE_MAPPED: Final = 0.5
@@ -59,7 +59,7 @@ class RowMapping:
         return cls(rows, codes)
 
     def codes_of(self, rows: Rows) -> Rows:
-        """Find the products that stand at rows, ascending.
+        """Find the products of rows, ascending.
 
         Shapes:
             rows: int64 [r]
@@ -130,7 +130,7 @@ class IndexSegments:
         return alive
 
     def has(self, row: int) -> bool:
-        """Has a row a product?"""
+        """Return whether a row has a product."""
         return row < self._rows and int(self._owner[row]) != _GONE
 
     def put(self, text: TermVector) -> None:
@@ -160,7 +160,8 @@ class IndexSegments:
         self.products -= 1
 
     def bind_rows(self, segment: IndexSegment, rows: Rows) -> None:
-        """Add the segment of a snapshot as the owner of some rows; what they had here becomes stale.
+        """Add the segment of a snapshot as the owner of some rows; earlier segments of these rows become
+        stale.
 
         Shapes:
             rows: int64 [h], by product of the segment, -1 for a product that changed since
@@ -204,7 +205,7 @@ class IndexSegments:
 
     @property
     def needs_merge(self) -> bool:
-        """Are there many segments of like size, or is much of one stale?"""
+        """Return whether there are many segments of similar size, or one is mostly stale."""
         return bool(self._select_for_merge())
 
     def plan_merge(self, *, every: bool = False) -> Callable[[], MergedSegment]:

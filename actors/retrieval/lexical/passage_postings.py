@@ -29,7 +29,7 @@ from actors.vectors.types import Mask, Rows, Scores
 _LEVELS = 255
 _UNIT = (K1 + 1) / _LEVELS
 _LONG_LIST = 8_192
-"Postings from which on it is worth asking whether they can still change the best."
+"Number of postings from which it pays to check whether they can still change the best."
 _LEADERS = 1_024
 "Passages of a long list that are tried before all of it is added."
 _ENTERED = 0.05
@@ -187,7 +187,7 @@ class PassagePostings(Postings):
         return rows[top].astype(np.int64), scores[top]
 
     def _add_list_scores(self, rows: Any, scores: Scores, lists: Sequence[_List]) -> Scores:
-        """Look ascending rows up in lists and add their scores there."""
+        """Look up ascending rows in lists and add the scores of the rows found."""
         for _, lut, start, end in lists:
             listed, levels = self.rows[start:end], self.levels[start:end]
             if len(rows) > _ENTERED * (end - start):

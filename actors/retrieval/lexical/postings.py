@@ -42,7 +42,7 @@ class Postings:
 
 
 def locate(values: npt.NDArray[Any], wanted: npt.NDArray[Any]) -> tuple[Rows, Mask]:
-    """Find wanted values in a sorted array that is not empty.
+    """Find values in a sorted array that is not empty.
 
     Shapes:
         values: [n], ascending, n > 0; wanted: [m]

@@ -4,7 +4,7 @@
     fields   uint8 [p]   a bit for each field that has the term
     owned    uint32 [h]  the rows the segment was made of, ascending
 
-Rows are those of the catalog. A segment is never changed. A product that changed stands in a later segment, and its
+Rows are those of the catalog. A segment is never changed. A changed product is in a later segment, and its
 old row is skipped.
 """
 
@@ -22,7 +22,7 @@ from actors.retrieval.lexical.product_fields import WEIGHTS
 from actors.vectors.types import Mask
 
 PAIR: Final = len(WEIGHTS)
-"Number of the field that neighbours in a title stand in."
+"Number of the field that contains neighbours in a title."
 
 _MOST_SORTED: Final = 8_000_000
 "Postings that are sorted at once when segments are merged."

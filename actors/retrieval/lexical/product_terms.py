@@ -109,7 +109,7 @@ class _Texts:
             if field == _TITLE:
                 self._add_title(words, every, analyzer)
         if own_length:
-            # the length of a product is that of its own texts
+            # the length of a product is the length of its untranslated texts
             self.length = own_length
 
     def _add_codes(self, field: int, codes: Sequence[int]) -> None:

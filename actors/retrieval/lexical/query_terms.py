@@ -29,7 +29,7 @@ class QueryWord:
 
     @property
     def code(self) -> int:
-        """The term in the first language; 0 if the word has several groups."""
+        """Return the term in the first language; 0 if the word has several groups."""
         return self.groups[0][0] if len(self.groups) == 1 else 0
 
 

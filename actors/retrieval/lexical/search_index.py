@@ -124,7 +124,7 @@ class SearchIndex:
 
     @property
     def needs_rebuild(self) -> bool:
-        """Should segments be merged or words be indexed again?"""
+        """Return whether segments should be merged or words be indexed again."""
         return self._segments.needs_merge or self._vocabulary.needs_rebuild
 
     def plan_rebuild(self, *, every: bool = False) -> Callable[[], RebuiltIndex]:

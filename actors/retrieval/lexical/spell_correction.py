@@ -26,7 +26,8 @@ _LONGEST_WORD: Final = 40
 "Nothing is suggested for longer words."
 _OFTEN: Final = 0.3
 _TYPO_SHARE: Final = 10
-"A word is a typo, not unfinished, if the corrected word is so many times as frequent as all completions."
+"""Factor of frequency: a word is a typo, not unfinished, if the corrected word is more frequent than all
+completions by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ class SpellCorrector:
         return None
 
     def _occurs_in_product(self, word: str) -> bool:
-        """Does a product of the index have a word?"""
+        """Return whether a product of the index has a word."""
         return self._occurs(self._groups(word))
 
     def _occurs_with(self, suggestion: str, known: Sequence[TermGroup]) -> bool:

@@ -187,7 +187,7 @@ class ProductVocabulary:
 
     @property
     def needs_rebuild(self) -> bool:
-        """Should the base be built again because of new words?"""
+        """Return whether the base should be built again because of new words."""
         return len(self._counts) - self._indexed > max(_LITTLE, _SHARE * len(self._counts))
 
     def plan_rebuild(self) -> Callable[[], DictionaryBuild]:

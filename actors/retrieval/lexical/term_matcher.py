@@ -60,7 +60,7 @@ class TermHits:
 
 
 PostingSpan = tuple[int, int, int]
-"Number of a segment, first and last posting there."
+"Number of a segment, and the first and last posting in it."
 
 
 class TermMatcher:
@@ -79,7 +79,7 @@ class TermMatcher:
         "Term -> its postings in each segment that has it."
 
     def look_up(self, groups: Iterable[TermAlternatives]) -> None:
-        """Find the postings of many terms at once; other methods look up what is missing."""
+        """Find the postings of many terms at once; other methods look up missing terms."""
         codes = list({code: None for group in groups for code in group if code not in self._spans})
         if not codes:
             return
@@ -90,7 +90,7 @@ class TermMatcher:
                 self._spans[codes[at]].append((number, first, last))
 
     def find_spans(self, group: TermAlternatives) -> list[PostingSpan]:
-        """Return where the postings of a group stand."""
+        """Return the places of a group's postings."""
         spans = self._spans
         try:
             return spans[group[0]] if len(group) == 1 else [span for code in group for span in spans[code]]
@@ -103,7 +103,7 @@ class TermMatcher:
         return sum(last - first for _, first, last in self.find_spans(group))
 
     def occurs(self, group: TermAlternatives) -> bool:
-        """Does a product of the index have one of these terms?"""
+        """Return whether a product of the index has one of these terms."""
         for number, first, last in self.find_spans(group):
             active = self._active[number]
             # of a frequent word hardly every product can be removed
@@ -187,7 +187,7 @@ class TermMatcher:
         factors: npt.NDArray[np.float64] | None,
         candidates: Mapping[int, Rows] | None,
     ) -> dict[int, tuple[Rows, Floats]]:
-        """Read the postings of a group by segment: rows, each once, and what the group adds to their scores."""
+        """Read the postings of a group by segment: each row once, and the group's part of its score."""
         spans: dict[int, list[tuple[int, int]]] = {}
         for number, first, last in self.find_spans(group.terms):
             if candidates is None or number in candidates:
@@ -219,7 +219,7 @@ class TermMatcher:
 def order_best_first(scores: Floats) -> Rows:
     """Order scores above 0, the best first; those that agree in nine digits keep their order.
 
-    Numbers are sorted instead of positions: the last bits of each score make room for its position.
+    The function sorts numbers instead of positions: the last bits of each score make space for its position.
 
     Shapes:
         scores: float64 [m]; returns: int64 [m]

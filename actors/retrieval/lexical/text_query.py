@@ -10,7 +10,7 @@ import numpy as np
 from actors.vectors.types import Mask, Rows, Scores
 
 TITLE, DESCRIPTION, METADATA = "title", "description", "metadata"
-"Where words can be found: titles, texts, and everything else (brand, categories, tags, attributes)."
+"Where words can be found: titles, texts, and all other fields (brand, categories, tags, attributes)."
 
 FIELDS = (
     "title",

@@ -47,7 +47,7 @@ class AnalyzedParagraph:
     text: str
     terms: tuple[int, ...]
     above: frozenset[int]
-    "Terms of the heading it stands under and of the product's title."
+    "Terms of the section's heading and of the product's title."
 
 
 def score_paragraphs(question: str, words: WordTerms, paragraphs: Sequence[AnalyzedParagraph]) -> list[float]:

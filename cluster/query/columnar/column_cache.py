@@ -125,8 +125,8 @@ class ColumnCache:
     def build_in_steps(self, keys: Collection[Key]) -> Iterator[None]:
         """Build columns and update them, in steps of well under a millisecond.
 
-        Another thread may run the steps while queries and changes go on; the last steps apply these changes. No thread
-        waits for more than one step.
+        Another thread may run the steps while queries and changes continue; the last steps apply these
+        changes. No thread waits for more than one step.
 
         Cost:
             100,000 records of 200 bytes: 0.1 s, and 0.04 to 0.1 s for each column

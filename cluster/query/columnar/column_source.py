@@ -58,7 +58,7 @@ class ColumnSource(Protocol):
         ...
 
     def sort_rows(self) -> None:
-        """Do the sorting of the first query in advance, after all rows are written."""
+        """Sort for the first query in advance, after all rows are written."""
         ...
 
     def write_row(self, row: int, record: Record) -> None:

@@ -262,7 +262,7 @@ class ColumnStore:
 
     @contextmanager
     def build_missing_columns(self) -> Iterator[None]:
-        """Let queries in this context read any number of records."""
+        """Allow queries in this context to read any number of records."""
         with self._lock:
             most, self._columns.most_at_once = self._columns.most_at_once, None
             try:

@@ -1,4 +1,5 @@
-"""Formulas over numeric fields, for sorting: parsed here, never evaluated by Python, for all rows at once.
+"""Parse formulas over numeric fields for sorting, and evaluate them for all rows at once without Python's
+`eval`.
 
     sum      ::= product (("+" | "-") product)*
     product  ::= signed (("*" | "/" | "%") signed)*
@@ -6,9 +7,9 @@
     power    ::= atom (("^" | "**") signed)?                  right-associative, binds tighter than a sign before it
     atom     ::= number | field | function "(" sum ("," sum)* ")" | "(" sum ")"
 
-An undefined result (a division by zero, a logarithm of zero, an overflow) is NaN, and rows without a number take
-the default of the order. The cost is linear in the formula and the rows: there are no loops, and the number of
-expensive operations is bounded (`MOST_DEAR`).
+An undefined result (a division by zero, a logarithm of zero, an overflow) is NaN; rows without a number take
+the default of the order. The cost is linear in the formula and the rows: there are no loops, and the number
+of expensive operations is bounded (`MOST_DEAR`).
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class ValueCounts:
         """List the most frequent values, equal counts by their texts.
 
         Cost:
-            100,000 different values: 20 ms, asked again 40 ms once; then 2 to 4 ms for each pattern
+            100,000 different values: 20 ms, once 40 ms when requested again; then 2 to 4 ms for each pattern
         """
         if size <= 0:
             return []

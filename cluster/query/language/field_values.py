@@ -1,8 +1,8 @@
 """The values of a record under a field name: the only module that handles the shapes of records.
 
-A path goes through objects and through every element of an array, so `children.title` selects the titles of all
-children and `categories` every level of every path. A key that itself contains dots is found if it
-is the whole rest of the path. `attributes.` is the old name of `custom_attributes.`.
+A path follows objects and every element of an array, so `children.title` selects the titles of all children
+and `categories` every level of every path. A key that itself contains dots is found if it is the whole rest
+of the path. `attributes.` is the old name of `custom_attributes.`.
 
     field kind   fields                                             values
     text         title, subtitle, description, short_description,   the distinct folded words of all its texts

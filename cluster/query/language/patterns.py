@@ -1,4 +1,4 @@
-"""Wildcards and regular expressions of clients: parsed here, run by `automaton`, never given to a regex engine.
+"""Parse wildcards and regular expressions of clients; `automaton` runs them, never a regex engine.
 
 A pattern matches a whole value. Regular expressions have the syntax of Lucene:
 
@@ -9,8 +9,8 @@ A pattern matches a whole value. Regular expressions have the syntax of Lucene:
     literal            \\x for any sign x; "..." for a stretch; \\n \\r \\t
     ^ and $            allowed at the very beginning and end, where they have no effect
 
-Look-around, back references, lazy and possessive forms and named classes are refused. The further operators of
-Lucene (~ & # @ < >) are ordinary characters here.
+Look-around, back references, lazy and possessive forms and named classes are refused. The further operators
+of Lucene (~ & # @ < >) are ordinary characters.
 """
 
 from __future__ import annotations

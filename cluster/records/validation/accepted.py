@@ -1,4 +1,4 @@
-"""What is left of an upload that follows the schema: records and interactions ready to be stored."""
+"""Define the valid content of an upload: records and interactions, ready to be stored."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ class AcceptedRecord:
 
 @dataclass(frozen=True, slots=True)
 class TypeCheck:
-    """The records of an upload that agree with a data set, and what they rely on."""
+    """The records of an upload whose types agree with a data set, and the types on which they rely."""
 
     records: tuple[AcceptedRecord, ...]
     attribute_types: Mapping[str, str]
     messages: tuple[str, ...]
-    "One per record that fails alone, in the upload grammar."
+    "One for each record that fails alone, in the upload grammar."
     details: tuple[Mapping[str, Any], ...] = ()
-    "All messages of each of these records, as `Explainer.details`; empty when each has one."
+    "All messages of each of these records, as in `Explainer.details`; empty when each has one."
 
     @property
     def payload(self) -> bytes:
-        """The records as one JSON array."""
+        """Return the records as one JSON array."""
         return b"[" + b",".join([record.json for record in self.records]) + b"]"
 
 
@@ -76,7 +76,7 @@ class AcceptedRecords:
 
 
 def _list_messages(index: int, names: Sequence[str]) -> dict[str, Any]:
-    """List what is wrong with the attributes of one record."""
+    """Return the messages about the attributes of one record."""
     listed = names[:MOST_LISTED]
     texts = [upload_message(index, ("custom_attributes", name), INCONSISTENT_TYPE) for name in listed]
     more = {"more": len(names) - len(listed)} if len(names) > len(listed) else {}
@@ -88,7 +88,7 @@ class AcceptedInteractions:
     """An upload of interactions without schema errors, ready for `InteractionStore.append`."""
 
     payload: bytes
-    "JSON array; every item with `type`, `timestamp` and the ids that are known."
+    "JSON array; every item has `type`, `timestamp` and the available ids."
     recents: tuple[tuple[str, str, bytes], ...]
     "(user_id or '', anonymous_id or '', packed `RecentEvent`), oldest first."
     links: tuple[tuple[str, str], ...]

@@ -40,5 +40,5 @@ def read_rules(items: Sequence[Any]) -> list[BoostRule]:
 
 
 def rule_fault(index: int, path: Sequence[str | int], text: str) -> str:
-    """Say what is wrong with one rule."""
+    """Return the message for an invalid rule."""
     return f"{'.'.join(['rules', str(index), *map(str, path)])} is invalid. {text}"

@@ -1,10 +1,10 @@
-"""Bodies that name what is to be deleted.
+"""Parse bodies that name the records to delete.
 
     POST /v1/users/_delete       {"data": {"user_ids": [...]}}
     POST /v1/products/_delete    {"data": {"product_ids": [...]}}
     DELETE /v1/interactions      {"user_ids": [...]}
 
-Other fields are ignored. Ids nobody can have are no fault: deleting what is not there succeeds.
+Other fields are ignored. Impossible ids are no fault: deleting an absent record succeeds.
 
 Published in `docs/reference/rest.md`, sections Users, Products and Interactions.
 """
@@ -17,7 +17,7 @@ from cluster.errors import Unprocessable
 from cluster.records.validation.json_limits import load_json
 
 MAX_IDS: Final = 10_000
-"Ids in one call; ten times what the public SDKs send."
+"Ids in one call; ten times the number that the public SDKs send."
 MAX_ID: Final = 512
 _MAX_FAULTS = 100
 
@@ -38,9 +38,9 @@ def parse_product_delete(body: bytes) -> list[str]:
 
 
 def parse_interaction_delete(body: bytes) -> list[str]:
-    """Read the ids of the users whose interactions are to be forgotten; see `parse_user_delete`.
+    """Read the ids of the users whose interactions are to be deleted; see `parse_user_delete`.
 
-    The wrapped form `{"data": {"user_ids": [...]}}` is understood as well.
+    The wrapped form `{"data": {"user_ids": [...]}}` is accepted as well.
     """
     tree = _tree(body)
     if "user_ids" not in tree and isinstance(tree.get("data"), dict):

@@ -2,10 +2,11 @@
 
     data.<index>[.<path>] is invalid. <text>[ (and <n> more)]
 
-Paths are made of field names, which callers choose: they are cleaned (no blanks, nothing unprintable) and
-shortened. Values never appear.
+Paths consist of field names, which callers choose. So they are cleaned (no blanks, only printable characters)
+and shortened. Values never appear.
 
-The public server SDK parses these strings. If one does not match the grammar, the SDK gives up the whole batch.
+The public server SDK parses these strings. If one does not match the grammar, the SDK rejects the whole
+batch.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from pydantic_core import ErrorDetails
 from cluster.records.fields import FAULT, IPV4, PRODUCT_ID, RECORD_ID, UUID, json_type, wrong_type
 
 _MAX_ERRORS = 200
-"Errors of one slice that are looked at as they are; beyond, records are pruned first."
+"Errors of one slice that are examined without pruning; beyond this number, records are pruned first."
 _MAX_EFFORT = 60_000
-"""What is spent on explaining one upload: 1 for an error made, 5 more for one looked at. Bad records behind that
-are not reported; ten thousand with one fault each are."""
+"""Effort for explaining one upload: 1 for each error created, 5 more for each error examined. Bad records
+beyond it are not reported; ten thousand with one fault each are."""
 _MAX_UNKNOWN = 8
 "Unknown names an object keeps when it is pruned."
 _MOST_DETAILS = 5
@@ -48,18 +49,18 @@ _BOUNDS = {
 }
 _FORMATS = {UUID: "uuid", IPV4: "ipv4"}
 _RIGHT_NAMES: Mapping[str | int, str] = {"product_id": "product_ids", "product_group_id": "product_group_ids"}
-"Names that callers often give to an attribute of an interaction -> its name."
+"Common wrong names of an attribute of an interaction -> its correct name."
 _TIMES = frozenset({"timestamp", "created_at", "updated_at", "published_at"})
 _TIME_FORM = "A time is text: send seconds or milliseconds since 1970 as '2026-03-02T09:15:30Z'."
 _TAGGED_FIELDS = {"location": ("one", "many")}
 
 
 PathAndText = tuple[list[str | int], str]
-"Path within a record, and what is wrong there."
+"Path within a record, and the fault at this path."
 
 
 class Explainer:
-    """Explains why slices of an upload failed; knows when enough has been said.
+    """Explains why slices of an upload failed, and stops at a bound.
 
     `fields` are the field names of all objects a record may consist of. `tagged`: the records are members of a
     union, and errors name the member first. `is_detailed`: a message words several errors instead of counting them.
@@ -80,9 +81,10 @@ class Explainer:
 
     @property
     def details(self) -> list[dict[str, Any]]:
-        """All messages of each bad record: `{index, messages}`, `more` (how many are left out) and `hint`.
+        """Return all messages of each bad record: `{index, messages}`, `more` (how many are left out) and
+        `hint`.
 
-        Empty when no record has more than one message or a hint, for then `messages` says it all.
+        Empty when no record has a second message or a hint, because `messages` is complete then.
         """
         says_more = any(
             len(entry["messages"]) > 1 or {"more", "hint"} & set(entry) for entry in self._details
@@ -91,7 +93,7 @@ class Explainer:
 
     @property
     def is_done(self) -> bool:
-        """Was enough looked at to stop?"""
+        """Return whether the bound for examined errors is reached."""
         return self._effort >= _MAX_EFFORT
 
     def explain(self, records: Sequence[Any], failure: ValidationError, start: int) -> None:
@@ -160,7 +162,9 @@ class Explainer:
 
 
 def _message(index: int, worded: Sequence[PathAndText], count: int) -> str:
-    """Join the first errors of a record to one message that counts the others; `count`: all of them."""
+    """Join the first errors of a record to one message with the number of all errors; `count`: all of
+    them.
+    """
     path, text = worded[0]
     others = [f"{'.'.join(map(_step, more[:_MAX_STEPS]))}: {words}" for more, words in worded[1:]]
     return upload_message(index, path, " ".join([text, *others]), more=count - len(worded))
@@ -204,7 +208,7 @@ def _path(loc: Sequence[str | int], *, tagged: bool) -> list[str | int]:
 
 
 def _type_text(record: Any, ctx: Mapping[str, Any]) -> str:
-    """Word what is wrong with the `type` of an interaction."""
+    """Return the message for an invalid `type` of an interaction."""
     kind = record.get("type") if isinstance(record, dict) else None
     if kind is None:
         return "The attribute is required."
@@ -214,7 +218,7 @@ def _type_text(record: Any, ctx: Mapping[str, Any]) -> str:
 
 
 def _text(kind: str, value: Any, ctx: Mapping[str, Any]) -> str:
-    """Word one error."""
+    """Return the text of one error."""
     if kind in _EXPECTED:
         return wrong_type(_EXPECTED[kind], value)
     if kind in _BOUNDS:
@@ -246,7 +250,7 @@ def _units(kind: str) -> str:
 
 
 def _pattern_text(pattern: str, value: Any) -> str:
-    """Say which rule of a pattern was broken."""
+    """Return the rule of a pattern that the value breaks."""
     if pattern in _FORMATS:
         return f"The attribute should match '{_FORMATS[pattern]}' format."
     if pattern.startswith("^i18n_"):

@@ -1,7 +1,7 @@
-"""JSON with limits: one way in for every body, so that no document can hurt what stands behind it.
+"""Parse JSON with limits: all bodies pass this module, so that no document can harm later code.
 
-What a reader of JSON may refuse on its own account (RFC 8259: syntax, encoding, range of numbers, depth of
-nesting, repeated names, size) is `Malformed` here, answered with 400; what the JSON *says* is judged elsewhere.
+`Malformed` (400) covers what a JSON parser may refuse under RFC 8259: syntax, encoding, range of numbers,
+depth of nesting, repeated names, size. Other modules validate the content of the JSON.
 
     refused                                    by
     no JSON, NaN, 1e999, BOM, bad UTF-8,       the parser itself (linear, no recursion of ours)
@@ -12,7 +12,7 @@ nesting, repeated names, size) is `Malformed` here, answered with 400; what the 
     than 2,000 names
     a name twice in one object (on request)    names in the bytes against names in the tree
 
-Integers beyond 64 bits are read as the nearest double, as every browser reads them; those beyond the range of
+Integers beyond 64 bits are read as the nearest double, as in every browser. Integers beyond the range of
 doubles (some 310 digits) are refused with the parser's other range errors.
 """
 
@@ -53,7 +53,7 @@ def load_json(body: bytes, *, refuse_duplicates: bool) -> Any:
     try:
         tree = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        # the parser's own words; they hold a place and nothing of the body
+        # the parser's message; it contains a position and nothing of the body
         where = f"{error.msg}: line {error.lineno} column {error.colno}"
         raise malformed_error(f"the body is not valid JSON: {where}", messages.MALFORMED) from None
     if refuse_duplicates:
@@ -66,10 +66,10 @@ def load_json(body: bytes, *, refuse_duplicates: bool) -> Any:
 
 
 def check_tree(tree: Any) -> None:
-    """Hold what was read elsewhere to the limits of depth and of names.
+    """Check a tree that another parser produced against the limits of depth and of names.
 
     Errors:
-        Malformed: says which limit
+        Malformed: names the limit
     """
     _names_within_depth(tree)
 
@@ -81,7 +81,7 @@ def malformed_error(reason: str, message: str = "") -> Malformed:
 
 
 def _refuse_large_documents(body: bytes) -> None:
-    """Refuse bodies of very many values; text that merely contains brackets and commas is told apart."""
+    """Refuse bodies with very many values; brackets and commas within texts do not count."""
     containers = body.count(b"{") + body.count(b"[")
     commas = body.count(b",") if len(body) > MAX_COMMAS else 0
     if containers <= MAX_CONTAINERS and commas <= MAX_COMMAS:
@@ -113,16 +113,17 @@ def _names_within_depth(tree: Any) -> int:
 
 
 def _refuse_duplicates(body: bytes, names: int) -> None:
-    """Decide exactly: outside strings a colon follows a name and nothing else."""
+    """Decide exactly: outside strings, a colon can only follow a name."""
     if _count_outside_strings(body, b":") != names:
         raise malformed_error("a name is repeated within one object")
 
 
 def _count_outside_strings(body: bytes, wanted: bytes) -> int:
-    """Count how often any of the wanted bytes stands outside JSON strings.
+    """Count how often any of some bytes occurs outside JSON strings.
 
-    Without escapes every quote opens or closes a string, so the parity of the quotes so far tells where a byte
-    stands; sums modulo 256 keep parity, which keeps the arrays at one byte an element.
+    Without escapes every quote opens or closes a string. So the parity of the number of quotes before a byte
+    decides whether it is inside one. Sums modulo 256 keep the parity, so the arrays need one byte for each
+    element.
     """
     if b"\\" in body:
         body = body.replace(b"\\\\", b"").replace(b'\\"', b"")

@@ -1,4 +1,4 @@
-"""From an interaction to what the recommender keeps of it, for real ones and for simulated ones."""
+"""Build the recent event of a real or simulated interaction for the recommender."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _SIMULATED: TypeAdapter[list[Interaction]] = TypeAdapter(list[Interaction])
 
 
 def event_from_interaction(interaction: Interaction, *, at_ms: int) -> RecentEvent | None:
-    """Keep what an interaction says about products; None when it says nothing about any.
+    """Return the recent event of an interaction; None when it concerns no product.
 
-    Impressions say nothing: being shown is not interest. At most 100 ids are kept.
+    Impressions do not count, because being shown is not interest. At most 100 ids are kept.
 
     Units:
         value: seconds for visits (0 when not sent, at least 0.001 when sent), the rating for `rate` (3, which

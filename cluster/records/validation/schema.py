@@ -1,4 +1,4 @@
-"""JSON schemas of upload bodies, for people who read the interface's description and for tools that test it."""
+"""Build JSON schemas of upload bodies, for readers of the API description and for tools that test the API."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ _TEXTS = Path(__file__).with_name("descriptions.toml")
 
 
 def record_schema(noun: Literal["user", "product", "interaction"]) -> dict[str, Any]:
-    """Describe the body of an upload. No references: the schema can stand anywhere in a larger document."""
+    """Return the JSON schema of an upload body. It has no references, so it can be embedded in a larger
+    document.
+    """
     kinds: dict[str, Any] = {"user": User, "product": Product, "interaction": Interaction}
     items = TypeAdapter(kinds[noun]).json_schema()
     definitions = items.pop("$defs", {})
@@ -50,7 +52,7 @@ def _texts() -> dict[str, Any]:
 
 
 def _describe(schema: Any, texts: dict[str, Any]) -> None:
-    """Add what each field means. A field that is an object may have a section of its own."""
+    """Add the meaning of each field. A field that is an object may have a section for itself."""
     if isinstance(schema, list):
         for item in schema:
             _describe(item, texts)
@@ -69,7 +71,7 @@ def _describe(schema: Any, texts: dict[str, Any]) -> None:
 
 
 def _inlined(node: Any, definitions: dict[str, Any]) -> Any:
-    """Put definitions where they are referred to (none of ours refers to itself) and leave out titles."""
+    """Replace references by definitions (no definition refers to itself) and leave out titles."""
     if isinstance(node, list):
         return [_inlined(item, definitions) for item in node]
     if not isinstance(node, dict):

@@ -1,8 +1,8 @@
 """A whole upload body to records ready to be stored, or to one message per bad record.
 
-All or nothing: one bad record refuses the upload. The exception is a custom attribute whose type differs from
-the data set's: such a record fails alone, which only the store can tell, so `AcceptedRecords.check_types` answers
-for any set of types already known.
+One bad record refuses the whole upload. The exception is a custom attribute whose type differs from the data
+set's: only this record fails. Only the store knows these types, so `AcceptedRecords.check_types` takes the
+registered types as argument.
 
 Records are kept as they were sent, except that absent stays absent (`null` of an optional field is dropped) and
 moments are written in UTC.
@@ -35,11 +35,11 @@ from cluster.records.validation.json_limits import check_tree, load_json
 from cluster.records.validation.recent_events import event_from_interaction
 
 MAX_RECORDS: Final = 20_000
-"Records in one call; twice what the REST interface advises for its largest kind."
+"Records in one call; twice the number that the REST interface advises for its largest kind."
 
 ORIGIN: Final = "_origin"
-"""Field of a stored interaction whose reader nobody proved: a pseudonym of the client's address, another one every 30
-days. Whoever counts different readers counts these addresses instead, for a stranger can invent ids."""
+"""Field of a stored interaction of an unverified user: a pseudonym of the client's address, which changes
+every 30 days. Counts of different users count these addresses instead, because a client can invent ids."""
 
 _SLICE = 10
 _DAY_MS = 86_400_000
@@ -50,14 +50,14 @@ _FIELDS = frozenset().union(*(model.model_fields for model in (User, *PRODUCT_MO
 
 
 class UploadCheck(Protocol):
-    """Looks at the interactions of one upload: who sent them, and how many."""
+    """Checks the interactions of one upload: their users and their number."""
 
     def take_proofs(self, body: dict[str, Any], items: list[Any]) -> None:
-        """Take out of the body, before it is validated, what proves who its readers are."""
+        """Remove the proofs of the users from the body before validation."""
         ...
 
     def check(self, at: int, user_id: str, anonymous_id: str) -> str:
-        """Check the readers of the valid interaction `at`, empty where it names none; return its `ORIGIN`."""
+        """Check the users of the valid interaction `at`, empty if it names none; return its `ORIGIN`."""
         ...
 
 
@@ -97,10 +97,10 @@ def parse_upload(
 ) -> AcceptedRecords | AcceptedInteractions:
     """Validate the body of an upload, `{"data": [...]}`.
 
-    `default_anonymous_id` names the visitor of interactions without any id (a function is called at most once).
-    `token_user_id` is the user of a verified reader token: it fills in a missing `user_id`. With `is_detailed` a
-    message words up to five faults of its record. `check` looks at the interactions before and after they are
-    validated, and may raise.
+    `default_anonymous_id` is the visitor of interactions without any id (a function is called at most once).
+    `token_user_id` is the user of a verified user token: it fills in a missing `user_id`. With `is_detailed`
+    a message names up to five faults of its record. `check` receives the interactions before and after
+    validation, and may raise.
 
     Errors:
         Malformed: not JSON, or beyond its limits
@@ -132,7 +132,7 @@ def parse_interactions(items: list[Any], *, now_ms: int) -> AcceptedInteractions
         Malformed, Unprocessable: as of `parse_upload`
         TypeError, ValueError: a value that no JSON holds
     Cost:
-        10 ms for 1,000 interactions; the items are changed
+        10 ms for 1,000 interactions; changes the items
     """
     check_tree(items)
     has_nulls = b"null" in orjson.dumps(items)
@@ -142,7 +142,9 @@ def parse_interactions(items: list[Any], *, now_ms: int) -> AcceptedInteractions
 def rejected_upload_error(
     noun: str, *faults: str, details: Sequence[Mapping[str, Any]] = ()
 ) -> Unprocessable:
-    """Make the error of a refused upload; `faults` are finished messages, `details` as `Explainer` lists them."""
+    """Return the error of a refused upload; `faults` are complete messages, `details` come from
+    `Explainer`.
+    """
     text = messages.INTERACTIONS_REJECTED if noun == "interaction" else messages.UPLOAD_REJECTED
     more = {"details": list(details)} if details else {}
     return Unprocessable(text, messages=list(faults), **more)
@@ -224,7 +226,7 @@ def _without_nulls(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _product_without_nulls(record: dict[str, Any]) -> dict[str, Any]:
-    """Drop nulls of the product, its children and translations; custom attributes keep theirs."""
+    """Drop nulls of the product, its children and translations; nulls in custom attributes stay."""
     record = _without_nulls(record)
     for name, value in record.items():
         if name == "children":
@@ -238,7 +240,7 @@ def _product_without_nulls(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rename_aliases(items: list[Any], aliases: Sequence[str]) -> None:
-    """Accept other names of `service_id`; the real name wins when both are given."""
+    """Accept aliases of `service_id`; the real name wins when both are given."""
     for item in items:
         for alias in aliases:
             if type(item) is dict and alias in item:
@@ -301,7 +303,7 @@ def _interactions(
 
 
 def _interaction_without_nulls(record: dict[str, Any]) -> dict[str, Any]:
-    """Drop nulls of an interaction and of the objects the schema knows; custom context keeps its own."""
+    """Drop nulls of an interaction and of the objects in the schema; nulls in the custom context stay."""
     record = _without_nulls(record)
     for name in ("search", "context"):
         if name in record:

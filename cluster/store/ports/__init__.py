@@ -1,4 +1,4 @@
 """The protocol of each store and its messages, one file for each noun; `stores` holds all ports of a process.
 
-Logic, API replicas and hosts import these protocols and nothing else of Redis.
+Logic, API replicas and hosts import only these protocols of Redis.
 """

@@ -18,7 +18,7 @@ class AccessBook:
     keys: Mapping[str, ApiKey]
     "SHA-256 hex of the key -> the key's record. Revoked keys are absent."
     unreadable_apps: frozenset[str] = frozenset()
-    "Apps that only a newer release can read; they exist and must not be made again."
+    "Apps that only a newer release can read; they exist and must not be created again."
     unreadable_keys: frozenset[str] = frozenset()
     "SHA-256 hex of keys whose records only a newer release can read."
 
@@ -45,5 +45,5 @@ class AccessStore(Protocol):
         ...
 
     async def exposed(self) -> dict[str, int]:
-        """Return the last time `put_exposed` recorded for each name; revoked keys are among them."""
+        """Return the last time that `put_exposed` recorded for each name; revoked keys are included."""
         ...

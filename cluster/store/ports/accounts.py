@@ -52,7 +52,7 @@ class AccountStore(Protocol):
         ...
 
     async def session_mark(self, user_id: str) -> str:
-        """Return the mark that an account's browser sessions carry; empty until the first sign-out."""
+        """Return the mark in an account's browser sessions; empty until the first sign-out."""
         ...
 
     async def end_sessions(self, user_id: str, mark: str) -> None:

@@ -20,7 +20,7 @@ class ChangeLogEntry:
     op: Op
     payload: bytes
     """put user/product: JSON array of records. remove: JSON array of ids. put interaction: JSON array of
-    normalised interactions. erase interaction: JSON array of reader ids (`u:...`, `a:...`)."""
+    normalised interactions. erase interaction: JSON array of prefixed user ids (`u:...`, `a:...`)."""
     vectors: bytes = b""
     "Only product puts: float16 [n, d] little endian, one row a record, in payload order."
     embedder: str = ""
@@ -64,7 +64,7 @@ class ChangeLog(Protocol):
     async def requested_compactions(self, app_id: str) -> dict[Noun, str]: ...
 
     async def compact(self, app_id: str, noun: Noun, offset: str, now_ms: int) -> int:
-        """Record that segments hold everything up to `offset`; trim entries that no live follower needs.
+        """Record that segments contain all changes up to `offset`; trim entries that no live follower needs.
 
         Returns the number of trimmed entries. An older offset than the recorded one only trims.
         """

@@ -23,7 +23,7 @@ class IdempotencyStore(Protocol):
     async def begin(self, app_id: str, token: str, body_sha256: str, *, most: int = 0) -> IdempotencyState:
         """Begin a write and return its state; `new` takes a lock that expires after 60 s without `finish` or `delete`.
 
-        `most` bounds an app's bounded keys: so many writes may begin within an hour; 0: no bound.
+        `most` bounds an app's bounded keys: the number of writes that may begin within an hour; 0: no bound.
         """
         ...
 
@@ -41,5 +41,5 @@ class IdempotencyStore(Protocol):
         ...
 
     async def delete(self, app_id: str, token: str) -> None:
-        """Delete the lock of a write that failed without a reply worth repeating."""
+        """Delete the lock of a failed write whose reply must not be repeated."""
         ...

@@ -71,11 +71,13 @@ class Intake(Protocol):
         ...
 
     async def claim(self, consumer: str, app_ids: Sequence[str], *, count: int, block_ms: int) -> list[Batch]:
-        """Claim and return batches: first those this consumer already holds, then those a dead consumer left idle
-        for 10 s, then new ones; waits up to `block_ms` for a new one. Their tasks become `running`.
+        """Claim and return batches, and set their tasks to `running`. The order is: batches that this
+        consumer already holds, batches that a dead consumer left idle for 10 s, new batches. Waits up to
+        `block_ms` for a new batch.
 
-        `count` holds for each app, so that no app starves another. The next call returns a claimed batch again
-        if it was neither applied nor given up. Broken batches are given up here and not returned.
+        `count` holds for each app, so that all apps get their share. The next call returns a claimed batch
+        again if it was neither applied nor given up. Broken batches are given up by this call and not
+        returned.
         """
         ...
 
@@ -103,7 +105,7 @@ class Intake(Protocol):
         """Delete records in one atomic step, as `apply_put` writes them."""
 
     async def give_up(self, batch: Batch, reason: str, *, now_ms: int) -> bool:
-        """Move a batch that can't be applied to quarantine and fail its task; return whether it was still there."""
+        """Move an invalid batch to quarantine and fail its task; return whether the batch still existed."""
 
     async def depth(self, app_id: str) -> int:
         """Count the batches that wait or are claimed."""

@@ -15,7 +15,7 @@ class BrowserWriter:
     "Digest of the client's address."
     now_ms: int
     proven: frozenset[str] = frozenset()
-    "User ids the client proved; every other user is unverified."
+    "User ids that the client proved; every other user is unverified."
     readers_per_address: int = 1_000
     "Unverified users one address may add on a day, or keep longer than that."
     readers_per_day: int = 100_000

@@ -26,7 +26,9 @@ class ThreadStore(Protocol):
         ...
 
     async def read_many(self, app_id: str, user_ids: Sequence[str]) -> list[ReaderThreads]:
-        """Read several; a value that only a newer release can read is empty here, and `read` refuses it."""
+        """Read several; a value that only a newer release can read is empty in the result, and `read`
+        refuses it.
+        """
         ...
 
     async def compare_and_set(
@@ -47,7 +49,7 @@ class ThreadStore(Protocol):
         ...
 
     async def watchers(self, app_id: str, after: int, limit: int) -> list[ThreadWatcher]:
-        """Return users who watch threads and changed what they watch after a version, the longest unchanged first.
+        """Return users who watch threads and changed them after a version, the longest unchanged first.
 
         Users who no longer watch anything are absent.
         """

@@ -43,7 +43,8 @@ class PromotionStore(Protocol):
     """The version each engine serves, and the history of promotions."""
 
     async def promote(self, entry: Promotion) -> bool:
-        """Let the engine serve `entry.version` and append the entry to the history, in one step.
+        """Set the engine's serving version to `entry.version` and append the entry to the history, in one
+        step.
 
         Returns False, and writes nothing, when the engine does not exist or no longer serves
         `entry.before`.

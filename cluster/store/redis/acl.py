@@ -1,4 +1,4 @@
-"""The smallest rights with which Kiosk works: what an ACL user of Redis needs.
+"""Define the minimal rights that an ACL user of Redis needs for Kiosk.
 
 Scripts call commands as the user who runs them, so their commands are named too.
 """
@@ -34,7 +34,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "the server": tuple(_SERVER.split()),
     "Sentinel, Cluster, WAIT": tuple(_TOPOLOGY.split()),
 }
-"Commands by what they are about. `config|get` serves `kiosk doctor` only."
+"Commands by purpose. `config|get` serves `kiosk doctor` only."
 
 
 def acl_rules() -> list[str]:

@@ -6,8 +6,8 @@ redis+cluster://[user:password@]host:port,...                  a Redis Cluster; 
 rediss://, rediss+sentinel://, rediss+cluster://               the same over TLS
 unix://[user:password@]/path/to/socket[?db=0]
 
-Options stand behind `?`, named as redis-py names them: `ssl_ca_certs`, `ssl_certfile`, `ssl_keyfile`,
-`ssl_check_hostname`. Of our own are `password_file`, `sentinel_username`, `sentinel_password`,
+Options follow `?`, with the names of redis-py: `ssl_ca_certs`, `ssl_certfile`, `ssl_keyfile`,
+`ssl_check_hostname`. Kiosk adds `password_file`, `sentinel_username`, `sentinel_password`,
 `sentinel_password_file` and `wait_replicas`.
 """
 
@@ -71,7 +71,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Files that prove who speaks; empty paths mean the system's authorities and no client certificate."""
+    """Files that prove identities; empty paths mean the system's authorities and no client certificate."""
 
     ca: str = ""
     cert: str = ""
@@ -105,13 +105,13 @@ class Address:
     endpoints: tuple[ServerAddress, ...] = (ServerAddress(host="localhost"),)
     "The server, or the Sentinels, or some nodes of the cluster."
     service: str = ""
-    "The name by which Sentinel knows the master."
+    "The name of the master in Sentinel."
     db: int = 0
     credentials: Credentials = Credentials()
     sentinel: Credentials = Credentials()
     tls: Tls | None = None
     wait_replicas: int = 0
-    "So many replicas must have a write before it is acknowledged."
+    "Number of replicas that must confirm a write before it is acknowledged."
 
     @classmethod
     def parse(cls, url: str) -> Address:

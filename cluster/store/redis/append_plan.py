@@ -8,7 +8,7 @@ A visitor (anonymous id) that arrives together with a user is linked to that use
                          its entries belong to the former user
 
 Later interactions of a linked visitor go to both lists. The plan reads the links before the script runs, and
-the script checks that they are unchanged; so every key is named beforehand.
+the script checks that they are unchanged. So every key is named beforehand.
 
 Every list has a lifetime, renewed with every push. For calls with hundreds of interactions the writer renews a
 list only once an hour; a new list always gets its lifetime.

@@ -21,7 +21,7 @@ LIVE_MS = 10 * 60 * 1000
 FORGOTTEN_MS = 24 * 3600 * 1000
 
 MOST_BYTES = 16 * 1024 * 1024
-"Approximate bytes of one read of one log; a single change always comes whole."
+"Approximate bytes of one read of one log; a single change is always returned whole."
 
 _READ = Script.load("read_changes")
 _SETTLE = Script.load("settle")
@@ -107,7 +107,7 @@ class RedisChanges:
         ]
 
     async def _open(self, app_id: str, noun: Noun, at: bytes, flat: list[bytes]) -> ChangeLogEntry:
-        """Read an entry; a broken one becomes an empty change, so that followers get past it."""
+        """Read an entry; a broken one becomes an empty change, so that followers can skip it."""
         offset = text_of(at)
         fields = dict(zip(flat[::2], flat[1::2], strict=True))
         op, salt = fields.get(b"op", b""), salt_from_key(noun)

@@ -1,4 +1,4 @@
-"""What stores ask of a Redis client, whichever program speaks to the server.
+"""Define the protocol of a Redis client for the stores, and open clients.
 
 multiplexed_client, cluster_client   for what a request waits for: commands of one turn share a packet
 library_client                       redis-py, for commands, jobs and actors that nobody waits for
@@ -42,7 +42,7 @@ class RedisClient(Protocol):
         """Run a script and return its reply; its keys are exactly `keys`, and all of one slot."""
 
     async def wait(self, *command: Argument, block_ms: int) -> Any:
-        """Send a command that blocks up to `block_ms` on a connection of its own, and return its reply.
+        """Send a command that blocks up to `block_ms` on a separate connection, and return its reply.
 
         Errors:
             Unavailable: the store is unreachable, or too many callers wait already
@@ -55,7 +55,9 @@ class RedisClient(Protocol):
         """Return keys in groups that one command may name together; one group outside of a cluster."""
 
     async def ready(self, within_s: float = 2.0) -> bool:
-        """Wait for the first connections; return False when the server does not answer yet (reconnecting goes on)."""
+        """Wait for the first connections; return False when the server does not answer yet (reconnecting
+        continues).
+        """
 
     async def close(self) -> None:
         """Close every connection and wait until the sockets are gone."""

@@ -1,4 +1,4 @@
-"""A client of a Redis Cluster for what a request waits for: one multiplexed client for each master.
+"""Implement the Redis Cluster client of the request path: one multiplexed client for each master.
 
 slot map   by redis-py; read at the first command, when a slot moved, and while a master is away
 MOVED      the command goes to the master that the reply names, and the map is read anew
@@ -81,7 +81,7 @@ class ClusterClient:
         )
 
     async def wait(self, *command: Argument, block_ms: int) -> Any:
-        """Send a command that blocks on a connection of its own, and return its reply."""
+        """Send a command that blocks on a separate connection, and return its reply."""
         within_s = block_ms / 1000 + self._slow_s
         return await self._follow(
             slot_of(command), lambda master: master.wait(*command, block_ms=block_ms), command, within_s
@@ -121,7 +121,9 @@ class ClusterClient:
         full: tuple[Argument, ...],
         within_s: float,
     ) -> T:
-        """Send to the master of a slot, and to whom it names instead; `full` is what any server understands."""
+        """Send to the master of a slot, and follow its redirections; `full` is the form that any server
+        understands.
+        """
         master = await self._master_of(slot)
         until = asyncio.get_running_loop().time() + within_s
         hops = 0
@@ -204,7 +206,7 @@ class ClusterClient:
             self._reading = asyncio.get_running_loop().create_task(self._refresh())
 
     async def _refresh(self) -> None:
-        """Read the slot map, and again in a while if a master that is in it is away."""
+        """Read the slot map, and repeat this later if one of its masters is unreachable."""
         try:
             self._take(await self._map.read())
         except HouseError as error:
@@ -216,7 +218,7 @@ class ClusterClient:
         self._slots = slots
         used = set(slots)
         for place in [place for place in self._masters if place not in used]:
-            # Commands under way have their replies or fail; new ones go elsewhere.
+            # Running commands get their replies or fail; new ones use other connections.
             gone = self._masters.pop(place)
             if gone.is_away:
                 self._meter.gauge("kiosk_store_away", float(self.is_away))
@@ -232,7 +234,7 @@ def _asking(full: tuple[Argument, ...]) -> Callable[[MultiplexedClient], Awaitab
 def _endpoint(
     moved: SlotMoved, asked: MultiplexedClient, masters: dict[ServerAddress, MultiplexedClient]
 ) -> ServerAddress:
-    """Return where a reply sends us; without a host it means the host of whoever replied."""
+    """Return the target of a redirection; without a host it is the host of the server that replied."""
     host = moved.facts["host"]
     if not host:
         host = next((place.host for place, one in masters.items() if one is asked), "")

@@ -23,7 +23,8 @@ MAX_UNSENT = 128 * 1024 * 1024
 "Bytes the server has not read; two of the largest bodies and a few smaller ones."
 
 MOST_ARGUMENTS = 1_000_000
-"Redis closes the connection on a command with more than 1,048,576; other callers' commands must not fail by that."
+"""Redis closes the connection on a command with more than 1,048,576; commands of other callers must not
+fail by that."""
 
 
 class RedisConnection:
@@ -33,7 +34,7 @@ class RedisConnection:
         self._dial_server = dial
         self._breaker = breaker
         self.wire_number = 0
-        "How many sockets it had; a command and its confirmation must go over the same."
+        "Number of sockets so far; a command and its confirmation must use the same one."
         self._watch = ConnectionObserver(
             answered=breaker.answered, timed_out=breaker.timed_out, lost=self._lost
         )
@@ -65,7 +66,7 @@ class RedisConnection:
         return future
 
     def disconnect(self, why: str) -> None:
-        """Give up the socket, and the attempt to get one; the next command connects anew."""
+        """Close the socket and stop dialling; the next command connects again."""
         if self._dialling is not None:
             self._dialling.cancel()
         if self._wire is not None:

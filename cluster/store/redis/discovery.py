@@ -19,13 +19,13 @@ from cluster.store.redis.handshake import Locate
 from cluster.store.redis.routing import SLOTS
 
 CONNECT_S = 1.0
-"How long a Sentinel or a node of the cluster may take to answer, before the next is asked."
+"Seconds that a Sentinel or a cluster node may take to answer before the client tries the next one."
 
 
 def library_options(address: Address, credentials: Credentials) -> dict[str, Any]:
     """Return the options of redis-py for one connection of an address: who we are, TLS, and no repetition.
 
-    A command is never sent twice: whoever asked decides whether it may be.
+    The library never repeats a command, because only the caller can decide whether repeating is safe.
     """
     username, password = credentials.read()
     options: dict[str, Any] = {
@@ -57,9 +57,9 @@ def open_sentinel(address: Address) -> Sentinel:
 
 
 def open_cluster(address: Address, nodes: Iterable[ServerAddress], **options: Any) -> RedisCluster:
-    """Return redis-py's client of the cluster to which some nodes belong; it has asked nothing yet."""
+    """Return redis-py's client of a cluster, given some of its nodes; it has sent no command yet."""
     known = library_options(address, address.credentials)
-    # Slots without a master are refused one by one; the others go on.
+    # Commands on slots without a master are refused one by one; the others continue.
     return RedisCluster(
         startup_nodes=[ClusterNode(node.host, node.port) for node in nodes],
         require_full_coverage=False,
@@ -68,7 +68,7 @@ def open_cluster(address: Address, nodes: Iterable[ServerAddress], **options: An
 
 
 def locator(address: Address) -> Locate:
-    """Return what says where the server of an address is; not for a cluster."""
+    """Return the function that locates the server of an address; not for a cluster."""
     if address.kind == "server":
         (endpoint,) = address.endpoints
 
@@ -111,7 +111,8 @@ class ClusterMap:
         Errors:
             Unavailable: no node answers
         """
-        # New each time: passwords and certificates may have changed, and a process asks seldom.
+        # The client is new each time: passwords and certificates may have changed, and a process needs it
+        # seldom.
         nodes = open_cluster(self._address, self._known, socket_timeout=CONNECT_S).nodes_manager
         try:
             await nodes.initialize()

@@ -3,7 +3,7 @@
     write -> its reply -> the next WAIT on the same connection -> acknowledged
                           writes whose replies come while a WAIT is under way share the one after it
 
-WAIT counts the writes of its own connection only. So when the connection was lost in between, nothing is confirmed.
+WAIT counts the writes of its connection only. If the connection was lost in between, nothing is confirmed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UNCONFIRMED = "too few replicas of the store confirmed the write; it may be lost
 
 
 class DurableWrites:
-    """Sends writes over one connection and lets replicas confirm them."""
+    """Sends writes over one connection and waits until replicas confirm them."""
 
     def __init__(self, connection: RedisConnection, replicas: int) -> None:
         self._connection = connection
@@ -33,14 +33,15 @@ class DurableWrites:
         """Send a write and return its reply once enough replicas have it.
 
         Errors:
-            Unavailable: the store can't be reached, or too few replicas confirmed; the write may stand
+            Unavailable: the store can't be reached, or too few replicas confirmed; the write may have been
+            applied
         """
         reply = await self._connection.send(command, within_s)
         if self._next is None:
             self._next = asyncio.get_running_loop().create_task(
                 self._confirm(self._current, self._connection.wire_number)
             )
-            # Callers may be gone by then; the error is theirs, not the loop's.
+            # The callers may have ended by then; the error is for them, not for the loop.
             self._next.add_done_callback(lambda task: task.cancelled() or task.exception())
         await asyncio.shield(self._next)
         return reply

@@ -65,7 +65,7 @@ class RedisEngineWatch:
             try:
                 found[text_of(name)] = EngineStatus.model_validate_json(body)
             except ValidationError:
-                # the next round of the engine operator writes it anew
+                # the next round of the engine operator writes the value again
                 continue
         return found
 

@@ -12,15 +12,16 @@ from cluster.store.redis.address import Address, ServerAddress
 from cluster.store.redis.multiplexer import CommandMultiplexer, ConnectionObserver, pack
 
 Dial = Callable[[ConnectionObserver, float], Awaitable[CommandMultiplexer]]
-"Connects within so many seconds; raises `Unavailable` where nobody answers."
+"Connects within a number of seconds; raises `Unavailable` when no server answers."
 Locate = Callable[[], Awaitable[ServerAddress]]
-"Says where the server is now."
+"Returns the current address of the server."
 
 
 def dial_located(address: Address, locate: Locate) -> Dial:
-    """Return a dial that asks where the server is each time.
+    """Return a dial that locates the server each time.
 
-    A server that Sentinel named must say of itself that it is a master: Sentinels may name it before it knows.
+    A server that Sentinel named must report the role of a master, because Sentinels may name it before its
+    promotion.
     """
 
     async def dial(watch: ConnectionObserver, within_s: float) -> CommandMultiplexer:
@@ -53,7 +54,7 @@ async def _dial_now(address: Address, locate: Locate, watch: ConnectionObserver)
         if plain is not None:
             plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     try:
-        # The caller sets the deadlines; here they only must not expire first.
+        # The caller sets the deadlines; these must only not expire first.
         far = loop.time() + 3600
         greetings: list[asyncio.Future[Any]] = []
         for command in _greeting(address):

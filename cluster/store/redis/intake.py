@@ -39,7 +39,7 @@ GROUP = "intake"
 IDLE_MS = 10_000
 "A consumer that did not renew a batch for this long counts as dead."
 MOST_BYTES = 48 * 1024 * 1024
-"Approximate payload of one claim, bounded for time and memory; a single batch always comes whole."
+"Approximate payload of one claim, bounded for time and memory; a single batch is always returned whole."
 MOST_GROUPS = 16
 "Blocking reads of one claim."
 LOOK_EVERY_MS = 250
@@ -213,13 +213,14 @@ class RedisIntake:
         app_of = {keys.intake(app_id): app_id for app_id in app_ids}
         groups = self._server.group(list(app_of))
         if len(groups) > MOST_GROUPS:
-            # In a cluster a blocking read names keys of one slot only; too many of them are asked in turn.
+            # In a cluster a blocking read names keys of one slot only; if there are too many slots, the
+            # client polls them in turn.
             await asyncio.sleep(min(block_ms, LOOK_EVERY_MS) / 1000)
             return await self._claim_present(consumer, app_ids, 1)
         try:
             answer = await self._await_first(consumer, groups, block_ms)
         except NoGroup:
-            # Redis was emptied since `_claim_present` made the groups; it makes them again.
+            # Redis was emptied since `_claim_present` created the groups; it creates them again.
             return await self._claim_present(consumer, app_ids, 1)
         batches: list[Batch] = []
         for name, entries in answer or ():
@@ -230,7 +231,8 @@ class RedisIntake:
     async def _await_first(self, consumer: str, groups: list[list[str]], block_ms: int) -> list[Any]:
         """Wait until one of the reads returns.
 
-        What another one took meanwhile stands to the consumer's name, and the next claim hands it out.
+        If a second read claimed entries meanwhile, Redis assigned them to this consumer, and its next claim
+        returns them.
         """
         head = ("XREADGROUP", "GROUP", GROUP, consumer, "COUNT", 1, "BLOCK", block_ms, "STREAMS")
         reads = [
@@ -248,7 +250,7 @@ class RedisIntake:
     async def _open(
         self, app_id: str, entry_id: bytes, flat: list[bytes] | None, deliveries: int
     ) -> list[Batch]:
-        """Read a stream entry as a batch; give a broken one up at once."""
+        """Read a stream entry as a batch; give up a broken one at once."""
         if flat is None:
             await self._server.execute_slow("XACK", keys.intake(app_id), GROUP, entry_id)
             return []

@@ -1,7 +1,7 @@
-"""The client over redis-py, for commands, jobs and actors: nobody waits for them within a request.
+"""Implement the client over redis-py for commands, jobs and actors, outside of requests.
 
-It costs several times the processor time of the multiplexed one (`docs/decisions`), has a pool of connections, and
-leaves finding masters and following moved slots to redis-py. Replies come as the server sends them.
+It takes several times the processor time of the multiplexed client (`docs/decisions`) and has a pool of
+connections. redis-py finds masters and follows moved slots. Replies keep the form that the server sends.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from cluster.store.redis.routing import (
 from cluster.store.redis.script import Script
 
 MOST_AT_ONCE = 16
-"Commands in flight; each has a connection of its own."
+"Commands in flight; each has a separate connection."
 
 _CODES: tuple[tuple[type[RedisError], str], ...] = (
     (NoScriptError, "NOSCRIPT"),
@@ -99,7 +99,7 @@ class LibraryClient:
             return await self._ask(("EVAL", script.text, len(keys), *keys, *args), writes=writes)
 
     async def wait(self, *command: Argument, block_ms: int) -> Any:
-        """Send a command that blocks up to `block_ms` on a connection of its own, and return its reply.
+        """Send a command that blocks up to `block_ms` on a separate connection, and return its reply.
 
         Errors:
             Unavailable: the store is unreachable, or too many callers wait already
@@ -163,7 +163,7 @@ class LibraryClient:
             known = house_error(error)
             self.is_away = isinstance(error, (ConnectionError, OSError, RedisClusterException))
             if isinstance(error, ReadOnlyError) and isinstance(self._redis, Redis):
-                # It is a master no more; whoever is dialled next may be another one.
+                # The server is no longer a master; the next connection may reach another server.
                 await self._redis.connection_pool.disconnect(inuse_connections=False)
             raise known from None
         self.is_away = False
@@ -175,7 +175,8 @@ class LibraryClient:
             return await library.execute_command(*packed)
         await library.initialize()
         if node is None:
-            # Who owns the keys is known here; redis-py would ask the server where a command has its keys.
+            # This client determines the slot itself; redis-py would request the positions of keys from the
+            # server.
             slot = slot_of(command)
             nodes = library.nodes_manager
             node = nodes.default_node if slot is None else _master_of(library, slot)
@@ -240,7 +241,7 @@ class LibraryClient:
             cluster = open_cluster(
                 address, address.endpoints, **options, max_connections=MOST_AT_ONCE + MAX_WAITERS
             )
-            # redis-py itself reads the reply of COMMAND; all others are ours.
+            # redis-py itself parses the reply of COMMAND; this client parses all others.
             kept = {
                 name: call for name, call in cluster.response_callbacks.items() if name.startswith("COMMAND")
             }
@@ -251,7 +252,8 @@ class LibraryClient:
         if address.kind == "sentinel":
             sentinel = open_sentinel(address)
             self._sentinels = sentinel.sentinels
-            # It says PING to the server before it is used: a demoted master refuses only writes, but it is closed then.
+            # A connection sends PING to the server before its first use. A demoted master refuses only
+            # writes, but redis-py closes the connection then.
             library: Redis = sentinel.master_for(address.service, **options)
         else:
             (endpoint,) = address.endpoints

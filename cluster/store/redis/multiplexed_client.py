@@ -1,4 +1,4 @@
-"""A client of one Redis server for what a request waits for: commands of one turn share a packet.
+"""Implement the client of one Redis server for the request path: commands of one turn share a packet.
 
     execute        short reads of the hot path            own connection, 150 ms
     execute_slow   all other non-blocking commands        own connection, 2 s: a large upload never delays a read
@@ -6,10 +6,10 @@
     run            a script, on either of them            sent in full again if the server lost it
     wait           XREAD and XREADGROUP with BLOCK        a connection each while they wait
 
-One breaker guards all of them. While it is open, a background task probes the server every half second; the
-first working reply closes it. Nothing must be restarted or called for that. Where Sentinel names the server, it is
-asked at every dial, and twice a second while the server is away: connections to another server than it names then
-are given up.
+One breaker guards all of them. While it is open, a background task probes the server every half second, and
+the first working reply closes it without a restart or a call. If Sentinel names the server, the client
+queries Sentinel at every dial, and twice a second while the server is away. The client then closes
+connections to any other server.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class MultiplexedClient:
             return await durable.send(("EVAL", script.text, len(keys), *keys, *args), self._slow_s)
 
     async def wait(self, *command: Argument, block_ms: int) -> Any:
-        """Send a command that blocks up to `block_ms` on a connection of its own, and return its reply.
+        """Send a command that blocks up to `block_ms` on a separate connection, and return its reply.
 
         Errors:
             Unavailable: the store is unreachable, or too many callers wait already
@@ -164,7 +164,9 @@ class MultiplexedClient:
         return [list(names)]
 
     async def ready(self, within_s: float = 2.0) -> bool:
-        """Wait for the first connections; return False when the server does not answer yet (reconnecting goes on)."""
+        """Wait for the first connections; return False when the server does not answer yet (reconnecting
+        continues).
+        """
         pings = [self._hot.send(("PING",), within_s), self._slow.send(("PING",), within_s)]
         replies = await asyncio.gather(*pings, return_exceptions=True)
         return not any(isinstance(reply, BaseException) for reply in replies)
@@ -209,7 +211,9 @@ class MultiplexedClient:
                 await asyncio.gather(seeking, return_exceptions=True)
 
     async def _seek(self) -> None:
-        """Give up connections to a server that is the master no more; the next command goes to the new one."""
+        """Close connections to a server that is no longer the master; the next command goes to the new
+        one.
+        """
         while True:
             await asyncio.sleep(PROBE_S)
             try:

@@ -1,9 +1,9 @@
 """One connection to Redis on which concurrent commands share their writes.
 
-Commands sent in one turn of the event loop leave as one packet and their replies arrive as one packet, so
-thirty-two concurrent requests cost one system call each way instead of thirty-two. Replies come in the order of the
-commands. Each command keeps a slot for its reply even after it is cancelled; otherwise timeouts and cancellation
-would shift replies to other commands.
+Commands sent in one turn of the event loop leave as one packet, and their replies arrive as one packet. So 32
+concurrent requests need one system call in each direction instead of 32. Replies have the order of the
+commands. Each command keeps a slot for its reply even after it is cancelled; otherwise timeouts and
+cancellation would shift replies to other commands.
 
     send() -> slot at the end of the queue, bytes into the outbox
     end of the loop's turn -> the outbox is written

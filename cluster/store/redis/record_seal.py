@@ -1,4 +1,4 @@
-"""Sealed JSON records: read without losing what a newer release wrote, and written with everything that was read.
+"""Read sealed JSON records without losing the fields of a newer release, and write all fields back.
 
     checksum does not match               moved to the quarantine; reads as absent
     checksum matches, record is invalid   left in place, logged once, counted; a newer release wrote it
@@ -39,7 +39,7 @@ class SealedRecords:
             return None
 
     async def get(self, kind: type[M], app_id: str, key: str, field: str, sealed: bytes) -> M | None:
-        """Return the record that a caller asked for; None when it is broken.
+        """Return the record for a caller; None when it is broken.
 
         Errors:
             NewerRelease: only a newer release can read it
@@ -100,7 +100,7 @@ def seal_record(record: BaseModel, key: str, field: str = "") -> bytes:
 
 
 def with_unknown_fields(record: M, before: M) -> M:
-    """Return a record that also has the unknown fields of an earlier one, where it has none of its own."""
+    """Return a record with the unknown fields of an earlier one, unless it has unknown fields itself."""
     if not before.__pydantic_extra__:
         return record
     after = record.model_copy()

@@ -1,4 +1,4 @@
-"""What a command touches: the slot of its keys in a Redis Cluster, and whether it writes.
+"""Determine the slot of a command's keys in a Redis Cluster, and whether the command writes.
 
 key of a command      its second word, but for EVAL, EVALSHA, MEMORY, XREAD and XREADGROUP
 SCAN                  goes through all masters, one after the other; its cursor says at which it is
@@ -19,7 +19,7 @@ _WRITING = (
     "ZREMRANGEBYSCORE"
 )
 WRITES = frozenset(_WRITING.split())
-"Commands of stores that change something; scripts say it themselves."
+"Commands of stores that write; scripts declare it themselves."
 _WITHOUT_KEY = "BGREWRITEAOF CLUSTER CONFIG DBSIZE ECHO FLUSHALL INFO PING ROLE SCAN SCRIPT WAIT"
 _KEYLESS = frozenset(_WITHOUT_KEY.split())
 

@@ -32,7 +32,7 @@ class RunningRelease:
 
     release: str
     schema: int
-    "The newest schema it knows."
+    "The newest schema that the release supports."
     at_ms: int
 
 

@@ -32,7 +32,7 @@ class RedisTasks:
         self._server = server
 
     async def get(self, app_id: str, noun: Noun, task_id: str) -> Task | None:
-        # Often read while the server writes the task's batch, so a longer deadline is worth it.
+        # Often read while the server writes the task's batch, so the deadline is longer.
         flat = await self._server.execute_slow("HGETALL", keys.task(app_id, task_id))
         fields = {text_of(name): text_of(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
         try:
