@@ -200,8 +200,9 @@ class IngestRun:
 
     @contextlib.contextmanager
     def _explain_disk_errors(self) -> Iterator[None]:
-        """Raise `Unavailable` with an explanation of a disk error; recorded progress stays, so the ingest can continue
-        later.
+        """Raise `Unavailable` with an explanation of a disk error.
+
+        Recorded progress stays, so the ingest can continue later.
         """
         try:
             yield

@@ -42,7 +42,7 @@ async def _load_async(redis_url: str, app_id: str) -> LoadResult:
 
 
 def write_sample(folder: Path, now_ms: int | None) -> dict[str, int]:
-    """Write the sample as `{"data": [...]}` bodies of 100 records, ready for upload; return the number of files."""
+    """Write the sample as `{"data": [...]}` bodies of 100 records, ready for upload; return file counts by kind."""
     whole = build_sample(SystemClock().now_ms() if now_ms is None else now_ms)
     folder.mkdir(parents=True, exist_ok=True)
     return {

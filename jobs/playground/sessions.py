@@ -238,7 +238,7 @@ def _search_for_item(
 
 
 def _choose_next(thing: SampleItem, place: SampleCatalog, weights: Weights, dice: SeededRandom) -> SampleItem:
-    """Return the next item: a related one, a neighbour, or one that the user prefers."""
+    """Return the next item: a related one, one of the same category, or one that the user prefers."""
     if thing.related and dice.is_chosen(0.5):
         return place.by_id[dice.choice(thing.related)]
     beside = [other for other in place.shop if other.paths[0] == thing.paths[0] and other.id != thing.id]
