@@ -65,14 +65,14 @@ async def _ingest_in_process(
 ) -> IngestReport:
     if (address := settings.redis_address) is None:
         raise Unavailable("no Redis is known: start the system first, or set KIOSK_REDIS_URL")
-    store = SegmentStore(open_artifact_store(settings))
-    disk = DiskGuard(settings.data_dir, settings.disk_limit, SystemClock())
+    watch_disk = DiskGuard(settings.data_dir, settings.disk_limit, SystemClock()).refusal_reason
+    segments = SegmentStore(open_artifact_store(settings))
     async with open_stores(address, slow_s=10.0, is_serving=False) as stores:
         with IngestDisplay(as_json=options.as_json) as display:
-            watch = check_disk_space(disk.refusal_reason, display.show)
             report = await ingest(
-                order, stores, state_dir=state_dir, segments=store, restart=options.restart, watch=watch
-            )
+                order, stores, state_dir=state_dir, segments=segments, restart=options.restart,
+                watch=check_disk_space(watch_disk, display.show),
+            )  # fmt: skip
         display.show_report(report)
         return report
 
