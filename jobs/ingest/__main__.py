@@ -1,6 +1,7 @@
-"""`python -m jobs.ingest`: what `kiosk ingest` does, for `ray job submit` and for machines without the command line.
+"""`python -m jobs.ingest`: the same as `kiosk ingest`, for `ray job submit` and machines without the command line.
 
-Progress goes to standard error. With `--json` one object on standard output reports the result."""
+Progress goes to standard error. With `--json` one object on standard output reports the result.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from jobs.ingest.progress import check_disk_space
 
 
 def main() -> int:
-    """Run one command; return the exit code that `kiosk ingest --help` explains."""
+    """Run one command and return its exit code; `kiosk ingest --help` explains the codes."""
     return run_program(build_ingest_app(_execute), "python -m jobs.ingest")
 
 
@@ -50,7 +51,7 @@ def _execute(options: IngestOptions, _: Sequence[str]) -> int:
 
 
 def _ingest_on_ray(order: IngestOrder, options: IngestOptions, state_dir: Path) -> IngestReport:
-    from jobs.ingest.driver import ingest_files  # brings Ray along
+    from jobs.ingest.driver import ingest_files  # imports Ray
 
     display = IngestDisplay(as_json=options.as_json)
     again, show = options.restart, display.show_file_report

@@ -115,15 +115,15 @@ async def ingest(
     Unchanged files whose interactions are ingested already are skipped, unless `restart` is set. Users and products
     replace earlier records. An interrupted run continues with its original chunk size.
 
-    `segments` lets a continued ingest of interactions find what was settled meanwhile. `watch` is called after
-    every chunk.
+    `segments` lets a continued ingest find interactions that were compacted meanwhile. `watch` is called after every
+    chunk.
 
     Errors:
-        Invalid: the address, the format or the mapping makes no sense, or none of the first rows was accepted
-        NotFound: there is no such app
+        Invalid: the address, the format or the mapping is invalid, or none of the first rows was accepted
+        NotFound: the app does not exist
         ReadOnly: the app is a playground
-        Conflict: the files changed since the ingest was interrupted, or another process is at work on it
-        Unavailable: the stores stayed away, or progress can't be written
+        Conflict: the files changed since the interruption of the ingest, or another process executes the run
+        Unavailable: the stores stayed unavailable, or progress can't be written
     Cost:
         one core: see tests/benchmarks; memory is bounded by a few chunks
     """
@@ -251,7 +251,7 @@ class _IngestTask:
         self._log = structlog.get_logger()
 
     async def records(self, writer: RecordWriter) -> None:
-        """Ingest users or products: several chunks are in the intake, their progress is recorded in order."""
+        """Ingest users or products: several chunks are in the intake, and their progress is recorded in order."""
         waiting: deque[tuple[_Chunk, list[SubmittedChunk], list[RejectedRow]]] = deque()
 
         async def hand(chunk: _Chunk) -> None:

@@ -96,7 +96,7 @@ async def get_run(stores: Stores, app_id: str, run_id: str) -> Run:
     """Return a run.
 
     Errors:
-        NotFound: there is none of that name
+        NotFound: the run does not exist
     """
     run = await stores.runs.get(app_id, run_id)
     if run is None:
@@ -126,7 +126,7 @@ async def cancel_training(stores: Stores, app_id: str, run_id: str, now_ms: int)
     """Cancel a run and return it; its worker stops within seconds and writes no more.
 
     Errors:
-        NotFound: there is none of that name
+        NotFound: the run does not exist
         Conflict: the run has ended already
     """
     run = await get_run(stores, app_id, run_id)
