@@ -81,7 +81,7 @@ async def fill(stores: OpenStores, source: ArtifactStore, products: int = 700) -
     await ask("RPUSH", keys.engine_history(APP, "news"), *range(500))
     await ask("HSET", keys.boost_rule(APP), "news\x1frule", "sealed")
     await ask("HSET", keys.experiment(APP), "e1", "sealed")
-    await ask("SET", "kiosk:{access}:installation", "a key of a newer release")
+    await ask("SET", "kiosk:{access}:new-thing", "a key of a newer release")
     await ask("SET", "foreign", "another program's")
     await ask("HSET", keys.limit(APP, "k1", "read"), "tokens", 1)
     await ask("SET", keys.lease("intake"), "me")
