@@ -1,7 +1,4 @@
-"""`python -m jobs.ingest`: the same as `kiosk ingest`, for `ray job submit` and machines without the command line.
-
-Progress goes to standard error. With `--json` one object on standard output reports the result.
-"""
+"""`python -m jobs.ingest`: the same as `kiosk ingest`, for `ray job submit`. Progress goes to standard error."""
 
 from __future__ import annotations
 
@@ -47,7 +44,7 @@ def _execute(options: IngestOptions, _: Sequence[str]) -> int:
         return print_stop(error, options.as_json)
     if options.as_json:
         print_report_json(order, report)
-    return 1 if report.refused or report.failed else 0
+    return int(bool(report.refused or report.failed))
 
 
 def _ingest_on_ray(order: IngestOrder, options: IngestOptions, state_dir: Path) -> IngestReport:
